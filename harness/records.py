@@ -1,0 +1,314 @@
+"""The vocabulary of both halves: frozen dataclasses and the JSON lines they travel in.
+
+Tasks and requests go down to the worker, events come up from it, results go on to the journal, the screen and
+`run --json`. Everything is plain data: `encode` makes one line, `decode` reads a dict back and ignores keys it does not
+know. Absent is None; NaN and infinities never reach a line. Standard library only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+PROTOCOL = 1
+"""Version of the lines between workbench and worker."""
+SCHEMA = 1
+"""Version of the lines of `run --json` and runs.jsonl."""
+
+Status = Literal["ok", "wrong", "build_error", "runtime_error", "timeout", "crashed", "skipped", "interpreted"]
+VerdictWord = Literal["faster", "same", "slower", "unclear"]
+ClockName = Literal["device", "events", "wall"]
+CaseKind = Literal["case", "smoke", "check"]
+Step = Literal["load", "build", "baseline", "inputs", "check", "time", "recheck"]
+
+FAILURES: frozenset[str] = frozenset({"wrong", "build_error", "runtime_error", "timeout", "crashed"})
+"""Statuses of a case that was tried and did not come out right."""
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place in the user's own files."""
+
+    file: str
+    """Relative to the task's folder where it lies inside it, else absolute."""
+    line: int | None = None
+    text: str | None = None
+    """The line itself, stripped."""
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    atol: float
+    rtol: float
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    label: str
+    """Short name for narrow screens; the id where the task gives none."""
+    kind: CaseKind = "case"
+    headline: bool = False
+    models: tuple[str, ...] = ()
+    known: dict[str, Any] | None = None
+    axes: dict[str, Any] = field(default_factory=dict)
+    """A plain table that only reference.py understands."""
+
+    @property
+    def variant(self) -> str:
+        return str(self.axes.get("variant", ""))
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    entry: str
+    folder: str
+    """Absolute path of the folder the user edits."""
+    summary: str
+    baseline: str
+    """eager, compile, or the name of a file beside task.toml."""
+    device: Literal["cuda", "cpu"]
+    threads: int
+    """CPU threads for both sides; stated beside the times."""
+    mutates: tuple[str, ...]
+    layout: Literal["reference", "any"]
+    tolerance: dict[str, Tolerance]
+    """By the output's dtype."""
+    cases: tuple[Case, ...]
+    hash: str
+    """Of task.toml, cases.json, reference.py and the baseline: another hash is another series."""
+
+    def case(self, case_id: str) -> Case:
+        return next(case for case in self.cases if case.id == case_id)
+
+    @property
+    def timed(self) -> tuple[Case, ...]:
+        return tuple(case for case in self.cases if case.kind == "case")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sanity gate that something tripped; most trip by accident, so `help` says what to look at."""
+
+    name: str
+    help: str
+    red: bool = False
+    """A source with a red finding never becomes best."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times faster than the other side, with its 95 % interval."""
+
+    speedup: float
+    low: float
+    high: float
+    verdict: VerdictWord
+
+
+@dataclass(frozen=True)
+class WallTime:
+    """Host time of one call including synchronisation, from a pass of its own."""
+
+    baseline_us: float | None
+    solution_us: float | None
+    speedup: float | None
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """The worst element over all outputs, measured against truth."""
+
+    max: float | None
+    """Largest absolute error; None when the output is not finite there or has the wrong shape."""
+    baseline_max: float | None
+    bound: float | None
+    """What the tolerance allows at the element that comes nearest to breaking it."""
+    output: str | None = None
+    index: tuple[int, ...] | None = None
+    got: float | None = None
+    expected: float | None = None
+
+
+TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "light")
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """What is known of one case in one run. Only a case that is right may carry times (checked when built)."""
+
+    id: str
+    status: Status
+    clock: ClockName | None = None
+    baseline_us: float | None = None
+    solution_us: float | None = None
+    best_us: float | None = None
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    verdict: VerdictWord | None = None
+    vs_best: Ratio | None = None
+    wall: WallTime | None = None
+    light: float | None = None
+    """Fraction of the speed of light, 0 to 1."""
+    error: OutputError | None = None
+    findings: tuple[Finding, ...] = ()
+    kernels: int | None = None
+    """Kernels that one call launches."""
+    blocks: int | None = None
+    dropped: int | None = None
+    known: dict[str, Any] | None = None
+    detail: str | None = None
+    """One sentence: why it failed or was skipped, why there is no baseline time."""
+    where: Where | None = None
+    checked: int = 0
+    """1 after the quick checks, 2 after the slow ones too."""
+    floor: float | None = None
+    """A/A floor used for the verdict, as a fraction."""
+    samples: dict[str, tuple[float, ...]] | None = None
+    """Microseconds per block and side: baseline, best, solution."""
+
+    def __post_init__(self) -> None:
+        if self.status != "ok":
+            present = [name for name in TIMES if getattr(self, name) is not None]
+            if present:
+                raise ValueError(f"case {self.id} is {self.status} and may not carry {', '.join(present)}")
+
+    @property
+    def failed(self) -> bool:
+        return self.status in FAILURES
+
+    @property
+    def red(self) -> bool:
+        return self.failed or any(finding.red for finding in self.findings)
+
+    @property
+    def ratio(self) -> Ratio | None:
+        if self.speedup is None or self.low is None or self.high is None or self.verdict is None:
+            return None
+        return Ratio(self.speedup, self.low, self.high, self.verdict)
+
+    def untimed(self, status: Status, detail: str, *findings: Finding, error: OutputError | None = None) -> CaseResult:
+        """The same case after a later check took its time away."""
+        return CaseResult(
+            id=self.id,
+            status=status,
+            detail=detail,
+            known=self.known,
+            error=error or self.error,
+            findings=self.findings + findings,
+            checked=self.checked,
+        )
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where a run happened: said once by the worker when it starts, kept with every run."""
+
+    device: str = "cpu"
+    """cpu or cuda:N, as torch names it."""
+    device_name: str = ""
+    interpreted: bool = False
+    """Triton runs interpreted: results are checked, not timed."""
+    threads: int | None = None
+    condition: str = ""
+    """Words that stand beside every geomean, such as `rotated over 64 MiB, 1 thread`."""
+    python: str = ""
+    torch: str | None = None
+    triton: str | None = None
+    driver: str | None = None
+    host: str = ""
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """One run, as the worker gets it."""
+
+    run: str
+    task: Task
+    source: str
+    """Folder of the candidate's snapshot."""
+    best: str | None = None
+    """Folder of the best source's snapshot, when there is one to compare with."""
+    baseline: str = "eager"
+    """eager, compile, best, or a file: may differ from the task's own choice."""
+    cases: tuple[str, ...] = ()
+    """Ids in the order in which they are to be answered; `check` cases come after the others."""
+    seed: int = 0
+    """The fresh seed of this run; the fixed one is 0."""
+    budget_ms: float = 100.0
+    floors: dict[str, float] = field(default_factory=dict)
+    """A/A floor by case id, where one is known."""
+    controls: bool = False
+    """Try the task against itself first (once per task hash)."""
+    time_cases: bool = True
+    build: str = ""
+    """Folder where compiled images may be kept."""
+
+
+_T = TypeVar("_T")
+
+
+def finite(value: Any) -> Any:
+    """The same data with every NaN and infinity replaced by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def to_dict(record: Any) -> dict[str, Any]:
+    """A record as plain JSON data."""
+    result: dict[str, Any] = finite(dataclasses.asdict(record))
+    return result
+
+
+def encode(event: str, record: Any = None, **extra: Any) -> str:
+    """One JSON line, without its newline."""
+    data = {"event": event, **(to_dict(record) if record is not None else {}), **finite(extra)}
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def decode(cls: type[_T], data: dict[str, Any]) -> _T:
+    """A record from JSON data; unknown keys are ignored, missing ones take their default."""
+    hints = _hints(cls)
+    known = {item.name for item in dataclasses.fields(typing.cast(Any, cls))}
+    return cls(**{name: _convert(hints[name], value) for name, value in data.items() if name in known})
+
+
+def _convert(hint: Any, value: Any) -> Any:
+    if value is None:
+        return None
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        return _convert(inner[0], value) if len(inner) == 1 else value
+    if origin is tuple:
+        item = typing.get_args(hint)[0]
+        return tuple(_convert(item, part) for part in value)
+    if origin is dict:
+        item = typing.get_args(hint)[1]
+        return {key: _convert(item, part) for key, part in value.items()}
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return decode(hint, value)
+    if hint is float and isinstance(value, int):
+        return float(value)
+    return value

@@ -1,0 +1,3 @@
+"""kernbench: a terminal workbench for live-editing GPU kernels."""
+
+__version__ = "0.1.0"

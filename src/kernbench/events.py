@@ -1,0 +1,170 @@
+"""What the engine says: one stream of frozen events that the journal, the screen and the commands all read.
+
+A run is RunStarted, then Progress and CaseLanded in any order (a case may land twice: after its quick checks and after
+the slow ones), then exactly one of RunFinished, BuildFailed or RunCancelled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from harness.records import CaseResult, Environment, Finding, Ratio, Step, Task, VerdictWord, Where
+
+
+@dataclass(frozen=True)
+class WorkerChanged:
+    """The child process came up, went down, or was replaced."""
+
+    state: Literal["starting", "ready", "lost"]
+    environment: Environment | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class TaskLoaded:
+    """The task's own files changed; `series` is True when that starts a new series of results."""
+
+    task: Task
+    series: bool = False
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    run: str
+    source: str
+    """Hash of the snapshot."""
+    reason: Literal["save", "key", "command"]
+    cases: tuple[str, ...]
+    at: str
+    """UTC, ISO 8601 to the second."""
+    baseline: str
+    hypothesis: str = ""
+    best: str | None = None
+    """Hash of the best source that the run is compared with."""
+    seed: int = 0
+    task_hash: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    run: str
+    step: Step
+    case: str | None
+    index: int
+    """Cases done before this one."""
+    count: int
+
+
+@dataclass(frozen=True)
+class CaseLanded:
+    run: str
+    result: CaseResult
+
+
+@dataclass(frozen=True)
+class BuildFailed:
+    """The source could not be loaded at all: no case was run."""
+
+    run: str
+    source: str
+    message: str
+    """One sentence, without the place."""
+    where: Where | None = None
+    traceback: str = ""
+    status: Literal["build_error", "timeout", "crashed", "bad_task"] = "build_error"
+    failed_builds: int = 1
+    """How many in a row, this one included."""
+
+
+@dataclass(frozen=True)
+class RunCancelled:
+    run: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Worst:
+    id: str
+    label: str
+    speedup: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A whole run in one record: the `finished` line of runs.jsonl and of `run --json`."""
+
+    run: str
+    source: str
+    at: str
+    right: bool
+    """Every case that was run came out right."""
+    geomean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    verdict: VerdictWord | None = None
+    wall: float | None = None
+    """Geomean of the wall-time speedups."""
+    vs_best: Ratio | None = None
+    """Direct interleaved ratio to the best source before this run, over the headline rows."""
+    best: bool = False
+    """This source became (or, re-timed, still is) the best of its series."""
+    best_geomean: float | None = None
+    """Geomean of the series' best before this run."""
+    stalled: bool = False
+    counts: dict[str, int] = field(default_factory=dict)
+    """Cases by status, by verdict word, and `headline`: rows in the geomean."""
+    worst: Worst | None = None
+    findings: tuple[Finding, ...] = ()
+    iteration: int | None = None
+    """Number of the ITERATIONS.md entry, where this run made one."""
+    repeats: int | None = None
+    """Number of the earlier iteration with the very same source."""
+    failed_builds: int = 0
+    hypothesis: str = ""
+    next: str = ""
+    baseline: str = ""
+    task_hash: str = ""
+    seconds: float | None = None
+    """From the save (or the command) to the last row."""
+    environment: Environment = field(default_factory=Environment)
+
+    @property
+    def ratio(self) -> Ratio | None:
+        if self.geomean is None or self.low is None or self.high is None or self.verdict is None:
+            return None
+        return Ratio(self.geomean, self.low, self.high, self.verdict)
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    summary: Summary
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line the kernel, or a library under it, printed."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One sentence from the workbench to the user."""
+
+    text: str
+    severity: Literal["information", "warning", "error"] = "information"
+
+
+Event = (
+    WorkerChanged
+    | TaskLoaded
+    | RunStarted
+    | Progress
+    | CaseLanded
+    | BuildFailed
+    | RunCancelled
+    | RunFinished
+    | LogLine
+    | Notice
+)

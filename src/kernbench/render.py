@@ -1,0 +1,121 @@
+"""One spelling of every number and verdict, shared by the screen, the commands and ITERATIONS.md. Plain text only."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from harness.records import CaseResult, Ratio, Where
+from kernbench.events import Progress, Summary
+
+DASH = "-"
+SIGNS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
+ASCII_SIGNS = {"faster": "^", "slower": "v", "same": "=", "unclear": "?"}
+STATUS_WORDS = {
+    "ok": "right",
+    "wrong": "WRONG",
+    "build_error": "no build",
+    "runtime_error": "error",
+    "timeout": "timeout",
+    "crashed": "crashed",
+    "skipped": "skipped",
+    "interpreted": "checked",
+}
+STEP_WORDS = {
+    "load": "loading",
+    "build": "building",
+    "baseline": "preparing baseline",
+    "inputs": "making inputs",
+    "check": "checking",
+    "time": "timing",
+    "recheck": "rechecking",
+}
+
+
+def microseconds(value: float | None) -> str:
+    """Four significant digits at most, never an exponent: 2.413, 17.62, 518.6, 12340."""
+    if value is None:
+        return DASH
+    decimals = 3 if value < 10 else 2 if value < 100 else 1 if value < 1000 else 0
+    return f"{value:.{decimals}f}"
+
+
+def times(value: float | None) -> str:
+    return DASH if value is None else f"{value:.2f}x"
+
+
+def spread(ratio: Ratio) -> str:
+    """Half the interval's width, in percent of the ratio."""
+    percent = (ratio.high - ratio.low) / 2 / ratio.speedup * 100
+    return f"±{percent:.1f}%"
+
+
+def speedup(ratio: Ratio | None) -> str:
+    return DASH if ratio is None else f"{ratio.speedup:.3f}x {spread(ratio)}"
+
+
+def geomean(ratio: Ratio | None) -> str:
+    return DASH if ratio is None else f"{ratio.speedup:.2f}x {spread(ratio)}"
+
+
+def percent(fraction: float | None) -> str:
+    return DASH if fraction is None else f"{fraction * 100:.0f}%"
+
+
+def error(value: float | None) -> str:
+    return DASH if value is None else "0" if value == 0 else f"{value:.1e}"
+
+
+def verdict(result: CaseResult, ascii_only: bool = False) -> str:
+    """The word of a row, with its sign; a row that is not right says what it is instead."""
+    if result.status == "ok" and result.verdict:
+        return f"{(ASCII_SIGNS if ascii_only else SIGNS)[result.verdict]} {result.verdict}"
+    return STATUS_WORDS[result.status]
+
+
+def place(where: Where | None, message: str) -> str:
+    return message if where is None else f"{where}: {message}"
+
+
+def progress(event: Progress) -> str:
+    words = f"{STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
+    return f"{words} {event.case}" if event.case else words
+
+
+def age(at: str, now: datetime | None = None) -> str:
+    """How long ago an ISO time was, in one unit."""
+    try:
+        then = datetime.fromisoformat(at)
+    except ValueError:
+        return DASH
+    then = then if then.tzinfo else then.replace(tzinfo=timezone.utc)
+    seconds = ((now or datetime.now(timezone.utc)) - then).total_seconds()
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
+def outcome(summary: Summary) -> str:
+    """The word of an iteration: improved, best, same, slower, wrong."""
+    if not summary.right:
+        return "wrong"
+    if summary.environment.interpreted:
+        return "checked"
+    if summary.best:
+        return "first" if summary.best_geomean is None else "improved" if summary.repeats is None else "best"
+    if summary.vs_best is not None:
+        return {"faster": "faster", "slower": "slower", "same": "same", "unclear": "unclear"}[summary.vs_best.verdict]
+    return summary.verdict or "not timed"
+
+
+def counts(summary: Summary) -> str:
+    """`15/15 right, 2 unclear, 1 skipped`: what happened to the cases, failures first."""
+    tally = summary.counts
+    run = sum(tally.get(name, 0) for name in STATUS_WORDS if name != "skipped")
+    right = tally.get("ok", 0) + tally.get("interpreted", 0)
+    parts = [f"{right}/{run} right"]
+    for name in ("wrong", "runtime_error", "timeout", "crashed", "build_error"):
+        if tally.get(name):
+            parts.append(f"{tally[name]} {STATUS_WORDS[name].lower()}")
+    parts += [f"{tally[name]} {name}" for name in ("slower", "unclear", "skipped") if tally.get(name)]
+    return ", ".join(parts)

@@ -1,0 +1,1 @@
+"""The engine (interface first; the body follows)."""
