@@ -1,0 +1,72 @@
+# make demo      make .venv on the first go, then open the workbench on kernels/softmax_host
+# make test      lint, types and every test that needs no GPU, in the same .venv
+# make gpu-test  the tests that need a GPU
+# make measure   print the figures of start-up, first paint and save-to-first-row
+# make clean     remove .venv and what was built
+#
+# PYTHON is what .venv is made from. If it already has torch, that torch and everything beside it is used as it is:
+#   make demo PYTHON=/path/to/python
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH := torch==2.13.0
+TRITON := triton==3.6.0
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+HAS = -c 'import importlib.util as u, sys; sys.exit(any(u.find_spec(name) is None for name in sys.argv[1:]))'
+SITE_DIRS = -c 'import sys; print(*(p for p in sys.path if p.endswith(("site-packages", "dist-packages"))), sep="\n")'
+OWN_SITE = -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+
+.PHONY: demo test lint gpu-test measure clean
+.DELETE_ON_ERROR:
+
+demo: $(VENV)/installed
+	@$(BIN)/kernbench softmax_host
+
+test: lint
+	$(BIN)/python -m pytest -m "not gpu"
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+gpu-test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -m gpu
+
+measure: $(VENV)/installed
+	@for script in tests/measure/measure_*.py; do $(BIN)/python $$script || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "kernbench needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The packages of a PYTHON that has torch are seen from .venv through a .pth file; unlike --system-site-packages this
+# also holds when PYTHON is itself the Python of a virtual environment.
+$(VENV)/installed-torch: $(BIN)/python
+	@set -e; if $(PYTHON) $(HAS) torch; then \
+	  echo "using the torch of $(PYTHON)"; \
+	  $(PYTHON) $(SITE_DIRS) > "$$($(BIN)/python $(OWN_SITE))/packages-of-python.pth"; \
+	else \
+	  if $(PIP) install --quiet --dry-run --no-deps --report - $(TORCH) | grep -q nvidia; then \
+	    echo "pip has no CPU build of $(TORCH) for this Python at hand: it fetches a CUDA build, several GB"; \
+	  fi; \
+	  echo "installing $(TORCH) into $(VENV)"; \
+	  $(PIP) install --quiet $(TORCH); \
+	  if [ "$$(uname -s)" = Linux ] && ! $(BIN)/python $(HAS) triton; then $(PIP) install --quiet $(TRITON); fi; \
+	fi
+	@touch $@
+
+$(VENV)/installed: pyproject.toml $(VENV)/installed-torch
+	@echo "installing kernbench into $(VENV)"
+	@$(PIP) install --quiet $$($(BIN)/python $(HAS) hatchling editables && echo --no-build-isolation) --editable .
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	@echo "installing the development tools into $(VENV)"
+	@$(PIP) install --quiet --editable '.[dev]'
+	@touch $@
