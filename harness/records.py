@@ -251,7 +251,6 @@ class RunRequest:
     """A/A floor by case id, where one is known."""
     controls: bool = False
     """Try the task against itself first (once per task hash)."""
-    time_cases: bool = True
     build: str = ""
     """Folder where compiled images may be kept."""
 

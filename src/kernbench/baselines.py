@@ -1,0 +1,37 @@
+"""What a run is compared with: the reference as it is (eager), compiled, the best source so far, or a file."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.taskfile import NAMED_BASELINES
+
+
+class BaselineError(Exception):
+    """The baseline asked for cannot be used; one sentence."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    name: str
+    """As logs and series name it; a file from elsewhere carries its hash."""
+    file: Path | None = None
+
+    @classmethod
+    def parse(cls, text: str, task_folder: Path) -> Baseline:
+        if text in (*NAMED_BASELINES, "best") or (task_folder / text).is_file():
+            return cls(text)
+        path = Path(text).expanduser().resolve()
+        if not path.is_file():
+            raise BaselineError(f"baseline {text!r} is neither eager, compile, best nor a file")
+        return cls(f"{path.name}@{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}", path)
+
+    def for_worker(self, state: Path, best: str | None) -> str:
+        """What the request carries: a name, a file of the snapshot, or an absolute path."""
+        if self.name == "best":
+            if best is None:
+                raise BaselineError("there is no best yet to compare with; run once with another baseline")
+            return str(state / "sources" / best / "solution.py")
+        return str(self.file) if self.file else self.name

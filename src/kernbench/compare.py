@@ -1,0 +1,150 @@
+"""Which ratios count: a run's summary, the best of a series, the stall rule. Pure functions over results.
+
+A series is everything measured against the same task, the same baseline and the same device; results of another series
+are never compared. The first source that is right everywhere is its best; a later one takes over only when its direct,
+interleaved ratio to the best says so. A source that once turned out wrong cannot stay best.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from harness import stats
+from harness.records import CaseResult, Environment, Finding, Ratio, Task
+from kernbench.events import RunStarted, Summary, Worst
+
+STALL_AFTER = 3
+
+
+def series_of(summaries: Iterable[Summary], task_hash: str, baseline: str, device_name: str) -> list[Summary]:
+    wanted = (task_hash, baseline, device_name)
+    return [item for item in summaries if (item.task_hash, item.baseline, item.environment.device_name) == wanted]
+
+
+def best_of(series: Sequence[Summary]) -> Summary | None:
+    """The newest summary that made its source best, unless that source has failed since."""
+    failed: set[str] = set()
+    for summary in reversed(series):
+        if not summary.right:
+            failed.add(summary.source)
+        elif summary.best and summary.source not in failed:
+            return summary
+    return None
+
+
+def is_stalled(series: Sequence[Summary], best: bool, counts: bool) -> bool:
+    """Whether this is (at least) the third iteration in a row without a new best; `series` ends before it."""
+    if best or not counts:
+        return False
+    streak = 1
+    for summary in reversed(series):
+        if summary.iteration is None or summary.environment.interpreted:
+            continue
+        if summary.best and summary.repeats is None:
+            break
+        streak += 1
+    return streak >= STALL_AFTER
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a summary needs to know beyond the rows."""
+
+    environment: Environment
+    series: Sequence[Summary]
+    complete: bool
+    """Every timed case of the task was asked for."""
+    findings: tuple[Finding, ...] = ()
+    seconds: float | None = None
+    is_iteration: bool = False
+    repeats: int | None = None
+    failed_builds: int = 0
+    next: str = ""
+
+
+def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult], about: Circumstances) -> Summary:
+    headline = [results[case.id] for case in task.timed if case.headline and case.id in results]
+    rows = [(row, row.ratio) for row in headline]
+    timed = [(row, ratio) for row, ratio in rows if ratio is not None]
+    mean = stats.geomean([ratio for _row, ratio in timed])
+    right = bool(results) and not any(row.failed for row in results.values())
+    old_best = best_of(about.series)
+    vs_best = _against_best(headline)
+    best = _is_best(started.source, right, results.values(), headline, about, old_best)
+    worst = min(timed, key=lambda item: item[1].speedup, default=None)
+    return Summary(
+        run=started.run,
+        source=started.source,
+        at=started.at,
+        right=right,
+        geomean=mean.speedup if mean else None,
+        low=mean.low if mean else None,
+        high=mean.high if mean else None,
+        verdict=mean.verdict if mean else None,
+        wall=_wall(headline),
+        vs_best=stats.geomean(vs_best),
+        best=best,
+        best_geomean=old_best.geomean if old_best else None,
+        stalled=is_stalled(about.series, best, about.is_iteration and not about.environment.interpreted),
+        counts=_counts(results.values(), len(timed)),
+        worst=_worst(task, *worst) if worst else None,
+        findings=about.findings,
+        repeats=about.repeats,
+        failed_builds=about.failed_builds,
+        hypothesis=started.hypothesis,
+        next=about.next,
+        baseline=started.baseline,
+        task_hash=started.task_hash,
+        seconds=about.seconds,
+        environment=about.environment,
+    )
+
+
+def numbered(summary: Summary, number: int) -> Summary:
+    return replace(summary, iteration=number)
+
+
+def _against_best(rows: Sequence[CaseResult]) -> list[Ratio]:
+    return [row.vs_best for row in rows if row.vs_best is not None]
+
+
+def _is_best(
+    source: str,
+    right: bool,
+    results: Iterable[CaseResult],
+    headline: Sequence[CaseResult],
+    about: Circumstances,
+    old_best: Summary | None,
+) -> bool:
+    checked = all(row.checked == 2 for row in results if row.status == "ok")
+    timed = any(row.solution_us is not None for row in headline)
+    if not right or not checked or not timed or not about.complete or about.environment.interpreted:
+        return False
+    if any(row.red for row in headline) or any(finding.red for finding in about.findings):
+        return False
+    if old_best is None or old_best.source == source:
+        return True
+    direct = _against_best(headline)
+    return len(direct) == sum(row.status == "ok" for row in headline) and stats.beats_best(direct)
+
+
+def _wall(rows: Sequence[CaseResult]) -> float | None:
+    speedups = [row.wall.speedup for row in rows if row.wall is not None and row.wall.speedup is not None]
+    mean = stats.geomean([Ratio(value, value, value, "same") for value in speedups])
+    return mean.speedup if mean else None
+
+
+def _worst(task: Task, row: CaseResult, ratio: Ratio) -> Worst:
+    return Worst(row.id, task.case(row.id).label, ratio.speedup)
+
+
+def _counts(results: Iterable[CaseResult], in_geomean: int) -> dict[str, int]:
+    tally: Counter[str] = Counter()
+    for row in results:
+        tally[row.status] += 1
+        if row.verdict is not None:
+            tally[row.verdict] += 1
+    tally["headline"] = in_geomean
+    return dict(tally)

@@ -1,0 +1,86 @@
+"""What ran is what is kept: the task's sources, copied into a folder named by their hash.
+
+`take` returns the Source of the folder as it is now. Two hashes: `sha` over the bytes names the snapshot; `meaning` is
+the same for sources that differ only in Python comments and layout, which are not worth timing again.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+LARGEST_FILE = 1024 * 1024
+LEFT_OUT = frozenset({"ITERATIONS.md", "__pycache__"})
+
+
+@dataclass(frozen=True)
+class Source:
+    sha: str
+    meaning: str
+    folder: Path
+
+
+def source_files(folder: Path, state: Path | None = None) -> list[Path]:
+    """Every file that belongs to the source, as paths relative to the folder."""
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        here = Path(place)
+        folders[:] = sorted(name for name in folders if not _left_out(name) and here / name != state)
+        for name in sorted(files):
+            path = here / name
+            if not _left_out(name) and path.is_file() and path.stat().st_size <= LARGEST_FILE:
+                found.append(path.relative_to(folder))
+    return found
+
+
+def take(folder: Path, state: Path) -> Source:
+    """Copies the present sources to state/sources/<sha>/ unless that very source is there already."""
+    contents = _read(folder, state)
+    sha, meaning = _digest(contents), _digest({name: _meaning(name, data) for name, data in contents.items()})
+    target = state / "sources" / sha
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
+        for name, data in contents.items():
+            (scratch / name).parent.mkdir(parents=True, exist_ok=True)
+            (scratch / name).write_bytes(data)
+        try:
+            scratch.rename(target)  # whole or not at all, also with two workbenches
+        except OSError:
+            shutil.rmtree(scratch, ignore_errors=True)
+    return Source(sha, meaning, target)
+
+
+def _left_out(name: str) -> bool:
+    return name.startswith(".") or name in LEFT_OUT or name.endswith("~")
+
+
+def _read(folder: Path, state: Path) -> dict[str, bytes]:
+    contents: dict[str, bytes] = {}
+    for name in source_files(folder, state):
+        try:
+            contents[name.as_posix()] = (folder / name).read_bytes()
+        except FileNotFoundError:  # an editor replaced it just now; the next event brings it back
+            continue
+    return contents
+
+
+def _digest(contents: dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, data in contents.items():
+        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()
+
+
+def _meaning(name: str, data: bytes) -> bytes:
+    if not name.endswith(".py"):
+        return data
+    try:
+        return ast.dump(ast.parse(data)).encode()
+    except (SyntaxError, ValueError, RecursionError):
+        return data

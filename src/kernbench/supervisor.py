@@ -1,0 +1,228 @@
+"""The worker and its spare: one conversation at a time, deadlines, and a replacement that is already warm.
+
+`talk` sends one request and yields the worker's messages until the run ends; a worker that dies, or overstays the
+deadline of the step it announced, ends the conversation with a `Lost`. The spare has imported everything and waits; it
+is started only while nothing runs, and frozen (SIGSTOP) should a run begin before it is ready, so that it never takes a
+core from what is being timed. Freezing replaces a nice value, which an ordinary user could not take back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.records import Environment
+from kernbench.child import Child, Unusable, ending, harness_folder
+from kernbench.events import Event, LogLine, WorkerChanged
+
+ENDS = frozenset({"finished", "failed", "cancelled"})
+GROWTH_LIMIT = 2 * 1024**3
+POISONED = 70
+"""Exit code of a worker that leaves because a CUDA error made its context useless."""
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Seconds a step may take."""
+
+    build: float = 60.0
+    baseline: float = 120.0
+    check: float = 10.0
+    time: float = 5.0
+    cancel: float = 1.0
+    cancel_build: float = 10.0
+
+    def of(self, step: str) -> float:
+        return {"load": self.build, "build": self.build, "baseline": self.baseline, "time": self.time}.get(step, self.check)
+
+    def to_cancel(self, step: str) -> float:
+        return self.cancel_build if step in ("load", "build", "baseline") else self.cancel
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The run's worker is gone."""
+
+    kind: Literal["crashed", "timeout", "cancelled"]
+    step: str
+    case: str | None
+    detail: str
+    log: tuple[str, ...] = ()
+    """The last lines it printed; a fault handler's report is among them."""
+
+
+class Supervisor:
+    def __init__(
+        self,
+        device: str,
+        emit: Callable[[Event], None],
+        python: str | None = None,
+        threads: int | None = None,
+        deadlines: Deadlines | None = None,
+        harness: Path | None = None,
+        spares: bool = True,
+    ) -> None:
+        self.device = device
+        self.python = python or sys.executable
+        self.deadlines = deadlines or Deadlines()
+        self._threads = threads
+        self._harness = harness or harness_folder()
+        self._emit = emit
+        self._spares = spares
+        self._child: Child | None = None
+        self._spare: Child | None = None
+        self._first_size: int | None = None
+        self._run: str | None = None
+        self._step = "load"
+        self._deadline = 0.0
+        self._cancelled = False
+        self._announcing: asyncio.Task[None] | None = None
+
+    async def ready(self) -> Environment:
+        """A worker that can take a request now; raises Unusable when there can be none."""
+        while True:
+            child = await self._current()
+            try:
+                environment = await child.wait_ready()
+            except Unusable:
+                await self._drop()
+                raise
+            if child.alive:
+                return environment
+            await self._drop()
+
+    async def talk(self, request: dict[str, Any]) -> AsyncIterator[dict[str, Any] | Lost]:
+        await self.ready()
+        child = self._child
+        assert child is not None
+        if self._spare is not None and not self._spare.ready:
+            self._spare.freeze()
+        self._run, self._cancelled, case = str(request["run"]), False, None
+        self._enter("load")
+        while not child.messages.empty():  # what an earlier run still had to say
+            child.messages.get_nowait()
+        child.send(request)
+        try:
+            while True:
+                message = await self._next(child)
+                if isinstance(message, Lost):
+                    await self._drop()
+                    yield self._with_case(message, case)
+                    return
+                if message.get("run") != self._run:
+                    continue
+                if message.get("event") == "step":
+                    case = message.get("case")
+                    self._enter(str(message.get("step")))
+                yield message
+                if message.get("event") in ENDS:
+                    return
+        finally:
+            self._run = None
+            if self._spare is not None:
+                self._spare.thaw()
+
+    def cancel(self) -> None:
+        """Asks the run to stop; if the worker does not answer soon, it is killed."""
+        child = self._child
+        if child is None or self._run is None or self._cancelled:
+            return
+        self._cancelled = True
+        child.send({"request": "cancel", "run": self._run})
+        self._deadline = asyncio.get_running_loop().time() + self.deadlines.to_cancel(self._step)
+        child.messages.put_nowait({"event": "cancel asked"})  # wakes the reader to see the new deadline
+
+    async def prepare_spare(self) -> None:
+        """To be called while nothing runs: starts the spare, and swaps it in for a worker that has grown too large."""
+        child = self._child
+        if not self._spares or child is None or not child.ready:
+            return
+        if self._spare is None or not self._spare.alive:
+            self._spare = await self._start()
+        size = child.resident_bytes()
+        self._first_size = self._first_size or size
+        if size - self._first_size > GROWTH_LIMIT and self._spare.ready:
+            await self._drop()
+            await self.ready()
+
+    @property
+    def spare_ready(self) -> bool:
+        return self._spare is not None and self._spare.ready
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(child.pid for child in (self._child, self._spare) if child is not None and child.alive)
+
+    async def close(self) -> None:
+        children = [child for child in (self._child, self._spare) if child is not None]
+        self._child = self._spare = None
+        for child in children:
+            await child.close()
+
+    async def _current(self) -> Child:
+        if self._child is not None and self._child.alive:
+            return self._child
+        if self._child is not None:
+            await self._drop()
+        if self._spare is not None and self._spare.alive:
+            self._child, self._spare = self._spare, None
+            self._child.thaw()
+        else:
+            self._child = await self._start()
+        self._emit(WorkerChanged("starting"))
+        self._announcing = asyncio.create_task(self._announce(self._child))
+        return self._child
+
+    async def _announce(self, child: Child) -> None:
+        try:
+            environment = await child.wait_ready()
+        except Unusable:
+            return
+        if child is self._child and child.alive:
+            self._emit(WorkerChanged("ready", environment))
+
+    async def _start(self) -> Child:
+        return await Child.start(self.python, self._harness, self.device, lambda line: self._emit(LogLine(line)), self._threads)
+
+    async def _drop(self) -> None:
+        child, self._child, self._first_size = self._child, None, None
+        if child is not None:
+            await child.close()
+            self._emit(WorkerChanged("lost"))
+
+    async def _next(self, child: Child) -> dict[str, Any] | Lost:
+        left = self._deadline - asyncio.get_running_loop().time()
+        try:
+            message = await asyncio.wait_for(child.messages.get(), max(left, 0.001))
+        except asyncio.TimeoutError:
+            if asyncio.get_running_loop().time() < self._deadline:  # moved on meanwhile
+                return {"event": "still waiting"}
+            return self._overstayed(child)
+        if message is not None:
+            return message
+        if self._cancelled:
+            return Lost("cancelled", self._step, None, "cancelled")
+        code = child.process.returncode
+        detail = "left after a CUDA error: its context was useless" if code == POISONED else ending(code)
+        return Lost("crashed", self._step, None, detail, tuple(child.log_tail))
+
+    def _overstayed(self, child: Child) -> Lost:
+        child.kill()
+        if self._cancelled:
+            return Lost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
+        limit = self.deadlines.of(self._step)
+        return Lost("timeout", self._step, None, f"no end after {limit:g} s", tuple(child.log_tail))
+
+    def _enter(self, step: str) -> None:
+        self._step = step
+        if not self._cancelled:
+            self._deadline = asyncio.get_running_loop().time() + self.deadlines.of(step)
+
+    @staticmethod
+    def _with_case(lost: Lost, case: str | None) -> Lost:
+        return Lost(lost.kind, lost.step, case, lost.detail, lost.log)
+
