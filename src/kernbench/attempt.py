@@ -64,7 +64,9 @@ class Attempt:
             self._fail(lost.kind, detail, where, "\n".join(lost.log))
             return []
         before = self.results.get(lost.case, CaseResult(lost.case, "skipped"))
-        events: list[Event] = [self._land(replace(before.untimed(lost.kind, detail), where=where))]
+        events: list[Event] = []
+        if not before.failed:  # a row that failed on its own keeps its word: it left the CUDA context useless
+            events.append(self._land(replace(before.untimed(lost.kind, detail), where=where)))
         blame = self.task.case(lost.case).label
         for case in self.started.cases:
             if case not in self.results:

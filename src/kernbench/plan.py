@@ -26,9 +26,9 @@ def is_interpreted(task: Task, environment: Environment) -> bool:
 def choose(cases: Sequence[Case], seed: int, whole_grid: bool, interpreted: bool) -> tuple[list[Case], list[CaseResult]]:
     """What to run, and results for what cannot be run here."""
     grid = [case for case in cases if case.id.startswith("grid:")]
-    drawn = set(grid if whole_grid or len(grid) <= GRID_PER_SAVE else random.Random(seed).sample(grid, GRID_PER_SAVE))
-    run = [case for case in cases if case not in drawn and not case.id.startswith("grid:")]
-    run += [case for case in grid if case in drawn]
+    if len(grid) > GRID_PER_SAVE and not whole_grid:
+        grid = random.Random(seed).sample(grid, GRID_PER_SAVE)
+    run = [case for case in cases if not case.id.startswith("grid:")] + grid
     if not interpreted:
         return run, []
     skipped = [CaseResult(case.id, "skipped", detail=NEEDS_GPU) for case in run if case.kind == "case"]

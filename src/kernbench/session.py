@@ -245,11 +245,12 @@ class Session:
             if self._floor_key(case.id) in self.journal.floors or self.journal.last_cases.get(case.id) is None:
                 continue
             request = self._request(f"floor-{secrets.token_hex(4)}", source, [case.id], 0, None)
-            async for message in self._supervisor.talk({"request": "floor", **to_dict(request)}):
-                if isinstance(message, dict) and message.get("event") == "floor" and message.get("floor") is not None:
-                    self.journal.keep_floor(self._floor_key(str(message["case"])), float(message["floor"]))
-                elif isinstance(message, Lost) and message.kind != "cancelled":
-                    return
+            async with contextlib.aclosing(self._supervisor.talk({"request": "floor", **to_dict(request)})) as conversation:
+                async for message in conversation:
+                    if isinstance(message, Lost):
+                        return
+                    if message.get("event") == "floor" and message.get("floor") is not None:
+                        self.journal.keep_floor(self._floor_key(str(message["case"])), float(message["floor"]))
 
     def _differs(self) -> bool:
         """Whether the folder holds another source than the one last taken."""
@@ -417,7 +418,8 @@ class Session:
     # -- what is known ----------------------------------------------------------------------------------------------
 
     def _series(self, device_name: str) -> list[Summary]:
-        return compare.series_of(self.journal.summaries, self.task.hash, self._baseline.name, device_name)
+        name = self.task.baseline if self._baseline.name == "best" else self._baseline.name
+        return compare.series_of(self.journal.summaries, self.task.hash, name, device_name)
 
     def _best(self) -> str | None:
         """Hash of the series' best source, if its snapshot is on this machine."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -95,7 +95,7 @@ class Supervisor:
                 return environment
             await self._drop()
 
-    async def talk(self, request: dict[str, Any]) -> AsyncIterator[dict[str, Any] | Lost]:
+    async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | Lost, None]:
         await self.ready()
         child = self._child
         assert child is not None

@@ -1,0 +1,235 @@
+"""The engine over the fake harness: saves, failures, best, stall, the log."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness import taskfile
+from kernbench.events import BuildFailed, CaseLanded, Notice, RunCancelled, RunFinished, RunStarted, Summary
+from kernbench.session import Options, Session
+from tests.engine.conftest import FAKE, Watched, write
+
+pytestmark = pytest.mark.anyio
+
+
+def summaries(watched: Watched) -> list[Summary]:
+    return [event.summary for event in watched.of(RunFinished)]  # type: ignore[attr-defined]
+
+
+async def test_a_run_lands_every_case_and_is_summed_up(watched: Callable[..., Watched]) -> None:
+    it = watched()
+    summary = await it.session.run_once(iteration=False)
+    assert isinstance(summary, Summary)
+    assert summary.geomean == pytest.approx(2.0)
+    assert summary.right
+    assert summary.best
+    assert summary.counts == {"ok": 6, "faster": 3, "headline": 3}
+    assert {event.result.id for event in it.of(CaseLanded)} == {"a", "b", "c", "grid:rows=1", "grid:rows=2", "grid:rows=3"}
+    assert summary.iteration is None
+    assert not it.session.logbook.exists()
+
+
+async def test_a_save_is_an_iteration_and_a_comment_is_not(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, "TIME_US = 25.0")
+    await it.ended(2)
+    first, second = summaries(it)
+    assert (first.iteration, second.iteration) == (1, 2)
+    assert second.best
+    assert second.best_geomean == pytest.approx(2.0)
+    assert second.vs_best is not None
+    assert second.vs_best.speedup == pytest.approx(2.0)
+    write(folder, "TIME_US = 25.0  # the same, with a word about it")
+    await it.until(lambda: any("comments" in event.text for event in it.of(Notice)))  # type: ignore[attr-defined]
+    assert len(it.of(RunStarted)) == 2
+    text = it.session.logbook.read_text()
+    assert "## 1 · no hypothesis · 2.00x · first\n" in text
+    assert "## 2 · no hypothesis · 4.00x · improved (best was 2.00x)\n" in text
+
+
+async def test_opening_again_times_without_a_new_entry(watched: Callable[..., Watched], folder: Path) -> None:
+    first = watched()
+    await first.session.run_once(iteration=True)
+    before = first.session.logbook.read_bytes()
+    again = watched()
+    await again.session.start()
+    await again.ended(1)
+    assert summaries(again)[0].iteration is None
+    assert summaries(again)[0].repeats == 1
+    assert first.session.logbook.read_bytes() == before
+
+
+async def test_newest_save_wins(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, 'TIME_US = 40.0\nDO = "slow"')
+    await it.until(lambda: len(it.of(RunStarted)) == 2)
+    write(folder, "TIME_US = 30.0")
+    await it.until(lambda: len(summaries(it)) >= 2)
+    assert len(it.of(RunCancelled)) == 1
+    assert summaries(it)[-1].geomean == pytest.approx(100 / 30)
+    assert "2.50x" not in it.session.logbook.read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "words"),
+    [
+        ('DO = "crash"\nON = "b"', "crashed", "the worker segfaulted while checking"),
+        ('DO = "exit"\nON = "b"', "crashed", "the worker exited with code 0 while checking"),
+        ('DO = "hang"\nON = "b"', "timeout", "no end after 1 s while checking; stopped"),
+        ('DO = "wrong"\nON = "b"', "wrong", "out differs at [0]: got 1, expected 2"),
+        ('DO = "raise"\nON = "b"', "runtime_error", "ValueError: no"),
+        ('DO = "cuda"\nON = "b"', "runtime_error", "ValueError: no"),
+    ],
+)
+async def test_a_bad_row_is_named_and_the_next_save_is_served(
+    watched: Callable[..., Watched], folder: Path, text: str, status: str, words: str
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, text)
+    await it.ended(2)
+    bad = summaries(it)[-1]
+    row = it.session.journal.last_cases["b"]
+    assert (row.status, row.detail) == (status, words)
+    assert not bad.right
+    assert not bad.best
+    assert row.solution_us is None
+    write(folder, "TIME_US = 20.0")
+    await it.ended(3)
+    assert summaries(it)[-1].right
+    assert summaries(it)[-1].geomean == pytest.approx(5.0)
+    assert "· wrong (best was 2.00x)" in it.session.logbook.read_text()
+
+
+async def test_a_crash_skips_the_rows_not_reached(watched: Callable[..., Watched], folder: Path) -> None:
+    write(folder, 'DO = "crash"\nON = "b"')
+    it = watched()
+    summary = await it.session.run_once(iteration=False)
+    assert isinstance(summary, Summary)
+    rows = it.session.journal.last_cases
+    assert rows["a"].status == "ok"
+    assert rows["c"].detail == "not run: crashed on b"
+    assert not summary.best
+
+
+@pytest.mark.parametrize(
+    ("text", "status"), [('DO = "syntax"', "build_error"), ('DO = "hang_load"', "timeout"), ('DO = "crash_load"', "crashed")]
+)
+async def test_failed_builds_are_counted_into_the_next_entry(
+    watched: Callable[..., Watched], folder: Path, text: str, status: str
+) -> None:
+    it = watched()
+    write(folder, text)
+    failure = await it.session.run_once(iteration=True)
+    assert isinstance(failure, BuildFailed)
+    assert failure.status == status
+    assert not it.session.logbook.exists()
+    write(folder, "TIME_US = 50.0")
+    summary = await it.session.run_once(iteration=True)
+    assert isinstance(summary, Summary)
+    assert summary.failed_builds == 1
+    assert "after 1 failed build\n" in it.session.logbook.read_text()
+
+
+async def test_three_iterations_without_a_best_are_a_stall(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    stalled = []
+    for time_us in (50.0, 51.0, 52.0, 53.0, 20.0, 21.0):
+        write(folder, f"TIME_US = {time_us}")
+        summary = await it.session.run_once(iteration=True)
+        assert isinstance(summary, Summary)
+        stalled.append(summary.stalled)
+    assert stalled == [False, False, False, True, False, False]
+    assert "- stalled: 3 iterations without a new best" in it.session.logbook.read_text()
+
+
+async def test_a_flood_of_prints_is_counted_not_kept(watched: Callable[..., Watched], folder: Path) -> None:
+    from kernbench.events import LogLine
+
+    write(folder, 'DO = "flood"\nON = "a"')
+    it = watched()
+    summary = await it.session.run_once(iteration=False)
+    assert isinstance(summary, Summary)
+    assert summary.right
+    await it.session.close()
+    lines = [event.text for event in it.of(LogLine)]  # type: ignore[attr-defined]
+    assert len(lines) < 5000
+    assert any("were not kept" in line for line in lines)
+
+
+async def test_pause_holds_saves_back(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    it.session.set_paused(True)
+    write(folder, "TIME_US = 10.0")
+    await asyncio.sleep(0.5)
+    assert len(it.of(RunStarted)) == 1
+    it.session.set_paused(False)
+    await it.ended(2)
+    assert summaries(it)[-1].geomean == pytest.approx(10.0)
+
+
+async def test_a_changed_task_starts_a_new_series(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    (folder / "task.toml").write_text((folder / "task.toml").read_text() + "\n[tolerance]\nfloat32 = { atol = 1.0 }\n")
+    await it.ended(2)
+    assert any("new series" in event.text for event in it.of(Notice))  # type: ignore[attr-defined]
+    assert summaries(it)[-1].best_geomean is None
+    (folder / "task.toml").write_text("entry = 3")
+    await it.until(lambda: any("task.toml: entry" in event.text for event in it.of(Notice)))  # type: ignore[attr-defined]
+
+
+async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    it.session.set_hypothesis("16-byte loads\nhalve the instructions")
+    await it.session.run_once(iteration=True)
+    text = it.session.logbook.read_text()
+    assert "## 1 · 16-byte loads halve the instructions · 2.00x" in text
+    assert "- hypothesis: 16-byte loads halve the instructions\n" in text
+    assert it.session.set_next("eight rows") == "entry 1 was updated"
+    assert "- next: eight rows\n" in it.session.logbook.read_text()
+    write(folder, "TIME_US = 51.0")
+    await it.session.run_once(iteration=True)
+    assert it.session.set_hypothesis("said afterwards") == "entry 2 was updated"
+    assert "## 2 · said afterwards ·" in it.session.logbook.read_text()
+    assert "the next run" in it.session.set_hypothesis("for later")
+    again = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE))
+    assert [item.hypothesis for item in again.iterations()][1] == "said afterwards"
+    assert again.iterations()[0].next == "eight rows"
+
+
+async def test_no_device_is_one_sentence(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_UNUSABLE", "1")
+    it = watched()
+    assert await it.session.run_once(iteration=False) is None
+    assert it.session.problem is not None
+    assert it.session.problem.code == "no_device"
+
+
+async def test_nothing_is_left_running(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    await it.until(lambda: True)
+    while len(it.session.supervisor.pids) < 2:
+        await asyncio.sleep(0.02)
+    pids = it.session.supervisor.pids
+    await it.session.close()
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

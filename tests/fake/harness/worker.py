@@ -1,0 +1,126 @@
+"""Speaks the worker's protocol and does what solution.py says in plain assignments, which are read and never run:
+
+TIME_US = 50.0        what a call takes (the baseline takes 100)
+DO = "crash"          crash, exit, hang, hang_load, flood, wrong, raise, syntax, slow (20 ms a row, can be cancelled), cuda
+ON = "b"              the case on which it does so; every case if left out
+"""
+
+import json
+import os
+import queue
+import re
+import signal
+import sys
+import threading
+import time
+
+ENVIRONMENT = {"device": "cpu", "device_name": "Fake 9000", "condition": "no clock", "python": "3", "torch": "none", "threads": 1}
+
+
+class Worker:
+    def __init__(self):
+        self.out = os.dup(1)
+        os.dup2(2, 1)
+        self.requests = queue.Queue()
+        self.cancelled = set()
+
+    def emit(self, event, **data):
+        os.write(self.out, (json.dumps({"event": event, **data}) + "\n").encode())
+
+    def read(self):
+        for line in sys.stdin:
+            request = json.loads(line)
+            if request["request"] == "cancel":
+                self.cancelled.add(request["run"])
+            else:
+                self.requests.put(request)
+        os._exit(0)
+
+    def serve(self):
+        self.emit("hello", protocol=1, pid=os.getpid())
+        if os.environ.get("FAKE_UNUSABLE"):
+            self.emit("unusable", code="no_device", message="there is no device cuda:7 here; torch sees none")
+            sys.exit(3)
+        threading.Thread(target=self.read, daemon=True).start()
+        self.emit("ready", environment=ENVIRONMENT)
+        while True:
+            request = self.requests.get()
+            if request["request"] == "run":
+                self.run(request)
+            else:
+                self.floor(request)
+
+    def floor(self, request):
+        self.emit("floor", run=request["run"], case=request["cases"][0], floor=0.002)
+        self.emit("finished", run=request["run"])
+
+    def run(self, request):
+        run, cases = request["run"], request["cases"]
+        self.emit("started", run=run, environment=ENVIRONMENT)
+        self.emit("step", run=run, step="load", case=None, index=0, count=len(cases))
+        text = self.text(request["source"])
+        todo, where = self.word(text, "DO"), self.word(text, "ON")
+        if todo == "hang_load":
+            time.sleep(60)
+        if todo == "crash_load":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if todo == "syntax":
+            place = {"file": "solution.py", "line": 3, "text": "def broken(:"}
+            self.emit("failed", run=run, status="build_error", message="invalid syntax", where=place, traceback="...")
+            return
+        if request["controls"]:
+            self.emit("controls", run=run, passed=True)
+        own, best = self.time(text), request["best"] and self.time(self.text(request["best"]))
+        for index, case in enumerate(cases):
+            if run in self.cancelled:
+                self.emit("cancelled", run=run)
+                return
+            self.emit("step", run=run, step="check", case=case, index=index, count=len(cases))
+            result = self.measure(request, case, own, best, todo if where in (None, case) else None)
+            self.emit("case", run=run, result={**result, "checked": 1})
+            self.emit("case", run=run, result={**result, "checked": 2})
+            if result["status"] == "runtime_error" and todo == "cuda":
+                os._exit(70)
+        self.emit("finished", run=run)
+
+    def measure(self, request, case, own, best, todo):
+        if todo == "crash":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif todo == "exit":
+            os._exit(0)
+        elif todo == "hang":
+            time.sleep(60)
+        elif todo == "flood":
+            for _ in range(200):
+                os.write(1, b"flood of words from the kernel\n" * 10000)
+        elif todo == "slow":
+            time.sleep(0.02)
+        elif todo == "wrong":
+            return {"id": case, "status": "wrong", "detail": "out differs at [0]: got 1, expected 2"}
+        elif todo in ("raise", "cuda"):
+            return {"id": case, "status": "runtime_error", "detail": "ValueError: no", "where": {"file": "solution.py", "line": 2}}
+        if next(item for item in request["task"]["cases"] if item["id"] == case)["kind"] != "case":
+            return {"id": case, "status": "ok"}
+        return {"id": case, "status": "ok", "clock": "wall", "baseline_us": 100.0, "solution_us": own, "best_us": best,
+                **ratio(100.0 / own), "vs_best": ratio(best / own) if best else None, "blocks": 8, "dropped": 0}
+
+    def text(self, folder):
+        with open(os.path.join(folder, "solution.py")) as file:
+            return file.read()
+
+    def word(self, text, name):
+        found = re.search(rf'^{name} = "(.*)"', text, re.MULTILINE)
+        return found and found[1]
+
+    def time(self, text):
+        found = re.search(r"^TIME_US = ([0-9.]+)", text, re.MULTILINE)
+        return float(found[1]) if found else 100.0
+
+
+def ratio(value):
+    word = "faster" if value > 1.01 else "slower" if value < 0.99 else "same"
+    return {"speedup": value, "low": value * 0.999, "high": value * 1.001, "verdict": word}
+
+
+def main(device):
+    Worker().serve()
