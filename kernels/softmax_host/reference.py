@@ -20,6 +20,6 @@ def truth(x):
 
 
 def traffic(case):
-    """Bytes read, bytes written, flops of one call: each element in once, out once; max, subtract, exp (10), add, scale."""
+    """Bytes read, bytes written, flops of one call: each element in once and out once; exp counts as ten."""
     elements = case["rows"] * case["cols"]
     return 4 * elements, 4 * elements, 14 * elements

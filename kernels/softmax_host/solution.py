@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+
 from harness import host
 
 _lib = host.load("solution.cpp")

@@ -1,0 +1,131 @@
+"""Finds tasks and the folder that keeps a task's runs. Reads nothing of a task but whether its task.toml is there.
+
+A task is named by a path (its folder, or a file in it) or by its folder's name, looked for here, in ./kernels, in the
+same two places of each folder above up to the repository's root, and last among the tasks that kernbench ships. In a
+checkout the shipped tasks are kernels/ and may be edited; in an installed package they are data and are only copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+TASK_FILE = "task.toml"
+TASKS_FOLDER = "kernels"
+STATE_FOLDER = ".kernbench"
+PACKAGE = Path(__file__).resolve().parent
+
+
+class ProjectError(Exception):
+    """A task or folder that cannot be used: one sentence that also says what to do."""
+
+
+def find_task(task: str | None = None, cwd: Path | None = None, *, to_edit: bool = True) -> Path:
+    """The folder of the task that `task` names; inside a task's folder it may be left out."""
+    cwd = (cwd or Path.cwd()).absolute()
+    folder = _only_task(cwd) if task is None else _named_task(task, cwd)
+    if to_edit and read_only(folder):
+        copy = f"`kernbench new NAME --from {folder.name}`"
+        raise ProjectError(f"{folder.name} is shipped with kernbench and never edited in place; copy it with {copy}")
+    return folder
+
+
+def list_tasks(cwd: Path | None = None) -> list[Path]:
+    """Every task that can be opened from here, nearest first; of two with one name, the nearer."""
+    cwd = (cwd or Path.cwd()).absolute()
+    around = _enclosing_task(cwd)
+    found = [around] if around else []
+    for place in _places(cwd):
+        found += sorted(path.parent for path in place.glob(f"*/{TASK_FILE}"))
+    found += [folder for folder in shipped_tasks().values() if not read_only(folder)]
+    by_name: dict[str, Path] = {}
+    for folder in found:
+        by_name.setdefault(folder.name, folder)
+    return list(by_name.values())
+
+
+def shipped_tasks() -> dict[str, Path]:
+    """The tasks that come with kernbench, by name."""
+    installed, checkout = PACKAGE / "tasks", PACKAGE.parents[1] / TASKS_FOLDER
+    place = installed if installed.is_dir() else checkout
+    return {path.parent.name: path.parent for path in sorted(place.glob(f"*/{TASK_FILE}"))}
+
+
+def read_only(folder: Path) -> bool:
+    """Whether the task lies inside the installed package, where an edit would be lost with the next update."""
+    return folder.resolve().is_relative_to(PACKAGE)
+
+
+def state_dir(folder: Path, override: Path | None = None) -> Path:
+    """Where the task's runs are kept; made when first needed, so that git never sees what lies in it."""
+    state = override or folder / STATE_FOLDER
+    if state.is_dir():
+        return state
+    try:
+        state.mkdir(parents=True)
+        (state / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise ProjectError(f"{state} cannot be made ({reason}); `--state DIR` keeps the runs elsewhere") from None
+    return state
+
+
+def repository_root(cwd: Path) -> Path | None:
+    """The nearest folder at or above this one that holds a .git."""
+    return next((folder for folder in (cwd, *cwd.parents) if (folder / ".git").exists()), None)
+
+
+def _named_task(task: str, cwd: Path) -> Path:
+    path = cwd / Path(task).expanduser()
+    if path.is_file():
+        folder = _enclosing_task(path.parent)
+        if folder is None:
+            raise ProjectError(f"{task} is not in a task's folder: no {TASK_FILE} lies beside it or above it")
+        return folder
+    if (path / TASK_FILE).is_file():
+        return path.resolve()
+    if task == path.name:
+        places = (place / task for place in _places(cwd))
+        named = next((folder for folder in places if (folder / TASK_FILE).is_file()), shipped_tasks().get(task))
+        if named is not None:
+            return named.resolve()
+    if path.is_dir():
+        raise ProjectError(f"{task} is a folder without a {TASK_FILE}; `kernbench new NAME` writes a task")
+    raise ProjectError(f"there is no task {task!r} here; {_what_is_here(cwd)}")
+
+
+def _only_task(cwd: Path) -> Path:
+    around = _enclosing_task(cwd)
+    if around is not None:
+        return around
+    tasks = list_tasks(cwd)
+    if len(tasks) == 1:
+        return tasks[0].resolve()
+    raise ProjectError(f"which task? {_what_is_here(cwd)}")
+
+
+def _what_is_here(cwd: Path) -> str:
+    names = [folder.name for folder in list_tasks(cwd)]
+    if names:
+        return f"there are {', '.join(names)}" if len(names) > 1 else f"there is {names[0]}"
+    return f"`kernbench new NAME` writes one, `--from` copies one of {', '.join(shipped_tasks()) or 'yours'}"
+
+
+def _enclosing_task(folder: Path) -> Path | None:
+    return next((place.resolve() for place in _upwards(folder) if (place / TASK_FILE).is_file()), None)
+
+
+def _places(cwd: Path) -> Iterator[Path]:
+    """Folders whose subfolders may be tasks, nearest first."""
+    for folder in _upwards(cwd):
+        yield folder
+        yield folder / TASKS_FOLDER
+
+
+def _upwards(folder: Path) -> Iterator[Path]:
+    """This folder and those above it up to the repository's root; outside a repository only this one and its parent."""
+    root = repository_root(folder)
+    for place in (folder, *folder.parents):
+        yield place
+        if place == (root or folder.parent):
+            return

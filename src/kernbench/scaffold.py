@@ -1,0 +1,54 @@
+"""`kernbench new`: writes a task that runs at once, from a template or as a copy of another task.
+
+The templates are whole tasks named my_kernel that lie beside this file as data; a new task is one of them with its own
+name put in. Nothing that exists is ever written over.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+import shutil
+from pathlib import Path
+
+from kernbench.project import PACKAGE, TASK_FILE, TASKS_FOLDER, ProjectError
+
+TEMPLATES = PACKAGE / "templates"
+TEMPLATE_NAME = "my_kernel"
+NOT_COPIED = ("ITERATIONS.md", "__pycache__", ".*", "*.pyc")  # .kernbench is a hidden one
+
+
+def create(name: str, folder: Path, source: Path | None = None, *, host: bool = False) -> Path:
+    """Writes the task into folder/kernels (or into folder where there is no kernels) and returns where it lies.
+
+    `source` is the folder of a task to copy; without one, a Triton template is used, or a C++ one for the CPU.
+    """
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ProjectError(f"{name!r} cannot name a task: use letters, digits and underscores, such as my_kernel")
+    place = folder / TASKS_FOLDER
+    target = (place if place.is_dir() else folder) / name
+    if target.exists():
+        raise ProjectError(f"{target} is already there; choose another name, nothing is written over")
+    template = TEMPLATES / ("host" if host else "triton")
+    try:
+        shutil.copytree(source or template, target, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        if source is None:
+            _fill_in(target, name)
+        else:
+            _rename(target / TASK_FILE, name)
+    except (OSError, shutil.Error) as problem:
+        raise ProjectError(f"{target} cannot be written: {problem}") from None
+    return target
+
+
+def _fill_in(target: Path, name: str) -> None:
+    for path in target.iterdir():
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace(TEMPLATE_NAME, name), encoding="utf-8")
+
+
+def _rename(path: Path, name: str) -> None:
+    """Changes the top-level `name`; a task without one is named by its folder anyway."""
+    head, table, rest = re.split(r"(?m)(^\s*\[|\Z)", path.read_text(encoding="utf-8"), maxsplit=1)
+    head = re.sub(r"(?m)^(\s*name\s*=\s*)(\"[^\"\n]*\"|'[^'\n]*')", rf'\g<1>"{name}"', head, count=1)
+    path.write_text(head + table + rest, encoding="utf-8")
