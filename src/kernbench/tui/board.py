@@ -1,0 +1,174 @@
+"""What the screen knows: the engine's events folded into rows and one state. No Textual here.
+
+Numbers of an earlier source stay until the row of the new one lands; until then the row is not `fresh`. Grid cases are
+counted, and become rows only where they fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.records import Case, CaseResult, Environment, Task
+from kernbench.events import (
+    BuildFailed,
+    CaseLanded,
+    Event,
+    Progress,
+    RunCancelled,
+    RunFinished,
+    RunStarted,
+    Summary,
+    TaskLoaded,
+    WorkerChanged,
+)
+
+_KIND_ORDER = {"case": 1, "smoke": 2, "check": 3}
+
+
+@dataclass(frozen=True)
+class Row:
+    case: Case
+    result: CaseResult | None
+    fresh: bool
+    """The result belongs to the newest source."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What has to be painted again, beside the status lines."""
+
+    cases: frozenset[str] = frozenset()
+    rows: bool = False
+    """All of them: their order, their number or their shade changed."""
+
+
+@dataclass(frozen=True)
+class GridCount:
+    total: int
+    landed: int
+    right: int
+    fresh: bool
+
+
+class Board:
+    def __init__(
+        self,
+        task: Task,
+        environment: Environment | None = None,
+        results: Mapping[str, CaseResult] | None = None,
+        summary: Summary | None = None,
+    ) -> None:
+        self.task = task
+        self.environment = environment
+        self.summary = summary
+        self.worker: Literal["starting", "ready", "lost"] = "starting" if environment is None else "ready"
+        self.worker_detail = ""
+        self.run: RunStarted | None = None
+        """The run in progress."""
+        self.last_run: RunStarted | None = None
+        self.progress: Progress | None = None
+        self.failure: BuildFailed | None = None
+        self.cancelled = ""
+        self.new_series = False
+        """The task itself changed since the last finished run."""
+        self._results = dict(results or {})
+        self._fresh: set[str] = set()
+        self.cases = self._order()
+        """Cases that have a row, in the order of the table."""
+
+    def take(self, event: Event) -> Change:
+        """Fold one event in and say what it changed."""
+        if isinstance(event, CaseLanded):
+            return self._land(event)
+        if isinstance(event, Progress):
+            self.progress = event
+            return Change()
+        if isinstance(event, RunStarted):
+            self.run = self.last_run = event
+            self.progress, self.failure, self.cancelled = None, None, ""
+            self._fresh.clear()
+            return Change(rows=True)
+        if isinstance(event, RunFinished | BuildFailed | RunCancelled):
+            return self._end(event)
+        if isinstance(event, TaskLoaded):
+            return self._change_task(event)
+        if isinstance(event, WorkerChanged):
+            self.worker, self.worker_detail = event.state, event.detail
+            self.environment = event.environment or self.environment
+        return Change()
+
+    def row(self, case: Case) -> Row:
+        return Row(case, self._results.get(case.id), case.id in self._fresh)
+
+    def rows(self) -> list[Row]:
+        return [self.row(case) for case in self.cases]
+
+    def label(self, case_id: str) -> str:
+        return next((case.label for case in self.task.cases if case.id == case_id), case_id)
+
+    def failed_rows(self) -> list[Row]:
+        """Of the newest source, in the order of the table."""
+        return [row for row in self.rows() if row.fresh and row.result is not None and row.result.failed]
+
+    def landed(self) -> list[CaseResult]:
+        """Results of the newest source, rows and grid alike."""
+        return [result for case_id, result in self._results.items() if case_id in self._fresh]
+
+    def verdicts(self, word: str) -> int:
+        return sum(1 for result in self.landed() if result.verdict == word)
+
+    def grid(self) -> GridCount | None:
+        """The check cases of this run (or of the last one), counted; None where the task has none."""
+        known = {case.id for case in self.task.cases if case.kind == "check"}
+        if not known:
+            return None
+        asked = known.intersection(self.last_run.cases) if self.last_run else known.intersection(self._results)
+        if not asked:
+            asked = known.intersection(self._results)
+        live = self.last_run is not None
+        results = [self._results[name] for name in asked if name in self._results and (not live or name in self._fresh)]
+        right = sum(1 for result in results if result.status in ("ok", "interpreted"))
+        return GridCount(len(asked), len(results), right, live)
+
+    def _land(self, event: CaseLanded) -> Change:
+        result = event.result
+        first = result.id not in self._fresh
+        self._results[result.id] = result
+        self._fresh.add(result.id)
+        order = self._order()
+        moved = order != self.cases
+        self.cases = order
+        # A row that lands a second time, and every row after a failure, may change how the columns are chosen.
+        return Change(frozenset({result.id}), rows=moved or (first and len(self._fresh) == 1))
+
+    def _end(self, event: RunFinished | BuildFailed | RunCancelled) -> Change:
+        self.run = self.progress = None
+        if isinstance(event, RunFinished):
+            self.summary = event.summary
+            self.new_series = False
+        elif isinstance(event, BuildFailed):
+            self.failure = event
+        else:
+            self.cancelled = event.reason
+        return Change(rows=True)
+
+    def _change_task(self, event: TaskLoaded) -> Change:
+        self.task = event.task
+        if event.series:
+            self.new_series = True
+            self.summary = None
+            self._results.clear()
+            self._fresh.clear()
+        self.cases = self._order()
+        return Change(rows=True)
+
+    def _order(self) -> tuple[Case, ...]:
+        """Headline rows, other timed ones, smoke, then the check cases that failed; within each in the task's order."""
+        shown = [case for case in self.task.cases if case.kind != "check" or self._is_failed(case.id)]
+        return tuple(sorted(shown, key=lambda case: 0 if case.headline else _KIND_ORDER[case.kind]))
+
+    def _is_failed(self, case_id: str) -> bool:
+        result = self._results.get(case_id)
+        return result is not None and result.failed

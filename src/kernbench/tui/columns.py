@@ -1,0 +1,217 @@
+"""The results table as text: which columns fit a width, and one row in them.
+
+The case and its verdict always show; the other columns join in order of importance while there is room. A row without
+times says why in their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.records import CaseResult
+from kernbench import render
+from kernbench.tui.board import GridCount, Row
+from kernbench.tui.spans import Span, clean, clip, pad, spell
+
+GAP = "  "
+SHORTEST_CASE, LONGEST_LABEL = 10, 24
+FINDINGS_LEAST = 14
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    title: str
+    width: int
+    right: bool = False
+
+
+_RATIO = Column("ratio", "speedup", 7, right=True)
+_TIMED = (
+    Column("verdict", "verdict", 9),
+    Column("speedup", "speedup", 14),
+    Column("now", "now us", 7, right=True),
+    Column("base", "base us", 7, right=True),
+    Column("check", "check", 5),
+    Column("light", "light", 5, right=True),
+    Column("best", "vs best", 14),
+    Column("error", "error", 8, right=True),
+    Column("findings", "findings", FINDINGS_LEAST),
+)
+_CHECKED = (
+    Column("verdict", "verdict", 9),
+    Column("check", "check", 5),
+    Column("error", "error", 8, right=True),
+    Column("bound", "allowed", 8, right=True),
+    Column("findings", "findings", FINDINGS_LEAST),
+)
+_PLACES = ("base", "now", "ratio", "speedup", "verdict", "check", "light", "best", "error", "bound", "findings")
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns chosen for one width."""
+
+    case: int
+    """Cells for the case's name."""
+    columns: tuple[Column, ...]
+    by_id: bool = False
+    """There is room for the whole id instead of the label."""
+
+    def rest(self) -> int:
+        return sum(column.width + len(GAP) for column in self.columns) - len(GAP)
+
+
+def choose(width: int, rows: Sequence[Row], interpreted: bool) -> Table:
+    """The columns for a line of `width` cells."""
+    label = min(max([len(row.case.label) for row in rows], default=0), LONGEST_LABEL)
+    case = max(label, SHORTEST_CASE)
+    wanted = [column for column in (_CHECKED if interpreted else _TIMED) if _has_data(column.name, rows)]
+    chosen: list[Column] = []
+    left = width - case
+    for column in wanted:
+        if column.name == "speedup" and left < column.width + len(GAP):
+            column = _RATIO
+        if left < column.width + len(GAP):
+            break
+        chosen.append(column)
+        left -= column.width + len(GAP)
+    chosen.sort(key=lambda column: _PLACES.index(column.name))
+    longest_id = max([len(row.case.id) for row in rows], default=0)
+    by_id = longest_id <= case + left
+    grown = min(left, max(longest_id - case, 0) if by_id else max(label - case, 0))
+    if chosen and chosen[-1].name == "findings":
+        last = chosen.pop()
+        chosen.append(Column(last.name, last.title, last.width + left - grown))
+    return Table(case + grown, tuple(chosen), by_id)
+
+
+def _has_data(name: str, rows: Sequence[Row]) -> bool:
+    """Columns that would stay empty leave their room to others."""
+    results = [row.result for row in rows if row.result is not None]
+    if name == "best":
+        return any(result.vs_best for result in results)
+    if name == "light":
+        return any(result.light is not None for result in results)
+    if name == "findings":
+        return any(result.findings for result in results)
+    return True
+
+
+def header(table: Table) -> list[Span]:
+    titles = [pad("case", table.case)] + [pad(column.title, column.width, column.right) for column in table.columns]
+    return [(GAP.join(titles), "head")]
+
+
+def line(row: Row, table: Table, ascii_only: bool) -> list[Span]:
+    """One row; dimmed as a whole while it is older than the source."""
+    name = clean(row.case.id if table.by_id else row.case.label)
+    spans = [(pad(name, table.case), ""), *_values(row, table, ascii_only)]
+    return spans if row.fresh else [(text, "dim") for text, _ in spans]
+
+
+def grid_line(grid: GridCount) -> list[Span]:
+    if grid.landed < grid.total and grid.fresh:
+        return [(f"grid: {grid.right}/{grid.total} right so far", "dim")]
+    style = "dim" if not grid.fresh else "" if grid.right == grid.total else "bad"
+    return [(f"grid: {grid.right}/{grid.total} right", style)]
+
+
+def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
+    result = row.result
+    if result is None:
+        return [(f"{GAP}{render.DASH}", "dim")]
+    if result.failed:
+        return _sentence(result, table, "bad")
+    if result.status == "skipped":
+        return _sentence(result, table, "dim")
+    spans: list[Span] = []
+    for column in table.columns:
+        text, style = _cell(column.name, result)
+        spans += [(GAP, ""), (pad(spell(text, ascii_only), column.width, column.right), style)]
+    if result.status == "ok" and result.ratio is None and result.detail:
+        return _without_baseline(result, table, ascii_only)
+    return spans
+
+
+def _sentence(result: CaseResult, table: Table, style: str) -> list[Span]:
+    """A row that has no numbers says why in their place."""
+    word = render.STATUS_WORDS[result.status]
+    said = clean(render.place(result.where, failure(result)))
+    said = clip(GAP + said, table.rest() - len(word))
+    return [(GAP + word, style), (said, "dim" if style == "dim" else "")]
+
+
+def failure(result: CaseResult) -> str:
+    """Why a row failed, in one sentence."""
+    error = result.error
+    if result.detail:
+        return result.detail
+    if error is not None and error.index is not None:
+        at = ", ".join(str(part) for part in error.index)
+        return f"{error.output or 'output'} differs at [{at}]: got {error.got}, expected {error.expected}"
+    return "no more is known"
+
+
+def _without_baseline(result: CaseResult, table: Table, ascii_only: bool) -> list[Span]:
+    """Own time, and why there is nothing to hold it against."""
+    spans: list[Span] = []
+    room = table.rest()
+    for column in table.columns:
+        if column.name not in ("base", "now"):
+            break
+        text, style = _cell(column.name, result)
+        spans += [(GAP, ""), (pad(spell(text, ascii_only), column.width, column.right), style)]
+        room -= column.width + len(GAP)
+    return [*spans, (clip(GAP + clean(result.detail or ""), room + len(GAP)), "warn")]
+
+
+def _cell(name: str, result: CaseResult) -> Span:
+    ratio = result.ratio
+    style = {"faster": "faster", "slower": "slower", "unclear": "warn"}.get(ratio.verdict if ratio else "", "")
+    if name == "verdict":
+        return render.verdict(result), style
+    if name == "ratio":
+        return render.speedup(ratio).split(" ")[0], style
+    if name == "speedup":
+        return _aligned(render.speedup(ratio)), style
+    if name == "best":
+        return _against_best(result)
+    if name == "check":
+        return _check(result)
+    if name == "findings":
+        return clean(", ".join(finding.name for finding in result.findings)), "bad" if result.red else "warn"
+    return _number(name, result), ""
+
+
+def _number(name: str, result: CaseResult) -> str:
+    error = result.error
+    return {
+        "base": lambda: render.microseconds(result.baseline_us),
+        "now": lambda: render.microseconds(result.solution_us),
+        "light": lambda: render.percent(result.light),
+        "error": lambda: render.error(error.max if error else None),
+        "bound": lambda: render.error(error.bound if error else None),
+    }[name]()
+
+
+def _aligned(speedup: str) -> str:
+    """`1.396x ±0.1%` with the x of every row in one column."""
+    ratio, _, spread = speedup.partition(" ")
+    return f"{ratio:>7} {spread}" if spread else f"{ratio:>7}"
+
+
+def _against_best(result: CaseResult) -> Span:
+    ratio = result.vs_best
+    if ratio is None:
+        return render.DASH, "dim"
+    style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "")
+    return f"{ratio.speedup:.3f}x {render.SIGNS[ratio.verdict]} {ratio.verdict}", style
+
+
+def _check(result: CaseResult) -> Span:
+    """`1/2` until the slow checks are done; findings are counted where their column does not fit."""
+    mark = "✓" if result.checked >= 2 else f"{result.checked}/2"
+    found = f" !{len(result.findings)}" if result.findings else ""
+    return mark + found, "bad" if result.red else "warn" if found else "faster" if result.checked >= 2 else "dim"

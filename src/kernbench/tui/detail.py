@@ -1,0 +1,117 @@
+"""Everything known of one row, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness import stats
+from harness.records import CaseResult
+from kernbench import render
+from kernbench.tui.board import Row
+from kernbench.tui.columns import failure
+from kernbench.tui.spans import Span, clean, spell
+
+Line = list[Span]
+
+
+def lines(row: Row, ascii_only: bool = False) -> list[Line]:
+    """The row screen; every line stands alone and wraps."""
+    found = list(_lines(row))
+    return [[(spell(text, ascii_only), style) for text, style in line] for line in found]
+
+
+def _lines(row: Row) -> Iterator[Line]:
+    case, result = row.case, row.result
+    yield [(clean(case.id), "strong")]
+    about = [case.kind, "headline" if case.headline else "", ", ".join(case.models)]
+    yield [(clean(" · ".join(part for part in about if part)), "dim")]
+    if case.axes:
+        yield [(clean("  ".join(f"{name}={value}" for name, value in case.axes.items())), "dim")]
+    yield []
+    if result is None:
+        yield [("not run yet", "dim")]
+        return
+    if not row.fresh:
+        yield [("from an earlier source", "warn")]
+    yield from _outcome(result)
+    yield from _times(result)
+    yield from _error(result)
+    yield from _findings(result)
+    known = result.known or case.known
+    if known:
+        yield []
+        yield [("known", "head")]
+        yield [(clean("  " + "  ".join(f"{name} {value}" for name, value in known.items())), "")]
+
+
+def _outcome(result: CaseResult) -> Iterator[Line]:
+    if result.failed or result.status == "skipped":
+        word = render.STATUS_WORDS[result.status]
+        yield [(word, "bad" if result.failed else "dim"), ("  " + clean(failure(result)), "")]
+        if result.where is not None:
+            yield [(clean(f"  at {result.where}"), "strong"), ("  (e opens it)", "dim")]
+            if result.where.text:
+                yield [(f"  {result.where.line or ''} | {clean(result.where.text)}", "")]
+        return
+    style = {"faster": "faster", "slower": "slower", "unclear": "warn"}.get(result.verdict or "", "")
+    yield [(render.verdict(result), style), (f"   checked {result.checked}/2", "dim")]
+    if result.detail:
+        yield [(clean(result.detail), "warn")]
+
+
+def _times(result: CaseResult) -> Iterator[Line]:
+    ratio = result.ratio
+    if ratio is not None:
+        bounds = f"95 % between {ratio.low:.3f}x and {ratio.high:.3f}x"
+        yield [(f"against the baseline  {render.speedup(ratio)}   {bounds}", "")]
+    if result.vs_best is not None:
+        best = result.vs_best
+        yield [(f"against the best      {render.speedup(best)}   {render.SIGNS[best.verdict]} {best.verdict}", "")]
+    if result.wall is not None and result.wall.speedup is not None:
+        yield [(f"wall                  {render.times(result.wall.speedup)}", "")]
+    if result.samples:
+        yield []
+        yield [(f"{'us per call':<12}{'median':>10}{'min':>10}{'max':>10}{'blocks':>8}", "head")]
+        for side, samples in result.samples.items():
+            if samples:
+                cells = [stats.median(samples), min(samples), max(samples)]
+                shown = "".join(f"{render.microseconds(cell):>10}" for cell in cells)
+                yield [(f"{clean(side):<12}{shown}{len(samples):>8}", "")]
+    yield from _measuring(result)
+
+
+def _measuring(result: CaseResult) -> Iterator[Line]:
+    """How the times were taken."""
+    facts = [
+        f"{result.clock} clock" if result.clock else "",
+        f"{result.blocks} blocks" if result.blocks is not None else "",
+        f"{result.dropped} dropped" if result.dropped else "",
+        f"A/A floor {result.floor * 100:.1f}%" if result.floor is not None else "",
+        f"{result.kernels} kernels a call" if result.kernels is not None else "",
+        f"{render.percent(result.light)} of the speed of light" if result.light is not None else "",
+    ]
+    if any(facts):
+        yield [("  ".join(fact for fact in facts if fact), "dim")]
+
+
+def _error(result: CaseResult) -> Iterator[Line]:
+    error = result.error
+    if error is None:
+        return
+    yield []
+    yield [("error", "head")]
+    largest = f"largest {render.error(error.max)}   baseline's {render.error(error.baseline_max)}"
+    yield [(f"  {largest}   allowed {render.error(error.bound)}", "")]
+    if error.index is not None:
+        at = ", ".join(str(part) for part in error.index)
+        place = f"{clean(error.output or 'output')}[{at}]"
+        yield [(f"  at {place}: got {error.got}, expected {error.expected}", "")]
+
+
+def _findings(result: CaseResult) -> Iterator[Line]:
+    if not result.findings:
+        return
+    yield []
+    yield [("findings", "head")]
+    for finding in result.findings:
+        yield [(f"  {clean(finding.name)}: ", "bad" if finding.red else "warn"), (clean(finding.help), "")]

@@ -1,0 +1,68 @@
+"""What the screen asks of the engine: the session keeps this promise, tests pass a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from harness.records import CaseResult, Environment, Task
+from kernbench.events import Event, Summary
+
+
+class Engine(Protocol):
+    """One task being worked on. Events arrive in the event loop that called `start`."""
+
+    @property
+    def task(self) -> Task: ...
+
+    @property
+    def environment(self) -> Environment | None: ...
+
+    @property
+    def paused(self) -> bool: ...
+
+    @property
+    def running(self) -> str | None:
+        """Id of the run in progress."""
+
+    @property
+    def baseline(self) -> str: ...
+
+    @property
+    def hypothesis(self) -> str:
+        """Of the run to come."""
+
+    @property
+    def next_step(self) -> str: ...
+
+    selected: str | None
+    """Case id under the cursor: set by the screen, answered early by the engine."""
+
+    def listen(self, listener: Callable[[Event], None]) -> None: ...
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def rerun(self) -> None: ...
+
+    def set_paused(self, paused: bool) -> None: ...
+
+    def set_baseline(self, name: str) -> None: ...
+
+    def baselines(self) -> tuple[str, ...]: ...
+
+    def set_hypothesis(self, text: str) -> str:
+        """One sentence saying what was changed."""
+
+    def set_next(self, text: str) -> str:
+        """One sentence saying what was changed."""
+
+    def iterations(self) -> Sequence[Summary]:
+        """Oldest first; a run without a number made no iteration."""
+
+    def last_results(self) -> Mapping[str, CaseResult]: ...
+
+    def last_summary(self) -> Summary | None: ...
+
+    def iteration_text(self, number: int) -> str: ...

@@ -1,0 +1,71 @@
+"""The iterations pane: newest first, one line each; Enter opens the entry of ITERATIONS.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from kernbench import render
+from kernbench.events import Summary
+from kernbench.tui.rows import RowView
+from kernbench.tui.spans import Span, clean, clip, pad
+from kernbench.tui.words import SOLUTION
+
+AGE_FROM = 48
+"""Cells from which a line has room for the age."""
+_STYLES = {"improved": "faster", "first": "faster", "best": "faster", "faster": "faster", "slower": "slower"}
+
+
+class Iterations(RowView):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "entry", key_display="enter", tooltip="the entry of ITERATIONS.md")
+    ]
+
+    def __init__(self, now: Callable[[], datetime], ascii_only: bool) -> None:
+        super().__init__(id="iterations", ascii_only=ascii_only)
+        self._now = now
+        self._newest_first: list[Summary] = []
+
+    def show(self, iterations: Sequence[Summary]) -> None:
+        """The cursor stays on its iteration, or on the newest where it was there."""
+        before = self.selected if self.cursor else None
+        self._newest_first = [summary for summary in reversed(iterations) if summary.iteration is not None]
+        numbers = [summary.iteration for summary in self._newest_first]
+        if before is not None and before.iteration in numbers:
+            self.cursor = numbers.index(before.iteration)
+        self.reshape()
+
+    @property
+    def selected(self) -> Summary | None:
+        return self._newest_first[self.cursor] if self.cursor < len(self._newest_first) else None
+
+    def count(self) -> int:
+        return len(self._newest_first)
+
+    def lines(self) -> int:
+        return max(self.count(), 1)
+
+    def header(self, width: int) -> Sequence[Span]:
+        age = pad("age", 7) if width >= AGE_FROM else ""
+        return [(clip(f"{'#':>4} {age}{'geomean':>7} {pad('outcome', 9)} hypothesis", width), "head")]
+
+    def line(self, index: int, width: int) -> Sequence[Span]:
+        if not self._newest_first:
+            return [(clip(f"no iterations yet: save {SOLUTION} to make the first", width), "dim")]
+        summary = self._newest_first[index]
+        word = render.outcome(summary)
+        style = _STYLES.get(word, "" if summary.right else "bad")
+        age = pad(render.age(summary.at, self._now()), 7) if width >= AGE_FROM else ""
+        stalled = "stalled " if summary.stalled else ""
+        room = width - 23 - len(age) - len(stalled)
+        return [
+            (f"{summary.iteration:>4} ", "strong"),
+            (age, "dim"),
+            (f"{render.times(summary.geomean):>7} ", style),
+            (pad(word, 9) + " ", style),
+            (stalled, "warn"),
+            (clip(clean(summary.hypothesis) or render.DASH, room), ""),
+        ]

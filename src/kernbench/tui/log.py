@@ -1,0 +1,136 @@
+"""The log pane: the first error on top, below it what the kernel printed.
+
+Lines are kept as they come and painted at most four times a second; the oldest are dropped beyond the limit, and the
+pane says how many.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from kernbench import render
+from kernbench.tui.board import Board
+from kernbench.tui.columns import failure
+from kernbench.tui.rows import RowView
+from kernbench.tui.spans import Span, clean, clip
+
+KEPT = 2000
+LONGEST = 2000
+FLUSH_SECONDS = 0.25
+TRACEBACK_KEPT = 200
+
+
+class Log(RowView):
+    HEADER = 0
+    HAS_CURSOR = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left", "shift(-20)", "left", show=False),
+        Binding("right", "shift(20)", "right", show=False),
+    ]
+
+    def __init__(self, board: Board, ascii_only: bool) -> None:
+        super().__init__(id="log", ascii_only=ascii_only)
+        self.board = board
+        self.traceback_shown = False
+        self.clipped = 0
+        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._shift = 0
+        self._top: list[Span] = []
+        self._flush_due = False
+
+    def on_mount(self) -> None:
+        self.show()
+
+    def add(self, text: str) -> None:
+        """Keep a line; it is painted with the next flush."""
+        if len(self._lines) == KEPT:
+            self.clipped += 1
+        self._lines.append(clean(text[:LONGEST]))
+        if not self._flush_due and self.is_attached:
+            self._flush_due = True
+            self.set_timer(FLUSH_SECONDS, self._flush)
+
+    def separate(self, text: str) -> None:
+        """Mark where a run begins."""
+        self.traceback_shown = False
+        self.add(f"-- {text}")
+
+    def show(self) -> None:
+        """Paint all of it: the error on top changed."""
+        self._top = self._error()
+        self.reshape()
+        self._settle(follow=not self._top)
+
+    def toggle_traceback(self) -> None:
+        self.traceback_shown = not self.traceback_shown
+        self.show()
+
+    def count(self) -> int:
+        return len(self._above()) + len(self._lines)
+
+    def line(self, index: int, width: int) -> Sequence[Span]:
+        above = self._above()
+        if index < len(above):
+            text, style = above[index]
+        else:
+            text, style = self._lines[index - len(above)], ""
+            style = "dim" if text.startswith("-- ") else style
+        return [(clip(text[self._shift :], width), style)]
+
+    def action_shift(self, step: int) -> None:
+        self._shift = max(self._shift + step, 0)
+        self.refresh()
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        follow = self.scroll_offset.y >= self.max_scroll_y and not self._top
+        self.reshape()
+        self._settle(follow)
+
+    def _settle(self, follow: bool) -> None:
+        """At the end while following; at the top where an error stands."""
+        if follow:
+            end = self.lines() - self.size.height
+            self.scroll_to(y=max(end, 0), animate=False, immediate=True)
+        elif self._top and not self._flush_due:
+            self.scroll_to(y=0, animate=False, immediate=True)
+
+    def _above(self) -> list[Span]:
+        above = list(self._top)
+        if self.clipped:
+            above.append((f"-- {self.clipped} earlier lines clipped", "dim"))
+        if not above and not self._lines:
+            above.append(("nothing printed yet", "dim"))
+        return above
+
+    def _error(self) -> list[Span]:
+        if self.board.failure is not None:
+            return self._build_error()
+        failed = self.board.failed_rows()
+        if not failed or failed[0].result is None:
+            return []
+        result = failed[0].result
+        lines: list[Span] = [(f"{clean(failed[0].case.label)}: {render.STATUS_WORDS[result.status]}", "bad")]
+        lines.append((clean(render.place(result.where, failure(result))), ""))
+        if result.where and result.where.text:
+            lines.append((f"  {result.where.line or ''} | {clean(result.where.text)}", "strong"))
+        return [*lines, ("", "")]
+
+    def _build_error(self) -> list[Span]:
+        event = self.board.failure
+        assert event is not None
+        place = f"{event.where}" if event.where else render.STATUS_WORDS.get(event.status, "bad task")
+        lines: list[Span] = [(clean(place), "bad")]
+        if event.where and event.where.text:
+            lines.append((f"  {event.where.line or ''} | {clean(event.where.text)}", "strong"))
+        lines += [(clean(part), "") for part in event.message.splitlines()]
+        if self.traceback_shown:
+            lines.append(("", ""))
+            lines += [(clean(part), "dim") for part in event.traceback.splitlines()[-TRACEBACK_KEPT:]]
+        elif event.traceback:
+            lines.append(("t shows the traceback", "dim"))
+        return [*lines, ("", "")]

@@ -1,0 +1,243 @@
+"""The one screen of the workbench: status, panes, hint, keys, arranged by the room there is.
+
+Under 110 columns one pane shows and the tabs name the others; from 110 results and one other stand side by side; from
+160 the right column is stacked. Events change the board at once and are painted at most fifteen times a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.getters import query_one
+from textual.screen import Screen
+from textual.widgets import Footer, Static
+
+from kernbench.events import BuildFailed, CaseLanded, Event, LogLine, Notice, RunFinished, RunStarted, TaskLoaded
+from kernbench.tui import detail, words
+from kernbench.tui.board import Board, Change
+from kernbench.tui.dialogs import Page
+from kernbench.tui.iterations import Iterations
+from kernbench.tui.log import Log
+from kernbench.tui.results import Results
+from kernbench.tui.rows import RowView
+from kernbench.tui.spans import Span, clip, content
+from kernbench.tui.tabs import TabLine
+
+if TYPE_CHECKING:
+    from kernbench.tui.app import Workbench
+
+WIDE, STACKED = 110, 160
+"""Columns from which panes stand side by side, and from which the right side is stacked."""
+TALL = 14
+"""Lines from which tabs and hint have room."""
+PAINT_SECONDS = 1 / 15
+PANES = (("results", "Results"), ("iterations", "Iterations"), ("log", "Log"))
+
+
+class MainScreen(Screen[None], inherit_bindings=False):
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide"), (STACKED, "-stacked")]
+    AUTO_FOCUS = "#results"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("r", "app.rerun", "run", tooltip="check and time the source again, without a new iteration"),
+        Binding("space", "app.pause", "pause", tooltip="stop or go on answering saves"),
+        Binding("h", "app.hypothesis", "why", tooltip="the hypothesis of the run to come"),
+        Binding("x", "app.next_step", "next", tooltip="the next step, written to the last entry"),
+        Binding("e", "app.edit", "edit", tooltip="open $EDITOR at the error, or the solution"),
+        Binding("b", "app.baseline", "base", tooltip="choose what to compare with"),
+        Binding("i,2", "pane('iterations')", "iterations", tooltip="the iterations so far"),
+        Binding("1", "pane('results')", "results", show=False, tooltip="the results"),
+        Binding("3", "pane('log')", "log", show=False, tooltip="the log"),
+        Binding("t", "traceback", "traceback", show=False, tooltip="show or hide the traceback of a failed build"),
+        Binding("tab", "step_pane(1)", "next pane", show=False, tooltip="the next pane"),
+        Binding("shift+tab", "step_pane(-1)", "pane before", show=False, tooltip="the pane before"),
+        Binding("plus", "whole", "maximise", show=False, key_display="+", tooltip="give the whole screen to one pane"),
+        Binding("escape", "restore", "restore", show=False, tooltip="all panes again; back to the results"),
+        Binding("question_mark", "app.help", "help", key_display="?", tooltip="all keys"),
+        Binding("q", "app.quit", "quit", tooltip="leave; results are kept"),
+        Binding("ctrl+c", "screen.copy_text", "copy", show=False, tooltip="copy the selected text"),
+    ]
+
+    results = query_one("#results", Results)
+    iterations = query_one("#iterations", Iterations)
+    log_pane = query_one("#log", Log)
+
+    def __init__(self, board: Board, ascii_only: bool) -> None:
+        super().__init__()
+        self.board = board
+        self.ascii_only = ascii_only
+        self.active = "results"
+        self._side = "iterations"
+        self._whole = False
+        self._change = Change()
+        self._paint_due = False
+        self._painted: dict[str, list[Span]] = {}
+        self.set_class(ascii_only, "-ascii")
+
+    @property
+    def bench(self) -> Workbench:
+        return cast("Workbench", self.app)
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="line-one", markup=False)
+        yield Static(id="line-two", markup=False)
+        with Horizontal(id="body"):
+            yield Results(self.board, self.ascii_only)
+            with Vertical(id="side"):
+                yield TabLine(id="side-tabs")
+                yield Iterations(self.bench.now, self.ascii_only)
+                yield Log(self.board, self.ascii_only)
+        yield TabLine(id="tabs")
+        yield Static(id="hint", markup=False)
+        yield Footer(compact=True, show_command_palette=False)
+
+    def on_mount(self) -> None:
+        self.iterations.border_title, self.log_pane.border_title = "Iterations", "Log"
+        self.iterations.show(self.bench.engine.iterations())
+        self.arrange_panes()
+        self.set_interval(60, self.iterations.refresh)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.arrange_panes(event.size.width, event.size.height)
+
+    # -- events of the engine
+
+    def take(self, event: Event) -> None:
+        """Fold an event into the board; the paint follows with the next tick."""
+        if isinstance(event, LogLine):
+            self.log_pane.add(event.text)
+            return
+        if isinstance(event, Notice):
+            self.notify(event.text, severity=event.severity, markup=False)
+            return
+        change = self.board.take(event)
+        self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
+        if isinstance(event, RunStarted):
+            self.log_pane.separate(f"run {event.run}, {event.reason}, source {event.source[:8]}, {event.at}")
+        if isinstance(event, RunStarted | BuildFailed | TaskLoaded) or _is_failure(event):
+            self.log_pane.show()
+        if isinstance(event, RunFinished):
+            self.iterations.show(self.bench.engine.iterations())
+        if isinstance(event, CaseLanded):
+            self._update_page(event)
+        self.paint_soon()
+
+    def paint_soon(self) -> None:
+        """Paint now if nothing was painted lately, else with the next tick."""
+        if not self._paint_due:
+            self._paint_due = True
+            self.paint()
+            self.set_timer(PAINT_SECONDS, self._tick)
+
+    def _tick(self) -> None:
+        self._paint_due = False
+        if self._change != Change():
+            self.paint_soon()
+        else:
+            self.paint()
+
+    def paint(self) -> None:
+        """Send what differs from what is on the screen."""
+        change, self._change = self._change, Change()
+        if change != Change():
+            self.results.apply(change)
+        width = max(self.size.width - 2, 1)
+        engine = self.bench.engine
+        self._show("line-one", words.line_one(self.board, engine, width, self.ascii_only))
+        self._show("line-two", words.line_two(self.board, engine, width, self.ascii_only))
+        self._show("hint", [(clip(words.hint(self.board, engine), width), "")])
+        self._show_tabs()
+
+    def _show(self, name: str, spans: list[Span]) -> None:
+        if self._painted.get(name) != spans:
+            self._painted[name] = spans
+            self.query_one(f"#{name}", Static).update(content(spans), layout=False)
+
+    def _update_page(self, event: CaseLanded) -> None:
+        """A row that is being read changes under the reader's eyes."""
+        page = self.app.screen
+        if isinstance(page, Page) and page.about == event.result.id:
+            page.show(detail.lines(self.board.row(self.board.task.case(event.result.id)), self.ascii_only))
+
+    # -- panes
+
+    def arrange_panes(self, width: int | None = None, height: int | None = None) -> None:
+        """Show the panes that fit."""
+        width, height = width or self.size.width, height or self.size.height
+        one = self._whole or width < WIDE
+        stacked = width >= STACKED and not one
+        if self.active != "results":
+            self._side = self.active
+        self.set_class(one, "-one")
+        self.results.display = not one or self.active == "results"
+        self.query_one("#side").display = not one or self.active != "results"
+        self.iterations.display = stacked or self._side == "iterations"
+        self.log_pane.display = stacked or self._side == "log"
+        self.query_one("#tabs").display = one and height >= TALL
+        self.query_one("#side-tabs").display = not one and not stacked
+        self.query_one("#hint").display = height >= TALL
+        self.paint()
+
+    def _show_tabs(self) -> None:
+        log = "Log !" if self.board.failure or self.board.failed_rows() else "Log"
+        panes = [(name, log if name == "log" else title) for name, title in PANES]
+        self.query_one("#tabs", TabLine).show(panes, self.active)
+        self.query_one("#side-tabs", TabLine).show(panes[1:], self._side)
+
+    def action_pane(self, name: str) -> None:
+        self.active = name
+        self.arrange_panes()
+        self.query_one(f"#{name}").focus()
+
+    def action_step_pane(self, step: int) -> None:
+        names = [name for name, _ in PANES]
+        self.action_pane(names[(names.index(self.active) + step) % len(names)])
+
+    def action_whole(self) -> None:
+        if self.size.width < WIDE:
+            self.notify("the pane already has the whole screen", markup=False)
+            return
+        self._whole = not self._whole
+        self.arrange_panes()
+
+    def action_restore(self) -> None:
+        if self._whole:
+            self._whole = False
+            self.arrange_panes()
+        else:
+            self.action_pane("results")
+
+    def action_traceback(self) -> None:
+        failure = self.board.failure
+        if failure is None or not failure.traceback:
+            self.notify("no traceback: the last build did not fail", markup=False)
+            return
+        self.action_pane("log")
+        self.log_pane.toggle_traceback()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if event.widget.id in dict(PANES) and event.widget.id != self.active:
+            self.active = event.widget.id or self.active
+            self.arrange_panes()
+
+    @on(TabLine.Picked)
+    def pick_tab(self, event: TabLine.Picked) -> None:
+        self.action_pane(event.pane)
+
+    @on(Results.Selected)
+    def select_case(self, event: Results.Selected) -> None:
+        self.bench.engine.selected = event.case_id
+
+    @on(RowView.Opened)
+    def open_row(self, event: RowView.Opened) -> None:
+        if isinstance(event.view, Results):
+            self.bench.show_row()
+        elif isinstance(event.view, Iterations):
+            self.bench.show_iteration()
+
+
+def _is_failure(event: Event) -> bool:
+    return isinstance(event, CaseLanded) and event.result.failed

@@ -1,0 +1,105 @@
+"""Words on one line of the terminal: styled spans, clipped by cell width, shortened by priority to fit.
+
+A span is text plus the *name* of a style; the theme decides what the name looks like. Text never carries markup, so a
+shape label such as `m[bf16]` prints as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len, set_cell_size
+from textual.content import Content
+
+Span = tuple[str, str]
+"""Text and the name of its style: a key of STYLES."""
+
+STYLES = {
+    "": "",
+    "strong": "bold",
+    "dim": "$text-muted",
+    "head": "bold $primary",
+    "faster": "$success",
+    "slower": "$warning",
+    "warn": "$warning",
+    "bad": "bold $error",
+    "accent": "$accent",
+}
+
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_ASCII = str.maketrans({"±": "+-", "▲": "^", "▼": "v", "✓": "ok", "…": "~", "│": "|", "─": "-", "·": "-", "›": ">"})
+
+
+def clean(text: str) -> str:
+    """Text of the kernel made harmless: no escape sequences, no control characters, tabs as spaces."""
+    return _CONTROLS.sub("", _ESCAPES.sub("", text.expandtabs(4))).replace("\n", " ")
+
+
+def spell(text: str, ascii_only: bool) -> str:
+    """Our own signs, in ASCII where the terminal has nothing else."""
+    return text.translate(_ASCII) if ascii_only else text
+
+
+def clip(text: str, width: int) -> str:
+    """At most `width` cells; what is cut off ends in an ellipsis."""
+    if cell_len(text) <= width:
+        return text
+    return "" if width < 1 else set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def pad(text: str, width: int, right: bool = False) -> str:
+    """Exactly `width` cells."""
+    text = clip(text, width)
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space
+
+
+def content(spans: Iterable[Span]) -> Content:
+    return Content.assemble(*[(text, STYLES[style]) for text, style in spans])
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a line in several lengths, longest first; an empty form leaves it out."""
+
+    forms: tuple[str, ...]
+    style: str = ""
+
+    def form(self, level: int) -> str:
+        return self.forms[min(level, len(self.forms) - 1)]
+
+
+def fit(parts: Sequence[Part], width: int, order: Sequence[int], gap: str = "  ") -> list[Span]:
+    """The parts on one line; while they are too wide, the part named next in `order` takes its next shorter form."""
+    levels = [0] * len(parts)
+
+    def shown() -> list[Span]:
+        texts = [(part.form(level), part.style) for part, level in zip(parts, levels, strict=True)]
+        return [span for span in texts if span[0]]
+
+    def size(spans: list[Span]) -> int:
+        return sum(cell_len(text) for text, _ in spans) + len(gap) * max(len(spans) - 1, 0)
+
+    for index in order:
+        if size(shown()) <= width:
+            break
+        levels[index] += 1
+    for index in reversed(order):
+        # A later, larger cut may have left room for an earlier, smaller one to be undone.
+        levels[index] = max(levels[index] - 1, 0)
+        if size(shown()) > width:
+            levels[index] += 1
+    return _joined(shown(), gap, width)
+
+
+def _joined(spans: list[Span], gap: str, width: int) -> list[Span]:
+    joined: list[Span] = []
+    left = width
+    for position, (text, style) in enumerate(spans):
+        text = clip((gap if position else "") + text, left)
+        left -= cell_len(text)
+        joined.append((text, style))
+    return joined

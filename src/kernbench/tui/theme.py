@@ -1,0 +1,21 @@
+"""The colours: all of them lie in the 256-colour palette, so that SSH without truecolor shows the same screen."""
+
+from __future__ import annotations
+
+from textual.theme import Theme
+
+KERNBENCH = Theme(
+    name="kernbench",
+    primary="#5fafff",
+    secondary="#87afd7",
+    accent="#5fd7d7",
+    success="#5fd787",
+    warning="#ffaf5f",
+    error="#ff5f5f",
+    foreground="#d0d0d0",
+    background="#121212",
+    surface="#1c1c1c",
+    panel="#262626",
+    dark=True,
+    variables={"text-muted": "#8a8a8a", "panel-lighten-1": "#4e4e4e", "panel-lighten-2": "#626262"},
+)

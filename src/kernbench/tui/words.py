@@ -1,0 +1,188 @@
+"""The two status lines and the hint: pure words from what the board and the engine know."""
+
+from __future__ import annotations
+
+import re
+
+from kernbench import render
+from kernbench.events import Summary
+from kernbench.tui.board import Board
+from kernbench.tui.engine import Engine
+from kernbench.tui.spans import Part, Span, clean, clip, fit, spell
+
+SOLUTION = "solution.py"
+MOVES = "profile again, re-read the log, or change direction"
+_NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
+
+
+def device(name: str) -> str:
+    """`NVIDIA H200` as `H200`: the maker is known to who reads it."""
+    return " ".join(_NOISE.sub(" ", name).split()) or name
+
+
+def state(board: Board, engine: Engine) -> tuple[str, ...]:
+    """What the workbench does now, in a longer and a shorter form."""
+    if board.run is not None:
+        return _running(board)
+    if board.worker == "lost":
+        return ("worker lost",)
+    if board.worker == "starting":
+        return ("starting the worker", "starting")
+    return ("paused",) if engine.paused else ("watching",)
+
+
+def _running(board: Board) -> tuple[str, ...]:
+    event = board.progress
+    if event is None:
+        return ("starting a run", "running")
+    short = f"{render.STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
+    return (f"{short} {clean(board.label(event.case))}", short) if event.case else (short,)
+
+
+def geomean(summary: Summary | None) -> tuple[tuple[str, ...], str]:
+    """The headline number in falling length, and its style."""
+    if summary is None:
+        return ("no result yet", "no result"), "dim"
+    if summary.environment.interpreted:
+        return ("checked, not timed",), "faster" if summary.right else "bad"
+    if not summary.right:
+        return ("WRONG: no speedup", "WRONG"), "bad"
+    ratio = summary.ratio
+    if ratio is None:
+        return ("not timed",), "dim"
+    style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "strong")
+    short = f"{render.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
+    best = _best(summary)
+    return (f"{short} {best}", f"{short}", render.geomean(ratio), render.times(ratio.speedup)), style
+
+
+def _best(summary: Summary) -> str:
+    if summary.best:
+        return "(best)" if summary.best_geomean is None else f"(best, was {render.times(summary.best_geomean)})"
+    return f"(best {render.times(summary.best_geomean)})" if summary.best_geomean else ""
+
+
+def line_one(board: Board, engine: Engine, width: int, ascii_only: bool) -> list[Span]:
+    environment = board.environment
+    name = clean(board.task.name)
+    forms, style = geomean(board.summary)
+    old = board.run is not None or board.failure is not None or not board.landed()
+    parts = [
+        Part((name, clip(name, 20), clip(name, 12)), "head"),
+        Part((device(clean(environment.device_name)), "") if environment else ("",)),
+        Part((clean(environment.condition), "") if environment else ("",), "dim"),
+        Part(state(board, engine), "accent" if board.run else "warn" if engine.paused else ""),
+        Part(tuple(spell(form, ascii_only) for form in forms), "dim" if old and style != "bad" else style),
+    ]
+    return fit(parts, width, order=(2, 3, 0, 4, 1, 0, 4, 4))
+
+
+def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list[Span]:
+    if board.failure is not None:
+        return _failure(board, width)
+    if board.worker == "lost" and board.worker_detail and board.run is None:
+        return [(clip(clean(board.worker_detail), width), "bad")]
+    if board.run is not None:
+        return _so_far(board, width)
+    if board.summary is not None:
+        return _finished(board, board.summary, engine, width)
+    if board.new_series:
+        return [(clip("the task changed: this is a new series, without best or stall", width), "warn")]
+    hypothesis = clean(engine.hypothesis)
+    said = f'next run: "{hypothesis}"' if hypothesis else clean(board.task.summary)
+    return [(clip(said, width), "dim")]
+
+
+def _failure(board: Board, width: int) -> list[Span]:
+    failure = board.failure
+    assert failure is not None
+    message = clean(render.place(failure.where, failure.message))
+    again = f"({failure.failed_builds} in a row)" if failure.failed_builds > 1 else ""
+    opens = "(e opens it)" if failure.where else ""
+    shorter = clip(message, max(width - 14, 20))
+    parts = [Part((message, shorter), "bad"), Part((opens, ""), "dim"), Part((again, ""), "dim")]
+    return fit(parts, width, order=(2, 0, 1))
+
+
+def _so_far(board: Board, width: int) -> list[Span]:
+    run = board.run
+    assert run is not None
+    landed = board.landed()
+    failed = sum(1 for result in landed if result.failed)
+    right = sum(1 for result in landed if result.status in ("ok", "interpreted"))
+    hypothesis = f'"{clean(run.hypothesis)}"' if run.hypothesis else ""
+    parts = [
+        Part((f"source {run.source[:8]}", "")),
+        Part((hypothesis, clip(hypothesis, 24), clip(hypothesis, 14)), "strong"),
+        Part((f"{right}/{len(run.cases)} right so far",)),
+        Part((f"{failed} failed" if failed else "",), "bad"),
+        Part((f"baseline {clean(run.baseline)}", ""), "dim"),
+    ]
+    return fit(parts, width, order=(4, 1, 0, 1))
+
+
+def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> list[Span]:
+    number = f"#{summary.iteration}" if summary.iteration is not None else ""
+    hypothesis = f'"{clean(summary.hypothesis)}"' if summary.hypothesis else ""
+    counted, *others = render.counts(summary).split(", ")
+    worst = summary.worst
+    seconds = f"{summary.seconds:.1f}s" if summary.seconds is not None else ""
+    saved = board.last_run is not None and board.last_run.reason == "save"
+    timed = sum(1 for case in board.task.cases if case.headline)
+    left_out = timed - summary.counts.get("headline", timed) if summary.right else 0
+    coming = f'next: "{clean(engine.hypothesis)}"' if engine.hypothesis else ""
+    parts = [
+        Part((number,), "strong"),
+        Part(("stalled: 3 iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
+        Part((hypothesis, clip(hypothesis, 24), clip(hypothesis, 12), ""), "strong"),
+        Part((counted,), "" if summary.right else "bad"),
+        Part((f"wall {render.times(summary.wall)}", "") if summary.wall else ("",)),
+        Part(("  ".join(others), ""), "warn"),
+        Part((f"{left_out} left out", "") if left_out else ("",), "warn"),
+        Part((f"worst {clean(worst.label)} {render.times(worst.speedup)}", f"worst {render.times(worst.speedup)}", ""))
+        if worst
+        else Part(("",)),
+        Part((f"{seconds} after the save" if saved else f"in {seconds}", seconds, "") if seconds else ("",), "dim"),
+        Part((coming, clip(coming, 24), ""), "accent"),
+    ]
+    return fit(parts, width, order=(8, 2, 9, 2, 7, 4, 9, 8, 2, 1, 7, 5, 6))
+
+
+def hint(board: Board, engine: Engine) -> str:
+    """The most useful thing to do now."""
+    failure = board.failure
+    if failure is not None:
+        at = f"e opens {failure.where}" if failure.where else f"e opens {SOLUTION}"
+        return f"{at}, t shows the traceback" if failure.traceback else at
+    if board.worker == "lost" and board.run is None:
+        return "r starts the worker again; 3 shows what it said last"
+    if engine.paused:
+        return "paused: saves wait, space goes on, r runs once"
+    if board.run is not None:
+        return "dim numbers are older than this save; each row lights up when it lands"
+    return _after_run(board, engine)
+
+
+def _after_run(board: Board, engine: Engine) -> str:
+    failed = board.failed_rows()
+    if failed:
+        word = render.STATUS_WORDS[failed[0].result.status] if failed[0].result else "failed"
+        return f"{_rows(len(failed))} failed, first {clean(failed[0].case.label)} ({word}): enter shows the row"
+    red = [row for row in board.rows() if row.fresh and row.result and row.result.red]
+    if red:
+        return f"{_rows(len(red))} cannot be believed: enter on {clean(red[0].case.label)} says why"
+    if board.summary is not None and board.summary.stalled:
+        return f"stalled: {MOVES}; x notes which"
+    slower = board.verdicts("slower")
+    if slower:
+        return f"{_rows(slower)} slower than the baseline: enter shows the row"
+    unclear = board.verdicts("unclear")
+    if unclear:
+        return f"{_rows(unclear)} unclear: r times again"
+    if board.landed() and not engine.hypothesis:
+        return f"h says what the next save tries; save {SOLUTION} to run"
+    return f"save {SOLUTION} to run"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"

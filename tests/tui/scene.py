@@ -1,0 +1,255 @@
+"""A fake engine with a believable task, and the events of a run: what the screen tests inject."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timezone
+
+from harness.records import (
+    Case,
+    CaseResult,
+    Environment,
+    Finding,
+    OutputError,
+    Ratio,
+    Task,
+    Where,
+)
+from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunFinished, RunStarted, Summary, Worst
+from kernbench.tui.app import Workbench
+
+NOW = datetime(2026, 11, 14, 21, 30, tzinfo=timezone.utc)
+H200 = Environment(device="cuda:0", device_name="NVIDIA H200", condition="cold L2, 1980 MHz")
+
+# label, id, baseline us, solution us, verdict, light
+_ROWS = [
+    ("wan 75600x5120", "nss_s75600_d5120_mod-row3d-bf16", 518.6, 371.4, "faster", 0.96),
+    ("wan 74088x5120", "nss_s74088_d5120_mod-row3d-bf16", 508.3, 366.0, "faster", 0.95),
+    ("qwen 4096x3072", "nss_s4096_d3072_mod-row2d-bf16", 19.1, 17.6, "faster", 0.67),
+    ("qwen m[bf16] 47", "nss_s47_d3072_m[bf16]", 2.41, 2.40, "unclear", 0.11),
+    ("mova 101x1536", "nss_s101_d1536_mod-row3d-bf16", 2.4, 2.6, "slower", 0.09),
+]
+
+
+def make_task(grid: int = 4) -> Task:
+    cases = [Case(id=name, label=label, headline=index < 4) for index, (label, name, *_) in enumerate(_ROWS)]
+    cases.append(Case(id="smoke_3x64", label="smoke 3x64", kind="smoke", axes={"x": [3, 64], "dtype": "bfloat16"}))
+    cases += [Case(id=f"grid_{index}", label=f"grid {index}", kind="check") for index in range(grid)]
+    return Task(
+        name="norm_scale_shift",
+        entry="norm_scale_shift",
+        folder="/home/dev/kernels/norm_scale_shift",
+        summary="AdaLN: normalise a row, scale by 1 + scale, shift",
+        baseline="compile",
+        device="cuda",
+        threads=1,
+        mutates=(),
+        layout="reference",
+        tolerance={},
+        cases=tuple(cases),
+        hash="0123456789abcdef",
+    )
+
+
+def right(index: int, checked: int = 2) -> CaseResult:
+    """The row of `_ROWS` as it lands when it is right."""
+    _, name, base, now, verdict, light = _ROWS[index]
+    speedup = base / now
+    samples = {"baseline": (base, base * 1.01, base * 0.99), "solution": (now, now * 1.02, now * 0.98)}
+    return CaseResult(
+        id=name,
+        status="ok",
+        clock="device",
+        baseline_us=base,
+        solution_us=now,
+        speedup=speedup,
+        low=speedup * 0.996,
+        high=speedup * 1.004,
+        verdict=verdict,
+        vs_best=Ratio(1.012, 1.009, 1.015, "faster"),
+        light=light,
+        error=OutputError(max=1.2e-3, baseline_max=1.1e-3, bound=5e-2),
+        findings=(Finding("nondeterministic", "the same input gave other bits: look at atomics"),)
+        if index == 3
+        else (),
+        blocks=32,
+        checked=checked,
+        samples=samples,
+    )
+
+
+def checked_only(name: str, status: str = "ok") -> CaseResult:
+    return CaseResult(id=name, status=status, checked=2, error=OutputError(max=1e-3, baseline_max=1e-3, bound=5e-2))
+
+
+def wrong(index: int) -> CaseResult:
+    return CaseResult(
+        id=_ROWS[index][1],
+        status="wrong",
+        error=OutputError(0.5, 1e-3, 5e-2, output="out", index=(3, 17), got=1.25, expected=0.75),
+        detail="out differs at [3, 17]: got 1.25, expected 0.75",
+        checked=1,
+    )
+
+
+def crashed(index: int) -> CaseResult:
+    return CaseResult(
+        id=_ROWS[index][1],
+        status="crashed",
+        detail="the worker died with SIGSEGV while it checked this case; a new one is up",
+        where=Where("solution.py", 57, "tl.store(out + offsets, y)"),
+    )
+
+
+def summary(number: int | None = 12, **changes: object) -> Summary:
+    plain = Summary(
+        run=f"run{number}",
+        source="ab12cd34ef",
+        at="2026-11-14T21:03:00+00:00",
+        right=True,
+        geomean=1.314,
+        low=1.309,
+        high=1.319,
+        verdict="faster",
+        wall=1.18,
+        vs_best=Ratio(1.012, 1.009, 1.015, "faster"),
+        best=True,
+        best_geomean=1.29,
+        counts={"ok": 10, "faster": 3, "unclear": 1, "slower": 1, "headline": 4},
+        worst=Worst(_ROWS[4][1], _ROWS[4][0], 0.921),
+        iteration=number,
+        hypothesis="16-byte loads",
+        seconds=0.93,
+        environment=H200,
+    )
+    return dataclasses.replace(plain, **changes)
+
+
+def history() -> list[Summary]:
+    return [
+        summary(9, hypothesis="first version", geomean=1.02, best_geomean=None, at="2026-11-12T10:00:00+00:00"),
+        summary(10, hypothesis="two rows a block", geomean=1.29, at="2026-11-14T18:00:00+00:00"),
+        summary(11, hypothesis="no mask [see m[bf16]]", right=False, best=False, geomean=None, low=None, high=None,
+                verdict=None, vs_best=None, at="2026-11-14T20:40:00+00:00"),
+        summary(12),
+    ]  # fmt: skip
+
+
+STARTED = RunStarted(
+    run="run13",
+    source="cd34ef56ab",
+    reason="save",
+    cases=tuple(case.id for case in make_task().cases),
+    at="2026-11-14T21:29:58+00:00",
+    baseline="compile",
+    hypothesis="eight rows per block",
+)
+BROKEN = BuildFailed(
+    run="run13",
+    source="cd34ef56ab",
+    message="undefined name 'BLOCK'",
+    where=Where("solution.py", 41, "offsets = tl.arange(0, BLOCK)"),
+    traceback="Traceback (most recent call last):\n  File \"solution.py\", line 41, in kernel\nNameError: name 'BLOCK'",
+)
+
+
+def landed(*results: CaseResult) -> list[Event]:
+    return [CaseLanded("run13", result) for result in results]
+
+
+def whole_run(*replaced: CaseResult, **changes: object) -> list[Event]:
+    """A run from start to end; the results given take the place of the right ones."""
+    task = make_task()
+    results = {row[1]: right(index) for index, row in enumerate(_ROWS)}
+    results |= {case.id: checked_only(case.id) for case in task.cases if case.kind != "case"}
+    results |= {result.id: result for result in replaced}
+    if replaced:
+        changes = {"right": False, "best": False, "geomean": None, "low": None, "high": None, "verdict": None,
+                   "vs_best": None, "worst": None,
+                   "counts": {"ok": 9, replaced[0].status: 1, "headline": 3}} | changes  # fmt: skip
+    finished = RunFinished(summary(13, run="run13", hypothesis="eight rows per block", **changes))
+    return [STARTED, *landed(*results.values()), finished]
+
+
+def progress(step: str, index: int) -> Progress:
+    return Progress("run13", step, STARTED.cases[index], index, len(STARTED.cases))
+
+
+class FakeEngine:
+    """Keeps what the screen asked for; `say` plays an event."""
+
+    def __init__(self, fresh: bool = False) -> None:
+        self.task = make_task()
+        self.environment: Environment | None = None
+        self.paused = False
+        self.running: str | None = None
+        self.baseline = "compile"
+        self.hypothesis = ""
+        self.next_step = "eight rows per block"
+        self.selected: str | None = None
+        self.started = False
+        self.closed = False
+        self.reruns = 0
+        self.history = [] if fresh else history()
+        self.results: dict[str, CaseResult] = {}
+        if not fresh:
+            self.results = {row[1]: right(index) for index, row in enumerate(_ROWS)}
+            self.results |= {case.id: checked_only(case.id) for case in self.task.cases if case.kind != "case"}
+        self._listeners: list[Callable[[Event], None]] = []
+
+    def say(self, *events: Event) -> None:
+        for event in events:
+            for listener in self._listeners:
+                listener(event)
+
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        self.started = True
+
+    async def close(self) -> None:
+        self.closed = True
+
+    def rerun(self) -> None:
+        self.reruns += 1
+
+    def set_paused(self, paused: bool) -> None:
+        self.paused = paused
+
+    def set_baseline(self, name: str) -> None:
+        self.baseline = name
+
+    def baselines(self) -> tuple[str, ...]:
+        return ("eager", "compile", "best")
+
+    def set_hypothesis(self, text: str) -> str:
+        self.hypothesis = text
+        return f"the next run tries: {text}"
+
+    def set_next(self, text: str) -> str:
+        self.next_step = text
+        return f"iteration 12 says next: {text}"
+
+    def iterations(self) -> Sequence[Summary]:
+        return self.history
+
+    def last_results(self) -> Mapping[str, CaseResult]:
+        return self.results
+
+    def last_summary(self) -> Summary | None:
+        return self.history[-1] if self.history else None
+
+    def iteration_text(self, number: int) -> str:
+        return f"## {number} · 16-byte loads · 1.31x\n- hypothesis: m[bf16] loads"
+
+
+def make_app(engine: FakeEngine, ascii_only: bool = False) -> Workbench:
+    return Workbench(engine, ascii_only=ascii_only, now=lambda: NOW)
+
+
+def screen_text(app: Workbench) -> str:
+    """What the terminal shows, line by line."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips) + "\n"
