@@ -1,0 +1,259 @@
+"""`kernbench doctor`: what is here, what is missing, and the one thing to do about each.
+
+Every check is a value, never an exception. What needs torch is asked of the worker's Python in a process of its own,
+with a time limit: this process stays free of torch, and an installation that hangs or crashes becomes a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kernbench.project import repository_root
+
+PROBE_SECONDS = 30.0
+COMMAND_SECONDS = 3.0
+DRIVER_PARAMS = Path("/proc/driver/nvidia/params")
+TOOLKIT = Path("/usr/local/cuda")
+
+PROBE = """
+import importlib.util, json, os, sys
+found = {"python": sys.version.split()[0]}
+for name in ("nvidia.cu13", "nvidia.cuda_runtime"):
+    try:
+        spec = importlib.util.find_spec(name)
+    except ImportError:
+        spec = None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if os.path.isfile(os.path.join(folder, "include", "cuda_runtime.h")):
+            found["headers"] = os.path.join(folder, "include")
+for name in ("torch", "triton"):
+    try:
+        found[name] = __import__(name).__version__
+    except BaseException as problem:
+        found[name + "_problem"] = (str(problem).splitlines() or [type(problem).__name__])[0]
+if "torch" in found:
+    import torch
+    found["cuda"] = torch.version.cuda
+    found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+print("\\n" + json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    ok: bool | None
+    """None: missing, but only some tasks or commands need it."""
+    says: str
+    fix: str = ""
+    """What to do, in one sentence; empty where nothing is to be done."""
+
+
+def checks(folder: Path | None = None, python: str | None = None) -> list[Check]:
+    """All checks; `folder` is where the tasks lie, `python` the worker's Python."""
+    folder = (folder or Path.cwd()).absolute()
+    worker = probe(python or sys.executable)
+    steps: list[Callable[[], list[Check]]] = [
+        lambda: _graphics(worker),
+        lambda: [_torch(worker), _triton(worker)],
+        lambda: [_compiler(), _headers(worker), _ncu(), _sanitizer()],
+        lambda: [_clipboard()] if os.environ.get("TMUX") else [],
+        lambda: [_writable(folder), _git(folder)],
+    ]
+    return [check for step in steps for check in step()]
+
+
+def report(found: list[Check]) -> str:
+    """Aligned plain text: a word, the name, what was seen; the fix on a line of its own."""
+    words = {True: "ok", False: "MISSING", None: "-"}
+    width = max((len(check.name) for check in found), default=0)
+    lines = []
+    for check in found:
+        lines.append(f"{words[check.ok]:<8}{check.name:<{width}}  {check.says}")
+        if check.fix and not check.ok:
+            lines.append(f"{'':<8}{'':<{width}}  -> {check.fix}")
+    return "\n".join(lines)
+
+
+def to_json(found: list[Check]) -> str:
+    return json.dumps([asdict(check) for check in found], ensure_ascii=False, indent=2)
+
+
+def probe(python: str) -> dict[str, Any]:
+    """What the worker's Python says of itself; `problem` where it cannot be asked."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    try:
+        done = subprocess.run(
+            [python, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"problem": f"{python} did not answer within {PROBE_SECONDS:.0f} s"}
+    except OSError as problem:
+        return {"problem": f"{python} cannot be started: {problem.strerror or problem}"}
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout.rstrip().rpartition("\n")[2])
+        return answer
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return {"problem": f"{python} failed: {last}"}
+
+
+def _graphics(worker: dict[str, Any]) -> list[Check]:
+    """GPU, driver and NVML; all three absent on a machine without one, which is no fault."""
+    names, driver, problem = _nvml()
+    version = driver or _driver_version()
+    gpus = names or worker.get("gpus") or []
+    if not gpus:
+        fix = 'Without one, Triton tasks are checked interpreted and not timed; tasks with device = "cpu" are timed.'
+        install = "Install the NVIDIA driver if this machine has a GPU."
+        unread = "NVML comes with the driver."
+    else:
+        fix, install = "", "Install the NVIDIA driver."
+        unread = "Clocks cannot be read: make libnvidia-ml.so.1 of the driver visible, and install nvidia-ml-py."
+    return [
+        Check("GPU", True if gpus else None, ", ".join(gpus) or "none found", fix),
+        Check("driver", True if version else None, version or "not loaded", install),
+        Check("NVML", True if problem is None else None, problem or "answers", unread),
+    ]
+
+
+def _nvml() -> tuple[list[str], str | None, str | None]:
+    """Names of the GPUs, the driver's version, and what went wrong."""
+    try:
+        import pynvml
+    except ImportError:
+        return [], None, "the nvidia-ml-py package is not installed"
+    try:
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        names = [_text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i))) for i in range(count)]
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError as problem:
+        return [], None, str(problem)
+    return names, driver, None
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _driver_version() -> str | None:
+    try:
+        return Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def _torch(worker: dict[str, Any]) -> Check:
+    if "problem" in worker:
+        return Check("torch", False, worker["problem"], "Point `--python` at a Python 3.10 or newer that has torch.")
+    if "torch" not in worker:
+        says = f"not in the worker's Python {worker['python']}: {worker.get('torch_problem', '')}"
+        return Check("torch", False, says, "Install torch there, or point `--python` at a Python that has it.")
+    build = f"CUDA {worker['cuda']}" if worker.get("cuda") else "CPU build"
+    return Check("torch", True, f"{worker['torch']} ({build}), Python {worker['python']}")
+
+
+def _triton(worker: dict[str, Any]) -> Check:
+    if "triton" in worker:
+        return Check("triton", True, str(worker["triton"]))
+    says = worker.get("triton_problem", "could not be asked")
+    return Check("triton", None, says, "Triton tasks need it: `pip install triton` in the worker's Python.")
+
+
+def _compiler() -> Check:
+    asked = os.environ.get("CXX", "").split()
+    for name in asked[:1] or ["c++", "g++", "clang++"]:
+        if path := shutil.which(name):
+            return Check("C++ compiler", True, _first_line([path, "--version"]) or path)
+    says = f"$CXX is {asked[0]}, which is not there" if asked else "no c++, g++ or clang++ on PATH"
+    return Check("C++ compiler", None, says, "Tasks with a .cpp need one: install g++ or clang++, or set CXX.")
+
+
+def _headers(worker: dict[str, Any]) -> Check:
+    nvcc = shutil.which("nvcc")
+    places = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    places += [Path(nvcc).resolve().parents[1]] if nvcc else []
+    for include in (place / "include" for place in [*places, TOOLKIT]):
+        if (include / "cuda_runtime.h").is_file():
+            return Check("CUDA headers", True, str(include))
+    if "headers" in worker:
+        return Check("CUDA headers", True, worker["headers"])
+    fix = "Tasks with a .cu that includes them need them: set CUDA_HOME, or `pip install nvidia-cuda-runtime`."
+    return Check("CUDA headers", None, "cuda_runtime.h was not found", fix)
+
+
+def _ncu() -> Check:
+    path = shutil.which("ncu") or _in_toolkit("ncu")
+    if path is None:
+        return Check("ncu", None, "not on PATH", "Profiling needs Nsight Compute: install it, or add it to PATH.")
+    if _counters_need_root() and os.geteuid() != 0:
+        fix = "Load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or run kernbench as root."
+        return Check("ncu", False, f"{path}, but the driver gives its counters to root only", fix)
+    return Check("ncu", True, path)
+
+
+def _counters_need_root() -> bool:
+    try:
+        return "RmProfilingAdminOnly: 1" in DRIVER_PARAMS.read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+def _sanitizer() -> Check:
+    path = shutil.which("compute-sanitizer") or _in_toolkit("compute-sanitizer")
+    fix = "It finds out-of-bounds accesses on a GPU: install it with the CUDA toolkit, or add it to PATH."
+    return Check("compute-sanitizer", True if path else None, path or "not on PATH", "" if path else fix)
+
+
+def _in_toolkit(name: str) -> str | None:
+    return shutil.which(name, path=str(TOOLKIT / "bin"))
+
+
+def _clipboard() -> Check:
+    value = _first_line(["tmux", "show-options", "-gv", "set-clipboard"])
+    fix = "Copying from the screen needs `set -g set-clipboard on` in tmux.conf."
+    return Check("tmux clipboard", True if value == "on" else None, f"set-clipboard {value or 'unknown'}", fix)
+
+
+def _writable(folder: Path) -> Check:
+    if os.access(folder, os.W_OK | os.X_OK):
+        return Check("write access", True, str(folder))
+    fix = "Copy the task to a folder of yours with `kernbench new NAME --from TASK`, or use `--state DIR`."
+    return Check("write access", False, f"{folder} cannot be written", fix)
+
+
+def _git(folder: Path) -> Check:
+    root = repository_root(folder)
+    if root is None:
+        fix = "`git init` keeps your kernel and its log together."
+        return Check("git", None, f"{folder} is not in a repository", fix)
+    status = _output(["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"])
+    if status is None:
+        fix = "Check that git is installed and trusts the folder."
+        return Check("git", None, f"{root}, but git does not answer", fix)
+    changed = len(status.splitlines())
+    return Check("git", True, f"{root}, " + (f"{changed} changed files" if changed else "clean"))
+
+
+def _first_line(command: list[str]) -> str | None:
+    output = _output(command)
+    return output.splitlines()[0].strip() if output and output.strip() else None
+
+
+def _output(command: list[str]) -> str | None:
+    """What the command printed; None when it failed, hung or is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return done.stdout if done.returncode == 0 else None
