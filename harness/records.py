@@ -27,6 +27,10 @@ ClockName = Literal["device", "events", "wall"]
 CaseKind = Literal["case", "smoke", "check"]
 Step = Literal["load", "build", "baseline", "inputs", "check", "time", "recheck"]
 
+class UserError(Exception):
+    """What went wrong, where, and what to do, in one sentence: shown to the user as it is, never with a traceback."""
+
+
 FAILURES: frozenset[str] = frozenset({"wrong", "build_error", "runtime_error", "timeout", "crashed"})
 """Statuses of a case that was tried and did not come out right."""
 

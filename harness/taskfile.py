@@ -14,7 +14,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, cast
 
-from harness.records import Case, CaseKind, Task, Tolerance
+from harness.records import Case, CaseKind, Task, Tolerance, UserError
 
 DTYPES = frozenset(
     "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 bool uint8 int8 int16 int32 int64 complex64 complex128".split()
@@ -33,7 +33,7 @@ KINDS = ("case", "smoke", "check")
 NAMED_BASELINES = ("eager", "compile")
 
 
-class TaskError(Exception):
+class TaskError(UserError):
     """A task that cannot be used: one sentence with file and key."""
 
     def __init__(self, file: Path, key: str, problem: str) -> None:

@@ -6,10 +6,11 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.records import UserError
 from harness.taskfile import NAMED_BASELINES
 
 
-class BaselineError(Exception):
+class BaselineError(UserError):
     """The baseline asked for cannot be used; one sentence."""
 
 

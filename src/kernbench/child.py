@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness.records import PROTOCOL, Environment, decode
+from harness.records import PROTOCOL, Environment, UserError, decode
 from kernbench.loglines import LogLimiter
 
 BOOT = """
@@ -37,7 +37,7 @@ LONGEST_EVENT = 32 * 1024 * 1024
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "TRITON_INTERPRET")
 
 
-class Unusable(Exception):
+class Unusable(UserError):
     """The worker cannot do its work here; `code` is no_torch, no_device or broken."""
 
     def __init__(self, code: str, message: str) -> None:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from harness.records import CaseResult, Task
+from harness.records import CaseResult, Task, UserError
 from kernbench import render
 from kernbench.events import Summary
 
@@ -24,7 +24,7 @@ HEADING = re.compile(r"^## (\d+) ·", re.MULTILINE)
 SHORT = 60
 
 
-class LogbookError(Exception):
+class LogbookError(UserError):
     """ITERATIONS.md could not be written or changed; one sentence."""
 
 

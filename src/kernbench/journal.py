@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.records import SCHEMA, CaseResult, Environment, decode, encode
+from harness.records import SCHEMA, CaseResult, Environment, UserError, decode, encode
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
 
 
-class JournalError(Exception):
+class JournalError(UserError):
     """The log cannot be written; one sentence."""
 
 

@@ -468,11 +468,3 @@ class Session:
         for listener in self._listeners:
             listener(event)
 
-
-def unknown_options(task: Task, options: Options) -> str | None:
-    """One sentence when the options cannot work for this task."""
-    if options.case is not None and not plan.matching(task, options.case):
-        return f"no case of {task.name} matches {options.case!r}; its ids begin with {task.cases[0].id!r}"
-    return None
-
-

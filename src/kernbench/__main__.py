@@ -1,0 +1,3 @@
+from kernbench.cli import main
+
+main()

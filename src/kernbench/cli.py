@@ -1,0 +1,67 @@
+"""The command line: owns stdout, stderr and the exit codes.
+
+0 all right, 1 a case is wrong, failed or slower, 2 usage or a bad task, 3 the device asked for is not there. stdout is
+data, stderr is narration. Commands import what they need inside, so that `kernbench --version` stays instant.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from harness.records import UserError
+from kernbench import __version__
+from kernbench.commands import history, loop, setup
+
+EXAMPLES = """\b
+Examples:
+  kernbench                          pick a task and open the workbench
+  kernbench softmax_host             open the workbench on one task
+  kernbench run softmax_host         check and time once, print a table
+  kernbench run rms_norm --device cuda:0 -m "16-byte loads"
+  kernbench log softmax_host         what was tried so far
+"""
+
+
+class OpensTasks(click.Group):
+    """A group whose unknown first word is a task to open."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            return "open", self.get_command(ctx, "open"), args
+        return super().resolve_command(ctx, args)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {"--help", "-h", "--version"}
+        if not args or (args[0].startswith("-") and args[0] not in own):
+            args = ["open", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=OpensTasks, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="kernbench", message="%(prog)s %(version)s")
+def cli() -> None:
+    """A terminal workbench for live-editing GPU kernels.
+
+    `kernbench [TASK]` opens the workbench; every save of the task's solution is checked, timed and logged.
+    """
+
+
+for command in (*loop.COMMANDS, *history.COMMANDS, *setup.COMMANDS):
+    cli.add_command(command)
+
+
+def main(argv: list[str] | None = None) -> Any:
+    try:
+        return cli.main(args=argv, prog_name="kernbench", standalone_mode=True)
+    except UserError as problem:
+        click.echo(f"kernbench: {problem}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""One module per group of commands; each lists its click commands in COMMANDS."""

@@ -1,0 +1,161 @@
+"""log, show, diff, restore and status: what was tried, and how to get it back."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kernbench.commands.loop import complete_task, load_task, task_argument
+
+if TYPE_CHECKING:
+    from harness.records import Task
+    from kernbench.journal import Journal
+
+state_option = click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept, instead of .kernbench.")
+REFERENCE = "a number, best, last, now, or the start of a source hash"
+
+
+def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
+    from kernbench import project
+    from kernbench.journal import Journal
+
+    loaded = load_task(task)
+    return loaded, Journal(state.absolute() if state else Path(loaded.folder) / project.STATE_FOLDER)
+
+
+def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
+    """TASK may be left out: the first word is a task only if it can be one."""
+    from kernbench import project
+    from kernbench.project import ProjectError
+
+    if words and not (words[0] in ("best", "last", "now") or words[0].isdigit()):
+        try:
+            project.find_task(words[0], to_edit=False)
+        except ProjectError:
+            if len(words) > most:
+                raise
+        else:
+            return words[0], list(words[1:])
+    return None, list(words)
+
+
+@click.command()
+@task_argument
+@state_option
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per iteration.")
+def log(task: str | None, state: Path | None, as_json: bool) -> None:
+    """The iterations so far, oldest first."""
+    from harness.records import encode
+    from kernbench import render, report
+
+    loaded, journal = opened(task, state)
+    entries = journal.iterations()
+    if as_json:
+        for entry in entries:
+            click.echo(encode("iteration", entry))
+        return
+    if not entries:
+        click.echo(f"nothing was logged for {loaded.name} on this machine yet; a save in the workbench or `run -m` does", err=True)
+        return
+    rows = [("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")]
+    for entry in entries:
+        missing = "" if (journal.state / "sources" / entry.source).is_dir() else " (source not on this machine)"
+        words = " ".join(entry.hypothesis.split()) or "-"
+        stalled = "stalled" if entry.stalled else ""
+        rows.append((str(entry.iteration), render.age(entry.at), entry.source[:8], render.geomean(entry.ratio), render.outcome(entry), stalled, words + missing))
+    for line in report.columns(rows, left=(2, 4, 5, 6)):
+        click.echo(line)
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
+@state_option
+@click.option("--source", is_flag=True, help="The source files instead of the entry.")
+def show(words: tuple[str, ...], state: Path | None, source: bool) -> None:
+    """An iteration's entry, or its source. N is a number, best, last, or the start of a source hash."""
+    from kernbench import iterations, report, trajectory
+
+    name, references = split(words, most=1)
+    if len(references) != 1:
+        raise click.UsageError(f"which iteration? give one: {REFERENCE}")
+    task, journal = opened(name, state)
+    if source:
+        point = trajectory.find(task, journal, references[0])
+        for path in trajectory.solution_files(point, task):
+            click.echo(f"# ---- {point.name}/{path}")
+            click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
+        return
+    summary = trajectory.summary_of(journal, references[0])
+    text = iterations.entry_of(Path(task.folder) / "ITERATIONS.md", summary.iteration) if summary.iteration else None
+    if text is not None:
+        click.echo(text, nl=False)
+        return
+    for line in report.table(task, journal.cases_of(summary.run)):
+        click.echo(line)
+    click.echo(report.outcome(summary))
+
+
+@click.command()
+@click.argument("words", nargs=-1, metavar="[TASK] [N [M]]", shell_complete=complete_task)
+@state_option
+def diff(words: tuple[str, ...], state: Path | None) -> None:
+    """What changed between two sources; by default from the best to the files as they are now."""
+    from kernbench import trajectory
+
+    name, references = split(words, most=2)
+    if len(references) > 2:
+        raise click.UsageError(f"at most two sources can be compared; each is {REFERENCE}")
+    task, journal = opened(name, state)
+    old, new = (trajectory.find(task, journal, word) for word in [*references, *["best", "now"][len(references) :]])
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    for line in trajectory.diff(old, new, journal.state):
+        click.echo(click.style(line, fg=colours.get(line[:1])) if sys.stdout.isatty() else line)
+
+
+@click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
+@state_option
+def restore(words: tuple[str, ...], state: Path | None) -> None:
+    """Bring an iteration's solution back; what is there now is kept as a snapshot first."""
+    from kernbench import trajectory
+
+    name, references = split(words, most=1)
+    if len(references) != 1:
+        raise click.UsageError(f"restore what? give one: {REFERENCE}")
+    task, journal = opened(name, state)
+    point = trajectory.find(task, journal, references[0])
+    before, changed = trajectory.restore(task, point, journal.state)
+    what = ", ".join(changed) if changed else "nothing to change"
+    kept = journal.state / "sources" / before
+    click.echo(f"restored {point.name}: {what}; what was there is kept in {kept}", err=True)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per task.")
+def status(as_json: bool) -> None:
+    """Every task of the project: best, last verdict, age."""
+    from kernbench import overview, project, report
+
+    rows: list[Any] = [overview.of(folder) for folder in project.list_tasks()]
+    if as_json:
+        for row in rows:
+            click.echo(json.dumps(asdict(row)))
+        return
+    if not rows:
+        click.echo("there are no tasks here; `kernbench new NAME` writes one", err=True)
+        return
+    table = [("task", "iterations", "best", "last", "age")]
+    table += [(row.name, str(row.iterations), row.best, row.last + (" stalled" if row.stalled else ""), row.age) for row in rows]
+    for line in report.columns(table, left=(0, 3)):
+        click.echo(line)
+    for row in rows:
+        if row.problem:
+            click.echo(f"kernbench: {row.problem}", err=True)
+
+
+COMMANDS = (log, show, diff, restore, status)

@@ -1,0 +1,209 @@
+"""open, run and watch: the loop on the screen, once, and without a screen."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from harness.records import Task
+    from kernbench.session import Options, Session
+
+WRONG, USAGE, NO_DEVICE = 1, 2, 3
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def complete_task(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    from kernbench import project
+
+    return [folder.name for folder in project.list_tasks() if folder.name.startswith(incomplete)]
+
+
+def task_argument(command: _F) -> _F:
+    return click.argument("task", required=False, shell_complete=complete_task)(command)
+
+
+def loop_options(command: _F) -> _F:
+    options = [
+        click.option("--case", metavar="GLOB", help="Only the cases whose id or label matches."),
+        click.option("--grid", is_flag=True, help="All grid cases instead of a draw of 32."),
+        click.option("--baseline", metavar="eager|compile|best|FILE", help="What to compare with, instead of the task's."),
+        click.option("--device", metavar="D", help="cpu or cuda:N; by default what the task wants and the machine has."),
+        click.option("--python", metavar="P", help="The Python that has torch, if it is not this one."),
+        click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept, instead of .kernbench."),
+        click.option("--deadline", multiple=True, metavar="STEP=S", help="Seconds for build, baseline, check or time."),
+        click.option("--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget of a case."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def read_options(given: dict[str, Any], poll: bool = False) -> Options:
+    from kernbench.session import Options
+    from kernbench.supervisor import Deadlines
+
+    seconds: dict[str, float] = {}
+    for item in given["deadline"]:
+        step, _, value = item.partition("=")
+        try:
+            seconds[step] = float(value)
+            if step not in ("build", "baseline", "check", "time") or seconds[step] <= 0:
+                raise ValueError
+        except ValueError:
+            raise click.UsageError(f"--deadline {item}: write build, baseline, check or time, =, and seconds") from None
+    device = given["device"]
+    if device is not None and device != "cpu" and not (device.startswith("cuda:") and device[5:].isdigit()):
+        raise click.UsageError(f"--device {device}: write cpu or cuda:N, such as cuda:0")
+    return Options(
+        device=device,
+        python=given["python"],
+        baseline=given["baseline"],
+        case=given["case"],
+        grid=given["grid"],
+        poll=poll,
+        budget_ms=given["budget"],
+        deadlines=Deadlines(**seconds),
+        harness=Path(os.environ["KERNBENCH_HARNESS"]) if "KERNBENCH_HARNESS" in os.environ else None,
+    )
+
+
+def load_task(name: str | None) -> Task:
+    from harness import taskfile
+    from kernbench import project
+
+    return taskfile.load(project.find_task(name))
+
+
+def make_session(task: Task, options: Options, state: Path | None) -> Session:
+    from kernbench import plan, project
+    from kernbench.session import Session
+
+    if options.case is not None and not plan.matching(task, options.case):
+        raise click.UsageError(f"no case of {task.name} matches {options.case!r}; an id is {task.cases[0].id!r}")
+    if task.device == "cpu" and (options.device or "cpu") != "cpu":
+        raise click.UsageError(f"{task.name} is a task for the CPU (device in its task.toml); leave --device out")
+    return Session(task, project.state_dir(Path(task.folder), state and state.absolute()), options)
+
+
+def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
+    """Runs in this (the main) thread; SIGTERM and SIGHUP end it like ctrl+c, so that the worker is always closed."""
+
+    async def guarded() -> int:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, task.cancel)
+        return await main
+
+    try:
+        return asyncio.run(guarded())
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
+
+
+@click.command("open")
+@task_argument
+@loop_options
+@click.option("--poll", is_flag=True, help="Look for saves by polling (NFS and other folders without events).")
+@click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII on the screen.")
+def open_workbench(task: str | None, poll: bool, ascii_only: bool, **given: Any) -> None:
+    """Open the workbench; a picker if there are several tasks."""
+    from kernbench import project
+
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("the workbench needs a terminal; `kernbench run TASK` and `kernbench watch TASK` do not")
+    options = read_options(given, poll)
+    if task is None and len(project.list_tasks()) > 1 and not (Path.cwd() / project.TASK_FILE).exists():
+        task = pick()
+        if task is None:
+            return
+    loaded = load_task(task)
+    from kernbench.tui.app import Workbench
+
+    session = make_session(loaded, options, given["state"])
+    Workbench(session, ascii_only=ascii_only).run()
+    if session.problem is not None:
+        click.echo(f"kernbench: {session.problem}", err=True)
+        sys.exit(NO_DEVICE if session.problem.code == "no_device" else USAGE)
+
+
+def pick() -> str | None:
+    from kernbench import overview, project
+    from kernbench.tui.picker import TaskPicker
+
+    rows = [overview.of(folder) for folder in project.list_tasks()]
+    return TaskPicker([(row.name, row.folder, row.best, row.last, row.age) for row in rows]).run()
+
+
+@click.command()
+@task_argument
+@loop_options
+@click.option("-m", "message", metavar="TEXT", help="Hypothesis; makes this run an entry of ITERATIONS.md.")
+@click.option("--next", "next_step", default="", metavar="TEXT", help="Next step, for the entry.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII.")
+def run(
+    task: str | None, message: str | None, next_step: str, as_json: bool, ascii_only: bool, **given: Any
+) -> None:
+    """Check and time once; exit 1 if a case is wrong, failed or slower.
+
+    \b
+    kernbench run softmax_host --json | jq 'select(.event == "case")'
+    kernbench run rms_norm --case '*3072*' -m "two rows per program" --next "try four"
+    """
+    from kernbench.commands.printing import JsonPrinter, TablePrinter
+
+    async def main() -> int:
+        session = make_session(load_task(task), read_options(given), given["state"])
+        printer = JsonPrinter(session) if as_json else TablePrinter(session, ascii_only)
+        session.listen(printer)
+        session.hypothesis, session.next_step = message or "", next_step
+        async with contextlib.aclosing(_Closing(session)):
+            await session.run_once(iteration=message is not None)
+        if session.problem is not None:
+            return NO_DEVICE if session.problem.code == "no_device" else USAGE
+        return printer.exit_code
+
+    sys.exit(run_until_signal(main()))
+
+
+@click.command()
+@task_argument
+@loop_options
+@click.option("--poll", is_flag=True, help="Look for saves by polling (NFS and other folders without events).")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines instead of tables; a case may come twice (`checked` 1, 2).")
+def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
+    """The same loop without the screen: run at every save until ctrl+c."""
+    from kernbench.commands.printing import JsonPrinter, TablePrinter
+
+    async def main() -> int:
+        session = make_session(load_task(task), read_options(given, poll), given["state"])
+        session.listen(JsonPrinter(session, live=True) if as_json else TablePrinter(session))
+        async with contextlib.aclosing(_Closing(session)):
+            await session.start()
+            await asyncio.Event().wait()
+        return 0
+
+    sys.exit(run_until_signal(main()))
+
+
+class _Closing:
+    """Lets `aclosing` close a session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def aclose(self) -> None:
+        await self._session.close()
+
+
+COMMANDS = (open_workbench, run, watch)

@@ -1,0 +1,145 @@
+"""Listeners that print: JSON lines for programs, a table for people. Data to stdout, narration to stderr."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from harness.records import CaseResult
+from kernbench import render, report
+from kernbench.events import (
+    BuildFailed,
+    CaseLanded,
+    Event,
+    LogLine,
+    Notice,
+    Progress,
+    RunCancelled,
+    RunFinished,
+    RunStarted,
+    Summary,
+    WorkerChanged,
+)
+from kernbench.session import Session
+
+
+class Printer:
+    """Keeps the run's results and its exit code; what is printed is for the subclasses to say."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.exit_code = 2
+        """2 until a run has ended: nothing could be started."""
+        self.started: RunStarted | None = None
+        self.results: dict[str, CaseResult] = {}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, RunStarted):
+            self.started, self.results = event, {}
+            self.on_start(event)
+        elif isinstance(event, CaseLanded):
+            self.results[event.result.id] = event.result
+            self.on_case(event.result)
+        elif isinstance(event, RunFinished):
+            self.exit_code = 0 if event.summary.right and not event.summary.counts.get("slower") else 1
+            self.on_finish(event.summary)
+        elif isinstance(event, BuildFailed):
+            self.exit_code = 2 if event.status == "bad_task" else 1
+            self.on_failure(event)
+        elif isinstance(event, Notice):
+            click.echo(f"kernbench: {event.text}", err=True)
+        elif isinstance(event, RunCancelled):
+            click.echo(f"cancelled: {event.reason}", err=True)
+        else:
+            self.on_narration(event)
+
+    def on_start(self, event: RunStarted) -> None: ...
+
+    def on_case(self, result: CaseResult) -> None: ...
+
+    def on_finish(self, summary: Summary) -> None: ...
+
+    def on_failure(self, failure: BuildFailed) -> None:
+        place = render.place(failure.where, failure.message)
+        click.echo(f"kernbench: {place}", err=True)
+        if failure.where is not None and failure.where.text:
+            click.echo(f"    {failure.where.text}", err=True)
+
+    def on_narration(self, event: Event) -> None:
+        if isinstance(event, LogLine):
+            click.echo(f"| {event.text}", err=True)
+
+
+class JsonPrinter(Printer):
+    """One line per case, when nothing more will be said of it; `live` prints a case each time it lands."""
+
+    def __init__(self, session: Session, live: bool = False) -> None:
+        super().__init__(session)
+        self._live = live
+        self._printed: set[str] = set()
+
+    def on_start(self, event: RunStarted) -> None:
+        self._printed = set()
+        self._line(report.start_line(event, self.session.task, self.session.environment))
+
+    def on_case(self, result: CaseResult) -> None:
+        if self._live or (report.checked(result) and result.id not in self._printed):
+            self._print(result)
+
+    def on_finish(self, summary: Summary) -> None:
+        for result in self.results.values():
+            if result.id not in self._printed:
+                self._print(result)
+        self._line(report.finished_line(summary))
+
+    def on_failure(self, failure: BuildFailed) -> None:
+        super().on_failure(failure)
+        if self.started is not None:
+            for line in report.failed_lines(failure, self.started, self.session.environment):
+                self._line(line)
+
+    def _print(self, result: CaseResult) -> None:
+        self._printed.add(result.id)
+        assert self.started is not None
+        self._line(report.case_line(result, self.started.run))
+
+    def _line(self, text: str) -> None:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+
+class TablePrinter(Printer):
+    def __init__(self, session: Session, ascii_only: bool = False) -> None:
+        super().__init__(session)
+        self._ascii = ascii_only
+        self._status = sys.stderr.isatty()
+
+    def on_start(self, event: RunStarted) -> None:
+        click.echo(f"{self.session.task.name}: {len(event.cases)} cases, source {event.source[:8]}", err=True)
+
+    def on_finish(self, summary: Summary) -> None:
+        self._clear()
+        for line in report.table(self.session.task, self.results, self._ascii):
+            click.echo(line)
+        for finding in summary.findings:
+            click.echo(f"{finding.name}: {finding.help}")
+        click.echo(report.outcome(summary))
+
+    def on_failure(self, failure: BuildFailed) -> None:
+        self._clear()
+        super().on_failure(failure)
+
+    def on_narration(self, event: Event) -> None:
+        if isinstance(event, Progress) and self._status:
+            self._clear()
+            click.echo(f"{render.progress(event)}\r", nl=False, err=True)
+        elif isinstance(event, WorkerChanged) and event.state == "starting" and self._status:
+            click.echo("starting the worker (importing torch)\r", nl=False, err=True)
+        elif isinstance(event, LogLine):
+            self._clear()
+            super().on_narration(event)
+
+    def _clear(self) -> None:
+        if self._status:
+            click.echo("\x1b[2K\r", nl=False, err=True)

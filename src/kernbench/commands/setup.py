@@ -1,0 +1,54 @@
+"""new, doctor and completion: getting started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from kernbench.commands.loop import complete_task
+
+
+@click.command()
+@click.argument("name")
+@click.option("--from", "source", metavar="TASK", shell_complete=complete_task, help="Copy this task's sources instead of a template.")
+@click.option("--host", is_flag=True, help="A C++ kernel for the CPU instead of a Triton one.")
+def new(name: str, source: str | None, host: bool) -> None:
+    """Write a task that runs at once; nothing is ever overwritten."""
+    from kernbench import project, scaffold
+
+    origin = project.find_task(source, to_edit=False) if source else None
+    folder = scaffold.create(name, Path.cwd(), source=origin, host=host)
+    click.echo(f"{folder} is ready; `kernbench {name}` opens it", err=True)
+
+
+@click.command()
+@click.argument("task", required=False, shell_complete=complete_task)
+@click.option("--python", metavar="P", help="The Python that has torch, if it is not this one.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per check.")
+def doctor(task: str | None, python: str | None, as_json: bool) -> None:
+    """What is here, what is missing, and how to mend it."""
+    from kernbench import doctor as checks
+    from kernbench import project
+
+    folder = project.find_task(task, to_edit=False) if task else None
+    found = checks.checks(python=python, folder=folder)
+    click.echo(checks.as_json(found) if as_json else checks.report(found))
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print the shell's completion script: eval "$(kernbench completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    from kernbench.cli import cli
+
+    found = get_completion_class(shell)
+    if found is None:
+        sys.exit(2)
+    click.echo(found(cli, {}, "kernbench", "_KERNBENCH_COMPLETE").source())
+
+
+COMMANDS = (new, doctor, completion)

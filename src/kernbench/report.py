@@ -1,0 +1,118 @@
+"""Runs as text and as JSON lines, for the commands. Pure: every function returns what is to be printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from harness.records import SCHEMA, CaseResult, Environment, Task, encode, to_dict
+from kernbench import render
+from kernbench.events import BuildFailed, Progress, RunStarted, Summary
+
+HEADER = ("case", "base us", "now us", "speedup", "verdict", "vs best", "light", "error")
+
+
+def start_line(started: RunStarted, task: Task, environment: Environment | None) -> str:
+    about = to_dict(environment) if environment else None
+    return encode("start", schema=SCHEMA, task=task.name, **to_dict(started), environment=about)
+
+
+def case_line(result: CaseResult, run: str) -> str:
+    return encode("case", result, run=run)
+
+
+def finished_line(summary: Summary) -> str:
+    return encode("finished", summary)
+
+
+def failed_lines(failure: BuildFailed, started: RunStarted, environment: Environment | None) -> list[str]:
+    """A source that could not be loaded: every case says so, then the run ends."""
+    detail = render.place(failure.where, failure.message)
+    status = failure.status if failure.status in ("timeout", "crashed") else "build_error"
+    rows = [CaseResult(case, status, detail=detail, where=failure.where) for case in started.cases]  # type: ignore[arg-type]
+    summary = Summary(
+        run=failure.run,
+        source=failure.source,
+        at=started.at,
+        right=False,
+        counts={status: len(rows)},
+        baseline=started.baseline,
+        task_hash=started.task_hash,
+        failed_builds=failure.failed_builds,
+        hypothesis=started.hypothesis,
+        environment=environment or Environment(),
+    )
+    return [*(case_line(row, failure.run) for row in rows), finished_line(summary)]
+
+
+def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
+    """Rows as aligned text; the columns named in `left` are set flush left, the others flush right."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    flush = set(left)
+    return [
+        "  ".join(cell.ljust(width) if place in flush else cell.rjust(width) for place, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in rows
+    ]
+
+
+def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = False) -> list[str]:
+    """The timed and smoke cases, then the checks in one line; a failure says why below its row."""
+    shown = [case for case in task.cases if case.id in results and (case.kind != "check" or results[case.id].failed)]
+    rows = [HEADER, *(_row(case.label, results[case.id], ascii_only) for case in shown)]
+    lines = columns(rows, left=(0, 4))
+    text = [lines[0]]
+    for case, line in zip(shown, lines[1:], strict=True):
+        text += [line, *_remarks(results[case.id])]
+    checks = [results[case.id] for case in task.cases if case.kind == "check" and case.id in results]
+    if checks:
+        right = sum(row.status in ("ok", "interpreted") for row in checks)
+        text.append(f"checks: {right}/{len(checks)} right")
+    return text
+
+
+def outcome(summary: Summary) -> str:
+    """The run in one line."""
+    head = f"geomean {render.geomean(summary.ratio)}" if summary.ratio else "not timed"
+    parts = [head, render.counts(summary)]
+    if summary.worst is not None:
+        parts.append(f"worst {summary.worst.label} {render.times(summary.worst.speedup)}")
+    if summary.vs_best is not None:
+        parts.append(f"against best {render.geomean(summary.vs_best)}")
+    if summary.best:
+        parts.append("best so far")
+    if summary.stalled:
+        parts.append("stalled: profile again, re-read the log, or change direction")
+    if summary.iteration is not None:
+        parts.append(f"entry {summary.iteration}")
+    if summary.seconds is not None:
+        parts.append(f"{summary.seconds:.1f} s")
+    about = [summary.environment.device_name, summary.environment.condition, f"baseline {summary.baseline}"]
+    return " · ".join(parts) + f"  ({', '.join(part for part in about if part)})"
+
+
+def progress(event: Progress) -> str:
+    return render.progress(event)
+
+
+def _row(label: str, result: CaseResult, ascii_only: bool) -> tuple[str, ...]:
+    return (
+        label,
+        render.microseconds(result.baseline_us),
+        render.microseconds(result.solution_us),
+        render.speedup(result.ratio),
+        render.verdict(result, ascii_only),
+        render.times(result.vs_best.speedup if result.vs_best else None),
+        render.percent(result.light),
+        render.error(result.error.max if result.error else None),
+    )
+
+
+def _remarks(result: CaseResult) -> list[str]:
+    lines = [f"    {render.place(result.where, result.detail)}"] if result.detail else []
+    return lines + [f"    {finding.name}: {finding.help}" for finding in result.findings]
+
+
+def checked(result: CaseResult) -> bool:
+    """Whether nothing more will be said of this row in this run."""
+    return result.checked == 2 or result.status not in ("ok", "interpreted")
+
+

@@ -1,0 +1,108 @@
+"""Every iteration's sources: found by number, hash prefix or word, compared, and brought back without losing anything."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.records import Task, UserError
+from harness.taskfile import NAMED_BASELINES
+from kernbench import compare, snapshot
+from kernbench.events import Summary
+from kernbench.journal import Journal
+
+
+class TrajectoryError(UserError):
+    """The iteration asked for is not here; one sentence."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One source of the trajectory; `folder` is the user's own for `now`."""
+
+    name: str
+    folder: Path
+    summary: Summary | None = None
+
+
+def find(task: Task, journal: Journal, reference: str) -> Point:
+    """`12`, `ab12cd`, `best`, `last` or `now`."""
+    if reference == "now":
+        return Point("now", Path(task.folder))
+    summary = summary_of(journal, reference)
+    folder = journal.state / "sources" / summary.source
+    if not folder.is_dir():
+        raise TrajectoryError(f"the source of {reference} ({summary.source[:8]}) is not on this machine")
+    return Point(_name(summary), folder, summary)
+
+
+def diff(old: Point, new: Point, state: Path) -> list[str]:
+    """A unified diff over all files of two sources."""
+    names = {path.as_posix() for point in (old, new) for path in snapshot.source_files(point.folder, state)}
+    lines: list[str] = []
+    for name in sorted(names):
+        before, after = (_lines(point.folder / name) for point in (old, new))
+        lines += difflib.unified_diff(before, after, f"{old.name}/{name}", f"{new.name}/{name}", lineterm="")
+    return lines
+
+
+def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
+    """Writes the point's files back; the present source is kept as a snapshot first. The task's own files stay.
+
+    Returns the hash of what was there before and the names of the files that changed.
+    """
+    folder = Path(task.folder)
+    before = snapshot.take(folder, state)
+    frozen = {"task.toml", "cases.json", "reference.py", *(() if task.baseline in NAMED_BASELINES else (task.baseline,))}
+    changed: list[str] = []
+    for path in snapshot.source_files(point.folder):
+        data = (point.folder / path).read_bytes()
+        target = folder / path
+        if path.as_posix() in frozen or (target.is_file() and target.read_bytes() == data):
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        scratch = target.with_name(f".{target.name}.restore")
+        scratch.write_bytes(data)
+        scratch.replace(target)
+        changed.append(path.as_posix())
+    return before.sha, changed
+
+
+def solution_files(point: Point, task: Task) -> list[Path]:
+    frozen = {"task.toml", "cases.json", "reference.py", task.baseline}
+    return [path for path in snapshot.source_files(point.folder) if path.as_posix() not in frozen]
+
+
+def summary_of(journal: Journal, reference: str) -> Summary:
+    runs = journal.summaries
+    if reference == "last" and runs:
+        return runs[-1]
+    if reference == "best" and runs:
+        last = runs[-1]
+        best = compare.best_of(compare.series_of(runs, last.task_hash, last.baseline, last.environment.device_name))
+        if best is None:
+            raise TrajectoryError("no source of the present series is right everywhere yet, so there is no best")
+        return best
+    for summary in reversed(runs):
+        if reference.isdigit() and summary.iteration == int(reference):
+            return summary
+    matches = {summary.source: summary for summary in runs if len(reference) >= 4 and summary.source.startswith(reference)}
+    if len(matches) > 1:
+        raise TrajectoryError(f"{reference} names {len(matches)} sources; give more of the hash")
+    if matches:
+        return next(iter(matches.values()))
+    known = [str(summary.iteration) for summary in journal.iterations()]
+    names = f"there are {known[0]} to {known[-1]}" if known else "nothing has been run here yet"
+    raise TrajectoryError(f"there is no iteration {reference!r} on this machine; {names}, best, last, now or a hash")
+
+
+def _name(summary: Summary) -> str:
+    return str(summary.iteration) if summary.iteration is not None else summary.source[:8]
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []

@@ -1,0 +1,123 @@
+"""The command line over the fake harness: exit codes, JSON lines, the log commands."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.conftest import FAKE, write
+
+
+def kernbench(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[2]
+    paths = os.pathsep.join([str(root), str(root / "src")])
+    settings = {**os.environ, "KERNBENCH_HARNESS": str(FAKE), "PYTHONPATH": paths, **environment}
+    command = [sys.executable, "-m", "kernbench", *words]
+    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=60, check=False)
+
+
+def lines(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_json_lines_have_the_promised_shape(folder: Path) -> None:
+    result = kernbench(folder, "run", "--json")
+    assert result.returncode == 0
+    start, *cases, finished = lines(result)
+    assert (start["event"], start["schema"], start["task"]) == ("start", 1, "toy")
+    assert [case["id"] for case in cases] == list(start["cases"])
+    keys = (
+        "id status clock baseline_us solution_us best_us speedup low high verdict vs_best wall light error findings kernels blocks "
+        "dropped known detail"
+    )
+    assert set(keys.split()) <= set(cases[0])
+    assert cases[0]["verdict"] == "faster"
+    keys = "run source geomean low high verdict best stalled counts environment"
+    assert set(keys.split()) <= set(finished)
+    assert "NaN" not in result.stdout
+    assert not (folder / "ITERATIONS.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [("TIME_US = 200.0", 1), ('DO = "wrong"', 1), ('DO = "syntax"', 1), ('DO = "crash"\nON = "a"', 1), ("TIME_US = 100.0", 0)],
+)
+def test_exit_codes_follow_the_rows(folder: Path, text: str, code: int) -> None:
+    write(folder, text)
+    assert kernbench(folder, "run").returncode == code
+
+
+def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> None:
+    write(folder, 'DO = "syntax"')
+    result = kernbench(folder, "run", "--json")
+    _start, *cases, finished = lines(result)
+    assert {case["status"] for case in cases} == {"build_error"}
+    assert finished["counts"] == {"build_error": 6}
+    assert "kernbench: solution.py:3: invalid syntax" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["run", "no_such_task"], 2, "there is no task 'no_such_task'"),
+        (["run", "--case", "zzz"], 2, "no case of toy matches 'zzz'"),
+        (["run", "--device", "gpu0"], 2, "write cpu or cuda:N"),
+        (["run", "--device", "cuda:0"], 2, "is a task for the CPU"),
+        (["run", "--deadline", "lunch=3"], 2, "--deadline lunch=3"),
+        (["run", "--baseline", "nothing.py"], 2, "baseline 'nothing.py' is neither"),
+        (["run", "--baseline", "best"], 2, "there is no best yet"),
+        (["run", "--python", "/no/python"], 2, "cannot start /no/python"),
+        (["show", "7"], 2, "there is no iteration '7'"),
+        ([], 2, "needs a terminal"),
+    ],
+)
+def test_mistakes_are_one_sentence(folder: Path, words: list[str], code: int, says: str) -> None:
+    result = kernbench(folder, *words)
+    assert result.returncode == code
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_missing_device_exits_with_3(folder: Path) -> None:
+    result = kernbench(folder, "run", FAKE_UNUSABLE="1")
+    assert result.returncode == 3
+    assert "there is no device cuda:7" in result.stderr
+
+
+def test_log_show_diff_restore(folder: Path) -> None:
+    for time_us, words in ((50.0, "first"), (25.0, "twice as fast"), (30.0, "slower again")):
+        write(folder, f"TIME_US = {time_us}")
+        assert kernbench(folder, "run", "-m", words, "--next", "go on").returncode == 0
+    table = kernbench(folder, "log").stdout
+    assert "2  " in table
+    assert "improved" in table
+    assert [entry["iteration"] for entry in lines(kernbench(folder, "log", "--json"))] == [1, 2, 3]
+    assert kernbench(folder, "show", "2").stdout.startswith("## 2 · twice as fast · 4.00x · improved")
+    assert "TIME_US = 25.0" in kernbench(folder, "show", "best", "--source").stdout
+    change = kernbench(folder, "diff").stdout
+    assert "-TIME_US = 25.0" in change
+    assert "+TIME_US = 30.0" in change
+    write(folder, "TIME_US = 77.0  # never run")
+    result = kernbench(folder, "restore", "best")
+    assert result.returncode == 0
+    assert "TIME_US = 25.0" in (folder / "solution.py").read_text()
+    kept = Path(result.stderr.split("kept in ")[1].strip())
+    assert "TIME_US = 77.0" in (kept / "solution.py").read_text()
+    assert "4.00x" in kernbench(folder.parent, "status").stdout
+
+
+def test_a_part_of_the_cases_makes_no_best(folder: Path) -> None:
+    finished = lines(kernbench(folder, "run", "--json", "--case", "a"))[-1]
+    assert finished["counts"]["headline"] == 1
+    assert not finished["best"]
+
+
+def test_completion_scripts(folder: Path) -> None:
+    assert "_KERNBENCH_COMPLETE" in kernbench(folder, "completion", "bash").stdout
