@@ -1,0 +1,121 @@
+"""doctor turns everything it meets, broken Pythons included, into lines with a fix."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kernbench import doctor
+from kernbench.doctor import Check
+
+
+def by_name(found: list[Check]) -> dict[str, Check]:
+    return {check.name: check for check in found}
+
+
+@pytest.fixture
+def fake_python(tmp_path: Path) -> Path:
+    """An executable that answers the probe with whatever the test writes into it."""
+    path = tmp_path / "python"
+    path.write_text("#!/bin/sh\nexit 3\n")
+    path.chmod(0o755)
+    return path
+
+
+ALWAYS = ["GPU", "driver", "NVML", "torch", "triton", "C++ compiler", "CUDA headers", "ncu", "compute-sanitizer"]
+
+
+def test_every_check_is_there_and_what_is_missing_has_a_fix(tmp_path: Path, fake_python: Path) -> None:
+    found = doctor.checks(tmp_path, str(fake_python))
+    assert set(by_name(found)) >= {*ALWAYS, "write access", "git"}
+    assert all(check.fix for check in found if not check.ok)
+    assert all("\n" not in check.says + check.fix for check in found)
+
+
+def test_the_torch_of_this_python_is_seen_without_importing_it() -> None:
+    look = "import sys; from kernbench import doctor; print(doctor.report(doctor.checks()))"
+    code = f"{look}; assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
+    assert re.search(r"(?m)^ok +torch +\d", done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("exit 3", "exit code 3"),
+        ("echo oops >&2; exit 1", "oops"),
+        ("echo not json", "exit code 0"),
+        ("kill -SEGV $$", "exit code -11"),
+    ],
+)
+def test_a_python_that_breaks_is_a_line(tmp_path: Path, fake_python: Path, script: str, says: str) -> None:
+    fake_python.write_text(f"#!/bin/sh\n{script}\n")
+    check = by_name(doctor.checks(tmp_path, str(fake_python)))["torch"]
+    assert check.ok is False
+    assert says in check.says
+    assert "--python" in check.fix
+
+
+def test_a_python_that_hangs_is_a_line(fake_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "PROBE_SECONDS", 0.2)
+    fake_python.write_text("#!/bin/sh\nexec sleep 60\n")
+    assert "did not answer" in doctor.probe(str(fake_python))["problem"]
+
+
+def test_a_python_that_is_not_there_is_a_line(tmp_path: Path) -> None:
+    assert "cannot be started" in doctor.probe(str(tmp_path / "nowhere"))["problem"]
+
+
+def test_a_gpu_and_a_cuda_build_are_named(tmp_path: Path, fake_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"python": "3.12.1", "torch": "2.11.0", "cuda": "13.0", "gpus": ["NVIDIA H200"], "triton": "3.6.0"}
+    fake_python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    monkeypatch.setattr(doctor, "_nvml", lambda: ([], None, "NVML Shared Library Not Found"))
+    found = by_name(doctor.checks(tmp_path, str(fake_python)))
+    assert found["GPU"].says == "NVIDIA H200"
+    assert found["torch"].says == "2.11.0 (CUDA 13.0), Python 3.12.1"
+    assert not found["NVML"].ok
+
+
+@pytest.mark.parametrize(("user", "ok"), [(0, True), (1000, False)])
+def test_counters_for_root_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, ok: bool) -> None:
+    ncu = tmp_path / "ncu"
+    ncu.write_text("#!/bin/sh\n")
+    ncu.chmod(0o755)
+    (tmp_path / "params").write_text("EnableMSI: 1\nRmProfilingAdminOnly: 1\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "DRIVER_PARAMS", tmp_path / "params")
+    monkeypatch.setattr(doctor.os, "geteuid", lambda: user)
+    check = doctor._ncu()
+    assert check.ok is ok
+    assert ok or "NVreg_RestrictProfilingToAdminUsers=0" in check.fix
+
+
+def test_nothing_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CXX", "CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(doctor, "TOOLKIT", tmp_path)
+    found = by_name(doctor.checks(tmp_path, sys.executable))
+    assert {found[name].ok for name in ("C++ compiler", "CUDA headers", "ncu", "compute-sanitizer")} <= {None, True}
+    assert found["C++ compiler"].ok is None
+    assert found["ncu"].ok is None
+
+
+def test_the_report_is_aligned_and_shows_a_fix_only_where_one_is_needed() -> None:
+    found = [Check("torch", True, "2.13.0", "unused"), Check("C++ compiler", None, "none", "Install one.")]
+    assert doctor.report(found).splitlines() == [
+        "ok      torch         2.13.0",
+        "-       C++ compiler  none",
+        "                      -> Install one.",
+    ]
+    assert json.loads(doctor.to_json(found))[1] == {
+        "name": "C++ compiler",
+        "ok": None,
+        "says": "none",
+        "fix": "Install one.",
+    }

@@ -1,0 +1,81 @@
+"""`kernbench new` writes tasks that load, run and are never written over anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from harness import taskfile
+from kernbench.project import ProjectError, shipped_tasks
+from kernbench.scaffold import create
+
+
+@pytest.mark.parametrize("host", [False, True], ids=["triton", "host"])
+def test_a_new_task_loads_under_its_own_name(tmp_path: Path, host: bool) -> None:
+    folder = create("fused_gate", tmp_path, host=host)
+    task = taskfile.load(folder)
+    assert folder == tmp_path / "fused_gate"
+    assert (task.name, task.entry) == ("fused_gate", "fused_gate")
+    assert task.device == ("cpu" if host else "cuda")
+    assert {case.kind for case in task.cases} == {"case", "smoke", "check"}
+    assert all("my_kernel" not in path.read_text() for path in folder.iterdir())
+
+
+def test_it_goes_into_kernels_where_there_is_one(tmp_path: Path) -> None:
+    (tmp_path / "kernels").mkdir()
+    assert create("a", tmp_path) == tmp_path / "kernels" / "a"
+
+
+RIGHT = """
+import os, sys
+os.environ["TRITON_INTERPRET"] = "1"
+sys.path.insert(0, sys.argv[1])
+import torch, reference, solution
+for rows, cols in ((1, 1), (4, 128), (3, 1025)):
+    inputs = reference.make_inputs({"rows": rows, "cols": cols, "dtype": "float32"}, 7, "cpu", spread=2.0, offset=0.5)
+    torch.testing.assert_close(solution.fresh(**inputs).double(), reference.truth(**inputs), atol=1e-5, rtol=1e-5)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("host", [False, True], ids=["triton", "host"])
+def test_a_new_task_is_right_at_once(tmp_path: Path, host: bool) -> None:
+    folder = create("fresh", tmp_path, host=host)
+    subprocess.run([sys.executable, "-c", RIGHT, str(folder)], check=True, timeout=100)
+
+
+def test_a_copy_is_renamed_and_leaves_the_log_behind(tmp_path: Path) -> None:
+    source = create("first", tmp_path)
+    (source / "ITERATIONS.md").write_text("## 1")
+    (source / ".kernbench").mkdir()
+    (source / "extra.h").write_text("// mine")
+    copy = create("second", tmp_path, source)
+    assert sorted(path.name for path in copy.iterdir()) == ["extra.h", "reference.py", "solution.py", "task.toml"]
+    task = taskfile.load(copy)
+    assert (task.name, task.entry) == ("second", "first")
+
+
+def test_only_the_name_of_the_task_itself_changes(tmp_path: Path) -> None:
+    source = shipped_tasks()["softmax_host"]
+    copy = create("mine", tmp_path, source)
+    before = tomllib.loads((source / "task.toml").read_text())
+    assert tomllib.loads((copy / "task.toml").read_text()) == {**before, "name": "mine"}
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "notes").write_text("mine")
+    with pytest.raises(ProjectError, match="already there"):
+        create("a", tmp_path)
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes"]
+
+
+@pytest.mark.parametrize("name", ["", "a-b", "1a", "../a", "a b", "class"])
+def test_names_that_cannot_be_entries(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ProjectError, match="cannot name a task"):
+        create(name, tmp_path)
+    assert list(tmp_path.iterdir()) == []

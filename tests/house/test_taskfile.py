@@ -1,0 +1,172 @@
+"""A task that cannot be used gives one sentence with file and key; one that can is read whole."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness import taskfile
+from harness.taskfile import TaskError
+from kernbench.project import shipped_tasks
+
+GOOD = """
+name = "toy"
+entry = "toy"
+device = "cpu"
+[tolerance]
+float32 = { atol = 1e-3, rtol = 2e-3 }
+[[case]]
+id = "small"
+axes = { rows = 4, dtype = "float32" }
+[[smoke]]
+id = "tiny"
+axes = { rows = 1, dtype = "float32" }
+[grid]
+rows = [1, 3]
+dtype = ["float32", "float16"]
+"""
+REFERENCE = "def make_inputs(case, seed, device, spread=1.0, offset=0.0): ...\ndef toy(x): ...\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "task.toml").write_text(GOOD)
+    (tmp_path / "reference.py").write_text(REFERENCE)
+    (tmp_path / "solution.py").write_text("def toy(x): ...\n")
+    return tmp_path
+
+
+def refusal(folder: Path) -> TaskError:
+    with pytest.raises(TaskError) as caught:
+        taskfile.load(folder)
+    assert "\n" not in str(caught.value)
+    return caught.value
+
+
+MALFORMED = [
+    ("no entry", ('entry = "toy"\n', ""), "entry", "missing"),
+    ("entry is no name", ('entry = "toy"', 'entry = "to y"'), "entry", "not a function name"),
+    ("entry not in reference.py", ('entry = "toy"', 'entry = "other"'), "entry", "does not define 'other'"),
+    ("unknown key", ('device = "cpu"', 'devise = "cpu"'), "devise", "unknown key"),
+    ("unknown key in a case", ('id = "small"', 'id = "small"\nshape = [1]'), "case[0].shape", "unknown key"),
+    ("unknown device", ('device = "cpu"', 'device = "tpu"'), "device", "not one of cuda, cpu"),
+    ("unknown dtype", ('4, dtype = "float32"', '4, dtype = "float23"'), "case[0].axes.dtype", "'float23'"),
+    ("unknown dtype in the grid", ('"float16"', '"half"'), "grid.dtype", "'half'"),
+    ("unknown dtype in the tolerance", ("float32 = {", "float23 = {"), "tolerance.float23", "not a dtype"),
+    ("negative tolerance", ("atol = 1e-3", "atol = -1"), "tolerance.float32", "not negative"),
+    ("two cases with one id", ('id = "tiny"', 'id = "small"'), "case 'small'", "two cases have this id"),
+    ("a case without an id", ('id = "small"\n', ""), "case[0].id", "missing"),
+    ("a headline that is not timed", ('id = "tiny"', 'id = "tiny"\nheadline = true'), "smoke[0].headline", "timed"),
+    ("no such baseline", ('device = "cpu"', 'baseline = "other.py"'), "baseline", "neither eager, compile nor a file"),
+    ("no threads", ('device = "cpu"', "threads = 0"), "threads", "at least 1"),
+    ("an empty axis", ("rows = [1, 3]", "rows = []"), "grid", "no values"),
+    ("a grid that is no table", ("[grid]\nrows = [1, 3]\n", "[[grid]]\n"), "grid", "table of lists"),
+    ("a case that is no table", ('[[case]]\nid = "small"', '[case]\nid = "small"'), "case", "[[case]]"),
+]
+
+
+@pytest.mark.parametrize(("change", "key", "says"), [row[1:] for row in MALFORMED], ids=[row[0] for row in MALFORMED])
+def test_a_mistake_is_named_by_file_and_key(folder: Path, change: tuple[str, str], key: str, says: str) -> None:
+    assert GOOD.count(change[0]) == 1
+    (folder / "task.toml").write_text(GOOD.replace(*change))
+    problem = refusal(folder)
+    assert problem.key == key
+    assert says in str(problem)
+    assert str(problem).startswith(str(folder.resolve()))
+
+
+def test_bad_toml_names_the_line(folder: Path) -> None:
+    (folder / "task.toml").write_text('name = "toy\n')
+    assert "line 1" in str(refusal(folder))
+
+
+def test_no_cases(folder: Path) -> None:
+    (folder / "task.toml").write_text('name = "toy"\nentry = "toy"\n[grid]\nrows = [1]\n')
+    assert "no cases" in str(refusal(folder))
+
+
+def test_no_task_file(tmp_path: Path) -> None:
+    assert "kernbench new" in str(refusal(tmp_path))
+
+
+def test_a_solution_that_is_a_directory(folder: Path) -> None:
+    (folder / "solution.py").unlink()
+    (folder / "solution.py").mkdir()
+    problem = refusal(folder)
+    assert problem.file.name == "solution.py"
+    assert "is a directory" in str(problem)
+
+
+@pytest.mark.parametrize("missing", ["solution.py", "reference.py"])
+def test_a_missing_file(folder: Path, missing: str) -> None:
+    (folder / missing).unlink()
+    assert refusal(folder).file.name == missing
+
+
+def test_a_reference_that_does_not_parse(folder: Path) -> None:
+    (folder / "reference.py").write_text("def toy(x:\n")
+    problem = refusal(folder)
+    assert problem.file.name == "reference.py"
+    assert problem.key == "line 1"
+
+
+def test_a_reference_without_make_inputs(folder: Path) -> None:
+    (folder / "reference.py").write_text("def toy(x): ...\n")
+    assert refusal(folder).key == "make_inputs"
+
+
+@pytest.mark.parametrize("text", ["{", '{"id": 1}', "[1]", '[{"id": "small"}]', '[{"id": "x", "size": 1}]'])
+def test_cases_json_is_held_to_the_same_rules(folder: Path, text: str) -> None:
+    (folder / "cases.json").write_text(text)
+    refusal(folder)
+
+
+def test_the_grid_is_the_product_of_its_lists(folder: Path) -> None:
+    checks = [case for case in taskfile.load(folder).cases if case.kind == "check"]
+    assert [case.axes for case in checks] == [
+        {"rows": 1, "dtype": "float32"},
+        {"rows": 1, "dtype": "float16"},
+        {"rows": 3, "dtype": "float32"},
+        {"rows": 3, "dtype": "float16"},
+    ]
+    assert len({case.id for case in checks}) == 4
+
+
+def test_every_timed_case_is_a_headline_where_none_is_named(folder: Path) -> None:
+    (folder / "cases.json").write_text(json.dumps([{"id": "listed", "axes": {"rows": 2}}]))
+    task = taskfile.load(folder)
+    assert [(case.id, case.headline) for case in task.timed] == [("small", True), ("listed", True)]
+    assert not task.case("tiny").headline
+
+
+def test_tolerances_are_the_defaults_with_the_tasks_own_put_in(folder: Path) -> None:
+    tolerance = taskfile.load(folder).tolerance
+    assert (tolerance["float32"].atol, tolerance["float32"].rtol) == (1e-3, 2e-3)
+    assert tolerance["bfloat16"] == taskfile.DEFAULT_TOLERANCE["bfloat16"]
+
+
+@pytest.mark.parametrize("name", ["task.toml", "cases.json", "reference.py", "baseline.py"])
+def test_what_decides_right_and_fast_changes_the_hash(folder: Path, name: str) -> None:
+    (folder / "baseline.py").write_text(REFERENCE)
+    (folder / "cases.json").write_text("[]")
+    before = taskfile.load(folder)
+    assert before.baseline == "baseline.py"
+    path = folder / name
+    path.write_text(path.read_text() + "\n")
+    assert taskfile.load(folder).hash != before.hash
+
+
+def test_an_edit_of_the_solution_keeps_the_hash(folder: Path) -> None:
+    before = taskfile.load(folder).hash
+    (folder / "solution.py").write_text("def toy(x): return x\n")
+    assert taskfile.load(folder).hash == before
+
+
+@pytest.mark.parametrize("name", ["softmax_host", "rms_norm"])
+def test_shipped_tasks_load(name: str) -> None:
+    task = taskfile.load(shipped_tasks()[name])
+    kinds = {case.kind for case in task.cases}
+    assert task.name == name
+    assert kinds == {"case", "smoke", "check"}
