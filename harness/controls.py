@@ -1,0 +1,77 @@
+"""The task tried against itself: the reference must pass, and zeros, a constant and a shuffled answer must not.
+
+Done once per task hash on the smallest case of each variant. A tolerance that lets zeros pass would let anything pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness import check
+from harness.faults import BadTask
+from harness.inputs import Draw, Outputs, Reference
+from harness.records import Case, Task
+from harness.shelf import Shelf
+
+
+def smallest_cases(cases: tuple[Case, ...]) -> list[Case]:
+    """One case of each variant, by the product of its sizes."""
+    found: dict[str, Case] = {}
+    for case in cases:
+        if case.variant not in found or _size(case) < _size(found[case.variant]):
+            found[case.variant] = case
+    return list(found.values())
+
+
+def _size(case: Case) -> float:
+    return math.prod(_numbers(list(case.axes.values())))
+
+
+def _numbers(values: list[Any]) -> list[float]:
+    flat: list[float] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            flat += _numbers(list(value))
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+            flat.append(value)
+    return flat
+
+
+def try_task(task: Task, reference: Reference, shelf: Shelf, device: str, beat: Callable[[Case], None]) -> None:
+    """Raises BadTask when the task cannot tell right from wrong."""
+    for case in smallest_cases(task.cases):
+        beat(case)
+        material = shelf.material(reference, case, Draw(), device)
+        right = check.compare(material.expected, material.truth, task)
+        if right.problem is not None:
+            raise BadTask(f"[tolerance] is too tight for case {case.id}: the reference itself fails ({right.problem})")
+        for name, wrong, outputs in _wrong_answers(material.expected):
+            if check.compare(outputs, material.truth, task).problem is None:
+                raise BadTask(
+                    f"[tolerance] is too loose for case {case.id}: {wrong} pass as {name}; tighten it or widen the inputs"
+                )
+
+
+def _wrong_answers(expected: Outputs) -> list[tuple[str, str, Outputs]]:
+    answers = []
+    for name, value in expected.items():
+        if value is None or not value.numel():
+            continue
+        for wrong, tensor in _wrong(value):
+            answers.append((name, wrong, {**expected, name: tensor}))
+    return answers
+
+
+def _wrong(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    wide = value.to(torch.float64) if not value.is_complex() else value
+    constant = torch.full_like(wide, wide.mean().item()).to(value.dtype)
+    order = torch.randperm(value.numel(), generator=torch.Generator().manual_seed(0)).to(value.device)
+    shuffled = value.reshape(-1)[order].reshape(value.shape)
+    wrong = [("zeros", torch.zeros_like(value))]
+    if not torch.equal(value.reshape(-1), value.reshape(-1)[:1].expand(value.numel())):
+        wrong += [("constant values", constant), ("shuffled values", shuffled)]
+    return wrong

@@ -1,0 +1,329 @@
+"""One run: load, then per case build, check, time and answer; the slow checks after the last row.
+
+Whatever user code raises becomes a status on its row. The row that fails has no time. Cancel is looked at between steps
+and blocks.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+
+from harness import check, controls, interpreter, machine, stats, timing
+from harness.faults import BadTask, Paths, describe
+from harness.inputs import BadOutput, Draw, Reference, named_outputs
+from harness.opponents import Opponents
+from harness.recheck import SlowChecks
+from harness.records import Case, CaseResult, Environment, Finding, OutputError, RunRequest, Status, Step, WallTime
+from harness.rotation import rotation
+from harness.shelf import Material, Shelf
+from harness.threads import ThreadWatch
+from harness.trial import Judgement, Trial, judge
+
+POISONED = 70
+"""Exit code after a CUDA error: the context is gone, and the process with it."""
+REARM_S = 2.0
+"""How often a long timing says that it is alive."""
+LESS_ACCURATE = Finding(
+    "less accurate than the baseline",
+    "the largest error is over twice the baseline's; check the accumulation dtype and fast-math functions",
+)
+
+
+class Emit(Protocol):
+    def __call__(self, event: str, **fields: Any) -> None: ...
+
+
+class Cancelled(Exception):
+    """The workbench wants no more of this run."""
+
+
+@dataclass
+class Row:
+    """A case that passed its quick checks and waits for the slow ones."""
+
+    case: Case
+    result: CaseResult
+
+
+class Run:
+    """One request from its first step to its last event."""
+
+    def __init__(
+        self, request: RunRequest, known: Environment, shelf: Shelf, emit: Emit, cancelled: Callable[[], bool]
+    ) -> None:
+        self.request, self.task, self.shelf = request, request.task, shelf
+        self.emit, self.cancelled = emit, cancelled
+        self.environment = machine.for_task(known, self.task)
+        self.device = self.environment.device
+        self.paths = Paths(self.task.folder, request.source, request.best)
+        self.threads = ThreadWatch()
+        self.opponents = Opponents(request, shelf, self.environment.interpreted)
+        self._done = 0
+
+    def go(self) -> None:
+        torch.set_num_threads(self.task.threads)
+        os.environ["OMP_NUM_THREADS"] = str(self.task.threads)  # read by OpenMP libraries that are loaded from now on
+        self.emit("started", environment=self.environment)
+        try:
+            self._whole()
+        except Cancelled:
+            self.emit("cancelled")
+        except BadTask as problem:
+            self._failed("bad_task", self.paths.short(str(problem)), problem.where, problem.traceback)
+        finally:
+            self.shelf.trim()
+            gc.collect()
+
+    def floors(self) -> None:
+        """A/A floors instead of a run."""
+        torch.set_num_threads(self.task.threads)
+        try:
+            self.reference = self._load_reference()
+            for case in self._cases():
+                self._step("time", case)
+                function = self.opponents.baseline(self.reference, case)
+                masters = [self._material(case, Draw(seed)).inputs for seed in (0, 1)]
+                self.emit("floor", case=case.id, floor=timing.floor(lambda masters=masters: self._bench(masters, 2, case, 0.5), function))  # type: ignore[misc]
+            self.emit("finished")
+        except Cancelled:
+            self.emit("cancelled")
+        except BaseException as problem:
+            fault = describe(problem, self.paths)
+            self._failed("bad_task", fault.message, fault.where, fault.traceback)
+        finally:
+            self.shelf.trim()
+
+    def _whole(self) -> None:
+        self._step("load")
+        self.shelf.drop("solution")
+        try:
+            self.solution = self.shelf.function(
+                "solution", "solution.py", self.request.source, self.task, self.request.build
+            )
+        except BaseException as problem:
+            fault = describe(problem, self.paths)
+            self._failed("build_error", fault.message, fault.where, fault.traceback)
+            return
+        self.reference = self._load_reference()
+        if self.request.controls:
+            controls.try_task(self.task, self.reference, self.shelf, self.device, lambda case: self._step("check", case))
+            self.emit("controls", passed=True)
+        for finding in self.opponents.load_best():
+            self.emit("finding", finding=finding)
+        rows = [row for case in self._cases() if (row := self._answer(case)) is not None]
+        for index, row in enumerate(rows):
+            self._done = index
+            self._recheck(row)
+        finding = self.threads.left_running()
+        if finding is not None:
+            self.emit("finding", finding=finding)
+        self.emit("finished")
+
+    def _load_reference(self) -> Reference:
+        return self.shelf.reference(self.task, self.request.source, self.request.build)
+
+    def _cases(self) -> list[Case]:
+        return [self.task.case(case_id) for case_id in self.request.cases]
+
+    def _answer(self, case: Case) -> Row | None:
+        """Quick checks and time of one case; None when there is nothing left to check about it."""
+        try:
+            result = self._try(case)
+        except (Cancelled, BadTask):
+            raise
+        except BaseException as problem:
+            result = self._raised(case, problem)
+        self._done += 1
+        self.emit("case", result=result)
+        self._leave_if_poisoned(result)
+        return Row(case, result) if result.status in ("ok", "interpreted") else None
+
+    def _try(self, case: Case) -> CaseResult:
+        self._step("inputs", case)
+        fixed = self._material(case, Draw(0))
+        self._step("build", case)
+        began = time.perf_counter()
+        trial = Trial.of(self.solution, fixed.inputs, self.task)
+        self.emit("built", case=case.id, ms=(time.perf_counter() - began) * 1000)
+        self._step("check", case)
+        judgement, materials = self._quick(case, trial, fixed)
+        del trial
+        status: Status = "interpreted" if self.environment.interpreted else "ok"
+        result = CaseResult(case.id, status, known=case.known, error=judgement.error, checked=1)
+        if judgement.problem is not None:
+            return result.untimed("wrong", judgement.problem, *judgement.findings)
+        if case.kind != "case" or self.environment.interpreted:
+            return result
+        return self._timed(case, result, materials)
+
+    def _quick(self, case: Case, trial: Trial, fixed: Material) -> tuple[Judgement, list[Material]]:
+        judgement = judge(trial, fixed, fixed.expected, self.task)
+        if judgement.problem is not None or self.request.seed == 0:
+            return judgement, [fixed]
+        fresh = self._material(case, Draw(self.request.seed))
+        again = judge(Trial.of(self.solution, fresh.inputs, self.task), fresh, fixed.expected, self.task)
+        if again.problem is not None:
+            return replace(again, problem=f"{again.problem} ({fresh.draw})"), [fixed]
+        return judgement, [fixed, fresh]
+
+    def _timed(self, case: Case, result: CaseResult, materials: list[Material]) -> CaseResult:
+        self._step("baseline", case)
+        baseline, reached, word = self.opponents.first_baseline(self.reference, case, materials[0])
+        best = None if word == "best" else self.opponents.best
+        sides: timing.Sides = {}
+        if baseline is not None:
+            sides["baseline"] = baseline
+        if best is not None and self.opponents.best_is_right(case, materials[0]):
+            sides["best"] = best
+        sides["solution"] = self.solution
+        self._step("time", case)
+        bench = self._bench([material.inputs for material in materials], len(sides), case)
+        try:
+            timed = bench.run(sides)
+        except timing.SideFailed as failure:
+            if failure.side == "solution":
+                raise
+            if failure.side == "baseline":
+                baseline, word = None, "fails when called again"
+            timed = bench.run({name: side for name, side in sides.items() if name != failure.side})
+        problem = self._timed_output(timed, materials)
+        if problem is not None:
+            return result.untimed("wrong", f"{problem} (in a timed call)")
+        result = self._with_error(result, reached)
+        return self._with_times(case, result, timed, bench.clock.name, None if baseline is not None else word)
+
+    def _bench(self, masters: list[Any], sides: int, case: Case, share: float = 1.0) -> timing.Bench:
+        clock: timing.Clock = timing.WallClock() if self.device == "cpu" else timing.EventClock()
+        sets = rotation(self.device, masters, self.task.mutates, sides)
+        return timing.Bench(clock, sets, self.request.budget_ms * share, self._pulse(case))
+
+    def _timed_output(self, timed: timing.Timing, materials: list[Material]) -> str | None:
+        """The result of one more measured call, judged like any other."""
+        assert timed.last is not None
+        result, working = timed.last
+        timed.last = None
+        material = materials[working.master]
+        try:
+            outputs = named_outputs(result, working.inputs, self.task.mutates)
+        except BadOutput as problem:
+            return str(problem)
+        return check.form(outputs, materials[0].expected, self.task.layout) or check.compare(
+            outputs, material.truth, self.task
+        ).problem
+
+    def _with_error(self, result: CaseResult, reached: float | None) -> CaseResult:
+        error = result.error
+        if error is None or reached is None:
+            return result
+        error = OutputError(**{**error.__dict__, "baseline_max": reached})
+        expected = self._largest_dtype_step(result)
+        worse = error.max is not None and error.max > 2 * reached + expected
+        return replace(result, error=error, findings=(*result.findings, LESS_ACCURATE) if worse else result.findings)
+
+    def _largest_dtype_step(self, result: CaseResult) -> float:
+        """One ulp of the output at the element that is worst."""
+        case = self.task.case(result.id)
+        error = result.error
+        if error is None or error.output is None or error.expected is None:
+            return 0.0
+        value = self._material(case, Draw(0)).expected.get(error.output)
+        return 0.0 if value is None else check.one_ulp(value.dtype, error.expected)
+
+    def _with_times(
+        self, case: Case, result: CaseResult, timed: timing.Timing, clock: Any, missing: str | None
+    ) -> CaseResult:
+        own, base, best = (timed.time_us(side) for side in ("solution", "baseline", "best"))
+        assert own is not None
+        floor = self.request.floors.get(case.id)
+        margin = stats.margin(min(time for time in (own, base, best) if time is not None), floor)
+        ratio = stats.ratio(timed.log_ratios("baseline", "solution"), margin) if base is not None else None
+        vs_best = stats.ratio(timed.log_ratios("best", "solution"), margin) if best is not None else None
+        if self.request.baseline == "best":
+            vs_best = ratio
+        wall = WallTime(base, own, ratio.speedup if ratio else None) if clock == "wall" else None
+        return replace(
+            result,
+            clock=clock,
+            baseline_us=base,
+            solution_us=own,
+            best_us=best,
+            speedup=ratio.speedup if ratio else None,
+            low=ratio.low if ratio else None,
+            high=ratio.high if ratio else None,
+            verdict=ratio.verdict if ratio else None,
+            vs_best=vs_best,
+            wall=wall,
+            blocks=timed.blocks,
+            dropped=0,
+            detail=None if missing is None else f"baseline: {missing}",
+            floor=floor,
+            samples={name: tuple(values) for name, values in timed.samples.items()},
+        )
+
+    def _recheck(self, row: Row) -> None:
+        self._step("recheck", row.case)
+        slow = SlowChecks(self.task, self.reference, self.device, self.request.seed, self.environment.interpreted)
+        try:
+            fixed = self._material(row.case, Draw(0))
+            judgement = slow.run(row.case, self.solution, fixed, self._pulse(row.case, "recheck"))
+        except (Cancelled, BadTask):
+            raise
+        except BaseException as problem:
+            result = replace(self._raised(row.case, problem), checked=2)
+        else:
+            result = replace(row.result, checked=2, findings=(*row.result.findings, *judgement.findings))
+            if judgement.problem is not None:
+                result = result.untimed("wrong", judgement.problem, error=judgement.error)
+        self.emit("case", result=result)
+        self._leave_if_poisoned(result)
+
+    def _raised(self, case: Case, problem: BaseException) -> CaseResult:
+        """The row of a case in which user code raised."""
+        if isinstance(problem, timing.SideFailed):
+            problem = problem.__cause__ or problem  # only the solution's failures come this far
+        lacking = interpreter.lacks(problem) if self.environment.interpreted else None
+        if lacking is not None:
+            return CaseResult(case.id, "skipped", detail=lacking, known=case.known)
+        fault = describe(problem, self.paths)
+        return CaseResult(case.id, "runtime_error", detail=fault.message, where=fault.where, known=case.known)
+
+    def _leave_if_poisoned(self, result: CaseResult) -> None:
+        if result.status != "runtime_error" or not self.device.startswith("cuda"):
+            return
+        try:
+            torch.cuda.synchronize()
+            torch.zeros(1, device=self.device).item()
+        except BaseException:
+            os._exit(POISONED)
+
+    def _material(self, case: Case, draw: Draw) -> Material:
+        return self.shelf.material(self.reference, case, draw, self.device)
+
+    def _step(self, step: Step, case: Case | None = None) -> None:
+        if self.cancelled():
+            raise Cancelled
+        self.emit("step", step=step, case=case.id if case else None, index=self._done, count=len(self.request.cases))
+
+    def _pulse(self, case: Case, step: Step = "time") -> Callable[[], None]:
+        """Looks at cancel; a step that goes on for long, with every call coming back, says so."""
+        last = time.monotonic()
+
+        def beat() -> None:
+            nonlocal last
+            if self.cancelled():
+                raise Cancelled
+            if time.monotonic() - last > REARM_S:
+                last = time.monotonic()
+                self._step(step, case)
+
+        return beat
+
+    def _failed(self, status: str, message: str, where: Any, traceback: str) -> None:
+        self.emit("failed", status=status, message=message, where=where, traceback=self.paths.to_user(traceback))

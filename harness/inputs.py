@@ -1,0 +1,141 @@
+"""reference.py -> inputs and truth.
+
+`make_inputs(case, seed, device, spread=1.0, offset=0.0)` gets the case's axes table and returns the keyword arguments of
+the entry: tensors, numbers, strings, None. `truth(**inputs)` gives unrounded results; without it the entry runs on
+float64 copies. Whatever goes wrong here is the task's fault, not the candidate's: BadTask.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from harness import memory
+from harness.faults import BadTask, Paths, describe
+from harness.records import Case, Task
+
+Inputs = dict[str, Any]
+Outputs = dict[str, "torch.Tensor | None"]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which inputs of a case: seed, and how wide and how far from zero the values lie."""
+
+    seed: int = 0
+    spread: float = 1.0
+    offset: float = 0.0
+
+    def __str__(self) -> str:
+        parts = [f"seed {self.seed}"]
+        parts += [f"spread {self.spread:g}"] if self.spread != 1.0 else []
+        parts += [f"offset {self.offset:g}"] if self.offset != 0.0 else []
+        return ", ".join(parts)
+
+
+class Reference:
+    """reference.py of one task, loaded."""
+
+    def __init__(self, task: Task, module: ModuleType, entry: Callable[..., Any], paths: Paths) -> None:
+        self.task, self.entry, self.paths = task, entry, paths
+        self._truth = getattr(module, "truth", None)
+        self.extra_check = getattr(module, "check", None)
+        self._make = getattr(module, "make_inputs", None)
+        if not callable(self._make):
+            raise BadTask("reference.py does not define make_inputs(case, seed, device, spread, offset)")
+        accepted = inspect.signature(self._make).parameters
+        everything = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in accepted.values())
+        self.scales = everything or {"spread", "offset"} <= set(accepted)
+        """Whether make_inputs takes spread and offset (tasks without them are checked on seeds alone)."""
+
+    def make(self, case: Case, draw: Draw, device: str) -> Inputs:
+        torch.manual_seed(draw.seed)  # for a make_inputs without a generator of its own
+        options = {"spread": draw.spread, "offset": draw.offset} if self.scales else {}
+        try:
+            made = self._make(dict(case.axes), draw.seed, device, **options)  # type: ignore[misc]
+        except BaseException as problem:
+            fault = describe(problem, self.paths)
+            raise BadTask(f"make_inputs fails for case {case.id}: {fault.message}", fault.where, fault.traceback) from None
+        return self._checked(case, made)
+
+    def _checked(self, case: Case, made: Any) -> Inputs:
+        if not isinstance(made, dict) or not all(isinstance(name, str) for name in made):
+            kind = type(made).__name__
+            raise BadTask(f"make_inputs must return a dict of the entry's arguments; for case {case.id} it returned {kind}")
+        for name, value in made.items():
+            if value is not None and not isinstance(value, (torch.Tensor, int, float, str, bool)):
+                kind = type(value).__name__
+                raise BadTask(f"make_inputs: {name!r} of case {case.id} is a {kind}; use tensors, numbers, strings or None")
+        for name in self.task.mutates:
+            if not isinstance(made.get(name), torch.Tensor):
+                raise BadTask(f"mutates in task.toml names {name!r}, which is no tensor of make_inputs for case {case.id}")
+        return made
+
+    def outputs(self, case: Case, inputs: Inputs) -> Outputs:
+        """What the entry gives, in the production dtype."""
+        return self._run(case, self.entry, inputs)
+
+    def truth(self, case: Case, inputs: Inputs) -> Outputs:
+        """Unrounded results; the entry on float64 copies where the task has no truth of its own."""
+        if self._truth is not None:
+            return self._run(case, self._truth, copies(inputs))
+        return self._run(case, self.entry, doubled(inputs))
+
+    def _run(self, case: Case, function: Callable[..., Any], inputs: Inputs) -> Outputs:
+        name = getattr(function, "__name__", self.task.entry)
+        try:
+            return named_outputs(function(**inputs), inputs, self.task.mutates)
+        except BadOutput as problem:
+            raise BadTask(f"reference.py: {name} for case {case.id}: {problem}") from None
+        except BaseException as problem:
+            fault = describe(problem, self.paths)
+            raise BadTask(f"{name} of reference.py fails for case {case.id}: {fault.message}", fault.where, fault.traceback) from None
+
+
+class BadOutput(Exception):
+    """What a call returned is not made of tensors."""
+
+
+def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...]) -> Outputs:
+    """The tensors that a call is judged by: the mutated ones, or what it returned, in order and named."""
+    if mutates:
+        return {name: inputs[name] for name in mutates}
+    if isinstance(result, dict):
+        named = {str(name): value for name, value in result.items()}
+    elif isinstance(result, (tuple, list)):
+        named = {f"output {index}": value for index, value in enumerate(result)}
+    else:
+        named = {"output 0": result}
+    for name, value in named.items():
+        if value is None and len(named) == 1:
+            raise BadOutput("it returned None")
+        if value is not None and not isinstance(value, torch.Tensor):
+            raise BadOutput(f"{name} is a {type(value).__name__}, not a torch.Tensor")
+    return named
+
+
+def copies(inputs: Inputs) -> Inputs:
+    """The same inputs in other storage, every layout kept."""
+    return {name: memory.copy(value) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+
+
+def doubled(inputs: Inputs) -> Inputs:
+    """Copies with every floating tensor in float64 (complex in complex128)."""
+    return {name: _double(value) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+
+
+def _double(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.detach().to(torch.complex128, copy=True)
+    if tensor.is_floating_point():
+        return tensor.detach().to(torch.float64, copy=True)
+    return memory.copy(tensor)
+
+
+def nbytes(values: dict[str, Any]) -> int:
+    return sum(memory.span_bytes(value) for value in values.values() if isinstance(value, torch.Tensor))

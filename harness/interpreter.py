@@ -1,0 +1,31 @@
+"""Triton without a GPU: what its interpreter cannot do, made harmless or named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MISSING = {"inline_asm": "interpreter has no inline asm", "extern_elementwise": "interpreter has no libdevice"}
+
+
+def install() -> None:
+    """Autotuning needs a GPU's clock: interpreted kernels take the first configuration."""
+    try:
+        import triton
+    except ImportError:
+        return
+    original = triton.autotune
+
+    def autotune(configs: Any, *args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("prune_configs_by", None)
+        return original(list(configs)[:1], *args, **kwargs)
+
+    triton.autotune = autotune
+
+
+def lacks(problem: BaseException) -> str | None:
+    """Why an interpreted call could not run, when that is the interpreter's doing."""
+    text = f"{problem} {problem.__cause__ or ''}"
+    for word, sentence in MISSING.items():
+        if word in text and "interpreter" in text:
+            return sentence
+    return None

@@ -1,0 +1,119 @@
+"""Blocks of memory laid out by hand: the strides, gaps and alignment of a tensor kept, borders around it if asked for.
+
+`clone()` and `empty_like` lose the strides of sliced tensors, and a fresh allocation loses their alignment, which decides
+what vector loads a kernel may use. Copies here take the whole span of a tensor, from its first to its last element, so
+sliced, expanded and overlapping tensors all come out as they went in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+ALIGNMENT = 128
+"""Addresses are kept modulo this; no load is wider."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A tensor inside a larger piece of raw memory."""
+
+    tensor: torch.Tensor
+    raw: torch.Tensor
+    """The whole piece as bytes, borders included."""
+    start: int
+    """Where the tensor's span begins in `raw`."""
+    nbytes: int
+
+    @property
+    def before(self) -> torch.Tensor:
+        return self.raw[: self.start]
+
+    @property
+    def inside(self) -> torch.Tensor:
+        return self.raw[self.start : self.start + self.nbytes]
+
+    @property
+    def after(self) -> torch.Tensor:
+        return self.raw[self.start + self.nbytes :]
+
+
+def span(size: Sequence[int], stride: Sequence[int]) -> int:
+    """Elements from the first to the last that the layout reaches."""
+    if any(length == 0 for length in size):
+        return 0
+    return 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+
+
+def span_bytes(tensor: torch.Tensor) -> int:
+    return span(tensor.shape, tensor.stride()) * tensor.element_size()
+
+
+def plain(tensor: torch.Tensor) -> bool:
+    """Whether the tensor is ordinary strided memory of this machine or its GPU."""
+    return (
+        tensor.layout == torch.strided
+        and tensor.device.type in ("cpu", "cuda")
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and not tensor.is_quantized
+    )
+
+
+def flat(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's whole span, gaps included, as one row."""
+    return torch.as_strided(tensor.detach(), (span(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())
+
+
+def carve(raw: torch.Tensor, start: int, like: torch.Tensor) -> torch.Tensor:
+    """A tensor with the layout of `like` on raw bytes. Not a view of them, so writing to it involves no other tensor."""
+    tensor = torch.empty(0, dtype=like.dtype, device=raw.device)
+    offset = (raw.storage_offset() + start) // like.element_size()
+    return tensor.set_(raw.untyped_storage(), offset, like.shape, like.stride())
+
+
+def aligned_start(raw_address: int, at_least: int, like: torch.Tensor) -> int:
+    """The first byte from `at_least` on whose address is aligned as that of `like`."""
+    wanted = like.data_ptr() % ALIGNMENT
+    if wanted % like.element_size():
+        wanted = 0
+    return at_least + (wanted - raw_address - at_least) % ALIGNMENT
+
+
+def block(like: torch.Tensor, border: int = 0) -> Block:
+    """Room for a tensor with the layout of `like`; nothing is written yet."""
+    nbytes = span_bytes(like)
+    raw = torch.empty(nbytes + 2 * border + ALIGNMENT, dtype=torch.uint8, device=like.device)
+    start = aligned_start(raw.data_ptr(), border, like)
+    raw = raw[: start + nbytes + border]
+    return Block(carve(raw, start, like), raw, start, nbytes)
+
+
+def fill(made: Block, like: torch.Tensor) -> None:
+    """Copies values, gaps included, into a block of the same layout."""
+    if made.nbytes:
+        flat(made.tensor).copy_(flat(like))
+
+
+def copy(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with the same strides and alignment."""
+    if not plain(tensor):
+        return tensor.detach().clone()
+    made = block(tensor)
+    fill(made, tensor)
+    return made.tensor.requires_grad_(tensor.requires_grad) if tensor.requires_grad else made.tensor
+
+
+def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors of one layout hold the same bits, gaps included; NaN equals itself."""
+    if not plain(one) or not plain(other):
+        return bool(torch.equal(one, other))
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.stride() != other.stride():
+        one, other = one.contiguous(), other.contiguous()
+    if not span_bytes(one):
+        return True
+    return bool(torch.equal(flat(one).view(torch.uint8), flat(other).view(torch.uint8)))

@@ -1,0 +1,116 @@
+"""The slow checks of a case: other values, inputs left alone, no aliasing, same bits twice, the task's own checks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness import check, memory
+from harness.faults import BadTask, describe
+from harness.inputs import Draw, Outputs, Reference
+from harness.records import Case, Finding, Task
+from harness.shelf import Material
+from harness.trial import Judgement, Trial, judge
+
+NONDETERMINISTIC = Finding(
+    "nondeterministic", "the same inputs gave other bits the second time; look for atomics or a race between threads"
+)
+
+
+@dataclass(frozen=True)
+class SlowChecks:
+    task: Task
+    reference: Reference
+    device: str
+    seed: int
+    interpreted: bool
+
+    def draws(self) -> list[Draw]:
+        if not self.reference.scales:
+            return [Draw(self.seed + 1), Draw(self.seed + 2)]
+        draws = [Draw(self.seed + 1, spread=4.0), Draw(self.seed + 2, spread=0.25), Draw(self.seed + 3, offset=3.0)]
+        return draws[:1] if self.interpreted else draws
+
+    def run(self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]) -> Judgement:
+        """Everything about one case; `beat` is called between calls and may raise to stop."""
+        judgement, findings = self._twice(case, function, fixed, beat)
+        if judgement.problem is not None or case.kind == "check":
+            return Judgement(judgement.problem, judgement.error, (*judgement.findings, *findings))
+        for draw in self.draws():
+            beat()
+            judgement = self._draw(case, function, fixed, draw)
+            if judgement.problem is not None:
+                detail = f"{judgement.problem} ({draw})"
+                return Judgement(detail, judgement.error, (*findings, *judgement.findings))
+        return Judgement(None, None, findings)
+
+    def _twice(
+        self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]
+    ) -> tuple[Judgement, tuple[Finding, ...]]:
+        first = Trial.of(function, fixed.inputs, self.task)
+        judgement = judge(first, fixed, fixed.expected, self.task)
+        judgement = judgement if judgement.problem else self._manners(case, first, fixed)
+        if judgement.problem is not None:
+            return judgement, ()
+        kept = {name: None if value is None else value.detach().clone() for name, value in first.outputs.items()}
+        del first
+        beat()
+        second = Trial.of(function, fixed.inputs, self.task)
+        return judgement, () if _same(kept, second.outputs) else (NONDETERMINISTIC,)
+
+    def _manners(self, case: Case, trial: Trial, material: Material) -> Judgement:
+        """Whether the call left alone what is not its own."""
+        changed = check.changed_inputs(material.inputs, trial.inputs, self.task.mutates)
+        if changed is not None:
+            return Judgement(f"the call wrote to its input {changed!r}, which is not in mutates")
+        if not self.task.mutates:
+            shared = check.aliased(trial.outputs, trial.inputs)
+            if shared is not None and check.aliased(material.expected, material.inputs) is None:
+                return Judgement(f"{shared[0]} lives in the memory of input {shared[1]!r}; return a tensor of its own")
+        return self._own_checks(case, trial)
+
+    def _own_checks(self, case: Case, trial: Trial) -> Judgement:
+        """Rows of reference.check: (name, error, bound)."""
+        if self.reference.extra_check is None:
+            return Judgement()
+        outputs = trial.outputs if self.task.mutates else trial.result
+        try:
+            rows = [(str(name), float(error), float(bound)) for name, error, bound in
+                    self.reference.extra_check(dict(case.axes), trial.inputs, outputs) or ()]
+        except BaseException as problem:
+            fault = describe(problem, self.reference.paths)
+            raise BadTask(f"check of reference.py fails for case {case.id}: {fault.message}", fault.where) from None
+        for name, error, bound in rows:
+            if not error <= bound:
+                return Judgement(f"check {name!r}: error {error:.3g}, allowed {bound:.3g}")
+        return Judgement()
+
+    def _draw(self, case: Case, function: Callable[..., Any], fixed: Material, draw: Draw) -> Judgement:
+        material = Material(self.reference, case, draw, self.device)
+        trial = Trial.of(function, material.inputs, self.task)
+        if not _finite(material.truth):
+            return Judgement()
+        judgement = judge(trial, material, fixed.expected, self.task)
+        if judgement.problem is None or judgement.findings or not self._reference_holds(material):
+            return Judgement(None, None) if not judgement.findings else judgement
+        return judgement
+
+    def _reference_holds(self, material: Material) -> bool:
+        """Values this wide may be beyond the tolerance for anybody: then they prove nothing."""
+        return check.compare(material.expected, material.truth, self.task).problem is None
+
+
+def _same(kept: Outputs, outputs: Outputs) -> bool:
+    return all(
+        one is other or (one is not None and other is not None and memory.same_bits(one.contiguous(), other.contiguous()))
+        for one, other in zip(kept.values(), outputs.values(), strict=True)
+    )
+
+
+def _finite(truth: Outputs) -> bool:
+    tensors = [value for value in truth.values() if value is not None and (value.is_floating_point() or value.is_complex())]
+    return all(math.isfinite(abs(torch.nan_to_num(value, nan=math.inf, posinf=math.inf).abs().max().item())) for value in tensors if value.numel())

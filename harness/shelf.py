@@ -1,0 +1,123 @@
+"""What stays between runs, bounded: reference and baseline as loaded, prepared baselines, fixed-seed inputs and truth.
+
+A side that was loaded from an earlier snapshot stays as long as everything it ran is the same in the new one, so a
+changed helper is never missed and an unchanged reference is not loaded again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+from harness import baseline
+from harness.faults import BadTask, Paths, describe
+from harness.inputs import Draw, Inputs, Outputs, Reference, nbytes
+from harness.load import Side
+from harness.records import Case, Task
+
+ROOM = 256 << 20
+"""Bytes of inputs and truths kept."""
+
+
+class Material:
+    """One draw of a case's inputs, with truth and the reference's outputs worked out when first asked for.
+
+    Lazy on purpose: the candidate runs before anything here has computed the right answer.
+    """
+
+    def __init__(self, reference: Reference, case: Case, draw: Draw, device: str) -> None:
+        self._reference, self._case = reference, case
+        self.draw = draw
+        self.inputs: Inputs = reference.make(case, draw, device)
+        self._truth: Outputs | None = None
+        self._expected: Outputs | None = None
+
+    @property
+    def truth(self) -> Outputs:
+        if self._truth is None:
+            self._truth = self._reference.truth(self._case, self.inputs)
+        return self._truth
+
+    @property
+    def expected(self) -> Outputs:
+        """What the reference gives in the production dtype."""
+        if self._expected is None:
+            self._expected = self._reference.outputs(self._case, self._fresh_inputs())
+        return self._expected
+
+    def _fresh_inputs(self) -> Inputs:
+        from harness.inputs import copies
+
+        return copies(self.inputs)
+
+    @property
+    def nbytes(self) -> int:
+        return nbytes(self.inputs) + nbytes(self._truth or {}) + nbytes(self._expected or {})
+
+
+class Shelf:
+    def __init__(self) -> None:
+        self._sides: dict[str, Side] = {}
+        self._reference: tuple[str, Reference] | None = None
+        self._prepared: dict[tuple[str, ...], Callable[..., Any]] = {}
+        self._materials: OrderedDict[tuple[str, str, str, Draw], Material] = OrderedDict()
+
+    def reference(self, task: Task, source: str, build: str) -> Reference:
+        side = self._side("reference", source, task, build)
+        if self._reference is not None and self._reference[0] == f"{task.hash} {side.package}":
+            return self._reference[1]
+        self._materials.clear()
+        self._prepared.clear()
+        paths = Paths(task.folder, source)
+        try:
+            reference = Reference(task, side.module("reference.py"), side.entry("reference.py", task.entry), paths)
+        except BadTask:
+            raise
+        except BaseException as problem:
+            fault = describe(problem, paths)
+            raise BadTask(f"reference.py cannot be loaded: {fault.message}", fault.where, fault.traceback) from None
+        self._reference = (f"{task.hash} {side.package}", reference)
+        return reference
+
+    def function(self, role: str, file: str, source: str, task: Task, build: str) -> Callable[..., Any]:
+        """The entry of a file of a snapshot, loaded as `role` unless that role already holds the very same."""
+        return self._side(role, source, task, build).entry(file, task.entry)
+
+    def side(self, role: str) -> Side | None:
+        return self._sides.get(role)
+
+    def drop(self, role: str) -> None:
+        side = self._sides.pop(role, None)
+        if side is not None:
+            side.close()
+            self._prepared = {key: value for key, value in self._prepared.items() if side.package not in key}
+
+    def _side(self, role: str, source: str, task: Task, build: str) -> Side:
+        held = self._sides.get(role)
+        if held is not None and held.loaded and held.user_folder == task.folder and held.same_in(source):
+            return held
+        self.drop(role)
+        side = self._sides[role] = Side(role, source, task.folder, build)
+        return side
+
+    def compiled(self, function: Callable[..., Any], package: str, case: Case) -> Callable[..., Any]:
+        key = (package, case.id)
+        if key not in self._prepared:
+            self._prepared[key] = baseline.compiled(function)
+        return self._prepared[key]
+
+    def material(self, reference: Reference, case: Case, draw: Draw, device: str) -> Material:
+        key = (reference.task.hash, case.id, device, draw)
+        found = self._materials.pop(key, None)
+        if found is None:
+            found = Material(reference, case, draw, device)
+        if draw.seed == 0:
+            self._materials[key] = found
+        return found
+
+    def trim(self) -> None:
+        """Back within bounds, the least recently used first."""
+        total = sum(material.nbytes for material in self._materials.values())
+        while self._materials and total > ROOM:
+            total -= self._materials.popitem(last=False)[1].nbytes

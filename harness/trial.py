@@ -1,0 +1,58 @@
+"""One checked call of a side, in guarded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness import check
+from harness.guard import Guard
+from harness.inputs import BadOutput, Inputs, Outputs, named_outputs
+from harness.records import Finding, OutputError, Task
+from harness.shelf import Material
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a call left behind. What the call itself raised is not caught here."""
+
+    result: Any
+    inputs: Inputs
+    outputs: Outputs
+    breach: Finding | None = None
+    problem: str | None = None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task) -> Trial:
+        guard = Guard()
+        placed = guard.place(inputs, task.mutates)
+        with guard:
+            result = function(**placed)
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        try:
+            outputs = named_outputs(result, placed, task.mutates)
+        except BadOutput as problem:
+            return cls(result, placed, {}, guard.breach({}), str(problem))
+        return cls(result, placed, outputs, guard.breach(outputs))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    problem: str | None = None
+    error: OutputError | None = None
+    findings: tuple[Finding, ...] = ()
+
+
+def judge(trial: Trial, material: Material, expected: Outputs, task: Task) -> Judgement:
+    """Form, borders, then every element; `expected` gives the form."""
+    if trial.breach is not None:
+        return Judgement(trial.breach.help.partition(";")[0], None, (trial.breach,))
+    problem = trial.problem or check.form(trial.outputs, expected, task.layout)
+    if problem:
+        return Judgement(problem)
+    verdict = check.compare(trial.outputs, material.truth, task, fresh=True)
+    return Judgement(verdict.problem, verdict.error)

@@ -1,0 +1,176 @@
+"""The child process: read a request, run it, emit events.
+
+Requests come in on a private copy of fd 0, events go out on a private copy of fd 1; what the kernel prints goes to fd 2,
+the log, and can forge nothing. A reader thread takes cancel lines while a run is on, and ends the process when the
+workbench closes the pipe. One worker is one device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+from typing import Any, NoReturn
+
+from harness.records import PROTOCOL, RunRequest, decode, encode, to_dict
+
+UNUSABLE = 3
+"""Exit code when the device or torch is not there."""
+
+
+class Channel:
+    """Lines to and from the workbench."""
+
+    def __init__(self, requests: int, events: int) -> None:
+        self._requests, self._events = requests, events
+        self._lock = threading.Lock()
+        self._waiting: queue.SimpleQueue[tuple[dict[str, Any], float]] = queue.SimpleQueue()
+        self._cancelled: set[str] = set()
+
+    def start_reading(self) -> None:
+        threading.Thread(target=self._read, name="requests", daemon=True).start()
+
+    def _read(self) -> None:
+        with os.fdopen(self._requests, "rb") as lines:
+            for line in lines:
+                try:
+                    message = json.loads(line)
+                except ValueError:
+                    continue
+                if message.get("request") == "cancel":
+                    self._cancelled.add(str(message.get("run")))
+                else:
+                    self._waiting.put((message, time.perf_counter()))
+        os._exit(0)  # the workbench is gone; user code may be in the middle of anything
+
+    def next(self) -> tuple[dict[str, Any], float]:
+        return self._waiting.get()
+
+    def cancelled(self, run: str) -> bool:
+        return run in self._cancelled
+
+    def forget(self, run: str) -> None:
+        self._cancelled.discard(run)
+
+    def emit(self, event: str, **fields: Any) -> None:
+        data = {name: to_dict(value) if hasattr(value, "__dataclass_fields__") else value for name, value in fields.items()}
+        line = memoryview((encode(event, **data) + "\n").encode())
+        with self._lock:
+            try:
+                while line:
+                    line = line[os.write(self._events, line) :]
+            except BrokenPipeError:
+                os._exit(0)
+
+
+def main(device: str) -> None:
+    channel = _private_channel()
+    channel.emit("hello", protocol=PROTOCOL, pid=os.getpid())
+    channel.start_reading()
+    device = _prepare(channel, device)
+    from harness import machine
+    from harness.shelf import Shelf
+
+    environment = machine.environment(device)
+    channel.emit("ready", environment=environment)
+    if device != "cpu":
+        _import_compiler()
+    gc.freeze()  # what was imported so far is never garbage; collections between runs stay short
+    shelf = Shelf()
+    while True:
+        message, read_at = channel.next()
+        _serve(channel, message, read_at, environment, shelf)
+
+
+def _serve(channel: Channel, message: dict[str, Any], read_at: float, environment: Any, shelf: Any) -> None:
+    from harness.evaluate import Run
+
+    kind = message.get("request")
+    if kind not in ("run", "floor"):
+        return
+    name = str(message.get("run"))
+
+    def emit(event: str, **fields: Any) -> None:
+        at_ms = round((time.perf_counter() - read_at) * 1000, 3)
+        channel.emit(event, run=name, at_ms=at_ms, **fields)
+
+    try:
+        request = decode(RunRequest, message)
+        run = Run(request, environment, shelf, emit, lambda: channel.cancelled(name))
+        run.go() if kind == "run" else run.floors()
+    except BaseException as problem:  # a mistake of ours must not take the worker down without a word
+        import traceback
+
+        text = f"the harness itself failed: {type(problem).__name__}: {problem}"
+        emit("failed", status="bad_task", message=text, where=None, traceback=traceback.format_exc())
+    channel.forget(name)
+
+
+def _private_channel() -> Channel:
+    """Keeps the pipes for ourselves; whoever prints or reads from now on meets the log and /dev/null."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; a parent already gone has closed the pipe
+    events, requests = os.dup(1), os.dup(0)
+    os.dup2(2, 1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    return Channel(requests, events)
+
+
+def _prepare(channel: Channel, device: str) -> str:
+    """Imports torch and triton and settles the device; leaves with a sentence when that cannot be."""
+    try:
+        import torch
+    except Exception as problem:
+        _unusable(channel, "no_torch", f"{sys.executable} cannot import torch: {problem}; choose another Python with --python")
+    if device == "auto":
+        device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda"):
+        device = _open_gpu(channel, device)
+    elif device != "cpu":
+        _unusable(channel, "no_device", f"there is no device {device!r}; use cpu, cuda:N or auto")
+    else:
+        os.environ["TRITON_INTERPRET"] = "1"
+    if importlib.util.find_spec("triton") is not None:
+        importlib.import_module("triton")
+    from harness import evaluate, interpreter  # noqa: F401 - everything a run needs, before ready
+
+    if device == "cpu":
+        interpreter.install()
+    return device
+
+
+def _open_gpu(channel: Channel, device: str) -> str:
+    import torch
+
+    device = device if ":" in device else f"{device}:0"
+    if not torch.cuda.is_available():
+        _unusable(channel, "no_device", f"torch {torch.__version__} sees no CUDA device; use --device cpu or another Python")
+    number = device.partition(":")[2]
+    if not number.isdigit() or int(number) >= torch.cuda.device_count():
+        _unusable(channel, "no_device", f"there is no {device}; torch sees {torch.cuda.device_count()} CUDA devices")
+    torch.cuda.set_device(int(number))
+    torch.zeros(1, device=device).item()
+    return device
+
+
+def _import_compiler() -> None:
+    """Most of a compile baseline's slow first start; done while nobody waits."""
+    for name in ("torch._dynamo", "torch._inductor.compile_fx"):
+        importlib.import_module(name)
+
+
+def _unusable(channel: Channel, code: str, message: str) -> NoReturn:
+    channel.emit("unusable", code=code, message=message)
+    os._exit(UNUSABLE)

@@ -1,0 +1,135 @@
+"""A worker process for tests, started as the workbench starts it, and the smallest tasks to run in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from harness.records import RunRequest, Task, to_dict
+from harness.taskfile import load
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOT = """
+import importlib.util, sys
+sys.path[:] = [entry for entry in sys.path if entry]
+folder, device = sys.argv[1:3]
+spec = importlib.util.spec_from_file_location("harness", folder + "/__init__.py", submodule_search_locations=[folder])
+sys.modules["harness"] = module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+from harness.worker import main
+main(device)
+"""
+
+TASK = """
+name = "scale"
+entry = "scale"
+device = "cpu"
+[tolerance]
+float32 = { atol = 1e-5, rtol = 1e-5 }
+[[case]]
+id = "small"
+axes = { rows = 8, columns = 33 }
+[[case]]
+id = "large"
+axes = { rows = 64, columns = 257 }
+"""
+REFERENCE = """
+import torch
+
+def make_inputs(case, seed, device, spread=1.0, offset=0.0):
+    generator = torch.Generator(device=device).manual_seed(seed)
+    x = torch.randn(case["rows"], case["columns"], generator=generator, device=device)
+    return {"x": x * spread + offset, "factor": 2.0}
+
+def scale(x, factor):
+    return x * factor
+"""
+SOLUTION = """
+import torch
+
+def scale(x, factor):
+    return torch.mul(x, factor)
+"""
+
+
+def write_task(folder: Path, **files: str) -> Path:
+    """A task folder; keyword names are file names with `_` for the dot (`solution_py`)."""
+    contents = {"task_toml": TASK, "reference_py": REFERENCE, "solution_py": SOLUTION, **files}
+    for name, text in contents.items():
+        stem, _, suffix = name.rpartition("_")
+        path = folder / f"{stem}.{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text).lstrip("\n"))
+    return folder
+
+
+class Child:
+    """One worker; `run` sends a request and returns its events."""
+
+    def __init__(self, device: str = "cpu", **environment: str) -> None:
+        env = {**os.environ, **environment}
+        for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH"):
+            env.pop(name, None)
+        command = [sys.executable, "-c", BOOT, str(ROOT / "harness"), device]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
+        )
+        self.greeting = [self.read(), self.read()]
+        self._runs = 0
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        assert self.process.stdin and self.process.stdout and self.process.stderr
+        self.process.stdin.close()
+        self.process.wait(timeout=20)
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+    def send(self, **message: Any) -> None:
+        assert self.process.stdin
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def read(self) -> dict[str, Any]:
+        assert self.process.stdout
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else {"event": "gone"}
+
+    def request(self, task: Task, source: Path, **fields: Any) -> str:
+        self._runs += 1
+        fields.setdefault("cases", tuple(case.id for case in task.cases))
+        fields.setdefault("budget_ms", 5.0)
+        run = RunRequest(run=f"r{self._runs}", task=task, source=str(source), **{"seed": 7, **fields})
+        self.send(request="run", **to_dict(run))
+        return run.run
+
+    def events(self) -> list[dict[str, Any]]:
+        """Everything up to the end of the run."""
+        seen = []
+        while True:
+            event = self.read()
+            seen.append(event)
+            if event["event"] in ("finished", "failed", "cancelled", "gone"):
+                return seen
+
+    def run(self, folder: Path, source: Path | None = None, **fields: Any) -> list[dict[str, Any]]:
+        fields.setdefault("build", str(folder / ".kernbench" / "build"))
+        self.request(load(folder), source or folder, **fields)
+        return self.events()
+
+
+def results(events: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The last result of each case."""
+    return {event["result"]["id"]: event["result"] for event in events if event["event"] == "case"}
+
+
+def findings(events: list[dict[str, Any]]) -> set[str]:
+    return {event["finding"]["name"] for event in events if event["event"] == "finding"}
