@@ -27,6 +27,7 @@ ClockName = Literal["device", "events", "wall"]
 CaseKind = Literal["case", "smoke", "check"]
 Step = Literal["load", "build", "baseline", "inputs", "check", "time", "recheck"]
 
+
 class UserError(Exception):
     """What went wrong, where, and what to do, in one sentence: shown to the user as it is, never with a traceback."""
 

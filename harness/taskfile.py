@@ -17,7 +17,8 @@ from typing import Any, cast
 from harness.records import Case, CaseKind, Task, Tolerance, UserError
 
 DTYPES = frozenset(
-    "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 bool uint8 int8 int16 int32 int64 complex64 complex128".split()
+    "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 "
+    "bool uint8 int8 int16 int32 int64 complex64 complex128".split()
 )
 DEFAULT_TOLERANCE = {
     "float64": Tolerance(1e-9, 1e-9),
@@ -132,12 +133,12 @@ def _case(path: Path, key: str, data: dict[str, Any], kind: str) -> Case:
     case_id = _text(path, f"{key}.id", data.get("id"))
     axes = data.get("axes", {})
     if not isinstance(axes, dict):
-        raise TaskError(path, f"{key}.axes", "must be a table, such as { rows = 128, dtype = \"float32\" }")
+        raise TaskError(path, f"{key}.axes", 'must be a table, such as { rows = 128, dtype = "float32" }')
     _known_dtypes(path, f"{key}.axes", axes)
     kind = _choice(path, f"{key}.kind", data.get("kind", kind), KINDS)
     known = data.get("known")
     if known is not None and not isinstance(known, dict):
-        raise TaskError(path, f"{key}.known", "must be a table, such as { published_us = 518.6, source = \"H200\" }")
+        raise TaskError(path, f"{key}.known", 'must be a table, such as { published_us = 518.6, source = "H200" }')
     headline = data.get("headline", False)
     if not isinstance(headline, bool) or (headline and kind != "case"):
         raise TaskError(path, f"{key}.headline", "must be true or false, and only a timed case can be a headline")
@@ -171,7 +172,9 @@ def _known_dtypes(path: Path, key: str, axes: dict[str, Any]) -> None:
         if name == "dtype" or name.endswith("_dtype"):
             for dtype in value if isinstance(value, list) else [value]:
                 if dtype not in DTYPES:
-                    raise TaskError(path, f"{key}.{name}", f"{dtype!r} is not a dtype of torch; such as float32, bfloat16")
+                    raise TaskError(
+                        path, f"{key}.{name}", f"{dtype!r} is not a dtype of torch; such as float32, bfloat16"
+                    )
 
 
 def _baseline(path: Path, data: dict[str, Any]) -> str:
@@ -215,7 +218,9 @@ def _defines(path: Path, key: str, *names: str) -> None:
 
 def _tolerances(path: Path, data: Any) -> dict[str, Tolerance]:
     if not isinstance(data, dict):
-        raise TaskError(path, "tolerance", "must be a table by output dtype, such as float32 = { atol = 1e-5, rtol = 1e-5 }")
+        raise TaskError(
+            path, "tolerance", "must be a table by output dtype, such as float32 = { atol = 1e-5, rtol = 1e-5 }"
+        )
     tolerances = dict(DEFAULT_TOLERANCE)
     for dtype, bounds in data.items():
         key = f"tolerance.{dtype}"
@@ -225,7 +230,10 @@ def _tolerances(path: Path, data: Any) -> dict[str, Tolerance]:
             raise TaskError(path, key, "must be a table, such as { atol = 1e-5, rtol = 1e-5 }")
         _known_keys(path, key, bounds, frozenset({"atol", "rtol"}))
         numbers = [bounds.get("atol", 0.0), bounds.get("rtol", 0.0)]
-        if any(isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < float("inf") for number in numbers):
+        if any(
+            isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < float("inf")
+            for number in numbers
+        ):
             raise TaskError(path, key, "atol and rtol must be numbers that are not negative")
         tolerances[dtype] = Tolerance(float(numbers[0]), float(numbers[1]))
     return tolerances

@@ -47,7 +47,9 @@ class Attempt:
             self.held = bool(message.get("passed"))
         elif kind == "failed":
             where = decode(Where, message["where"]) if message.get("where") else None
-            self._fail(message.get("status", "build_error"), str(message["message"]), where, str(message.get("traceback", "")))
+            self._fail(
+                message.get("status", "build_error"), str(message["message"]), where, str(message.get("traceback", ""))
+            )
         elif kind == "cancelled":
             self.cancelled = RunCancelled(run, "a newer save")
         return []
@@ -59,7 +61,11 @@ class Attempt:
             return []
         where = self._fault(lost)
         doing = render.STEP_WORDS.get(lost.step, lost.step)
-        detail = f"the worker {lost.detail} while {doing}" if lost.kind == "crashed" else f"{lost.detail} while {doing}; stopped"
+        detail = (
+            f"the worker {lost.detail} while {doing}"
+            if lost.kind == "crashed"
+            else f"{lost.detail} while {doing}; stopped"
+        )
         if lost.case is None:
             self._fail(lost.kind, detail, where, "\n".join(lost.log))
             return []

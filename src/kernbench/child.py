@@ -1,9 +1,9 @@
 """One child process: started from this thread, spoken to in JSON lines, killed with its whole group.
 
-The child runs `harness.worker` in any Python that has torch. It is started by a few lines given to `-c`, which build the
-package `harness` from its folder by importlib: neither that folder nor its parent lands on the child's `sys.path`, and
-the workbench's own PYTHONPATH stays out. Its stdout carries events and nothing else; what the kernel prints comes by
-stderr, clipped and rate-limited here, so that no flood reaches the screen.
+The child runs `harness.worker` in any Python that has torch. It is started by a few lines given to `-c`, which build
+the package `harness` from its folder by importlib: neither that folder nor its parent lands on the child's
+`sys.path`, and the workbench's own PYTHONPATH stays out. Its stdout carries events and nothing else; what the kernel
+prints comes by stderr, clipped and rate-limited here, so that no flood reaches the screen.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ class Child:
                 start_new_session=True,
             )
         except OSError as problem:
-            raise Unusable("broken", f"cannot start {python}: {problem.strerror}; choose another with --python") from None
+            raise Unusable(
+                "broken", f"cannot start {python}: {problem.strerror}; choose another with --python"
+            ) from None
         return cls(process, on_log)
 
     @property

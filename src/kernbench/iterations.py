@@ -28,13 +28,15 @@ class LogbookError(UserError):
     """ITERATIONS.md could not be written or changed; one sentence."""
 
 
-def append(path: Path, summary_text: "EntryText", at_least: int) -> int:
+def append(path: Path, summary_text: EntryText, at_least: int) -> int:
     """Writes an entry under the next free number and returns that number."""
     with _locked(path) as handle:
         text = _read(handle)
         number = max([at_least, *(int(found) for found in HEADING.findall(text))]) + 1
         entry = summary_text(number)
-        lead = f"# Iterations of {path.parent.name}\n\n" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
+        lead = (
+            f"# Iterations of {path.parent.name}\n\n" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
+        )
         _write(path, handle, _like(text, lead + entry))
         return number
 
@@ -52,7 +54,9 @@ def entry_of(path: Path, number: int) -> str | None:
 def last_source(path: Path) -> str | None:
     """Short hash of the source of the last entry in the file."""
     try:
-        found = re.findall(r"^- when .* · source ([0-9a-f]{8})\b", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+        found = re.findall(
+            r"^- when .* · source ([0-9a-f]{8})\b", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
+        )
     except OSError:
         return None
     return found[-1] if found else None
@@ -67,7 +71,9 @@ def reword(path: Path, old: Summary, new: Summary) -> None:
         if span is None:
             raise LogbookError(f"{path.name} has no entry {number} any more")
         lines = text[span[0] : span[1]].split("\n")
-        changed = _changed(path, number, lines, [(_title(old), _title(new)), *zip(_words(old), _words(new), strict=True)])
+        changed = _changed(
+            path, number, lines, [(_title(old), _title(new)), *zip(_words(old), _words(new), strict=True)]
+        )
         _replace(path, text[: span[0]] + "\n".join(changed) + text[span[1] :])
 
 
@@ -87,7 +93,9 @@ class EntryText:
             *_words(summary)[1:],
         ]
         if summary.stalled:
-            lines.append("- stalled: 3 iterations without a new best; profile again, re-read the log, or change direction")
+            lines.append(
+                "- stalled: 3 iterations without a new best; profile again, re-read the log, or change direction"
+            )
         return "\n".join([*lines, "", *_table(self._task, self._results)]) + "\n"
 
 
@@ -126,8 +134,9 @@ def _result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> 
     if summary.ratio is not None:
         timed = len([case for case in task.timed if case.headline])
         rows = summary.counts.get("headline", 0)
+        part = "" if rows == timed else f" of {timed}"
         clock = next((row.clock for row in results.values() if row.clock), "wall")
-        parts.append(f"geomean {render.geomean(summary.ratio)} over {rows}{'' if rows == timed else f' of {timed}'} cases ({clock})")
+        parts.append(f"geomean {render.geomean(summary.ratio)} over {rows}{part} cases ({clock})")
     if summary.wall is not None and any(row.clock != "wall" for row in results.values() if row.clock):
         parts.append(f"wall {render.times(summary.wall)}")
     if summary.worst is not None:
@@ -138,7 +147,9 @@ def _result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> 
     first = next((row for row in results.values() if row.failed), None)
     if first is not None:
         parts.append(f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}")
-    names = sorted({finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings})
+    names = sorted(
+        {finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings}
+    )
     if names:
         parts.append(f"findings: {', '.join(names)}")
     return "; ".join(parts)
@@ -147,7 +158,10 @@ def _result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> 
 def _table(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
     rows = [results[case.id] for case in task.cases if case.id in results]
     shown = [row for row in rows if task.case(row.id).kind != "check" or row.failed]
-    lines = ["| case | baseline us | solution us | speedup | verdict | error |", "| --- | ---: | ---: | ---: | --- | ---: |"]
+    lines = [
+        "| case | baseline us | solution us | speedup | verdict | error |",
+        "| --- | ---: | ---: | ---: | --- | ---: |",
+    ]
     for row in shown:
         cells = [
             task.case(row.id).label,

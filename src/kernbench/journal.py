@@ -164,5 +164,3 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return data if isinstance(data, dict) and isinstance(data.get("event"), str) else None
-
-

@@ -23,7 +23,9 @@ def is_interpreted(task: Task, environment: Environment) -> bool:
     return task.device == "cuda" and environment.device == "cpu"
 
 
-def choose(cases: Sequence[Case], seed: int, whole_grid: bool, interpreted: bool) -> tuple[list[Case], list[CaseResult]]:
+def choose(
+    cases: Sequence[Case], seed: int, whole_grid: bool, interpreted: bool
+) -> tuple[list[Case], list[CaseResult]]:
     """What to run, and results for what cannot be run here."""
     grid = [case for case in cases if case.id.startswith("grid:")]
     if len(grid) > GRID_PER_SAVE and not whole_grid:

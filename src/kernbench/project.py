@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.records import UserError
+
 TASK_FILE = "task.toml"
 TASKS_FOLDER = "kernels"
 STATE_FOLDER = ".kernbench"
 PACKAGE = Path(__file__).resolve().parent
 
 
-class ProjectError(Exception):
+class ProjectError(UserError):
     """A task or folder that cannot be used: one sentence that also says what to do."""
 
 

@@ -49,7 +49,10 @@ def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[s
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     flush = set(left)
     return [
-        "  ".join(cell.ljust(width) if place in flush else cell.rjust(width) for place, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        "  ".join(
+            cell.ljust(width) if place in flush else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
         for row in rows
     ]
 
@@ -114,5 +117,3 @@ def _remarks(result: CaseResult) -> list[str]:
 def checked(result: CaseResult) -> bool:
     """Whether nothing more will be said of this row in this run."""
     return result.checked == 2 or result.status not in ("ok", "interpreted")
-
-

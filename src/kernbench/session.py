@@ -1,8 +1,8 @@
 """The engine: from a changed source to a finished run, newest save wins.
 
 A session owns one task, its worker and its log. Jobs (a save, a key, a command) replace one another until one is
-started; a newer one cancels the run in progress. Every run goes snapshot -> worker -> events -> journal -> listeners, in
-that order, so that nothing is shown that is not also on disk. While nothing is to be done the spare worker and the A/A
+started; a newer one cancels the run in progress. Every run goes snapshot -> worker -> journal -> listeners, in that
+order, so that nothing is shown that is not also on disk. While nothing is to be done the spare worker and the A/A
 floors are prepared. Listeners are called in the loop's own thread.
 """
 
@@ -10,35 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from harness import taskfile
-from harness.records import CaseResult, Environment, RunRequest, Task, to_dict
-from kernbench import compare, iterations, plan, snapshot, watch
-from kernbench.attempt import Attempt
+from harness.records import CaseResult, Environment, Task
+from kernbench import plan, snapshot, watch
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
-from kernbench.events import (
-    BuildFailed,
-    CaseLanded,
-    Event,
-    Notice,
-    RunCancelled,
-    RunFinished,
-    RunStarted,
-    Summary,
-    TaskLoaded,
-    WorkerChanged,
-)
+from kernbench.events import Event, Notice, Summary, TaskLoaded, WorkerChanged
+from kernbench.iterations import LogbookError
 from kernbench.journal import Journal, JournalError
-from kernbench.supervisor import Deadlines, Lost, Supervisor
+from kernbench.logbook import Logbook
+from kernbench.runner import Ending, Order, Runner
+from kernbench.supervisor import Deadlines, Supervisor
 
 
 @dataclass(frozen=True)
@@ -65,18 +53,24 @@ class Job:
     at: float
     """Monotonic time of the save, key or command."""
     iteration: bool
-    """Makes an entry in ITERATIONS.md if it is built and run."""
+    """Makes an entry in ITERATIONS.md if it is built and run; opening does so only for a source no entry knows."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The source of the last job, and the task it was taken for."""
+
+    source: snapshot.Source
+    task_hash: str
 
 
 class Session:
     def __init__(self, task: Task, state: Path, options: Options | None = None) -> None:
         self.task = task
-        self.state = state
         self.options = options or Options()
-        self.journal = Journal(state)
+        self.logbook = Logbook(Path(task.folder), state)
         self.environment: Environment | None = None
         self.paused = False
-        self.running: str | None = None
         self.selected: str | None = None
         self.hypothesis = ""
         self.next_step = ""
@@ -92,22 +86,27 @@ class Session:
             harness=self.options.harness,
             spares=self.options.spares,
         )
+        self._runner = Runner(self._supervisor, self.logbook, self._emit)
         self._pending: Job | None = None
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
-        self._last: snapshot.Source | None = None
-        self._last_hash = task.hash
+        self._last: Taken | None = None
         self._edited: int | None = None
         """Number of the last entry made in this session, as long as nothing was saved since."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
-    def logbook(self) -> Path:
-        return Path(self.task.folder) / "ITERATIONS.md"
+    def journal(self) -> Journal:
+        return self.logbook.journal
 
     @property
     def baseline(self) -> str:
         return self._baseline.name
+
+    @property
+    def running(self) -> str | None:
+        """Id of the run in progress."""
+        return self._runner.running
 
     @property
     def supervisor(self) -> Supervisor:
@@ -121,7 +120,7 @@ class Session:
     async def start(self) -> None:
         """Serves saves until closed; the present source is run at once."""
         self._tasks = [asyncio.create_task(self._serve()), asyncio.create_task(self._watch())]
-        self._submit(Job("open", time.monotonic(), iteration=False))
+        self._submit(Job("open", time.monotonic(), iteration=True))
 
     async def close(self) -> None:
         self._stop.set()
@@ -130,7 +129,7 @@ class Session:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._supervisor.close()
 
-    async def run_once(self, iteration: bool) -> Summary | BuildFailed | RunCancelled | None:
+    async def run_once(self, iteration: bool) -> Ending | None:
         """One run, now, of the source as it is; None when the task cannot be read or nothing matches."""
         return await self._execute(Job("command", time.monotonic(), iteration))
 
@@ -144,7 +143,8 @@ class Session:
 
     def baselines(self) -> tuple[str, ...]:
         own = () if self.task.baseline in taskfile.NAMED_BASELINES else (self.task.baseline,)
-        return (*own, *taskfile.NAMED_BASELINES, *(("best",) if self._best() else ()))
+        best = self.logbook.best(self.task, self.baseline, self.environment)
+        return (*own, *taskfile.NAMED_BASELINES, *(("best",) if best else ()))
 
     def set_baseline(self, name: str) -> None:
         self._baseline = Baseline.parse(name, Path(self.task.folder))
@@ -152,7 +152,7 @@ class Session:
 
     def set_hypothesis(self, text: str) -> str:
         """For the run to come; for the last entry, if it was made here, has none and nothing was saved since."""
-        last = self._last_entry()
+        last = self.logbook.last_entry()
         if last is not None and not last.hypothesis and last.iteration == self._edited and self.running is None:
             return self._reword(last, text, last.next)
         self.hypothesis = text
@@ -160,7 +160,7 @@ class Session:
 
     def set_next(self, text: str) -> str:
         """Next step of the last entry, in place."""
-        last = self._last_entry()
+        last = self.logbook.last_entry()
         if last is None:
             self.next_step = text
             return "the first entry will carry this next step"
@@ -176,7 +176,7 @@ class Session:
         return self.journal.summaries[-1] if self.journal.summaries else None
 
     def iteration_text(self, number: int) -> str:
-        return iterations.entry_of(self.logbook, number) or f"{self.logbook.name} has no entry {number}"
+        return self.logbook.text(number)
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Session:
             except JournalError as problem:
                 self._emit(Notice(str(problem), "error"))
             except OSError as problem:
-                self._emit(Notice(f"{problem.filename or self.state}: {problem.strerror}", "error"))
+                self._emit(Notice(f"{problem.filename or self.logbook.state}: {problem.strerror}", "error"))
 
     def _take(self) -> Job | None:
         job = self._pending
@@ -232,61 +232,68 @@ class Session:
             if self._wake.is_set() or len(self._supervisor.pids) < 2:
                 return
             await asyncio.sleep(0.05)
-        if self.options.floors and self._last is not None:
-            await self._measure_floors(self._last)
+        if self.options.floors and self._last is not None and self.environment is not None:
+            await self._measure_floors(self._last.source, self.environment)
 
-    async def _measure_floors(self, source: snapshot.Source) -> None:
-        environment = self.environment
-        if environment is None or plan.is_interpreted(self.task, environment):
+    async def _measure_floors(self, source: snapshot.Source, environment: Environment) -> None:
+        if plan.is_interpreted(self.task, environment):
             return
+        order = self._order(Job("key", time.monotonic(), iteration=False), source, environment)
         for case in self.task.timed:
             if self._wake.is_set():
                 return
-            if self._floor_key(case.id) in self.journal.floors or self.journal.last_cases.get(case.id) is None:
-                continue
-            request = self._request(f"floor-{secrets.token_hex(4)}", source, [case.id], 0, None)
-            async with contextlib.aclosing(self._supervisor.talk({"request": "floor", **to_dict(request)})) as conversation:
-                async for message in conversation:
-                    if isinstance(message, Lost):
-                        return
-                    if message.get("event") == "floor" and message.get("floor") is not None:
-                        self.journal.keep_floor(self._floor_key(str(message["case"])), float(message["floor"]))
+            if self._runner.wants_floor(order, case.id) and not await self._runner.measure_floor(order, case.id):
+                return
 
     def _differs(self) -> bool:
         """Whether the folder holds another source than the one last taken."""
         try:
-            return self._last is None or snapshot.take(Path(self.task.folder), self.state).sha != self._last.sha
+            now = snapshot.take(Path(self.task.folder), self.logbook.state)
+            return self._last is None or now.sha != self._last.source.sha
         except OSError:
             return True
 
     # -- one run ----------------------------------------------------------------------------------------------------
 
-    async def _execute(self, job: Job) -> Summary | BuildFailed | RunCancelled | None:
+    async def _execute(self, job: Job) -> Ending | None:
         if not self._reload():
             return None
-        source = snapshot.take(Path(self.task.folder), self.state)
-        comment_only = self._last is not None and source.meaning == self._last.meaning and self.task.hash == self._last_hash
-        fresh = self._last is None or source.sha != self._last.sha
+        source = snapshot.take(Path(self.task.folder), self.logbook.state)
+        before, self._last = self._last, Taken(source, self.task.hash)
         if job.reason == "save":
             self._edited = None
-            if comment_only:
-                if fresh:
+            if before is not None and (source.meaning, self.task.hash) == (before.source.meaning, before.task_hash):
+                if source.sha != before.source.sha:
                     self._emit(Notice("only comments or layout changed: not timed again"))
-                self._last = source
                 return None
-        self._last, self._last_hash = source, self.task.hash
         environment = await self._ready()
-        if environment is None:
-            return None
-        return await self._converse(self._with_entry(job, source), source, environment)
+        if environment is None or (self._pending is not None and job.reason != "command"):
+            return None  # no worker, or superseded while it came up
+        ending = await self._runner.run(self._order(job, source, environment))
+        if isinstance(ending, Summary):
+            self.environment = ending.environment
+            if ending.iteration is not None:
+                self.hypothesis = self.next_step = ""
+                self._edited = ending.iteration
+        return ending
 
-    def _with_entry(self, job: Job, source: snapshot.Source) -> Job:
-        """Opening the workbench makes an entry only for a source that no entry knows."""
-        if job.reason != "open":
-            return job
-        known = self.journal.iteration_of(source.sha) is not None
-        known = known or iterations.last_source(self.logbook) == source.sha[:8]
-        return replace(job, iteration=not known)
+    def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:
+        known = job.reason == "open" and self.logbook.knows(source.sha)
+        return Order(
+            task=self.task,
+            source=source,
+            environment=environment,
+            baseline=self._baseline,
+            reason="key" if job.reason == "open" else job.reason,
+            at=job.at,
+            iteration=job.iteration and not known,
+            case=self.options.case,
+            grid=self.options.grid,
+            selected=self.selected,
+            budget_ms=self.options.budget_ms,
+            hypothesis=self.hypothesis,
+            next_step=self.next_step,
+        )
 
     async def _ready(self) -> Environment | None:
         try:
@@ -299,148 +306,10 @@ class Session:
         self.problem, self.environment = None, self.environment or environment
         return environment
 
-    async def _converse(
-        self, job: Job, source: snapshot.Source, environment: Environment
-    ) -> Summary | BuildFailed | RunCancelled | None:
-        if self._pending is not None and job.reason != "command":
-            return None  # superseded while the worker came up
-        seed = random.SystemRandom().randrange(1, 2**31)
-        interpreted = plan.is_interpreted(self.task, environment)
-        cases, skipped = plan.choose(plan.matching(self.task, self.options.case), seed, self.options.grid, interpreted)
-        order = plan.ordered(cases, self.journal.last_cases, self.selected)
-        run = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
-        best = self._best()
-        request = self._request(run, source, order, seed, None if best == source.sha else best)
-        started = RunStarted(
-            run=run,
-            source=source.sha,
-            reason="key" if job.reason == "open" else job.reason,
-            cases=tuple(order),
-            at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            baseline=self._baseline.name,
-            hypothesis=self.hypothesis,
-            best=best,
-            seed=seed,
-            task_hash=self.task.hash,
-        )
-        attempt = Attempt(self.task, started, str(source.folder), self.journal.failed_builds)
-        self.running = run
-        try:
-            self.journal.start(started, self.task.name, environment)
-            self._emit(started)
-            for result in skipped:
-                self._record(attempt.take({"event": "case", "result": to_dict(result)}))
-            await self._listen_to_worker(attempt, request)
-        finally:
-            self.running = None
-        return self._conclude(job, attempt)
-
-    async def _listen_to_worker(self, attempt: Attempt, request: RunRequest) -> None:
-        async with contextlib.aclosing(self._supervisor.talk({"request": "run", **to_dict(request)})) as conversation:
-            async for message in conversation:
-                if isinstance(message, Lost):
-                    self._record(attempt.lose(message))
-                else:
-                    self._record(attempt.take(message))
-
-    def _record(self, events: Sequence[Event]) -> None:
-        """On disk first, then on the screen."""
-        for event in events:
-            if isinstance(event, CaseLanded):
-                self.journal.case(event)
-            self._emit(event)
-
-    def _conclude(self, job: Job, attempt: Attempt) -> Summary | BuildFailed | RunCancelled:
-        if attempt.held:
-            self.journal.hold(self.task.hash)
-        if attempt.cancelled is not None:
-            self.journal.cancel(attempt.cancelled)
-            self._emit(attempt.cancelled)
-            return attempt.cancelled
-        if attempt.failure is not None:
-            self.journal.fail(attempt.failure)
-            self._emit(attempt.failure)
-            return attempt.failure
-        summary = self._enter(job, attempt, self._summarise(job, attempt))
-        self.journal.finish(summary, attempt.results.values())
-        self.environment = summary.environment
-        self._emit(RunFinished(summary))
-        return summary
-
-    def _summarise(self, job: Job, attempt: Attempt) -> Summary:
-        environment = attempt.environment or self.environment or Environment()
-        return compare.summarise(
-            self.task,
-            attempt.started,
-            attempt.results,
-            compare.Circumstances(
-                environment=environment,
-                series=self._series(environment.device_name),
-                complete=all(case.id in attempt.results for case in self.task.timed),
-                findings=attempt.findings,
-                seconds=time.monotonic() - job.at,
-                is_iteration=job.iteration,
-                repeats=self.journal.iteration_of(attempt.started.source),
-                failed_builds=self.journal.failed_builds,
-                next=self.next_step if job.iteration else "",
-            ),
-        )
-
-    def _enter(self, job: Job, attempt: Attempt, summary: Summary) -> Summary:
-        """Writes the entry in ITERATIONS.md, if this run makes one."""
-        if not job.iteration:
-            return summary
-        text = iterations.EntryText(self.task, summary, attempt.results)
-        try:
-            number = iterations.append(self.logbook, text, self.journal.highest())
-        except iterations.LogbookError as problem:
-            self._emit(Notice(str(problem), "error"))
-            return summary
-        self.hypothesis = self.next_step = ""
-        self._edited = number
-        return compare.numbered(summary, number)
-
-    def _request(self, run: str, source: snapshot.Source, cases: Sequence[str], seed: int, best: str | None) -> RunRequest:
-        return RunRequest(
-            run=run,
-            task=self.task,
-            source=str(source.folder),
-            best=str(self.state / "sources" / best) if best else None,
-            baseline=self._baseline.for_worker(self.state, self._best()),
-            cases=tuple(cases),
-            seed=seed,
-            budget_ms=self.options.budget_ms,
-            floors={case: floor for case in cases if (floor := self.journal.floors.get(self._floor_key(case))) is not None},
-            controls=self.task.hash not in self.journal.controls,
-            build=str(self.state / "build"),
-        )
-
-    # -- what is known ----------------------------------------------------------------------------------------------
-
-    def _series(self, device_name: str) -> list[Summary]:
-        name = self.task.baseline if self._baseline.name == "best" else self._baseline.name
-        return compare.series_of(self.journal.summaries, self.task.hash, name, device_name)
-
-    def _best(self) -> str | None:
-        """Hash of the series' best source, if its snapshot is on this machine."""
-        if self.environment is None:
-            return None
-        best = compare.best_of(self._series(self.environment.device_name))
-        return best.source if best and (self.state / "sources" / best.source).is_dir() else None
-
-    def _floor_key(self, case: str) -> str:
-        environment = self.environment or Environment()
-        parts = (environment.device_name, environment.torch, environment.triton, self.task.hash, self._baseline.name, case)
-        return "|".join(str(part) for part in parts)
-
-    def _last_entry(self) -> Summary | None:
-        return next(reversed(self.journal.iterations()), None)
-
     def _reword(self, last: Summary, hypothesis: str, next_step: str) -> str:
         try:
-            iterations.reword(self.logbook, last, replace(last, hypothesis=hypothesis, next=next_step))
-            self.journal.words(last.iteration or 0, hypothesis, next_step)
-        except (iterations.LogbookError, JournalError) as problem:
+            self.logbook.reword(last, hypothesis, next_step)
+        except (LogbookError, JournalError) as problem:
             return str(problem)
         return f"entry {last.iteration} was updated"
 
@@ -467,4 +336,3 @@ class Session:
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
-

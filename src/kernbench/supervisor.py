@@ -37,7 +37,9 @@ class Deadlines:
     cancel_build: float = 10.0
 
     def of(self, step: str) -> float:
-        return {"load": self.build, "build": self.build, "baseline": self.baseline, "time": self.time}.get(step, self.check)
+        return {"load": self.build, "build": self.build, "baseline": self.baseline, "time": self.time}.get(
+            step, self.check
+        )
 
     def to_cancel(self, step: str) -> float:
         return self.cancel_build if step in ("load", "build", "baseline") else self.cancel
@@ -186,7 +188,9 @@ class Supervisor:
             self._emit(WorkerChanged("ready", environment))
 
     async def _start(self) -> Child:
-        return await Child.start(self.python, self._harness, self.device, lambda line: self._emit(LogLine(line)), self._threads)
+        return await Child.start(
+            self.python, self._harness, self.device, lambda line: self._emit(LogLine(line)), self._threads
+        )
 
     async def _drop(self) -> None:
         child, self._child, self._first_size = self._child, None, None
@@ -198,7 +202,7 @@ class Supervisor:
         left = self._deadline - asyncio.get_running_loop().time()
         try:
             message = await asyncio.wait_for(child.messages.get(), max(left, 0.001))
-        except asyncio.TimeoutError:
+        except TimeoutError:
             if asyncio.get_running_loop().time() < self._deadline:  # moved on meanwhile
                 return {"event": "still waiting"}
             return self._overstayed(child)
@@ -225,4 +229,3 @@ class Supervisor:
     @staticmethod
     def _with_case(lost: Lost, case: str | None) -> Lost:
         return Lost(lost.kind, lost.step, case, lost.detail, lost.log)
-

@@ -1,4 +1,4 @@
-"""Every iteration's sources: found by number, hash prefix or word, compared, and brought back without losing anything."""
+"""Every iteration's sources: found by number, hash prefix or word, compared, brought back without losing anything."""
 
 from __future__ import annotations
 
@@ -54,7 +54,12 @@ def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
     """
     folder = Path(task.folder)
     before = snapshot.take(folder, state)
-    frozen = {"task.toml", "cases.json", "reference.py", *(() if task.baseline in NAMED_BASELINES else (task.baseline,))}
+    frozen = {
+        "task.toml",
+        "cases.json",
+        "reference.py",
+        *(() if task.baseline in NAMED_BASELINES else (task.baseline,)),
+    }
     changed: list[str] = []
     for path in snapshot.source_files(point.folder):
         data = (point.folder / path).read_bytes()
@@ -87,7 +92,9 @@ def summary_of(journal: Journal, reference: str) -> Summary:
     for summary in reversed(runs):
         if reference.isdigit() and summary.iteration == int(reference):
             return summary
-    matches = {summary.source: summary for summary in runs if len(reference) >= 4 and summary.source.startswith(reference)}
+    matches = {
+        summary.source: summary for summary in runs if len(reference) >= 4 and summary.source.startswith(reference)
+    }
     if len(matches) > 1:
         raise TrajectoryError(f"{reference} names {len(matches)} sources; give more of the hash")
     if matches:

@@ -71,7 +71,9 @@ class Watched:
 
     async def ended(self, count: int) -> None:
         """Until so many runs have ended, in whichever way."""
-        await self.until(lambda: sum(isinstance(e, (RunFinished, BuildFailed, RunCancelled)) for e in self.events) >= count)
+        await self.until(
+            lambda: sum(isinstance(e, (RunFinished, BuildFailed, RunCancelled)) for e in self.events) >= count
+        )
 
 
 @pytest.fixture
@@ -79,7 +81,10 @@ async def watched(folder: Path) -> AsyncIterator[Callable[..., Watched]]:
     opened: list[Session] = []
 
     def make(**options: object) -> Watched:
-        settings = {"harness": FAKE, "deadlines": Deadlines(build=1.0, check=1.0, time=1.0, cancel=0.5, cancel_build=0.5)}
+        settings = {
+            "harness": FAKE,
+            "deadlines": Deadlines(build=1.0, check=1.0, time=1.0, cancel=0.5, cancel_build=0.5),
+        }
         session = Session(taskfile.load(folder), folder / ".kernbench", Options(**{**settings, **options}))  # type: ignore[arg-type]
         opened.append(session)
         return Watched(session)

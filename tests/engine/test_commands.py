@@ -33,8 +33,8 @@ def test_json_lines_have_the_promised_shape(folder: Path) -> None:
     assert (start["event"], start["schema"], start["task"]) == ("start", 1, "toy")
     assert [case["id"] for case in cases] == list(start["cases"])
     keys = (
-        "id status clock baseline_us solution_us best_us speedup low high verdict vs_best wall light error findings kernels blocks "
-        "dropped known detail"
+        "id status clock baseline_us solution_us best_us speedup low high verdict vs_best wall light error "
+        "findings kernels blocks dropped known detail"
     )
     assert set(keys.split()) <= set(cases[0])
     assert cases[0]["verdict"] == "faster"
@@ -46,7 +46,13 @@ def test_json_lines_have_the_promised_shape(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "code"),
-    [("TIME_US = 200.0", 1), ('DO = "wrong"', 1), ('DO = "syntax"', 1), ('DO = "crash"\nON = "a"', 1), ("TIME_US = 100.0", 0)],
+    [
+        ("TIME_US = 200.0", 1),
+        ('DO = "wrong"', 1),
+        ('DO = "syntax"', 1),
+        ('DO = "crash"\nON = "a"', 1),
+        ("TIME_US = 100.0", 0),
+    ],
 )
 def test_exit_codes_follow_the_rows(folder: Path, text: str, code: int) -> None:
     write(folder, text)

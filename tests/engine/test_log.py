@@ -18,11 +18,37 @@ STARTED = RunStarted("r1", "ab" * 32, "save", ("a",), "2026-11-14T21:03:00+00:00
 
 def summary(run: str = "r1", number: int | None = None, **words: str) -> Summary:
     about = Environment(device_name="Fake 9000", condition="no clock")
-    return Summary(run, "ab" * 32, STARTED.at, True, 2.0, 1.98, 2.02, "faster", iteration=number, environment=about, baseline="eager", counts={"ok": 1, "faster": 1, "headline": 1}, **words)  # type: ignore[arg-type]
+    return Summary(
+        run,
+        "ab" * 32,
+        STARTED.at,
+        True,
+        2.0,
+        1.98,
+        2.02,
+        "faster",
+        iteration=number,
+        environment=about,
+        baseline="eager",
+        counts={"ok": 1, "faster": 1, "headline": 1},
+        **words,
+    )  # type: ignore[arg-type]
 
 
 def entry(folder: Path, **words: str) -> iterations.EntryText:
-    rows = {"a": CaseResult("a", "ok", clock="wall", baseline_us=100.0, solution_us=50.0, speedup=2.0, low=1.98, high=2.02, verdict="faster")}
+    rows = {
+        "a": CaseResult(
+            "a",
+            "ok",
+            clock="wall",
+            baseline_us=100.0,
+            solution_us=50.0,
+            speedup=2.0,
+            low=1.98,
+            high=2.02,
+            verdict="faster",
+        )
+    }
     return iterations.EntryText(taskfile.load(folder), summary(**words), rows)
 
 
@@ -42,7 +68,9 @@ def test_results_survive_a_restart_to_the_digit(tmp_path: Path) -> None:
     from kernbench.events import CaseLanded
 
     journal = Journal(tmp_path)
-    row = CaseResult("a", "ok", clock="wall", baseline_us=1.25, solution_us=0.1 + 0.2, samples={"baseline": (1.0, 2.0)}, checked=2)
+    row = CaseResult(
+        "a", "ok", clock="wall", baseline_us=1.25, solution_us=0.1 + 0.2, samples={"baseline": (1.0, 2.0)}, checked=2
+    )
     journal.start(STARTED, "toy", Environment())
     journal.case(CaseLanded("r1", CaseResult("a", "ok", checked=1)))
     journal.case(CaseLanded("r1", row))

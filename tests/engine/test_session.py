@@ -29,9 +29,16 @@ async def test_a_run_lands_every_case_and_is_summed_up(watched: Callable[..., Wa
     assert summary.right
     assert summary.best
     assert summary.counts == {"ok": 6, "faster": 3, "headline": 3}
-    assert {event.result.id for event in it.of(CaseLanded)} == {"a", "b", "c", "grid:rows=1", "grid:rows=2", "grid:rows=3"}
+    assert {event.result.id for event in it.of(CaseLanded)} == {
+        "a",
+        "b",
+        "c",
+        "grid:rows=1",
+        "grid:rows=2",
+        "grid:rows=3",
+    }
     assert summary.iteration is None
-    assert not it.session.logbook.exists()
+    assert not it.session.logbook.path.exists()
 
 
 async def test_a_save_is_an_iteration_and_a_comment_is_not(watched: Callable[..., Watched], folder: Path) -> None:
@@ -49,7 +56,7 @@ async def test_a_save_is_an_iteration_and_a_comment_is_not(watched: Callable[...
     write(folder, "TIME_US = 25.0  # the same, with a word about it")
     await it.until(lambda: any("comments" in event.text for event in it.of(Notice)))  # type: ignore[attr-defined]
     assert len(it.of(RunStarted)) == 2
-    text = it.session.logbook.read_text()
+    text = it.session.logbook.path.read_text()
     assert "## 1 · no hypothesis · 2.00x · first\n" in text
     assert "## 2 · no hypothesis · 4.00x · improved (best was 2.00x)\n" in text
 
@@ -57,13 +64,13 @@ async def test_a_save_is_an_iteration_and_a_comment_is_not(watched: Callable[...
 async def test_opening_again_times_without_a_new_entry(watched: Callable[..., Watched], folder: Path) -> None:
     first = watched()
     await first.session.run_once(iteration=True)
-    before = first.session.logbook.read_bytes()
+    before = first.session.logbook.path.read_bytes()
     again = watched()
     await again.session.start()
     await again.ended(1)
     assert summaries(again)[0].iteration is None
     assert summaries(again)[0].repeats == 1
-    assert first.session.logbook.read_bytes() == before
+    assert first.session.logbook.path.read_bytes() == before
 
 
 async def test_newest_save_wins(watched: Callable[..., Watched], folder: Path) -> None:
@@ -76,7 +83,7 @@ async def test_newest_save_wins(watched: Callable[..., Watched], folder: Path) -
     await it.until(lambda: len(summaries(it)) >= 2)
     assert len(it.of(RunCancelled)) == 1
     assert summaries(it)[-1].geomean == pytest.approx(100 / 30)
-    assert "2.50x" not in it.session.logbook.read_text()
+    assert "2.50x" not in it.session.logbook.path.read_text()
 
 
 @pytest.mark.parametrize(
@@ -108,7 +115,7 @@ async def test_a_bad_row_is_named_and_the_next_save_is_served(
     await it.ended(3)
     assert summaries(it)[-1].right
     assert summaries(it)[-1].geomean == pytest.approx(5.0)
-    assert "· wrong (best was 2.00x)" in it.session.logbook.read_text()
+    assert "· wrong (best was 2.00x)" in it.session.logbook.path.read_text()
 
 
 async def test_a_crash_skips_the_rows_not_reached(watched: Callable[..., Watched], folder: Path) -> None:
@@ -123,7 +130,8 @@ async def test_a_crash_skips_the_rows_not_reached(watched: Callable[..., Watched
 
 
 @pytest.mark.parametrize(
-    ("text", "status"), [('DO = "syntax"', "build_error"), ('DO = "hang_load"', "timeout"), ('DO = "crash_load"', "crashed")]
+    ("text", "status"),
+    [('DO = "syntax"', "build_error"), ('DO = "hang_load"', "timeout"), ('DO = "crash_load"', "crashed")],
 )
 async def test_failed_builds_are_counted_into_the_next_entry(
     watched: Callable[..., Watched], folder: Path, text: str, status: str
@@ -133,12 +141,12 @@ async def test_failed_builds_are_counted_into_the_next_entry(
     failure = await it.session.run_once(iteration=True)
     assert isinstance(failure, BuildFailed)
     assert failure.status == status
-    assert not it.session.logbook.exists()
+    assert not it.session.logbook.path.exists()
     write(folder, "TIME_US = 50.0")
     summary = await it.session.run_once(iteration=True)
     assert isinstance(summary, Summary)
     assert summary.failed_builds == 1
-    assert "after 1 failed build\n" in it.session.logbook.read_text()
+    assert "after 1 failed build\n" in it.session.logbook.path.read_text()
 
 
 async def test_three_iterations_without_a_best_are_a_stall(watched: Callable[..., Watched], folder: Path) -> None:
@@ -150,7 +158,7 @@ async def test_three_iterations_without_a_best_are_a_stall(watched: Callable[...
         assert isinstance(summary, Summary)
         stalled.append(summary.stalled)
     assert stalled == [False, False, False, True, False, False]
-    assert "- stalled: 3 iterations without a new best" in it.session.logbook.read_text()
+    assert "- stalled: 3 iterations without a new best" in it.session.logbook.path.read_text()
 
 
 async def test_a_flood_of_prints_is_counted_not_kept(watched: Callable[..., Watched], folder: Path) -> None:
@@ -196,24 +204,22 @@ async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watch
     it = watched()
     it.session.set_hypothesis("16-byte loads\nhalve the instructions")
     await it.session.run_once(iteration=True)
-    text = it.session.logbook.read_text()
+    text = it.session.logbook.path.read_text()
     assert "## 1 · 16-byte loads halve the instructions · 2.00x" in text
     assert "- hypothesis: 16-byte loads halve the instructions\n" in text
     assert it.session.set_next("eight rows") == "entry 1 was updated"
-    assert "- next: eight rows\n" in it.session.logbook.read_text()
+    assert "- next: eight rows\n" in it.session.logbook.path.read_text()
     write(folder, "TIME_US = 51.0")
     await it.session.run_once(iteration=True)
     assert it.session.set_hypothesis("said afterwards") == "entry 2 was updated"
-    assert "## 2 · said afterwards ·" in it.session.logbook.read_text()
+    assert "## 2 · said afterwards ·" in it.session.logbook.path.read_text()
     assert "the next run" in it.session.set_hypothesis("for later")
     again = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE))
     assert [item.hypothesis for item in again.iterations()][1] == "said afterwards"
     assert again.iterations()[0].next == "eight rows"
 
 
-async def test_no_device_is_one_sentence(
-    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_device_is_one_sentence(watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_UNUSABLE", "1")
     it = watched()
     assert await it.session.run_once(iteration=False) is None

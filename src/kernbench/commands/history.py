@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from harness.records import Task
     from kernbench.journal import Journal
 
-state_option = click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept, instead of .kernbench.")
+state_option = click.option(
+    "--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept, instead of .kernbench."
+)
 REFERENCE = "a number, best, last, now, or the start of a source hash"
 
 
@@ -60,14 +62,27 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
             click.echo(encode("iteration", entry))
         return
     if not entries:
-        click.echo(f"nothing was logged for {loaded.name} on this machine yet; a save in the workbench or `run -m` does", err=True)
+        click.echo(
+            f"nothing was logged for {loaded.name} on this machine yet; a save in the workbench or `run -m` does",
+            err=True,
+        )
         return
     rows = [("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")]
     for entry in entries:
         missing = "" if (journal.state / "sources" / entry.source).is_dir() else " (source not on this machine)"
         words = " ".join(entry.hypothesis.split()) or "-"
         stalled = "stalled" if entry.stalled else ""
-        rows.append((str(entry.iteration), render.age(entry.at), entry.source[:8], render.geomean(entry.ratio), render.outcome(entry), stalled, words + missing))
+        rows.append(
+            (
+                str(entry.iteration),
+                render.age(entry.at),
+                entry.source[:8],
+                render.geomean(entry.ratio),
+                render.outcome(entry),
+                stalled,
+                words + missing,
+            )
+        )
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
 
@@ -150,7 +165,10 @@ def status(as_json: bool) -> None:
         click.echo("there are no tasks here; `kernbench new NAME` writes one", err=True)
         return
     table = [("task", "iterations", "best", "last", "age")]
-    table += [(row.name, str(row.iterations), row.best, row.last + (" stalled" if row.stalled else ""), row.age) for row in rows]
+    table += [
+        (row.name, str(row.iterations), row.best, row.last + (" stalled" if row.stalled else ""), row.age)
+        for row in rows
+    ]
     for line in report.columns(table, left=(0, 3)):
         click.echo(line)
     for row in rows:

@@ -35,12 +35,23 @@ def loop_options(command: _F) -> _F:
     options = [
         click.option("--case", metavar="GLOB", help="Only the cases whose id or label matches."),
         click.option("--grid", is_flag=True, help="All grid cases instead of a draw of 32."),
-        click.option("--baseline", metavar="eager|compile|best|FILE", help="What to compare with, instead of the task's."),
-        click.option("--device", metavar="D", help="cpu or cuda:N; by default what the task wants and the machine has."),
+        click.option(
+            "--baseline", metavar="eager|compile|best|FILE", help="What to compare with, instead of the task's."
+        ),
+        click.option(
+            "--device", metavar="D", help="cpu or cuda:N; by default what the task wants and the machine has."
+        ),
         click.option("--python", metavar="P", help="The Python that has torch, if it is not this one."),
-        click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept, instead of .kernbench."),
+        click.option(
+            "--state",
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Where runs are kept, instead of .kernbench.",
+        ),
         click.option("--deadline", multiple=True, metavar="STEP=S", help="Seconds for build, baseline, check or time."),
-        click.option("--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget of a case."),
+        click.option(
+            "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget of a case."
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -151,9 +162,7 @@ def pick() -> str | None:
 @click.option("--next", "next_step", default="", metavar="TEXT", help="Next step, for the entry.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII.")
-def run(
-    task: str | None, message: str | None, next_step: str, as_json: bool, ascii_only: bool, **given: Any
-) -> None:
+def run(task: str | None, message: str | None, next_step: str, as_json: bool, ascii_only: bool, **given: Any) -> None:
     """Check and time once; exit 1 if a case is wrong, failed or slower.
 
     \b
@@ -180,7 +189,9 @@ def run(
 @task_argument
 @loop_options
 @click.option("--poll", is_flag=True, help="Look for saves by polling (NFS and other folders without events).")
-@click.option("--json", "as_json", is_flag=True, help="JSON lines instead of tables; a case may come twice (`checked` 1, 2).")
+@click.option(
+    "--json", "as_json", is_flag=True, help="JSON lines instead of tables; a case may come twice (`checked` 1, 2)."
+)
 def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
     """The same loop without the screen: run at every save until ctrl+c."""
     from kernbench.commands.printing import JsonPrinter, TablePrinter

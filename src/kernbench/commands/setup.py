@@ -12,7 +12,13 @@ from kernbench.commands.loop import complete_task
 
 @click.command()
 @click.argument("name")
-@click.option("--from", "source", metavar="TASK", shell_complete=complete_task, help="Copy this task's sources instead of a template.")
+@click.option(
+    "--from",
+    "source",
+    metavar="TASK",
+    shell_complete=complete_task,
+    help="Copy this task's sources instead of a template.",
+)
 @click.option("--host", is_flag=True, help="A C++ kernel for the CPU instead of a Triton one.")
 def new(name: str, source: str | None, host: bool) -> None:
     """Write a task that runs at once; nothing is ever overwritten."""

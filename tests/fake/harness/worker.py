@@ -1,7 +1,7 @@
 """Speaks the worker's protocol and does what solution.py says in plain assignments, which are read and never run:
 
 TIME_US = 50.0        what a call takes (the baseline takes 100)
-DO = "crash"          crash, exit, hang, hang_load, flood, wrong, raise, syntax, slow (20 ms a row, can be cancelled), cuda
+DO = "crash"          crash, exit, hang, hang_load, flood, wrong, raise, cuda, syntax, slow (20 ms a row)
 ON = "b"              the case on which it does so; every case if left out
 """
 
@@ -14,7 +14,14 @@ import sys
 import threading
 import time
 
-ENVIRONMENT = {"device": "cpu", "device_name": "Fake 9000", "condition": "no clock", "python": "3", "torch": "none", "threads": 1}
+ENVIRONMENT = {
+    "device": "cpu",
+    "device_name": "Fake 9000",
+    "condition": "no clock",
+    "python": "3",
+    "torch": "none",
+    "threads": 1,
+}
 
 
 class Worker:
@@ -98,11 +105,26 @@ class Worker:
         elif todo == "wrong":
             return {"id": case, "status": "wrong", "detail": "out differs at [0]: got 1, expected 2"}
         elif todo in ("raise", "cuda"):
-            return {"id": case, "status": "runtime_error", "detail": "ValueError: no", "where": {"file": "solution.py", "line": 2}}
+            return {
+                "id": case,
+                "status": "runtime_error",
+                "detail": "ValueError: no",
+                "where": {"file": "solution.py", "line": 2},
+            }
         if next(item for item in request["task"]["cases"] if item["id"] == case)["kind"] != "case":
             return {"id": case, "status": "ok"}
-        return {"id": case, "status": "ok", "clock": "wall", "baseline_us": 100.0, "solution_us": own, "best_us": best,
-                **ratio(100.0 / own), "vs_best": ratio(best / own) if best else None, "blocks": 8, "dropped": 0}
+        return {
+            "id": case,
+            "status": "ok",
+            "clock": "wall",
+            "baseline_us": 100.0,
+            "solution_us": own,
+            "best_us": best,
+            **ratio(100.0 / own),
+            "vs_best": ratio(best / own) if best else None,
+            "blocks": 8,
+            "dropped": 0,
+        }
 
     def text(self, folder):
         with open(os.path.join(folder, "solution.py")) as file:

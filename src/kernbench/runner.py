@@ -1,0 +1,185 @@
+"""One run, from the request to its place in the log.
+
+An Order says what to run; the runner plans the cases, talks to the worker through the supervisor, and records: every
+event is on disk before a listener sees it. It ends in a Summary, a BuildFailed or a RunCancelled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Literal
+
+from harness.records import Environment, RunRequest, Task, to_dict
+from kernbench import compare, plan
+from kernbench.attempt import Attempt
+from kernbench.baselines import Baseline
+from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
+from kernbench.iterations import LogbookError
+from kernbench.logbook import Logbook, floor_key
+from kernbench.snapshot import Source
+from kernbench.supervisor import Lost, Supervisor
+
+Ending = Summary | BuildFailed | RunCancelled
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run, on what, and what is to be said of it."""
+
+    task: Task
+    source: Source
+    environment: Environment
+    baseline: Baseline
+    reason: Literal["save", "key", "command"]
+    at: float
+    """Monotonic time of the save, key or command."""
+    iteration: bool
+    """Makes an entry in ITERATIONS.md if it is built and run."""
+    case: str | None = None
+    grid: bool = False
+    selected: str | None = None
+    budget_ms: float = 100.0
+    hypothesis: str = ""
+    next_step: str = ""
+
+
+class Runner:
+    def __init__(self, supervisor: Supervisor, logbook: Logbook, emit: Callable[[Event], None]) -> None:
+        self._supervisor, self._logbook, self._emit = supervisor, logbook, emit
+        self.running: str | None = None
+
+    async def run(self, order: Order) -> Ending:
+        seed = random.SystemRandom().randrange(1, 2**31)
+        interpreted = plan.is_interpreted(order.task, order.environment)
+        cases, skipped = plan.choose(plan.matching(order.task, order.case), seed, order.grid, interpreted)
+        ids = plan.ordered(cases, self._logbook.journal.last_cases, order.selected)
+        best = self._best(order)
+        request = self._request(
+            order, f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}", ids, seed, best
+        )
+        started = _started(order, request, best)
+        attempt = Attempt(order.task, started, request.source, self._logbook.journal.failed_builds)
+        self.running = started.run
+        try:
+            self._logbook.journal.start(started, order.task.name, order.environment)
+            self._emit(started)
+            for result in skipped:
+                self._record(attempt.take({"event": "case", "result": to_dict(result)}))
+            await self._converse(attempt, request)
+        finally:
+            self.running = None
+        return self._conclude(order, attempt)
+
+    async def measure_floor(self, order: Order, case: str) -> bool:
+        """A/A floor of one case, kept for later verdicts; False when it was interrupted."""
+        request = self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, None)
+        talk = self._supervisor.talk({"request": "floor", **to_dict(request)})
+        async with contextlib.aclosing(talk) as conversation:
+            async for message in conversation:
+                if isinstance(message, Lost) or message.get("event") in ("cancelled", "failed"):
+                    return False
+                if message.get("event") == "floor" and message.get("floor") is not None:
+                    self._logbook.journal.keep_floor(self._floor_key(order, case), float(message["floor"]))
+        return True
+
+    def wants_floor(self, order: Order, case: str) -> bool:
+        measured = self._logbook.journal.last_cases.get(case)
+        return (
+            measured is not None
+            and measured.status == "ok"
+            and self._logbook.floor(self._floor_key(order, case)) is None
+        )
+
+    async def _converse(self, attempt: Attempt, request: RunRequest) -> None:
+        async with contextlib.aclosing(self._supervisor.talk({"request": "run", **to_dict(request)})) as conversation:
+            async for message in conversation:
+                self._record(attempt.lose(message) if isinstance(message, Lost) else attempt.take(message))
+
+    def _record(self, events: Sequence[Event]) -> None:
+        """On disk first, then on the screen."""
+        for event in events:
+            if isinstance(event, CaseLanded):
+                self._logbook.journal.case(event)
+            self._emit(event)
+
+    def _conclude(self, order: Order, attempt: Attempt) -> Ending:
+        journal = self._logbook.journal
+        if attempt.held:
+            journal.hold(order.task.hash)
+        if attempt.cancelled is not None:
+            journal.cancel(attempt.cancelled)
+            self._emit(attempt.cancelled)
+            return attempt.cancelled
+        if attempt.failure is not None:
+            journal.fail(attempt.failure)
+            self._emit(attempt.failure)
+            return attempt.failure
+        summary = self._summarise(order, attempt)
+        if order.iteration:
+            try:
+                summary = self._logbook.enter(order.task, summary, attempt.results)
+            except LogbookError as problem:
+                self._emit(Notice(str(problem), "error"))
+        journal.finish(summary, attempt.results.values())
+        self._emit(RunFinished(summary))
+        return summary
+
+    def _summarise(self, order: Order, attempt: Attempt) -> Summary:
+        environment = attempt.environment or order.environment
+        about = compare.Circumstances(
+            environment=environment,
+            series=self._logbook.series(order.task, order.baseline.name, environment.device_name),
+            complete=all(case.id in attempt.results for case in order.task.timed),
+            findings=attempt.findings,
+            seconds=time.monotonic() - order.at,
+            is_iteration=order.iteration,
+            repeats=self._logbook.journal.iteration_of(attempt.started.source),
+            failed_builds=self._logbook.journal.failed_builds,
+            next=order.next_step if order.iteration else "",
+        )
+        return compare.summarise(order.task, attempt.started, attempt.results, about)
+
+    def _request(self, order: Order, run: str, cases: Sequence[str], seed: int, best: str | None) -> RunRequest:
+        known = {case: self._logbook.floor(self._floor_key(order, case)) for case in cases}
+        rival = self._best(order)
+        return RunRequest(
+            run=run,
+            task=order.task,
+            source=str(order.source.folder),
+            best=str(self._logbook.source(best)) if best and best != order.source.sha else None,
+            baseline=order.baseline.for_worker(self._logbook.source(rival) if rival else None),
+            cases=tuple(cases),
+            seed=seed,
+            budget_ms=order.budget_ms,
+            floors={case: floor for case, floor in known.items() if floor is not None},
+            controls=order.task.hash not in self._logbook.journal.controls,
+            build=str(self._logbook.state / "build"),
+        )
+
+    def _best(self, order: Order) -> str | None:
+        return self._logbook.best(order.task, order.baseline.name, order.environment)
+
+    @staticmethod
+    def _floor_key(order: Order, case: str) -> str:
+        return floor_key(order.task, order.baseline.name, order.environment, case)
+
+
+def _started(order: Order, request: RunRequest, best: str | None) -> RunStarted:
+    return RunStarted(
+        run=request.run,
+        source=order.source.sha,
+        reason=order.reason,
+        cases=request.cases,
+        at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        baseline=order.baseline.name,
+        hypothesis=order.hypothesis,
+        best=best,
+        seed=request.seed,
+        task_hash=order.task.hash,
+    )
