@@ -11,14 +11,14 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """torch.compile on a copy of its own: Dynamo stops after 8 recompilations per code object and then runs eager."""
     import torch
 
-    return torch.compile(_own_copy(function), dynamic=False)  # type: ignore[no-any-return]
+    return torch.compile(_own_copy(function), dynamic=False)
 
 
 def _own_copy(function: Callable[..., Any]) -> Callable[..., Any]:
     if not isinstance(function, types.FunctionType):
         return function
-    code = function.__code__.replace()
-    copy = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
+    code, scope, closure = function.__code__.replace(), function.__globals__, function.__closure__
+    copy = types.FunctionType(code, scope, function.__name__, function.__defaults__, closure)
     copy.__kwdefaults__ = function.__kwdefaults__
     copy.__module__ = function.__module__
     return copy

@@ -124,8 +124,8 @@ def _worst_of_chunk(got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance)
     if not (got.is_floating_point() or got.is_complex() or allowed.atol or allowed.rtol):
         wrong = got != wanted.to(got.dtype)
         place = int(wrong.to(torch.uint8).argmax())
-        error = (got.double() - wanted.double()).abs().max().item()
-        return place, math.inf if bool(wrong[place]) else 0.0, error
+        largest = (got.double() - wanted.double()).abs().max().item()
+        return place, math.inf if bool(wrong[place]) else 0.0, largest
     wide = torch.complex128 if got.is_complex() else torch.float64
     exact = wanted.to(wide)
     error = (got.to(wide) - exact).abs()
@@ -151,8 +151,10 @@ def _sentence(name: str, got: torch.Tensor, error: OutputError, fresh: bool) -> 
     if untouched is not None:
         if bool(untouched.all()):
             return f"{name} was never written"
-        return f"{name} was not written at {list(_index(int(untouched.reshape(-1).to(torch.uint8).argmax()), got.shape))}"
-    assert error.index is not None and error.got is not None and error.expected is not None
+        first = int(untouched.reshape(-1).to(torch.uint8).argmax())
+        return f"{name} was not written at {list(_index(first, got.shape))}"
+    if error.index is None or error.got is None or error.expected is None:
+        return f"{name} differs"
     place = f" at {list(error.index)}" if error.index else ""
     if not math.isfinite(error.got) and math.isfinite(error.expected):
         return f"{name} is {error.got:g}{place}, expected {error.expected:.6g}"

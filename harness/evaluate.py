@@ -89,8 +89,7 @@ class Run:
             for case in self._cases():
                 self._step("time", case)
                 function = self.opponents.baseline(self.reference, case)
-                masters = [self._material(case, Draw(seed)).inputs for seed in (0, 1)]
-                self.emit("floor", case=case.id, floor=timing.floor(lambda masters=masters: self._bench(masters, 2, case, 0.5), function))  # type: ignore[misc]
+                self.emit("floor", case=case.id, floor=self._floor(case, function))
             self.emit("finished")
         except Cancelled:
             self.emit("cancelled")
@@ -99,6 +98,10 @@ class Run:
             self._failed("bad_task", fault.message, fault.where, fault.traceback)
         finally:
             self.shelf.trim()
+
+    def _floor(self, case: Case, function: Callable[..., Any]) -> float:
+        masters = [self._material(case, Draw(seed)).inputs for seed in (0, 1)]
+        return timing.floor(lambda: self._bench(masters, 2, case, 0.5), function)
 
     def _whole(self) -> None:
         self._step("load")
@@ -113,7 +116,7 @@ class Run:
             return
         self.reference = self._load_reference()
         if self.request.controls:
-            controls.try_task(self.task, self.reference, self.shelf, self.device, lambda case: self._step("check", case))
+            controls.try_task(self.reference, self.shelf, self.device, lambda case: self._step("check", case))
             self.emit("controls", passed=True)
         for finding in self.opponents.load_best():
             self.emit("finding", finding=finding)
@@ -121,9 +124,9 @@ class Run:
         for index, row in enumerate(rows):
             self._done = index
             self._recheck(row)
-        finding = self.threads.left_running()
-        if finding is not None:
-            self.emit("finding", finding=finding)
+        left = self.threads.left_running()
+        if left is not None:
+            self.emit("finding", finding=left)
         self.emit("finished")
 
     def _load_reference(self) -> Reference:

@@ -1,13 +1,14 @@
 """Memory with borders for checked calls: writes outside a tensor show, and so does memory that was never written.
 
-While a `Guard` is active, `torch.empty` and its kin hand out blocks filled with a sentinel (NaN for floats, a pattern for
-integers) between borders of 4 KiB; zeros, ones and full keep their values and get borders too. Inputs are copied into
-bordered blocks as well; borders of floating inputs are NaN, so a read outside spoils the result. Outputs have another
-border byte than inputs: a kernel that copies one element too many still changes it.
+While a `Guard` is active, `torch.empty` and its kin hand out blocks filled with a sentinel (NaN for floats, a pattern
+for integers) between borders of 4 KiB; zeros, ones and full keep their values and get borders too. Inputs are copied
+into bordered blocks as well; borders of floating inputs are NaN, so a read outside spoils the result. Outputs have
+another border byte than inputs: a kernel that copies one element too many still changes it.
 """
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,12 +55,22 @@ class _Guarded:
     name: str | None
 
 
-class Guard(TorchDispatchMode):  # type: ignore[misc]
+class Guard(TorchDispatchMode):
     """Active around one checked call; afterwards `breach` says what was written outside."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._guarded: list[_Guarded] = []
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """A compiled solution is checked as it will be timed: compiled."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keeping Dynamo out of the handler imports it, for seconds; see `GuardBesideDynamo`."""
+        return False
 
     def place(self, inputs: Inputs, mutates: tuple[str, ...]) -> Inputs:
         """Copies of the inputs in bordered blocks."""
@@ -99,9 +110,9 @@ class Guard(TorchDispatchMode):  # type: ignore[misc]
     def _through(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Runs a custom operator with the guard still on: its body allocates its outputs."""
         tensors = [arg for arg in [*args, *kwargs.values()] if isinstance(arg, torch.Tensor)]
-        if not tensors or not hasattr(func, "redispatch"):
-            return func(*args, **kwargs)
         key = torch._C.DispatchKey.CUDA if any(arg.is_cuda for arg in tensors) else torch._C.DispatchKey.CPU
+        if not tensors or not torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), key.name):
+            return func(*args, **kwargs)
         with self:
             return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
 
@@ -114,6 +125,21 @@ class Guard(TorchDispatchMode):  # type: ignore[misc]
                 if len(touched):
                     return _finding(guarded, outputs, touched, before)
         return None
+
+
+class GuardBesideDynamo(Guard):  # type: ignore[no-untyped-call]
+    """The guard once torch.compile is in use: its handler is not for Dynamo to trace."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def new_guard() -> Guard:
+    return GuardBesideDynamo() if "torch._dynamo" in sys.modules else Guard()
 
 
 def _guardable(result: Any) -> bool:

@@ -5,8 +5,10 @@
 
     def softmax(x):
         out = torch.empty_like(x)
-        _cpp.softmax(x, out, x.shape[0], x.shape[1])    # extern "C" void softmax(const float*, float*, int64_t, int64_t)
+        _cpp.softmax(x, out, x.shape[0], x.shape[1])
         return out
+
+    // solution.cpp: extern "C" void softmax(const float* x, float* out, int64_t rows, int64_t columns)
 
 Tensors go as their data pointer, int and bool as int64_t, float as double, None as a null pointer; functions return
 nothing. An unchanged file (with its own headers, flags and compiler) is compiled once. This file stands alone: it
@@ -51,7 +53,8 @@ class Library:
             self._library = ctypes.CDLL(path)
         except OSError as problem:
             what = str(problem).rpartition(": ")[2]
-            raise CompileError(f"{os.path.basename(source)} was compiled but cannot be loaded: {what}", source) from None
+            file = os.path.basename(source)
+            raise CompileError(f"{file} was compiled but cannot be loaded: {what}", source) from None
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name.startswith("__"):

@@ -1,7 +1,7 @@
 """reference.py -> inputs and truth.
 
-`make_inputs(case, seed, device, spread=1.0, offset=0.0)` gets the case's axes table and returns the keyword arguments of
-the entry: tensors, numbers, strings, None. `truth(**inputs)` gives unrounded results; without it the entry runs on
+`make_inputs(case, seed, device, spread=1.0, offset=0.0)` gets the case's axes table and returns the keyword arguments
+of the entry: tensors, numbers, strings, None. `truth(**inputs)` gives unrounded results; without it the entry runs on
 float64 copies. Whatever goes wrong here is the task's fault, not the candidate's: BadTask.
 """
 
@@ -59,21 +59,20 @@ class Reference:
         try:
             made = self._make(dict(case.axes), draw.seed, device, **options)  # type: ignore[misc]
         except BaseException as problem:
-            fault = describe(problem, self.paths)
-            raise BadTask(f"make_inputs fails for case {case.id}: {fault.message}", fault.where, fault.traceback) from None
+            raise self._blamed(f"make_inputs fails for case {case.id}", problem) from None
         return self._checked(case, made)
 
     def _checked(self, case: Case, made: Any) -> Inputs:
         if not isinstance(made, dict) or not all(isinstance(name, str) for name in made):
             kind = type(made).__name__
-            raise BadTask(f"make_inputs must return a dict of the entry's arguments; for case {case.id} it returned {kind}")
+            raise BadTask(f"make_inputs returned a {kind} for case {case.id}; it must return a dict of the arguments")
         for name, value in made.items():
             if value is not None and not isinstance(value, (torch.Tensor, int, float, str, bool)):
-                kind = type(value).__name__
-                raise BadTask(f"make_inputs: {name!r} of case {case.id} is a {kind}; use tensors, numbers, strings or None")
+                what = f"{name!r} of case {case.id} is a {type(value).__name__}"
+                raise BadTask(f"make_inputs: {what}; use tensors, numbers, strings or None")
         for name in self.task.mutates:
             if not isinstance(made.get(name), torch.Tensor):
-                raise BadTask(f"mutates in task.toml names {name!r}, which is no tensor of make_inputs for case {case.id}")
+                raise BadTask(f"task.toml: mutates: make_inputs gives no tensor {name!r} for case {case.id}")
         return made
 
     def outputs(self, case: Case, inputs: Inputs) -> Outputs:
@@ -93,8 +92,11 @@ class Reference:
         except BadOutput as problem:
             raise BadTask(f"reference.py: {name} for case {case.id}: {problem}") from None
         except BaseException as problem:
-            fault = describe(problem, self.paths)
-            raise BadTask(f"{name} of reference.py fails for case {case.id}: {fault.message}", fault.where, fault.traceback) from None
+            raise self._blamed(f"{name} of reference.py fails for case {case.id}", problem) from None
+
+    def _blamed(self, what: str, problem: BaseException) -> BadTask:
+        fault = describe(problem, self.paths)
+        return BadTask(f"{what}: {fault.message}", fault.where, fault.traceback)
 
 
 class BadOutput(Exception):

@@ -1,8 +1,8 @@
 """Blocks of memory laid out by hand: the strides, gaps and alignment of a tensor kept, borders around it if asked for.
 
-`clone()` and `empty_like` lose the strides of sliced tensors, and a fresh allocation loses their alignment, which decides
-what vector loads a kernel may use. Copies here take the whole span of a tensor, from its first to its last element, so
-sliced, expanded and overlapping tensors all come out as they went in.
+`clone()` and `empty_like` lose the strides of sliced tensors, and a fresh allocation loses their alignment, which
+decides what vector loads a kernel may use. Copies here take the whole span of a tensor, from its first to its last
+element, so sliced, expanded and overlapping tensors all come out as they went in.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def flat(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def carve(raw: torch.Tensor, start: int, like: torch.Tensor) -> torch.Tensor:
-    """A tensor with the layout of `like` on raw bytes. Not a view of them, so writing to it involves no other tensor."""
+    """A tensor with the layout of `like` on raw bytes. No view: writing to it involves no other tensor."""
     tensor = torch.empty(0, dtype=like.dtype, device=raw.device)
     offset = (raw.storage_offset() + start) // like.element_size()
     return tensor.set_(raw.untyped_storage(), offset, like.shape, like.stride())

@@ -1,9 +1,9 @@
 """Operators that a source registers with torch get names of their own per side.
 
 `torch.library` is one registry for the whole process: the same `custom_op` name in two sources makes the first module
-run the second's body. So calls of `torch.library` that come from a side's module get a suffix on the namespace. A source
-that also spells `torch.ops.<namespace>` out cannot be renamed; its names are left alone and counted as shared, and a
-shared name gets no comparison with best.
+run the second's body. So calls of `torch.library` that come from a side's module get a suffix on the namespace. A
+source that also spells `torch.ops.<namespace>` out cannot be renamed; its names are left alone and counted as shared,
+and a shared name gets no comparison with best.
 """
 
 from __future__ import annotations

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -23,6 +22,7 @@ from harness import machine, memory
 from harness.inputs import Inputs, copies, nbytes
 
 PAGE = 4096
+STRIP = 1 << 20
 SMALLEST_SET = 512
 """Cases with inputs of a few bytes count as this much, or there would be millions of sets."""
 
@@ -79,7 +79,7 @@ class CpuRotation:
             template = torch.zeros(self._stride, dtype=torch.uint8)
             for name, start in self._places.items():
                 memory.flat(memory.carve(template, start, master[name])).copy_(memory.flat(master[name]))
-            rows[first:last].copy_(template)
+            _repeat(template, rows[first:last])
 
     def _working_set(self, index: int) -> WorkingSet:
         owner = self._owner(index)
@@ -122,6 +122,14 @@ def rotation(device: str, masters: Sequence[Inputs], mutates: tuple[str, ...], s
     return (CpuRotation if device == "cpu" else GpuRotation)(masters, mutates, sides)
 
 
+def _repeat(template: torch.Tensor, rows: torch.Tensor) -> None:
+    """Writes the template to every row: in whole strips, because a broadcast copy of short rows takes longer."""
+    strip = template.repeat(min(len(rows), max(1, STRIP // len(template))), 1)
+    for start in range(0, len(rows), len(strip)):
+        part = rows[start : start + len(strip)]
+        part.copy_(strip[: len(part)])
+
+
 def _layout(master: Inputs) -> tuple[dict[str, int], int]:
     """Where each tensor begins in a set, and the set's size. Sets begin at multiples of the alignment."""
     places: dict[str, int] = {}
@@ -149,7 +157,7 @@ def _coprime(at_least: int, turn: int) -> int:
     return next(count for count in range(at_least, at_least + turn + 1) if math.gcd(count, turn) == 1)
 
 
-_kept: dict[str, Any] = {}
+_kept: dict[str, torch.Tensor] = {}
 
 
 def _arena(size: int) -> torch.Tensor:
@@ -160,4 +168,4 @@ def _arena(size: int) -> torch.Tensor:
         raw = torch.empty(size + PAGE, dtype=torch.uint8)
         start = -raw.data_ptr() % PAGE
         kept = _kept["arena"] = raw[start : start + size]
-    return kept  # type: ignore[no-any-return]
+    return kept

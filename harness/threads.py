@@ -23,7 +23,8 @@ class ThreadWatch:
         count = len(new) or self._busy()
         if not count:
             return None
-        text = f"{count} thread{'s' if count > 1 else ''} of the source still ran after its last call; join them before returning"
+        threads = "1 thread" if count == 1 else f"{count} threads"
+        text = f"{threads} of the source still ran after its last call; join them before returning"
         return Finding("left threads running", text)
 
     def _busy(self) -> int:

@@ -1,8 +1,8 @@
 """Blocks, stop rule and clocks.
 
 All sides of a case are timed in one pass: a block holds a few calls of every side, and the order of sides turns round
-from block to block (ABBA), so that slow drifts cancel in the block's ratios. A clock measures a list of calls, each with
-an untimed preparation and a timed part; that is all it knows, and another clock can take its place.
+from block to block (ABBA), so that slow drifts cancel in the block's ratios. A clock measures a list of calls, each
+with an untimed preparation and a timed part; that is all it knows, and another clock can take its place.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class EventClock:
         self._flush = torch.zeros(2 * machine.gpu_cache() // 4, dtype=torch.float32, device="cuda")
 
     def measure(self, calls: Sequence[Call]) -> list[float]:
-        event = self._torch.cuda.Event
+        event: Any = self._torch.cuda.Event
         pairs = []
         for call in calls:
             if call.prepare is not None:

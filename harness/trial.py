@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness import check
-from harness.guard import Guard
+from harness.guard import new_guard
 from harness.inputs import BadOutput, Inputs, Outputs, named_outputs
 from harness.records import Finding, OutputError, Task
 from harness.shelf import Material
@@ -27,11 +27,11 @@ class Trial:
 
     @classmethod
     def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task) -> Trial:
-        guard = Guard()
+        guard = new_guard()
         placed = guard.place(inputs, task.mutates)
         with guard:
             result = function(**placed)
-        if torch.cuda.is_available() and torch.cuda.is_initialized():
+        if any(isinstance(value, torch.Tensor) and value.is_cuda for value in placed.values()):
             torch.cuda.synchronize()
         try:
             outputs = named_outputs(result, placed, task.mutates)

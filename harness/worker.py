@@ -1,7 +1,7 @@
 """The child process: read a request, run it, emit events.
 
-Requests come in on a private copy of fd 0, events go out on a private copy of fd 1; what the kernel prints goes to fd 2,
-the log, and can forge nothing. A reader thread takes cancel lines while a run is on, and ends the process when the
+Requests come in on a private copy of fd 0, events go out on a private copy of fd 1; what the kernel prints goes to fd
+2, the log, and can forge nothing. A reader thread takes cancel lines while a run is on, and ends the process when the
 workbench closes the pipe. One worker is one device.
 """
 
@@ -18,6 +18,7 @@ import signal
 import sys
 import threading
 import time
+from dataclasses import is_dataclass
 from typing import Any, NoReturn
 
 from harness.records import PROTOCOL, RunRequest, decode, encode, to_dict
@@ -61,7 +62,7 @@ class Channel:
         self._cancelled.discard(run)
 
     def emit(self, event: str, **fields: Any) -> None:
-        data = {name: to_dict(value) if hasattr(value, "__dataclass_fields__") else value for name, value in fields.items()}
+        data = {name: to_dict(value) if is_dataclass(value) else value for name, value in fields.items()}
         line = memoryview((encode(event, **data) + "\n").encode())
         with self._lock:
             try:
@@ -133,7 +134,7 @@ def _prepare(channel: Channel, device: str) -> str:
     try:
         import torch
     except Exception as problem:
-        _unusable(channel, "no_torch", f"{sys.executable} cannot import torch: {problem}; choose another Python with --python")
+        _unusable(channel, "no_torch", f"{sys.executable} cannot import torch ({problem}); name another with --python")
     if device == "auto":
         device = "cuda:0" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda"):
@@ -156,7 +157,7 @@ def _open_gpu(channel: Channel, device: str) -> str:
 
     device = device if ":" in device else f"{device}:0"
     if not torch.cuda.is_available():
-        _unusable(channel, "no_device", f"torch {torch.__version__} sees no CUDA device; use --device cpu or another Python")
+        _unusable(channel, "no_device", f"torch {torch.__version__} sees no CUDA device; try --device cpu or --python")
     number = device.partition(":")[2]
     if not number.isdigit() or int(number) >= torch.cuda.device_count():
         _unusable(channel, "no_device", f"there is no {device}; torch sees {torch.cuda.device_count()} CUDA devices")

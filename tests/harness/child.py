@@ -8,7 +8,6 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from harness.records import RunRequest, Task, to_dict
@@ -86,12 +85,11 @@ class Child:
     def __enter__(self) -> Child:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        assert self.process.stdin and self.process.stdout and self.process.stderr
-        self.process.stdin.close()
+    def __exit__(self, *_: object) -> None:
+        self.process.stdin.close()  # type: ignore[union-attr]
         self.process.wait(timeout=20)
-        self.process.stdout.close()
-        self.process.stderr.close()
+        for stream in (self.process.stdout, self.process.stderr):
+            stream.close()  # type: ignore[union-attr]
 
     def send(self, **message: Any) -> None:
         assert self.process.stdin
