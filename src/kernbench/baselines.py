@@ -29,10 +29,8 @@ class Baseline:
             raise BaselineError(f"baseline {text!r} is neither eager, compile, best nor a file")
         return cls(f"{path.name}@{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}", path)
 
-    def for_worker(self, best: Path | None) -> str:
-        """What the request carries: a name, a file of the snapshot, or a path; `best` is that source's folder."""
-        if self.name == "best":
-            if best is None:
-                raise BaselineError("there is no best yet to compare with; run once with another baseline")
-            return str(best / "solution.py")
+    def for_worker(self, best: str | None) -> str:
+        """What the request carries: a name, a file of the snapshot, or an absolute path."""
+        if self.name == "best" and best is None:
+            raise BaselineError("there is no best yet to compare with; run once with another baseline")
         return str(self.file) if self.file else self.name

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.records import SCHEMA, CaseResult, Environment, Task, encode, to_dict
+from harness.records import SCHEMA, Case, CaseResult, Environment, Task, encode, to_dict
 from kernbench import render
 from kernbench.events import BuildFailed, Progress, RunStarted, Summary
 
@@ -58,8 +59,9 @@ def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[s
 
 
 def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = False) -> list[str]:
-    """The timed and smoke cases, then the checks in one line; a failure says why below its row."""
-    shown = [case for case in task.cases if case.id in results and (case.kind != "check" or results[case.id].failed)]
+    """The timed and smoke cases, then checks and skipped ones in a line each; a failure says why below its row."""
+    rest = Counter(row.detail or "no reason given" for row in results.values() if row.status == "skipped")
+    shown = [case for case in task.cases if case.id in results and _own_row(case, results[case.id])]
     rows = [HEADER, *(_row(case.label, results[case.id], ascii_only) for case in shown)]
     lines = columns(rows, left=(0, 4))
     text = [lines[0]]
@@ -69,7 +71,7 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
     if checks:
         right = sum(row.status in ("ok", "interpreted") for row in checks)
         text.append(f"checks: {right}/{len(checks)} right")
-    return text
+    return text + [f"skipped: {count} ({why})" for why, count in rest.items()]
 
 
 def outcome(summary: Summary) -> str:
@@ -94,6 +96,10 @@ def outcome(summary: Summary) -> str:
 
 def progress(event: Progress) -> str:
     return render.progress(event)
+
+
+def _own_row(case: Case, result: CaseResult) -> bool:
+    return result.status != "skipped" and (case.kind != "check" or result.failed)
 
 
 def _row(label: str, result: CaseResult, ascii_only: bool) -> tuple[str, ...]:

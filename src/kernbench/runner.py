@@ -78,7 +78,7 @@ class Runner:
 
     async def measure_floor(self, order: Order, case: str) -> bool:
         """A/A floor of one case, kept for later verdicts; False when it was interrupted."""
-        request = self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, None)
+        request = self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, self._best(order))
         talk = self._supervisor.talk({"request": "floor", **to_dict(request)})
         async with contextlib.aclosing(talk) as conversation:
             async for message in conversation:
@@ -147,13 +147,13 @@ class Runner:
 
     def _request(self, order: Order, run: str, cases: Sequence[str], seed: int, best: str | None) -> RunRequest:
         known = {case: self._logbook.floor(self._floor_key(order, case)) for case in cases}
-        rival = self._best(order)
+        rival = best if best != order.source.sha or order.baseline.name == "best" else None
         return RunRequest(
             run=run,
             task=order.task,
             source=str(order.source.folder),
-            best=str(self._logbook.source(best)) if best and best != order.source.sha else None,
-            baseline=order.baseline.for_worker(self._logbook.source(rival) if rival else None),
+            best=str(self._logbook.source(rival)) if rival else None,
+            baseline=order.baseline.for_worker(best),
             cases=tuple(cases),
             seed=seed,
             budget_ms=order.budget_ms,
