@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 
+from textual.pilot import Pilot
+
 from harness.records import (
     Case,
     CaseResult,
@@ -247,6 +249,16 @@ class FakeEngine:
 
 def make_app(engine: FakeEngine, ascii_only: bool = False) -> Workbench:
     return Workbench(engine, ascii_only=ascii_only, now=lambda: NOW)
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    """Wait until everything said is painted."""
+    app = pilot.app
+    assert isinstance(app, Workbench)
+    await pilot.pause()
+    while not app.settled:
+        await pilot.pause(0.02)
+    await pilot.pause()
 
 
 def screen_text(app: Workbench) -> str:

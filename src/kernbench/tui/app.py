@@ -82,6 +82,12 @@ class Workbench(App[None]):
     def on_heard(self) -> None:
         while self._inbox:
             self.main.take(self._inbox.popleft())
+        self.main.paint_soon()
+
+    @property
+    def settled(self) -> bool:
+        """All that the engine said is on the screen."""
+        return not self._inbox and self.main.settled
 
     def say(self, sentence: str, severity: Any = "information") -> None:
         self.notify(clean(sentence), severity=severity, markup=False)
@@ -89,6 +95,8 @@ class Workbench(App[None]):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         for binding in main_bindings():
             yield SystemCommand(binding.description, binding.tooltip, partial(self._run_on_main, binding.action))
+        yield SystemCommand("row", "everything known of the selected row", self.show_row)
+        yield SystemCommand("entry", "the selected entry of ITERATIONS.md", self.show_iteration)
         yield SystemCommand("theme", "choose colours; ansi themes keep the terminal's own", self.action_change_theme)
 
     async def _run_on_main(self, action: str) -> None:

@@ -120,17 +120,18 @@ class Board:
         return sum(1 for result in self.landed() if result.verdict == word)
 
     def grid(self) -> GridCount | None:
-        """The check cases of this run (or of the last one), counted; None where the task has none."""
+        """The check cases of this run (or of the last one), counted; None where none is known."""
         known = {case.id for case in self.task.cases if case.kind == "check"}
         if not known:
             return None
-        asked = known.intersection(self.last_run.cases) if self.last_run else known.intersection(self._results)
-        if not asked:
-            asked = known.intersection(self._results)
-        live = self.last_run is not None
-        results = [self._results[name] for name in asked if name in self._results and (not live or name in self._fresh)]
+        fresh = bool(known & self._fresh)
+        # Until the first one lands, the count of the earlier source stays, dimmed.
+        asked = known.intersection(self.last_run.cases if fresh and self.last_run else self._results)
+        results = [
+            self._results[name] for name in asked if name in self._results and (not fresh or name in self._fresh)
+        ]
         right = sum(1 for result in results if result.status in ("ok", "interpreted"))
-        return GridCount(len(asked), len(results), right, live)
+        return GridCount(len(asked), len(results), right, fresh) if asked else None
 
     def _land(self, event: CaseLanded) -> Change:
         result = event.result
@@ -165,7 +166,7 @@ class Board:
         return Change(rows=True)
 
     def _order(self) -> tuple[Case, ...]:
-        """Headline rows, other timed ones, smoke, then the check cases that failed; within each in the task's order."""
+        """Headline rows, other timed ones, smoke, then the failed check cases; within each in the task's order."""
         shown = [case for case in self.task.cases if case.kind != "check" or self._is_failed(case.id)]
         return tuple(sorted(shown, key=lambda case: 0 if case.headline else _KIND_ORDER[case.kind]))
 

@@ -35,7 +35,7 @@ _TIMED = (
     Column("base", "base us", 7, right=True),
     Column("check", "check", 5),
     Column("light", "light", 5, right=True),
-    Column("best", "vs best", 14),
+    Column("best", "vs best", 16),
     Column("error", "error", 8, right=True),
     Column("findings", "findings", FINDINGS_LEAST),
 )

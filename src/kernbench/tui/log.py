@@ -40,7 +40,9 @@ class Log(RowView):
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._shift = 0
         self._top: list[Span] = []
-        self._flush_due = False
+        self.flush_due = False
+        self._follow = True
+        """New lines scroll into view: until an error stands on top or the user looks at older ones."""
 
     def on_mount(self) -> None:
         self.show()
@@ -50,8 +52,8 @@ class Log(RowView):
         if len(self._lines) == KEPT:
             self.clipped += 1
         self._lines.append(clean(text[:LONGEST]))
-        if not self._flush_due and self.is_attached:
-            self._flush_due = True
+        if not self.flush_due and self.is_attached:
+            self.flush_due = True
             self.set_timer(FLUSH_SECONDS, self._flush)
 
     def separate(self, text: str) -> None:
@@ -62,8 +64,9 @@ class Log(RowView):
     def show(self) -> None:
         """Paint all of it: the error on top changed."""
         self._top = self._error()
+        self._follow = not self._top
         self.reshape()
-        self._settle(follow=not self._top)
+        self._settle()
 
     def toggle_traceback(self) -> None:
         self.traceback_shown = not self.traceback_shown
@@ -86,18 +89,26 @@ class Log(RowView):
         self.refresh()
 
     def _flush(self) -> None:
-        self._flush_due = False
-        follow = self.scroll_offset.y >= self.max_scroll_y and not self._top
+        self.flush_due = False
         self.reshape()
-        self._settle(follow)
+        if self._follow:
+            self._settle()
 
-    def _settle(self, follow: bool) -> None:
-        """At the end while following; at the top where an error stands."""
-        if follow:
-            end = self.lines() - self.size.height
-            self.scroll_to(y=max(end, 0), animate=False, immediate=True)
-        elif self._top and not self._flush_due:
-            self.scroll_to(y=0, animate=False, immediate=True)
+    def on_resize(self) -> None:
+        if self._follow:
+            self._settle()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if self.size.height and new_value != old_value:
+            self._follow = new_value >= self._end()
+
+    def _end(self) -> int:
+        return max(self.lines() - self.size.height, 0)
+
+    def _settle(self) -> None:
+        """At the end while following, else at the top, where the error stands."""
+        self.scroll_to(y=self._end() if self._follow else 0, animate=False, immediate=True, force=True)
 
     def _above(self) -> list[Span]:
         above = list(self._top)

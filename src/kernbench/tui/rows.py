@@ -100,7 +100,7 @@ class RowView(ScrollView, can_focus=True):
         if self.HAS_CURSOR:
             self.move_to(self.cursor + step)
         else:
-            self.scroll_to(y=self.scroll_offset.y + step, animate=False, immediate=True)
+            self.scroll_to(y=self.scroll_offset.y + step, animate=False, immediate=True, force=True)
 
     def action_page(self, step: int) -> None:
         self.action_move(step * max(self.size.height - self.HEADER - 1, 1))
@@ -149,7 +149,7 @@ class RowView(ScrollView, can_focus=True):
         # What follows the last row comes into view with it.
         if self.cursor == self.count() - 1:
             top = max(self.lines() - room, 0)
-        self.scroll_to(y=top, animate=False, immediate=True)
+        self.scroll_to(y=top, animate=False, immediate=True, force=True)
 
     def _strip(self, gutter: str, spans: Sequence[Span], base: Style) -> Strip:
         segments = [Segment(gutter, base)]

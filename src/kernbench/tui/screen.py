@@ -47,8 +47,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
         Binding("h", "app.hypothesis", "why", tooltip="the hypothesis of the run to come"),
         Binding("x", "app.next_step", "next", tooltip="the next step, written to the last entry"),
         Binding("e", "app.edit", "edit", tooltip="open $EDITOR at the error, or the solution"),
-        Binding("b", "app.baseline", "base", tooltip="choose what to compare with"),
-        Binding("i,2", "pane('iterations')", "iterations", tooltip="the iterations so far"),
+        Binding("b", "app.baseline", "baseline", show=False, tooltip="choose what to compare with"),
+        Binding("i,2", "pane('iterations')", "iters", tooltip="the iterations so far"),
         Binding("1", "pane('results')", "results", show=False, tooltip="the results"),
         Binding("3", "pane('log')", "log", show=False, tooltip="the log"),
         Binding("t", "traceback", "traceback", show=False, tooltip="show or hide the traceback of a failed build"),
@@ -74,6 +74,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._whole = False
         self._change = Change()
         self._paint_due = False
+        self._more = False
+        """Something changed since the last paint."""
         self._painted: dict[str, list[Span]] = {}
         self.set_class(ascii_only, "-ascii")
 
@@ -106,7 +108,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
     # -- events of the engine
 
     def take(self, event: Event) -> None:
-        """Fold an event into the board; the paint follows with the next tick."""
+        """Fold an event into the board; who calls paints when all are in."""
         if isinstance(event, LogLine):
             self.log_pane.add(event.text)
             return
@@ -116,28 +118,31 @@ class MainScreen(Screen[None], inherit_bindings=False):
         change = self.board.take(event)
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
         if isinstance(event, RunStarted):
-            self.log_pane.separate(f"run {event.run}, {event.reason}, source {event.source[:8]}, {event.at}")
+            self.log_pane.separate(f"{event.at[11:19]} {event.reason}, source {event.source[:8]}")
         if isinstance(event, RunStarted | BuildFailed | TaskLoaded) or _is_failure(event):
             self.log_pane.show()
         if isinstance(event, RunFinished):
             self.iterations.show(self.bench.engine.iterations())
         if isinstance(event, CaseLanded):
             self._update_page(event)
-        self.paint_soon()
 
     def paint_soon(self) -> None:
         """Paint now if nothing was painted lately, else with the next tick."""
+        self._more = self._paint_due
         if not self._paint_due:
             self._paint_due = True
             self.paint()
             self.set_timer(PAINT_SECONDS, self._tick)
 
+    @property
+    def settled(self) -> bool:
+        """Nothing waits to be painted."""
+        return not self._paint_due and not self.log_pane.flush_due
+
     def _tick(self) -> None:
         self._paint_due = False
-        if self._change != Change():
+        if self._more:
             self.paint_soon()
-        else:
-            self.paint()
 
     def paint(self) -> None:
         """Send what differs from what is on the screen."""
@@ -154,7 +159,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def _show(self, name: str, spans: list[Span]) -> None:
         if self._painted.get(name) != spans:
             self._painted[name] = spans
-            self.query_one(f"#{name}", Static).update(content(spans), layout=False)
+            self.query_one(f"#{name}", Static).update(content(spans, self.app.current_theme.ansi), layout=False)
 
     def _update_page(self, event: CaseLanded) -> None:
         """A row that is being read changes under the reader's eyes."""

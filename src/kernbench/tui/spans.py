@@ -30,12 +30,12 @@ STYLES = {
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_ASCII = str.maketrans({"±": "+-", "▲": "^", "▼": "v", "✓": "ok", "…": "~", "│": "|", "─": "-", "·": "-", "›": ">"})
+_ASCII = str.maketrans({"±": "+-", "▲": "^", "▼": "v", "✓": "ok", "…": "~", "·": "-"})
 
 
 def clean(text: str) -> str:
     """Text of the kernel made harmless: no escape sequences, no control characters, tabs as spaces."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text.expandtabs(4))).replace("\n", " ")
+    return _CONTROLS.sub("", _ESCAPES.sub("", text)).expandtabs(4).replace("\n", " ")
 
 
 def spell(text: str, ascii_only: bool) -> str:
@@ -57,8 +57,10 @@ def pad(text: str, width: int, right: bool = False) -> str:
     return space + text if right else text + space
 
 
-def content(spans: Iterable[Span]) -> Content:
-    return Content.assemble(*[(text, STYLES[style]) for text, style in spans])
+def content(spans: Iterable[Span], ansi: bool = False) -> Content:
+    """For Textual's own widgets. A theme of the terminal's own colours has no grey: there dim is an attribute."""
+    styles = STYLES | {"dim": "dim"} if ansi else STYLES
+    return Content.assemble(*[(text, styles[style]) for text, style in spans])
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,13 @@ MOVES = "profile again, re-read the log, or change direction"
 _NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
 
 
+def quoted(text: str, width: int | None = None) -> str:
+    """A hypothesis in quotes, at most `width` cells with them."""
+    if not text:
+        return ""
+    return f'"{clip(clean(text), width - 2) if width else clean(text)}"'
+
+
 def device(name: str) -> str:
     """`NVIDIA H200` as `H200`: the maker is known to who reads it."""
     return " ".join(_NOISE.sub(" ", name).split()) or name
@@ -46,7 +53,7 @@ def geomean(summary: Summary | None) -> tuple[tuple[str, ...], str]:
     if summary.environment.interpreted:
         return ("checked, not timed",), "faster" if summary.right else "bad"
     if not summary.right:
-        return ("WRONG: no speedup", "WRONG"), "bad"
+        return ("NOT RIGHT: no speedup", "NOT RIGHT"), "bad"
     ratio = summary.ratio
     if ratio is None:
         return ("not timed",), "dim"
@@ -88,8 +95,7 @@ def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list
         return _finished(board, board.summary, engine, width)
     if board.new_series:
         return [(clip("the task changed: this is a new series, without best or stall", width), "warn")]
-    hypothesis = clean(engine.hypothesis)
-    said = f'next run: "{hypothesis}"' if hypothesis else clean(board.task.summary)
+    said = f"next run: {quoted(engine.hypothesis)}" if engine.hypothesis else clean(board.task.summary)
     return [(clip(said, width), "dim")]
 
 
@@ -110,10 +116,9 @@ def _so_far(board: Board, width: int) -> list[Span]:
     landed = board.landed()
     failed = sum(1 for result in landed if result.failed)
     right = sum(1 for result in landed if result.status in ("ok", "interpreted"))
-    hypothesis = f'"{clean(run.hypothesis)}"' if run.hypothesis else ""
     parts = [
         Part((f"source {run.source[:8]}", "")),
-        Part((hypothesis, clip(hypothesis, 24), clip(hypothesis, 14)), "strong"),
+        Part((quoted(run.hypothesis), quoted(run.hypothesis, 24), quoted(run.hypothesis, 14)), "strong"),
         Part((f"{right}/{len(run.cases)} right so far",)),
         Part((f"{failed} failed" if failed else "",), "bad"),
         Part((f"baseline {clean(run.baseline)}", ""), "dim"),
@@ -123,18 +128,18 @@ def _so_far(board: Board, width: int) -> list[Span]:
 
 def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> list[Span]:
     number = f"#{summary.iteration}" if summary.iteration is not None else ""
-    hypothesis = f'"{clean(summary.hypothesis)}"' if summary.hypothesis else ""
+    why = summary.hypothesis
     counted, *others = render.counts(summary).split(", ")
     worst = summary.worst
     seconds = f"{summary.seconds:.1f}s" if summary.seconds is not None else ""
     saved = board.last_run is not None and board.last_run.reason == "save"
     timed = sum(1 for case in board.task.cases if case.headline)
     left_out = timed - summary.counts.get("headline", timed) if summary.right else 0
-    coming = f'next: "{clean(engine.hypothesis)}"' if engine.hypothesis else ""
+    coming = f"next: {quoted(engine.hypothesis)}" if engine.hypothesis else ""
     parts = [
         Part((number,), "strong"),
         Part(("stalled: 3 iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
-        Part((hypothesis, clip(hypothesis, 24), clip(hypothesis, 12), ""), "strong"),
+        Part((quoted(why), quoted(why, 24), quoted(why, 14), ""), "strong"),
         Part((counted,), "" if summary.right else "bad"),
         Part((f"wall {render.times(summary.wall)}", "") if summary.wall else ("",)),
         Part(("  ".join(others), ""), "warn"),
@@ -145,7 +150,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
         Part((f"{seconds} after the save" if saved else f"in {seconds}", seconds, "") if seconds else ("",), "dim"),
         Part((coming, clip(coming, 24), ""), "accent"),
     ]
-    return fit(parts, width, order=(8, 2, 9, 2, 7, 4, 9, 8, 2, 1, 7, 5, 6))
+    return fit(parts, width, order=(8, 9, 2, 4, 8, 2, 9, 7, 2, 7, 5, 6, 1))
 
 
 def hint(board: Board, engine: Engine) -> str:
@@ -175,7 +180,9 @@ def _after_run(board: Board, engine: Engine) -> str:
         return f"stalled: {MOVES}; x notes which"
     slower = board.verdicts("slower")
     if slower:
-        return f"{_rows(slower)} slower than the baseline: enter shows the row"
+        worst = board.summary.worst if board.summary else None
+        named = f", worst {clean(worst.label)} {render.times(worst.speedup)}" if worst else ""
+        return f"{_rows(slower)} slower than the baseline{named}: enter shows the row"
     unclear = board.verdicts("unclear")
     if unclear:
         return f"{_rows(unclear)} unclear: r times again"

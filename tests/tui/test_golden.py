@@ -1,0 +1,76 @@
+"""The screen as text, byte for byte. KERNBENCH_UPDATE_GOLDENS=1 writes the files anew: then read them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kernbench.events import Event, WorkerChanged
+from tests.tui.scene import (
+    BROKEN,
+    H200,
+    STARTED,
+    FakeEngine,
+    crashed,
+    landed,
+    make_app,
+    progress,
+    right,
+    screen_text,
+    settle,
+    whole_run,
+    wrong,
+)
+
+GOLDEN = Path(__file__).parent / "golden"
+SCENES: dict[str, list[Event]] = {
+    "idle": [],
+    "running": [STARTED, progress("build", 0), *landed(right(0, 1), right(1, 1)), progress("time", 2)],
+    "finished": whole_run(),
+    "build_error": [STARTED, BROKEN],
+    "wrong": whole_run(wrong(2)),
+    "crashed": whole_run(crashed(0)),
+    "stalled": whole_run(stalled=True, best=False),
+}
+SIZES = [(80, 24), (120, 40)]
+
+
+def compare(name: str, text: str) -> None:
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("KERNBENCH_UPDATE_GOLDENS"):
+        path.write_text(text, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == text
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("scene", SCENES)
+async def test_the_screen_reads_as_agreed(scene: str, size: tuple[int, int], engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=size) as pilot:
+        engine.say(WorkerChanged("ready", H200), *SCENES[scene])
+        await settle(pilot)
+        compare(f"{scene}_{size[0]}x{size[1]}", screen_text(app))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [(40, 10), (160, 48)], ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_the_smallest_and_the_stacked_screen(size: tuple[int, int], engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=size) as pilot:
+        engine.say(WorkerChanged("ready", H200), *SCENES["finished"])
+        await settle(pilot)
+        compare(f"finished_{size[0]}x{size[1]}", screen_text(app))
+
+
+@pytest.mark.anyio
+async def test_ascii_only_uses_nothing_else(engine: FakeEngine) -> None:
+    app = make_app(engine, ascii_only=True)
+    async with app.run_test(size=(160, 48)) as pilot:
+        engine.say(WorkerChanged("ready", H200), *SCENES["finished"])
+        await settle(pilot)
+        text = screen_text(app)
+        compare("ascii_160x48", text)
+        assert text.isascii()

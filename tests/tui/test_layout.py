@@ -1,0 +1,89 @@
+"""Which panes stand where, by size, and how they are reached."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tui.scene import FakeEngine, make_app, screen_text
+
+pytestmark = pytest.mark.anyio
+
+
+def shown(app: object) -> list[str]:
+    main = app.main
+    return [pane.id for pane in (main.results, main.iterations, main.log_pane) if pane.size.area]
+
+
+@pytest.mark.parametrize(
+    ("size", "panes"),
+    [
+        ((40, 10), ["results"]),
+        ((80, 24), ["results"]),
+        ((109, 30), ["results"]),
+        ((110, 30), ["results", "iterations"]),
+        ((120, 40), ["results", "iterations"]),
+        ((160, 48), ["results", "iterations", "log"]),
+    ],
+)
+async def test_panes_by_size(size: tuple[int, int], panes: list[str], engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=size) as pilot:
+        await pilot.pause()
+        assert shown(app) == panes
+        assert "1.31x" in screen_text(app)
+
+
+async def test_resizing_keeps_the_pane_in_use(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await pilot.press("3")
+        await pilot.pause()
+        for width, panes in (
+            (120, ["results", "log"]),
+            (80, ["log"]),
+            (40, ["log"]),
+            (160, ["results", "iterations", "log"]),
+        ):
+            await pilot.resize_terminal(width, 24)
+            await pilot.pause()
+            assert shown(app) == panes
+            assert app.focused is app.main.log_pane
+
+
+async def test_tab_and_numbers_reach_every_pane(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        seen = []
+        for key in ("tab", "tab", "tab", "shift+tab", "1", "2", "3", "i", "escape"):
+            await pilot.press(key)
+            await pilot.pause()
+            assert shown(app) == [app.focused.id]
+            seen.append(app.focused.id)
+        assert seen == ["iterations", "log", "results", "log", "results", "iterations", "log", "iterations", "results"]
+
+
+async def test_plus_gives_one_pane_the_screen(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(160, 48), notifications=True) as pilot:
+        await pilot.press("2", "plus")
+        await pilot.pause()
+        assert shown(app) == ["iterations"]
+        await pilot.press("escape")
+        await pilot.pause()
+        assert shown(app) == ["results", "iterations", "log"]
+        assert app.focused is app.main.iterations
+        await pilot.resize_terminal(80, 24)
+        await pilot.press("plus")
+        await pilot.pause()
+        assert [note.message for note in app._notifications] == ["the pane already has the whole screen"]
+
+
+async def test_a_click_on_a_tab_opens_the_pane(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.click("#tabs", offset=(15, 0))
+        await pilot.pause()
+        assert shown(app) == ["iterations"]
+        await pilot.click("#iterations", offset=(5, 2))
+        await pilot.pause()
+        assert app.main.iterations.selected.iteration == 11

@@ -1,0 +1,116 @@
+"""Text that fits, columns by width, editors by name: the parts that need no screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.records import Case, CaseResult
+from kernbench.tui import columns, editor
+from kernbench.tui.board import Row
+from kernbench.tui.picker import TaskPicker
+from kernbench.tui.spans import Part, clean, clip, fit, pad
+from kernbench.tui.words import device
+from tests.tui.scene import make_task, right, screen_text, wrong
+
+
+def text(spans: list[tuple[str, str]]) -> str:
+    return "".join(part for part, _ in spans)
+
+
+def rows() -> list[Row]:
+    return [Row(case, right(index), True) for index, case in enumerate(make_task().cases[:5])]
+
+
+def test_clip_counts_cells() -> None:
+    assert clip("abcdef", 4) == "abc…"
+    assert clip("漢字漢字", 5) == "漢字…"
+    assert pad("漢", 4) == "漢  "
+    assert pad("7", 3, right=True) == "  7"
+
+
+def test_clean_keeps_brackets_and_drops_controls() -> None:
+    assert clean("m[bf16]\x1b[2J\x00\tx\u202e") == "m[bf16] x"
+
+
+def test_fit_shortens_in_order_and_gives_room_back() -> None:
+    parts = [Part(("a long name", "name")), Part(("detail", "")), Part(("end",))]
+    assert text(fit(parts, 40, (1, 0))) == "a long name  detail  end"
+    assert text(fit(parts, 18, (1, 0))) == "a long name  end"
+    assert text(fit(parts, 9, (1, 0))) == "name  end"
+    assert text(fit(parts, 17, (0, 1))) == "name  detail  end"
+
+
+@pytest.mark.parametrize("width", [30, 38, 60, 78, 100, 140, 200])
+def test_no_line_is_wider_than_the_table(width: int) -> None:
+    long = CaseResult(id="x", status="runtime_error", detail="m[bf16] " * 60)
+    table = columns.choose(width, rows(), interpreted=False)
+    for row in [*rows(), Row(make_task().cases[0], long, True), Row(make_task().cases[0], None, False)]:
+        assert len(text(columns.line(row, table, ascii_only=False))) <= width
+    assert len(text(columns.header(table))) <= width
+
+
+def test_columns_join_by_importance() -> None:
+    names = {width: [c.name for c in columns.choose(width, rows(), False).columns] for width in (38, 78, 200)}
+    assert names[38] == ["ratio", "verdict"]
+    assert names[78] == ["base", "now", "speedup", "verdict", "check", "light"]
+    assert names[200][-3:] == ["best", "error", "findings"]
+    assert columns.choose(200, rows(), False).by_id
+    assert not columns.choose(78, rows(), False).by_id
+
+
+def test_a_row_that_fails_says_why_in_place_of_numbers() -> None:
+    table = columns.choose(78, rows(), False)
+    line = text(columns.line(Row(make_task().cases[2], wrong(2), True), table, False))
+    assert line == "qwen 4096x3072   WRONG  out differs at [3, 17]: got 1.25, expected 0.75"
+    skipped = CaseResult(id="s", status="skipped", detail="interpreter has no inline asm")
+    line = text(columns.line(Row(Case("s", "small"), skipped, True), table, False))
+    assert line.endswith("skipped  interpreter has no inline asm")
+
+
+def test_a_row_without_a_baseline_time_shows_its_own() -> None:
+    result = CaseResult(id="s", status="ok", solution_us=17.6, detail="baseline: still compiling", checked=1)
+    line = text(columns.line(Row(Case("s", "small"), result, True), columns.choose(78, rows(), False), False))
+    assert "17.60" in line
+    assert line.endswith("baseline: still compiling")
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("vi", ["vi", "+41", "/k/s.py"]),
+        ("/usr/bin/nvim -p", ["/usr/bin/nvim", "-p", "+41", "/k/s.py"]),
+        ("nano", ["nano", "+41", "/k/s.py"]),
+        ("hx", ["hx", "/k/s.py:41"]),
+        ("code --wait", ["code", "--wait", "-g", "/k/s.py:41"]),
+        ("something", ["something", "/k/s.py"]),
+    ],
+)
+def test_editors_open_at_the_line(name: str, words: list[str]) -> None:
+    assert editor.command(name, Path("/k/s.py"), 41) == words
+
+
+def test_without_a_line_or_an_editor() -> None:
+    assert editor.command("vim", Path("/k/s.py"), None) == ["vim", "/k/s.py"]
+    assert editor.chosen({}) == "vi"
+    assert editor.chosen({"EDITOR": "nano", "VISUAL": "code"}) == "nano"
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [("NVIDIA H200", "H200"), ("AMD EPYC 9654 96-Core Processor", "EPYC 9654"), ("Neoverse-N1", "Neoverse-N1")],
+)
+def test_devices_by_their_short_names(name: str, short: str) -> None:
+    assert device(name) == short
+
+
+@pytest.mark.anyio
+async def test_the_picker_returns_the_folder() -> None:
+    tasks = [("softmax_host", "/k/softmax_host", "1.84x", "improved", "3 min"), ("rms[norm]", "/k/rms", "-", "-", "-")]
+    app = TaskPicker(tasks)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert "rms[norm]" in screen_text(app)
+        await pilot.press("down", "enter")
+    assert app.return_value == "/k/rms"

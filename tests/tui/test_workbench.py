@@ -1,0 +1,250 @@
+"""What the keys do and what events change, on the real screen with a fake engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.records import Where
+from kernbench.events import LogLine, Notice, RunCancelled, WorkerChanged
+from kernbench.tui.dialogs import Page
+from kernbench.tui.log import KEPT
+from tests.tui.scene import (
+    BROKEN,
+    H200,
+    STARTED,
+    FakeEngine,
+    checked_only,
+    landed,
+    make_app,
+    progress,
+    right,
+    screen_text,
+    settle,
+    whole_run,
+    wrong,
+)
+
+pytestmark = pytest.mark.anyio
+READY = WorkerChanged("ready", H200)
+
+
+async def test_the_engine_starts_after_the_first_paint_and_is_closed(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause(0.1)
+        assert engine.started
+        assert engine.selected == app.board.cases[0].id
+    assert engine.closed
+
+
+async def test_an_engine_that_cannot_start_leaves_the_screen_up() -> None:
+    class Stillborn(FakeEngine):
+        async def start(self) -> None:
+            raise OSError("no [such] python")
+
+    app = make_app(Stillborn())
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.pause(0.1)
+        assert [note.message for note in app._notifications] == ["the engine could not start: no [such] python"]
+        assert "norm_scale_shift" in screen_text(app)
+
+
+async def test_rows_are_dim_until_they_land(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        results = app.main.results
+        engine.say(READY, STARTED, *landed(right(1)))
+        await settle(pilot)
+        styles = [{style for _, style in results.line(index, 78)} for index in (0, 1)]
+        assert styles[0] == {"dim"}
+        assert "faster" in styles[1]
+
+
+async def test_a_fresh_task_has_rows_without_numbers() -> None:
+    app = make_app(FakeEngine(fresh=True))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        text = screen_text(app)
+        assert "wan 75600x5120" in text
+        assert "no result yet" in text
+
+
+async def test_brackets_are_not_markup(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        engine.say(READY, *whole_run(), LogLine("loaded w[/b] [red]x[bf16]"), Notice("kept m[bf16] [/x]"))
+        await settle(pilot)
+        await pilot.press("3")
+        text = screen_text(app)
+        assert "qwen m[bf16] 47" in text
+        assert "loaded w[/b] [red]x[bf16]" in text
+        assert "kept m[bf16] [/x]" in text
+        await pilot.press("i", "enter")
+        assert "- hypothesis: m[bf16] loads" in screen_text(app)
+
+
+async def test_escape_sequences_of_the_kernel_do_not_reach_the_terminal(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(LogLine("\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\rx"))
+        await pilot.press("3")
+        await settle(pilot)
+        assert "  red endx\n" in screen_text(app)
+
+
+async def test_a_failed_build_takes_the_second_line(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, STARTED, BROKEN)
+        await settle(pilot)
+        lines = screen_text(app).splitlines()
+        assert lines[1].strip() == "solution.py:41: undefined name 'BLOCK'  (e opens it)"
+        assert app.error_place() == BROKEN.where
+        await pilot.press("t")
+        await pilot.pause()
+        assert "NameError: name 'BLOCK'" in screen_text(app)
+        await pilot.press("t")
+        await pilot.pause()
+        assert "NameError" not in screen_text(app)
+        engine.say(*whole_run())
+        await settle(pilot)
+        assert app.error_place() == Where("solution.py")
+
+
+async def test_e_says_why_where_the_terminal_cannot_be_lent(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        engine.say(READY, STARTED, BROKEN)
+        await settle(pilot)
+        await pilot.press("e")
+        await pilot.pause()
+        assert any("solution.py:41" in note.message for note in app._notifications)
+
+
+async def test_run_and_pause(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY)
+        await pilot.press("r", "space")
+        await settle(pilot)
+        assert (engine.reruns, engine.paused) == (1, True)
+        assert "paused" in screen_text(app).splitlines()[0]
+        await pilot.press("space")
+        assert not engine.paused
+
+
+async def test_hypothesis_and_next_step(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("h", *"m[x] r", "enter")
+        await pilot.pause()
+        assert engine.hypothesis == "m[x] r"
+        assert any(note.message == "the next run tries: m[x] r" for note in app._notifications)
+        await pilot.press("x", "!", "enter")
+        assert engine.next_step == "eight rows per block!"
+        await pilot.press("h", "z", "escape")
+        assert engine.hypothesis == "m[x] r"
+        assert engine.reruns == 0
+
+
+async def test_choosing_a_baseline(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("b", "down", "enter")
+        await pilot.pause()
+        assert engine.baseline == "best"
+        await pilot.press("b", "up", "escape")
+        assert engine.baseline == "best"
+
+
+async def test_the_cursor_stays_on_its_case(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("down", "down", "down", "down", "down")
+        await pilot.pause()
+        assert engine.selected == "smoke_3x64"
+        engine.say(READY, *whole_run(checked_only("grid_2", "wrong")))
+        await settle(pilot)
+        assert app.main.results.selected.case.id == "smoke_3x64"
+        assert "grid: 3/4 right" in screen_text(app)
+        assert "grid 2" in screen_text(app)
+        await pilot.press("end")
+        engine.say(*whole_run())
+        await settle(pilot)
+        assert app.main.results.selected is not None
+        assert "grid: 4/4 right" in screen_text(app)
+
+
+async def test_enter_shows_a_row_and_it_follows_the_run(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run(wrong(0)))
+        await settle(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert isinstance(app.screen, Page)
+        assert "at out[3, 17]: got 1.25, expected 0.75" in screen_text(app)
+        engine.say(STARTED, *landed(right(0)))
+        await settle(pilot)
+        assert "us per call" in screen_text(app)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert app.screen is app.main
+        assert "1/10 right so far" in screen_text(app)
+
+
+async def test_a_cancelled_run_leaves_the_old_numbers(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, STARTED, progress("time", 1), RunCancelled("run13", "a newer save"))
+        await settle(pilot)
+        text = screen_text(app)
+        assert "watching" in text
+        assert "518.6" in text
+
+
+async def test_a_lost_worker_is_named(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, WorkerChanged("lost", None, "torch is not installed in [that] python"))
+        await settle(pilot)
+        lines = screen_text(app).splitlines()
+        assert "worker lost" in lines[0]
+        assert lines[1].strip() == "torch is not installed in [that] python"
+
+
+async def test_a_burst_is_painted_seldom(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        paints = []
+        paint = app.main.paint
+        app.main.paint = lambda: (paints.append(1), paint())[1]
+        engine.say(READY, STARTED, *[progress("time", index % 5) for index in range(500)])
+        await settle(pilot)
+        assert 1 <= len(paints) <= 5
+        assert "timing 5/10" in screen_text(app)
+
+
+async def test_the_log_is_bounded_and_counts_what_it_dropped(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(*[LogLine(f"line {index}") for index in range(KEPT + 50)])
+        await pilot.press("3")
+        await settle(pilot)
+        assert f"line {KEPT + 49}" in screen_text(app)
+        await pilot.press("home")
+        await settle(pilot)
+        assert "-- 50 earlier lines clipped" in screen_text(app)
+
+
+async def test_help_and_footer_name_only_keys_that_exist(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(100, 60)) as pilot:
+        await pilot.press("question_mark")
+        await pilot.pause()
+        keys = {line.split("  ")[0].strip() for line in screen_text(app).splitlines()}
+        assert {"r", "space", "h", "x", "e", "b", "?", "q", "+", "ctrl+p"} <= {key.strip() for key in keys}
+        assert not {"n", "N", "m", "d", "w", "/", "s", "y"} & keys
+        commands = [command.title for command in app.get_system_commands(app.main)]
+        assert {"run", "pause", "baseline", "theme", "row", "entry"} <= set(commands)
