@@ -52,7 +52,7 @@ class Library:
         try:
             self._library = ctypes.CDLL(path)
         except OSError as problem:
-            what = str(problem).rpartition(": ")[2]
+            what = str(problem).partition(": ")[2] or problem
             file = os.path.basename(source)
             raise CompileError(f"{file} was compiled but cannot be loaded: {what}", source) from None
 
