@@ -17,6 +17,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 HAS = -c 'import importlib.util as u, sys; sys.exit(any(u.find_spec(name) is None for name in sys.argv[1:]))'
 SITE_DIRS = -c 'import sys; print(*(p for p in sys.path if p.endswith(("site-packages", "dist-packages"))), sep="\n")'
 OWN_SITE = -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+NEEDS_CUDA = -c 'import json, sys; parts = json.load(sys.stdin)["install"][0]["metadata"]["requires_dist"]; \
+  sys.exit(not any(part.startswith(("nvidia-", "cuda-")) for part in parts))'
 
 .PHONY: demo test lint gpu-test measure clean
 .DELETE_ON_ERROR:
@@ -52,7 +54,7 @@ $(VENV)/installed-torch: $(BIN)/python
 	  echo "using the torch of $(PYTHON)"; \
 	  $(PYTHON) $(SITE_DIRS) > "$$($(BIN)/python $(OWN_SITE))/packages-of-python.pth"; \
 	else \
-	  if $(PIP) install --quiet --dry-run --no-deps --report - $(TORCH) | grep -q nvidia; then \
+	  if $(PIP) install --quiet --dry-run --no-deps --report - $(TORCH) | $(BIN)/python $(NEEDS_CUDA); then \
 	    echo "pip has no CPU build of $(TORCH) for this Python at hand: it fetches a CUDA build, several GB"; \
 	  fi; \
 	  echo "installing $(TORCH) into $(VENV)"; \
