@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import events, on
 from textual.binding import Binding, BindingType
+from textual.scrollbar import ScrollTo
 
 from kernbench import render
 from kernbench.tui.board import Board
@@ -98,17 +100,27 @@ class Log(RowView):
         if self._follow:
             self._settle()
 
-    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
-        super().watch_scroll_y(old_value, new_value)
-        if self.size.height and new_value != old_value:
-            self._follow = new_value >= self._end()
+    def action_move(self, step: int) -> None:
+        super().action_move(step)
+        self._note_position()
+
+    @on(events.MouseScrollUp)
+    @on(events.MouseScrollDown)
+    @on(ScrollTo)
+    def scrolled(self) -> None:
+        self.call_after_refresh(self._note_position)
+
+    def _note_position(self) -> None:
+        """Following ends where the user scrolls away, and goes on at the end."""
+        self._follow = self.scroll_offset.y >= self._end()
 
     def _end(self) -> int:
         return max(self.lines() - self.size.height, 0)
 
     def _settle(self) -> None:
         """At the end while following, else at the top, where the error stands."""
-        self.scroll_to(y=self._end() if self._follow else 0, animate=False, immediate=True, force=True)
+        if self.size.height:
+            self.scroll_to(y=self._end() if self._follow else 0, animate=False, immediate=True, force=True)
 
     def _above(self) -> list[Span]:
         above = list(self._top)
