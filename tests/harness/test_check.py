@@ -1,0 +1,107 @@
+"""The judge: form, tolerance, what is not finite."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import check
+from harness.records import Task
+from harness.taskfile import load
+from tests.harness.child import write_task
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    return load(write_task(tmp_path))
+
+
+def problem(got: torch.Tensor, truth: torch.Tensor, task: Task, fresh: bool = False) -> str | None:
+    return check.compare({"output 0": got}, {"output 0": truth}, task, fresh).problem
+
+
+def test_the_worst_element_is_named(task: Task) -> None:
+    truth = torch.full((4, 20), 0.75, dtype=torch.float64)
+    got = truth.float().clone()
+    got[3, 17] = 1.25
+    assert problem(got, truth, task) == "output 0 differs at [3, 17]: got 1.25, expected 0.75 (allowed 1.8e-05)"
+
+
+def test_errors_within_the_tolerance_are_measured(task: Task) -> None:
+    truth = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    verdict = check.compare({"a": torch.tensor([1.0, 2.0 + 2**-20])}, {"a": truth}, task)
+    assert verdict.problem is None
+    assert verdict.error is not None
+    assert verdict.error.max == pytest.approx(2**-20)
+    assert verdict.error.index == (1,)
+    assert verdict.error.bound == pytest.approx(3e-5)
+
+
+def test_elements_beyond_the_first_chunk_count(task: Task) -> None:
+    truth = torch.zeros(check.CHUNK + 10)
+    got = truth.clone()
+    got[check.CHUNK + 3] = 1
+    assert problem(got, truth, task) == f"output 0 differs at [{check.CHUNK + 3}]: got 1, expected 0 (allowed 1e-05)"
+
+
+@pytest.mark.parametrize(
+    ("got", "truth", "words"),
+    [
+        (math.nan, 1.0, "output 0 is nan at [0], expected 1"),
+        (math.inf, 1.0, "output 0 is inf at [0], expected 1"),
+        (math.inf, math.inf, None),
+        (math.nan, math.nan, None),
+        (-math.inf, math.inf, "output 0 differs at [0]: got -inf, expected inf (allowed inf)"),
+        (1.0, math.nan, "output 0 differs at [0]: got 1, expected nan (allowed nan)"),
+    ],
+)
+def test_what_is_not_finite_must_be_expected(got: float, truth: float, words: str | None, task: Task) -> None:
+    assert problem(torch.tensor([got]), torch.tensor([truth], dtype=torch.float64), task) == words
+
+
+def test_overflow_of_the_output_dtype_is_right(task: Task) -> None:
+    assert problem(torch.tensor([math.inf], dtype=torch.float16), torch.tensor([1e6], dtype=torch.float64), task) is None
+
+
+def test_integers_are_exact(task: Task) -> None:
+    truth = torch.tensor([1, 2**40, 3])
+    assert problem(truth.clone(), truth, task) is None
+    assert problem(truth + torch.tensor([0, 1, 0]), truth, task) is not None
+    assert problem(torch.tensor([True]), torch.tensor([False]), task) is not None
+
+
+def test_memory_that_was_never_written_has_its_own_words(task: Task) -> None:
+    blank = torch.full((4,), -1, dtype=torch.int32).view(torch.float32)
+    assert problem(blank, torch.ones(4), task, fresh=True) == "output 0 was never written"
+    partly = torch.ones(4)
+    partly[2:] = blank[2:]
+    assert problem(partly, torch.ones(4), task, fresh=True) == "output 0 was not written at [2]"
+
+
+class Odd(torch.Tensor):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        ({"a": torch.ones(2, 3), "b": None}, "2 outputs, expected 1"),
+        ({"a": None}, "a is None, expected a tensor"),
+        ({"a": torch.ones(3, 2)}, "a has shape [3, 2], expected [2, 3]"),
+        ({"a": torch.ones(2, 3, dtype=torch.float64)}, "a is float64, expected float32"),
+        ({"a": torch.ones(3, 2).t()}, "a has strides [1, 2], expected [3, 1] (layout in task.toml)"),
+        ({"a": torch.ones(2, 3).as_subclass(Odd)}, "a is a Odd, not exactly a torch.Tensor"),
+        ({"a": torch.zeros(2, 3)}, None),
+    ],
+)
+def test_form(got: check.Outputs, words: str | None) -> None:
+    assert check.form(got, {"a": torch.ones(2, 3)}, "reference") == words
+
+
+def test_any_layout_may_be_allowed_and_single_dimensions_have_none() -> None:
+    assert check.form({"a": torch.ones(3, 2).t()}, {"a": torch.ones(2, 3)}, "any") is None
+    assert check.form({"a": torch.ones(4, 2)[:, :1]}, {"a": torch.ones(1, 4).t()[:, :1]}, "reference") is not None
+    assert check.form({"a": torch.ones(9).as_strided((1, 3), (9, 1))}, {"a": torch.ones(1, 3)}, "reference") is None

@@ -1,0 +1,106 @@
+"""The maths of the verdicts against distributions whose truth is known."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+
+from harness import stats
+from harness.records import Ratio
+
+
+@pytest.mark.parametrize("count", [6, 9, 16, 33, 64])
+@pytest.mark.parametrize("shape", ["normal", "skewed", "spiky"])
+def test_the_interval_covers_the_median_as_often_as_it_says(count: int, shape: str) -> None:
+    source = random.Random(f"{count} {shape}")
+    draw = {
+        "normal": lambda: source.gauss(0, 1),
+        "skewed": lambda: source.expovariate(1) - math.log(2),
+        "spiky": lambda: source.gauss(0, 1) * (20 if source.random() < 0.1 else 1),
+    }[shape]
+    tries, inside = 2000, 0
+    for _ in range(tries):
+        low, high = stats.median_interval([draw() for _ in range(count)]) or (0, 0)
+        inside += low <= 0 <= high
+    assert 0.935 <= inside / tries <= 1.0
+
+
+def test_the_interval_is_not_needlessly_wide() -> None:
+    assert [stats.interval_rank(count) for count in (5, 6, 8, 9, 12, 20, 100)] == [None, 0, 0, 1, 2, 5, 39]
+
+
+def test_interquartile_mean_ignores_the_outer_quarters() -> None:
+    assert stats.interquartile_mean([1, 2, 3, 4, 5, 6, 7, 800]) == 4.5
+    assert stats.interquartile_mean([3.0]) == 3
+    assert stats.interquartile_mean([5, 1, 3]) == 3
+    assert stats.interquartile_mean([1, 2, 3, 4, 100]) == pytest.approx((0.75 * 2 + 3 + 0.75 * 4) / 2.5)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "low", "high", "word"),
+    [
+        (1.10, 1.05, 1.15, "faster"),
+        (1.005, 1.002, 1.008, "same"),
+        (1.015, 1.012, 1.018, "faster"),
+        (1.02, 0.99, 1.05, "unclear"),
+        (0.90, 0.85, 0.95, "slower"),
+        (0.985, 0.95, 1.02, "unclear"),
+        (1.0, 0.95, 1.05, "unclear"),
+        (0.995, 0.99, 1.0, "same"),
+    ],
+)
+def test_verdict(speedup: float, low: float, high: float, word: str) -> None:
+    assert stats.verdict(speedup, low, high, 0.01) == word
+
+
+def test_margin_grows_for_short_calls_and_noisy_machines() -> None:
+    assert [stats.margin(100), stats.margin(2), stats.margin(100, 0.04), stats.margin(2, 0.001)] == [0.01, 0.015, 0.04, 0.015]
+
+
+def test_too_few_blocks_have_no_ratio() -> None:
+    assert stats.ratio([0.1] * 5, 0.01) is None
+    assert math.isinf(stats.half_width([0.1] * 5))
+    assert stats.half_width([0.1] * 6) == 0
+
+
+def test_equal_sides_are_seldom_called_different() -> None:
+    source = random.Random(5)
+    words = [stats.ratio([source.gauss(0, 0.03) for _ in range(24)], 0.01) for _ in range(1000)]
+    wrong = sum(1 for ratio in words if ratio is not None and ratio.verdict in ("faster", "slower"))
+    assert wrong / 1000 < 0.06
+
+
+def test_geomean_interval_covers_as_rows_do() -> None:
+    source = random.Random(9)
+    inside = 0
+    for _ in range(500):
+        rows = []
+        for centre in (0.0, 0.3, -0.1, 0.7):
+            row = stats.ratio([source.gauss(centre, 0.05) for _ in range(16)], 0.01)
+            assert row is not None
+            rows.append(row)
+        mean = stats.geomean(rows)
+        assert mean is not None
+        inside += mean.low <= math.exp(0.225) <= mean.high
+    assert inside / 500 >= 0.93
+
+
+def test_geomean_of_one_row_is_the_row() -> None:
+    mean = stats.geomean([Ratio(1.2, 1.1, 1.3, "faster")])
+    assert mean is not None
+    assert (mean.speedup, mean.low, mean.high) == pytest.approx((1.2, 1.1, 1.3))
+    assert stats.geomean([]) is None
+
+
+def test_floor_is_the_95th_percentile_of_the_distances() -> None:
+    assert stats.floor_of([1.01, 0.98, 1.0, 1.04]) == pytest.approx(0.02 + 0.85 * 0.02)
+
+
+def test_best_needs_the_mean_clear_of_the_margin_and_no_row_far_below() -> None:
+    good = Ratio(1.05, 1.04, 1.06, "faster")
+    assert stats.beats_best([good, good])
+    assert not stats.beats_best([good, Ratio(0.96, 0.95, 0.97, "slower")])
+    assert not stats.beats_best([Ratio(1.05, 1.0, 1.1, "faster")])
+    assert not stats.beats_best([])

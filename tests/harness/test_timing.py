@@ -1,0 +1,126 @@
+"""Blocks and the stop rule, on a clock that reads its times from the calls themselves."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from harness import stats, timing
+from harness.rotation import WorkingSet
+
+
+class FakeRotation:
+    """Sets without tensors; counts blocks and calls."""
+
+    count, bytes = 1, 0
+
+    def __init__(self) -> None:
+        self.blocks = 0
+
+    def begin_block(self) -> None:
+        self.blocks += 1
+
+    def take(self) -> WorkingSet:
+        return WorkingSet({}, 0, None)
+
+
+class FakeClock:
+    """A call's result is its duration in microseconds."""
+
+    name = "wall"
+
+    def __init__(self) -> None:
+        self.order: list[str] = []
+
+    def measure(self, calls: Sequence[timing.Call]) -> list[float]:
+        return [call.run() or 1.0 for call in calls]
+
+
+def bench(budget_ms: float = 20.0, beat: Callable[[], None] = lambda: None) -> timing.Bench:
+    return timing.Bench(FakeClock(), FakeRotation(), budget_ms, beat)  # type: ignore[arg-type]
+
+
+def noisy(centre: float, spread: float, seed: int) -> Callable[[], float]:
+    source = random.Random(seed)
+    return lambda: centre * math.exp(source.gauss(0, spread))
+
+
+def test_the_ratio_comes_out() -> None:
+    timed = bench().run({"baseline": noisy(200, 0.01, 1), "solution": noisy(100, 0.01, 2)})
+    ratio = stats.ratio(timed.log_ratios("baseline", "solution"), 0.01)
+    assert ratio is not None
+    assert ratio.speedup == pytest.approx(2, rel=0.02)
+    assert ratio.verdict == "faster"
+    assert timed.time_us("solution") == pytest.approx(100, rel=0.02)
+
+
+def test_quiet_sides_stop_early_and_never_below_the_minimum() -> None:
+    timed = bench(1e6).run({"baseline": lambda: 5.0, "solution": lambda: 5.0})
+    assert timed.blocks == timing.MIN_BLOCKS
+    assert bench(0.0).run({"baseline": noisy(5, 1, 1), "solution": noisy(5, 1, 2)}).blocks == timing.MIN_BLOCKS
+
+
+def test_noisy_sides_go_on_until_the_budget_is_spent() -> None:
+    timed = bench(20.0).run({"baseline": noisy(5, 0.5, 1), "solution": noisy(5, 0.5, 2)})
+    assert timed.blocks > timing.MIN_BLOCKS
+
+
+def test_the_order_of_sides_turns_round() -> None:
+    order: list[str] = []
+
+    def side(name: str) -> Callable[[], float]:
+        def call() -> float:
+            order.append(name)
+            return 1e5
+
+        return call
+
+    bench(0.0).run({name: side(name) for name in ("baseline", "best", "solution")})
+    blocks = "".join(name[1] for name in order[6:18])
+    assert blocks == "aeooeaaeooea"
+
+
+def test_a_drift_cancels() -> None:
+    clock = iter(range(10**6))
+    drifting = lambda: 100.0 + next(clock)  # noqa: E731
+    timed = bench(0.0).run({"baseline": drifting, "solution": drifting})
+    assert stats.interquartile_mean(timed.log_ratios("baseline", "solution")) == pytest.approx(0, abs=0.01)
+
+
+def test_stopping_comes_through() -> None:
+    class Stop(Exception):
+        pass
+
+    def beat() -> None:
+        raise Stop
+
+    with pytest.raises(Stop):
+        bench(beat=beat).run({"solution": lambda: 1.0})
+
+
+def test_a_side_that_raises_is_named() -> None:
+    def bad(**_: Any) -> None:
+        raise ValueError("no")
+
+    with pytest.raises(timing.SideFailed) as caught:
+        bench().run({"baseline": bad, "solution": lambda: 1.0})
+    assert caught.value.side == "baseline"
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_wall_clock_prepares_outside_the_timed_span() -> None:
+    import time
+
+    prepared: list[int] = []
+    call = timing.Call(lambda: (prepared.append(1), time.sleep(0.02))[0], lambda: None)
+    assert max(timing.WallClock().measure([call, call])) < 20_000
+    assert prepared == [1, 1]
+
+
+def test_the_floor_of_equal_sides_is_how_far_they_came_apart() -> None:
+    assert timing.floor(bench, lambda: 3.0) == 0
+    assert 0 < timing.floor(lambda: bench(0.0), noisy(5, 0.2, 3)) < 0.5
