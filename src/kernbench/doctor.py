@@ -83,8 +83,9 @@ def report(found: list[Check]) -> str:
     return "\n".join(lines)
 
 
-def to_json(found: list[Check]) -> str:
-    return json.dumps([asdict(check) for check in found], ensure_ascii=False, indent=2)
+def as_json(found: list[Check]) -> str:
+    """One JSON line per check."""
+    return "\n".join(json.dumps(asdict(check), ensure_ascii=False) for check in found)
 
 
 def probe(python: str) -> dict[str, Any]:

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from kernbench import doctor
+from kernbench.cli import cli
 from kernbench.doctor import Check
 
 
@@ -113,9 +115,11 @@ def test_the_report_is_aligned_and_shows_a_fix_only_where_one_is_needed() -> Non
         "-       C++ compiler  none",
         "                      -> Install one.",
     ]
-    assert json.loads(doctor.to_json(found))[1] == {
-        "name": "C++ compiler",
-        "ok": None,
-        "says": "none",
-        "fix": "Install one.",
-    }
+
+
+def test_the_command_prints_one_json_line_per_check(fake_python: Path) -> None:
+    result = CliRunner().invoke(cli, ["doctor", "--json", "--python", str(fake_python)])
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert {check["name"] for check in found} >= set(ALWAYS)
+    assert all(set(check) == {"name", "ok", "says", "fix"} for check in found)
