@@ -293,7 +293,7 @@ def _hints(cls: type) -> dict[str, Any]:
 
 def decode(cls: type[_T], data: dict[str, Any]) -> _T:
     """A record from JSON data; unknown keys are ignored, missing ones take their default."""
-    hints = _hints(cls)
+    hints = _hints(typing.cast(Any, cls))
     known = {item.name for item in dataclasses.fields(typing.cast(Any, cls))}
     return cls(**{name: _convert(hints[name], value) for name, value in data.items() if name in known})
 
