@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 from typing import Any
 
 MISSING = {"inline_asm": "interpreter has no inline asm", "extern_elementwise": "interpreter has no libdevice"}
 
 
 def install() -> None:
-    """Autotuning needs a GPU's clock: interpreted kernels take the first configuration."""
+    """Autotuning needs a GPU's clock: interpreted kernels take the first configuration.
+
+    The functions of libdevice are empty off the GPU and return None; here they say what is missing.
+    """
     try:
         import triton
     except ImportError:
@@ -20,6 +25,14 @@ def install() -> None:
         return original(list(configs)[:1], *args, **kwargs)
 
     triton.autotune = autotune
+    libdevice = importlib.import_module("triton.language.extra.libdevice")
+    for name, value in vars(libdevice).items():
+        if inspect.isfunction(value) and value.__module__ == libdevice.__name__:
+            setattr(libdevice, name, _no_libdevice)
+
+
+def _no_libdevice(*args: Any, **kwargs: Any) -> None:
+    raise NotImplementedError("extern_elementwise not supported in interpreter mode")
 
 
 def lacks(problem: BaseException) -> str | None:

@@ -63,7 +63,8 @@ def test_what_is_not_finite_must_be_expected(got: float, truth: float, words: st
 
 
 def test_overflow_of_the_output_dtype_is_right(task: Task) -> None:
-    assert problem(torch.tensor([math.inf], dtype=torch.float16), torch.tensor([1e6], dtype=torch.float64), task) is None
+    got, truth = torch.tensor([math.inf], dtype=torch.float16), torch.tensor([1e6], dtype=torch.float64)
+    assert problem(got, truth, task) is None
 
 
 def test_integers_are_exact(task: Task) -> None:

@@ -60,8 +60,8 @@ def test_tensors_numbers_and_none_arrive(load: Load) -> None:
 
 
 def test_integers_are_64_bits_wide(load: Load) -> None:
-    library, out = load('#include <cstdint>\nextern "C" void put(int64_t* out, int64_t n) { *out = n; }'), torch.zeros(1, dtype=torch.int64)
-    library.put(out, 2**40)
+    out = torch.zeros(1, dtype=torch.int64)
+    load('#include <cstdint>\nextern "C" void put(int64_t* out, int64_t n) { *out = n; }').put(out, 2**40)
     assert out.item() == 2**40
 
 

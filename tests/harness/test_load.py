@@ -39,7 +39,8 @@ def test_equal_length_saves_within_a_second_run_their_own_text(
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     seen = []
     for value in (1, 2, 3):
-        write_task(tmp_path, solution_py=f"from part import f\ndef scale(): return {value}, f()\n", part_py=f"def f(): return {value}\n")
+        source = f"from part import f\ndef scale(): return {value}, f()\n"
+        write_task(tmp_path, solution_py=source, part_py=f"def f(): return {value}\n")
         one = Side("solution", str(tmp_path), str(tmp_path))
         seen.append(one.entry("solution.py", "scale")())
         one.close()
@@ -77,7 +78,9 @@ def test_helpers_of_one_name_stay_on_their_side(side: MakeSide, source: str) -> 
 
 
 def test_a_helper_may_import_another_and_torch(side: MakeSide) -> None:
-    made = side("solution", solution_py="from part import f\ndef scale(): return f()", part_py="import other, torch\ndef f(): return other.x, torch", other_py="x = 4")
+    part = "import other, torch\ndef f(): return other.x, torch"
+    source = "from part import f\ndef scale(): return f()"
+    made = side("solution", solution_py=source, part_py=part, other_py="x = 4")
     assert made.entry("solution.py", "scale")() == (4, torch)
 
 
@@ -127,7 +130,8 @@ def test_library_definitions_are_renamed_with_their_implementations(side: MakeSi
     def scale(x):
         return torch._ops.OpOverloadPacket.__call__(getattr(getattr(torch.ops, lib.ns), "twice"), x)
     """
-    functions = [side(role, solution_py=source.format(factor=n)).entry("solution.py", "scale") for role, n in (("best", 2), ("solution", 3))]
+    sides = [side(role, solution_py=source.format(factor=n)) for role, n in (("best", 2), ("solution", 3))]
+    functions = [one.entry("solution.py", "scale") for one in sides]
     assert [function(torch.ones(1)).item() for function in functions] == [2.0, 3.0]
 
 

@@ -56,7 +56,8 @@ def test_verdict(speedup: float, low: float, high: float, word: str) -> None:
 
 
 def test_margin_grows_for_short_calls_and_noisy_machines() -> None:
-    assert [stats.margin(100), stats.margin(2), stats.margin(100, 0.04), stats.margin(2, 0.001)] == [0.01, 0.015, 0.04, 0.015]
+    assert [stats.margin(100), stats.margin(2)] == [0.01, 0.015]
+    assert [stats.margin(100, 0.04), stats.margin(2, 0.001)] == [0.04, 0.015]
 
 
 def test_too_few_blocks_have_no_ratio() -> None:

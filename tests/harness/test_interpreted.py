@@ -1,0 +1,83 @@
+"""Triton without a GPU: interpreted kernels are checked, not timed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.child import TASK, Child, results, write_task
+
+pytest.importorskip("triton")
+
+TIMED = '\n[[case]]\nid = "timed"\naxes = { rows = 2, columns = 2 }\n'
+INTERPRETED = TASK.replace('device = "cpu"\n', "").replace("[[case]]", "[[smoke]]") + TIMED
+KERNEL = """
+import torch, triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+{decorator}
+@triton.jit
+def kernel(x, out, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n{past}
+    values = tl.load(x + offsets, mask)
+    {extra}
+    tl.store(out + offsets, values * factor, mask)
+
+def scale(x, factor):
+    out = torch.empty_like(x)
+    kernel[(triton.cdiv(x.numel(){past}, 64),)](x, out, x.numel(), factor{block})
+    return out
+"""
+AUTOTUNE = "@triton.autotune([triton.Config({'BLOCK': 64}), triton.Config({'BLOCK': 999})], key=['n'])"
+ASM = "values = tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [values], tl.float32, True, 1)"
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    with Child() as started:
+        yield started
+
+
+def kernel(decorator: str = "", extra: str = "", past: str = "", block: str = ", BLOCK=64") -> str:
+    return KERNEL.format(decorator=decorator, extra=extra, past=past, block=block)
+
+
+def test_a_right_kernel_is_interpreted_and_not_timed(child: Child, tmp_path: Path) -> None:
+    events = child.run(write_task(tmp_path, task_toml=INTERPRETED, solution_py=kernel()), cases=("small", "large"))
+    assert events[0]["environment"]["interpreted"] is True
+    for result in results(events).values():
+        assert (result["status"], result["checked"]) == ("interpreted", 2)
+        assert result["solution_us"] is None
+        assert result["error"]["bound"] is not None
+
+
+def test_autotuning_takes_the_first_configuration(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, task_toml=INTERPRETED, solution_py=kernel(AUTOTUNE, block=""))
+    assert results(child.run(folder, cases=("small",)))["small"]["status"] == "interpreted"
+
+
+def test_one_element_outside_is_found(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, task_toml=INTERPRETED, solution_py=kernel(past=" + 1"))
+    result = results(child.run(folder, cases=("small",)))["small"]
+    assert (result["status"], result["detail"]) == ("wrong", "the call wrote 1 element past the end of output 0")
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [(ASM, "interpreter has no inline asm"), ("values = libdevice.abs(values)", "interpreter has no libdevice")],
+)
+def test_what_the_interpreter_lacks_is_skipped(child: Child, tmp_path: Path, extra: str, words: str) -> None:
+    folder = write_task(tmp_path, task_toml=INTERPRETED, solution_py=kernel(extra=extra))
+    result = results(child.run(folder, cases=("small",)))["small"]
+    assert (result["status"], result["detail"]) == ("skipped", words)
+
+
+def test_an_error_in_a_kernel_points_at_its_line(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, task_toml=INTERPRETED, solution_py=kernel(extra="values = values + missing"))
+    result = results(child.run(folder, cases=("small",)))["small"]
+    assert result["status"] == "runtime_error"
+    assert result["where"]["file"] == "solution.py"

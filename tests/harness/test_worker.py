@@ -1,0 +1,363 @@
+"""A real worker process on the CPU: one run end to end, and what each kind of mistake becomes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.records import CaseResult, Environment, decode
+from harness.taskfile import load
+from tests.harness.child import REFERENCE, SOLUTION, TASK, Child, findings, results, write_task
+
+SMALL = ("small",)
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    with Child() as started:
+        yield started
+
+
+def only(events: list[dict[str, Any]], case: str = "small") -> dict[str, Any]:
+    return results(events)[case]
+
+
+def try_solution(child: Child, folder: Path, source: str, **more: Any) -> dict[str, Any]:
+    """The small case of the scale task with another solution."""
+    return only(child.run(write_task(folder, solution_py=source), cases=SMALL, **more))
+
+
+def test_it_greets_before_and_after_importing_torch(child: Child) -> None:
+    hello, ready = child.greeting
+    assert (hello["event"], hello["protocol"]) == ("hello", 1)
+    environment = decode(Environment, ready["environment"])
+    assert environment.device == "cpu"
+    assert environment.torch
+    assert environment.device_name
+
+
+def test_one_run_from_start_to_end(child: Child, tmp_path: Path) -> None:
+    events = child.run(write_task(tmp_path), controls=True)
+    words = [event["event"] for event in events if event["event"] not in ("step", "built")]
+    assert words == ["started", "controls", "case", "case", "case", "case", "finished"]
+    assert events[0]["environment"]["threads"] == 1
+    assert "rotated over" in events[0]["environment"]["condition"]
+    assert all(event["run"] == events[0]["run"] and event["at_ms"] >= 0 for event in events)
+    steps = [(event["step"], event["case"]) for event in events if event["event"] == "step"]
+    assert steps[0] == ("load", None)
+    of_large = [step for step, case in steps if case == "large"]
+    assert of_large == ["inputs", "build", "check", "baseline", "time", "recheck"]
+    for result in results(events).values():
+        case = decode(CaseResult, result)
+        assert (case.status, case.clock, case.checked) == ("ok", "wall", 2)
+        assert case.baseline_us is not None
+        assert case.ratio is not None
+        assert case.wall is not None
+        assert case.error is not None
+        assert case.samples is not None
+        assert set(case.samples) == {"baseline", "solution"}
+
+
+def test_best_is_timed_beside_baseline_and_solution(child: Child, tmp_path: Path) -> None:
+    best = write_task(tmp_path / "best")
+    result = only(child.run(write_task(tmp_path / "now"), best=str(best), cases=SMALL))
+    assert result["best_us"] is not None
+    assert result["vs_best"]["verdict"] in ("faster", "same", "slower", "unclear")
+    assert set(result["samples"]) == {"baseline", "best", "solution"}
+
+
+@pytest.mark.parametrize(
+    ("source", "detail"),
+    [
+        ("def scale(x, factor): return x * 3", "output 0 differs at ["),
+        ("import torch\ndef scale(x, factor): return torch.empty_like(x)", "output 0 was never written"),
+        ("def scale(x, factor): return None", "it returned None"),
+        ("def scale(x, factor): return 5", "output 0 is a int, not a torch.Tensor"),
+        ("def scale(x, factor): return (x * 2).double()", "output 0 is float64, expected float32"),
+        ("def scale(x, factor): return (x * 2).t().contiguous().t()", "output 0 has strides [1, 8], expected [33, 1]"),
+        ("def scale(x, factor): return (x * 2, x)", "2 outputs, expected 1"),
+        ("def scale(x, factor): return x.mul_(2)", "the call wrote to its input 'x', which is not in mutates"),
+        ("def scale(x, factor): return x * 2 if x[0, 0] < -1 else x * 3", "(seed 7)"),
+        ("def scale(x, factor): return (x * 2).clamp(-10, 10)", "(seed 8, spread 4)"),
+        ("def scale(x, factor): return x * 2 if x.mean() < 1.5 else x", "(seed 10, offset 3)"),
+        ("n = []\ndef scale(x, factor):\n    n.append(1)\n    return x * 2 if len(n) < 4 else x", "(in a timed call)"),
+    ],
+)
+def test_wrong_is_wrong_and_has_no_time(child: Child, tmp_path: Path, source: str, detail: str) -> None:
+    result = try_solution(child, tmp_path, source)
+    assert result["status"] == "wrong"
+    assert detail in result["detail"]
+    assert result["solution_us"] is None
+    assert result["speedup"] is None
+
+
+def test_an_output_inside_an_input_is_wrong(child: Child, tmp_path: Path) -> None:
+    folder = write_task(
+        tmp_path,
+        reference_py=REFERENCE.replace("return x * factor", "return x[:4].clone()"),
+        solution_py="def scale(x, factor): return x[:4]",
+    )
+    result = only(child.run(folder, cases=SMALL))
+    assert (result["status"], result["checked"]) == ("wrong", 2)
+    assert result["detail"] == "output 0 lives in the memory of input 'x'; return a tensor of its own"
+
+
+def test_what_raises_has_a_place(child: Child, tmp_path: Path) -> None:
+    result = try_solution(child, tmp_path, "def scale(x, factor):\n    return x.nothing\n")
+    assert result["status"] == "runtime_error"
+    assert result["detail"] == "AttributeError: 'Tensor' object has no attribute 'nothing'"
+    assert result["where"] == {"file": "solution.py", "line": 2, "text": "return x.nothing"}
+
+
+@pytest.mark.parametrize("statement", ["raise KeyboardInterrupt", "import sys; sys.exit(1)", "raise GeneratorExit"])
+def test_the_worker_outlives_whatever_is_raised(child: Child, tmp_path: Path, statement: str) -> None:
+    result = try_solution(child, tmp_path / "bad", f"def scale(x, factor):\n    {statement}\n")
+    assert result["status"] == "runtime_error"
+    assert try_solution(child, tmp_path / "good", SOLUTION)["status"] == "ok"
+
+
+def test_random_results_are_a_finding_not_a_failure(child: Child, tmp_path: Path) -> None:
+    source = "import torch\ndef scale(x, factor): return x * factor + torch.rand_like(x) * 1e-6\n"
+    result = try_solution(child, tmp_path, source)
+    assert result["status"] == "ok"
+    names = {finding["name"] for finding in result["findings"]}
+    assert names == {"nondeterministic", "less accurate than the baseline"}
+
+
+def test_threads_left_running_are_a_finding(child: Child, tmp_path: Path) -> None:
+    source = """
+    import threading, time
+    def scale(x, factor):
+        threading.Thread(target=time.sleep, args=(5,), daemon=True).start()
+        return x * factor
+    """
+    events = child.run(write_task(tmp_path, solution_py=source), cases=SMALL)
+    assert "left threads running" in findings(events)
+
+
+def test_a_source_that_cannot_be_loaded_ends_the_run(child: Child, tmp_path: Path) -> None:
+    snapshot = write_task(tmp_path / "snapshot", solution_py="import torch\nx = (1\n")
+    folder = write_task(tmp_path / "user")
+    last = child.run(folder, snapshot)[-1]
+    assert (last["event"], last["status"]) == ("failed", "build_error")
+    assert last["message"] == "SyntaxError: '(' was never closed"
+    assert last["where"] == {"file": "solution.py", "line": 2, "text": "x = (1"}
+    assert "snapshot" not in json.dumps(last)
+
+
+def test_a_task_that_lets_zeros_pass_is_refused(child: Child, tmp_path: Path) -> None:
+    loose = TASK.replace("atol = 1e-5", "atol = 100.0")
+    last = child.run(write_task(tmp_path, task_toml=loose), controls=True)[-1]
+    assert (last["event"], last["status"]) == ("failed", "bad_task")
+    assert last["message"] == "[tolerance] is too loose for case small: zeros pass as output 0; tighten it"
+
+
+def test_a_task_whose_inputs_fail_is_to_blame_itself(child: Child, tmp_path: Path) -> None:
+    bad = REFERENCE.replace('case["rows"]', 'case["lines"]')
+    last = child.run(write_task(tmp_path, reference_py=bad))[-1]
+    assert (last["event"], last["status"]) == ("failed", "bad_task")
+    assert last["message"] == "make_inputs fails for case small: KeyError: 'lines'"
+    assert last["where"]["file"] == "reference.py"
+
+
+def test_older_tasks_without_spread_and_offset_still_run(child: Child, tmp_path: Path) -> None:
+    plain = REFERENCE.replace(", spread=1.0, offset=0.0", "").replace("x * spread + offset", "x")
+    assert only(child.run(write_task(tmp_path, reference_py=plain)))["status"] == "ok"
+
+
+def test_mutating_tasks_are_restored_before_every_call(child: Child, tmp_path: Path) -> None:
+    files = {
+        "task_toml": TASK.replace('device = "cpu"', 'device = "cpu"\nmutates = ["x"]'),
+        "reference_py": REFERENCE.replace("return x * factor", "x.mul_(factor)"),
+    }
+    right = only(child.run(write_task(tmp_path / "right", **files, solution_py="def scale(x, factor): x.add_(x)")))
+    assert (right["status"], right["checked"]) == ("ok", 2)
+    assert right["speedup"] is not None
+    wrong = only(child.run(write_task(tmp_path / "wrong", **files, solution_py="def scale(x, factor): return x * 2")))
+    assert (wrong["status"], wrong["detail"][:10]) == ("wrong", "x differs ")
+
+
+def test_the_tasks_own_checks_count(child: Child, tmp_path: Path) -> None:
+    own = REFERENCE + "\ndef check(case, inputs, outputs):\n    return [('sum', abs(outputs.sum().item()), 1e-9)]\n"
+    result = only(child.run(write_task(tmp_path, reference_py=own), cases=SMALL))
+    assert result["status"] == "wrong"
+    assert result["detail"].startswith("check 'sum': error ")
+
+
+def test_a_baseline_that_fails_leaves_the_row_its_own_time(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, baseline_py="def scale(x, factor):\n    raise ValueError('not here')\n")
+    result = only(child.run(folder, baseline="baseline.py", cases=SMALL))
+    assert result["status"] == "ok"
+    assert result["solution_us"] > 0
+    assert (result["baseline_us"], result["speedup"], result["verdict"]) == (None, None, None)
+    assert result["detail"] == "baseline: fails (baseline.py:2: ValueError: not here)"
+
+
+def test_a_file_and_best_can_be_the_baseline(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, baseline_py=SOLUTION)
+    assert only(child.run(folder, baseline="baseline.py", cases=SMALL))["speedup"] is not None
+    assert only(child.run(folder, baseline="best", best=str(folder), cases=SMALL))["vs_best"] is not None
+    assert only(child.run(folder, baseline="best", cases=SMALL))["detail"] == "baseline: there is no best source yet"
+
+
+def test_a_spelled_out_operator_gets_no_comparison_with_best(child: Child, tmp_path: Path) -> None:
+    source = """
+    import torch
+    from torch import Tensor
+    @torch.library.custom_op("literal::scale", mutates_args=())
+    def op(x: Tensor, factor: float) -> Tensor:
+        return x * factor
+    def scale(x, factor):
+        return torch.ops.literal.scale(x, factor)
+    """
+    folder = write_task(tmp_path, solution_py=source)
+    events = child.run(folder, best=str(folder), cases=SMALL)
+    assert findings(events) == {"shared operator name"}
+    assert (only(events)["status"], only(events)["vs_best"]) == ("ok", None)
+
+
+def test_operators_of_one_name_are_kept_apart_across_sides(child: Child, tmp_path: Path) -> None:
+    source = """
+    import torch
+    from torch import Tensor
+    @torch.library.custom_op("mine::scale", mutates_args=())
+    def op(x: Tensor, factor: float) -> Tensor:
+        return x * {factor}
+    def scale(x, factor):
+        return op(x, factor)
+    """
+    best = write_task(tmp_path / "best", solution_py=source.format(factor="factor"))
+    folder = write_task(tmp_path / "now", solution_py=source.format(factor="3"))
+    assert only(child.run(folder, best=str(best), cases=SMALL))["status"] == "wrong"
+    folder = write_task(tmp_path / "again", solution_py=source.format(factor="2.0"))
+    result = only(child.run(folder, best=str(best), cases=SMALL))
+    assert result["status"] == "ok"
+    assert result["vs_best"] is not None
+
+
+def test_cancel_is_answered(child: Child, tmp_path: Path) -> None:
+    slow = "import time\ndef scale(x, factor):\n    time.sleep(0.05)\n    return x * factor\n"
+    folder = write_task(tmp_path, solution_py=slow)
+    run = child.request(load(folder), folder)
+    while child.read().get("step") != "build":
+        pass
+    child.send(request="cancel", run=run)
+    assert child.events()[-1]["event"] == "cancelled"
+    assert try_solution(child, tmp_path / "next", SOLUTION)["status"] == "ok"
+
+
+def test_floors_are_measured_on_request(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path)
+    child.send(request="floor", run="f", task=task_json(folder), source=str(folder), baseline="eager", cases=["small"])
+    events = child.events()
+    floor = next(event for event in events if event["event"] == "floor")
+    assert floor["case"] == "small"
+    assert floor["floor"] >= 0
+    assert events[-1]["event"] == "finished"
+
+
+def task_json(folder: Path) -> dict[str, Any]:
+    from harness.records import to_dict
+
+    return to_dict(load(folder))
+
+
+def test_saves_do_not_pile_up(child: Child, tmp_path: Path) -> None:
+    """Sides of earlier saves are forgotten: no module of them is left."""
+    source = """
+    import sys
+    sides = {name.partition('.')[0] for name in sys.modules if name.startswith('_kb_')}
+    assert len(sides) <= 4, f"%d: {sides}"
+    def scale(x, factor):
+        return x * factor
+    """
+    for number in range(6):
+        folder = write_task(tmp_path / str(number), solution_py=source % number)
+        assert only(child.run(folder, cases=SMALL))["status"] == "ok"
+
+
+CPP_TASK = {
+    "reference_py": REFERENCE,
+    "solution_py": """
+    import torch
+    from harness.host import load
+    cpp = load("solution.cpp")
+    def scale(x, factor):
+        out = torch.empty_like(x)
+        cpp.scale(x, out, x.numel(), factor)
+        return out
+    """,
+}
+CPP = """
+#include <cstdint>
+extern "C" void scale(const float* x, float* out, int64_t n, double factor) {
+    for (int64_t i = %s; i < n %s; ++i) out[i] = x[i] * (float)factor;
+}
+"""
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="no C++ compiler")
+class TestHostKernels:
+    def test_right(self, child: Child, tmp_path: Path) -> None:
+        result = only(child.run(write_task(tmp_path, **CPP_TASK, solution_cpp=CPP % (0, ""))))
+        assert (result["status"], result["checked"]) == ("ok", 2)
+
+    @pytest.mark.parametrize(("span", "words"), [((0, "+ 1"), "past the end"), ((-1, ""), "before the start")])
+    def test_one_element_outside(self, child: Child, tmp_path: Path, span: tuple[Any, ...], words: str) -> None:
+        result = only(child.run(write_task(tmp_path, **CPP_TASK, solution_cpp=CPP % span)))
+        assert result["status"] == "wrong"
+        assert result["detail"] == f"the call wrote 1 element {words} of output 0"
+        assert [(finding["name"], finding["red"]) for finding in result["findings"]] == [("out-of-bounds write", True)]
+
+    def test_one_element_short(self, child: Child, tmp_path: Path) -> None:
+        result = only(child.run(write_task(tmp_path, **CPP_TASK, solution_cpp=CPP % (0, "- 1"))))
+        assert (result["status"], result["detail"]) == ("wrong", "output 0 was not written at [7, 32]")
+
+    def test_a_compile_error_has_a_place(self, child: Child, tmp_path: Path) -> None:
+        bad = 'extern "C" void scale(const float* x) {\n    return undefined_name;\n}\n'
+        snapshot = write_task(tmp_path / "snapshot", **CPP_TASK, solution_cpp=bad)
+        last = child.run(write_task(tmp_path / "user", **CPP_TASK, solution_cpp=bad), snapshot)[-1]
+        assert (last["event"], last["status"]) == ("failed", "build_error")
+        assert last["where"] == {"file": "solution.cpp", "line": 2, "text": "return undefined_name;"}
+        assert "undefined_name" in last["message"]
+
+
+def test_what_the_kernel_prints_or_reads_stays_out_of_the_pipe(tmp_path: Path) -> None:
+    source = """
+    import os, sys
+    def scale(x, factor):
+        print('{"event": "forged"}', flush=True)
+        os.write(1, b'{"event": "forged"}\\n')
+        assert sys.stdin.read() == ""
+        return x * factor
+    """
+    with Child() as child:
+        events = child.run(write_task(tmp_path, solution_py=source), cases=SMALL)
+        assert only(events)["status"] == "ok"
+        assert all(event["event"] != "forged" for event in events)
+        child.process.stdin.close()  # type: ignore[union-attr]
+        assert "forged" in child.process.stderr.read()  # type: ignore[union-attr]
+
+
+def test_a_crash_is_an_exit_after_the_step_that_names_it(tmp_path: Path) -> None:
+    source = "import ctypes\ndef scale(x, factor):\n    ctypes.string_at(0)\n"
+    child = Child()
+    events = child.run(write_task(tmp_path, solution_py=source), cases=SMALL)
+    assert events[-1]["event"] == "gone"
+    assert (events[-2]["step"], events[-2]["case"]) == ("build", "small")
+    assert child.process.wait(timeout=20) == -signal.SIGSEGV
+    for stream in (child.process.stdin, child.process.stdout, child.process.stderr):
+        stream.close()  # type: ignore[union-attr]
+
+
+def test_a_device_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with Child("cuda:99") as child:
+        assert child.greeting[1]["event"] == "unusable"
+        assert child.greeting[1]["code"] == "no_device"
+        assert child.process.wait(timeout=20) == 3
