@@ -31,7 +31,6 @@ from kernbench.tui.help import key_lines, main_bindings
 from kernbench.tui.screen import MainScreen
 from kernbench.tui.spans import clean
 from kernbench.tui.theme import KERNBENCH
-from kernbench.tui.words import SOLUTION
 
 
 class Heard(Message):
@@ -51,6 +50,7 @@ class Workbench(App[None]):
         self.now = now
         self.ascii_only = ascii_only
         self.board = Board(engine.task, engine.environment, engine.last_results(), engine.last_summary())
+        self.board.solution = editor.solution(Path(engine.task.folder))
         self.main = MainScreen(self.board, ascii_only)
         self._inbox: deque[Event] = deque()
         self.register_theme(KERNBENCH)
@@ -61,6 +61,8 @@ class Workbench(App[None]):
 
     def on_mount(self) -> None:
         self.engine.listen(self._hear)
+        # Textual leaves the terminal blank after `fg` until something changes.
+        self.app_resume_signal.subscribe(self, lambda app: app.refresh(layout=True))
         self.engine.selected = self.board.cases[0].id if self.board.cases else None
         # The first paint must not wait for the worker.
         self.call_after_refresh(self.run_worker, self._start, exit_on_error=False)
@@ -150,7 +152,7 @@ class Workbench(App[None]):
     def show_iteration(self) -> None:
         summary = self.main.iterations.selected
         if summary is None or summary.iteration is None:
-            self.say(f"no iterations yet: save {SOLUTION} to make the first")
+            self.say(f"no iterations yet: save {self.board.solution} to make the first")
             return
         text = self.engine.iteration_text(summary.iteration)
         lines = [[(clean(line), "")] for line in text.splitlines()]
@@ -167,7 +169,7 @@ class Workbench(App[None]):
         for row in ([selected] if selected else []) + self.board.failed_rows():
             if row.result is not None and row.result.failed and row.result.where is not None:
                 return row.result.where
-        return Where(SOLUTION)
+        return Where(self.board.solution)
 
     async def action_edit(self) -> None:
         where = self.error_place()

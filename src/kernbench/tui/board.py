@@ -71,6 +71,8 @@ class Board:
         self.progress: Progress | None = None
         self.failure: BuildFailed | None = None
         self.cancelled = ""
+        self.solution = "solution.py"
+        """Name of the file that is being worked on."""
         self.new_series = False
         """The task itself changed since the last finished run."""
         self._results = dict(results or {})

@@ -16,6 +16,8 @@ from kernbench.tui.spans import Span, clean, clip, pad, spell
 
 GAP = "  "
 SHORTEST_CASE, LONGEST_LABEL = 10, 24
+IDS_FROM = 100
+"""Cells from which a table may name its cases by id; hints and status name them by label."""
 FINDINGS_LEAST = 14
 
 
@@ -79,7 +81,7 @@ def choose(width: int, rows: Sequence[Row], interpreted: bool) -> Table:
         left -= column.width + len(GAP)
     chosen.sort(key=lambda column: _PLACES.index(column.name))
     longest_id = max([len(row.case.id) for row in rows], default=0)
-    by_id = longest_id <= case + left
+    by_id = width >= IDS_FROM and longest_id <= case + left
     grown = min(left, max(longest_id - case, 0) if by_id else max(label - case, 0))
     if chosen and chosen[-1].name == "findings":
         last = chosen.pop()

@@ -12,7 +12,6 @@ from kernbench import render
 from kernbench.events import Summary
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, clip, pad
-from kernbench.tui.words import SOLUTION
 
 AGE_FROM = 48
 """Cells from which a line has room for the age."""
@@ -54,7 +53,7 @@ class Iterations(RowView):
 
     def line(self, index: int, width: int) -> Sequence[Span]:
         if not self._newest_first:
-            return [(clip(f"no iterations yet: save {SOLUTION} to make the first", width), "dim")]
+            return [(clip("no iterations yet: save the solution to make the first", width), "dim")]
         summary = self._newest_first[index]
         word = render.outcome(summary)
         style = _STYLES.get(word, "" if summary.right else "bad")

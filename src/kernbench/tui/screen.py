@@ -195,7 +195,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def action_pane(self, name: str) -> None:
         self.active = name
         self.arrange_panes()
-        self.query_one(f"#{name}").focus()
+        # At once, so that a key typed right after belongs to the new pane.
+        self.set_focus(self.query_one(f"#{name}"))
 
     def action_step_pane(self, step: int) -> None:
         names = [name for name, _ in PANES]

@@ -10,7 +10,6 @@ from kernbench.tui.board import Board
 from kernbench.tui.engine import Engine
 from kernbench.tui.spans import Part, Span, clean, clip, fit, spell
 
-SOLUTION = "solution.py"
 MOVES = "profile again, re-read the log, or change direction"
 _NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
 
@@ -157,10 +156,12 @@ def hint(board: Board, engine: Engine) -> str:
     """The most useful thing to do now."""
     failure = board.failure
     if failure is not None:
-        at = f"e opens {failure.where}" if failure.where else f"e opens {SOLUTION}"
+        at = f"e opens {failure.where}" if failure.where else f"e opens {board.solution}"
         return f"{at}, t shows the traceback" if failure.traceback else at
     if board.worker == "lost" and board.run is None:
         return "r starts the worker again; 3 shows what it said last"
+    if board.worker == "starting":
+        return "the worker is starting; the first run follows"
     if engine.paused:
         return "paused: saves wait, space goes on, r runs once"
     if board.run is not None:
@@ -187,8 +188,8 @@ def _after_run(board: Board, engine: Engine) -> str:
     if unclear:
         return f"{_rows(unclear)} unclear: r times again"
     if board.landed() and not engine.hypothesis:
-        return f"h says what the next save tries; save {SOLUTION} to run"
-    return f"save {SOLUTION} to run"
+        return f"h says what the next save tries; save {board.solution} to run"
+    return f"save {board.solution} to run"
 
 
 def _rows(count: int) -> str:
