@@ -72,7 +72,8 @@ class Side:
         """Forgets the side: modules, operators, cached source lines."""
         _sides.pop(self.package, None)
         for name in [name for name in sys.modules if name == self.package or name.startswith(self.package + ".")]:
-            del sys.modules[name]
+            # Torch's registries may keep a function for good; what its module held (weights, buffers) goes all the same.
+            sys.modules.pop(name).__dict__.clear()
         for path in self.loaded:
             linecache.cache.pop(os.path.join(self.folder, path), None)
         self.operators.release()

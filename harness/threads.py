@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+from types import FrameType
 
 from harness.records import Finding
 
@@ -18,9 +20,13 @@ class ThreadWatch:
         self._native = set(_native_times())
 
     def left_running(self) -> Finding | None:
-        """Python threads that are new, or native ones that are new and busy (idle pools, as OpenMP's, are no harm)."""
-        new = [thread for thread in threading.enumerate() if thread.ident not in self._known and thread.is_alive()]
-        count = len(new) or self._busy()
+        """Python threads that are new, or native ones that are new and busy.
+
+        Pools that wait for work do no harm: OpenMP's, those of the standard library, those of torch's compiler.
+        """
+        frames = sys._current_frames()
+        new = [thread.ident for thread in threading.enumerate() if thread.ident not in self._known]
+        count = sum(1 for ident in new if not _of_a_pool(frames.get(ident or 0))) or self._busy()
         if not count:
             return None
         threads = "1 thread" if count == 1 else f"{count} threads"
@@ -34,6 +40,15 @@ class ThreadWatch:
         time.sleep(LOOK_S)
         after = _native_times()
         return sum(1 for tid, ticks in before.items() if after.get(tid, 0) > ticks + 1)
+
+
+def _of_a_pool(frame: FrameType | None) -> bool:
+    """Whether a thread is in code of torch or of the standard library's pools."""
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] in ("torch", "concurrent", "multiprocessing"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _native_times() -> dict[int, int]:
