@@ -137,14 +137,12 @@ class Board:
 
     def _land(self, event: CaseLanded) -> Change:
         result = event.result
-        first = result.id not in self._fresh
         self._results[result.id] = result
         self._fresh.add(result.id)
         order = self._order()
         moved = order != self.cases
         self.cases = order
-        # A row that lands a second time, and every row after a failure, may change how the columns are chosen.
-        return Change(frozenset({result.id}), rows=moved or (first and len(self._fresh) == 1))
+        return Change(frozenset({result.id}), rows=moved)
 
     def _end(self, event: RunFinished | BuildFailed | RunCancelled) -> Change:
         self.run = self.progress = None

@@ -131,7 +131,7 @@ def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
     spans: list[Span] = []
     for column in table.columns:
         text, style = _cell(column.name, result)
-        spans += [(GAP, ""), (pad(spell(text, ascii_only), column.width, column.right), style)]
+        spans.append((GAP + pad(spell(text, ascii_only), column.width, column.right), style))
     if result.status == "ok" and result.ratio is None and result.detail:
         return _without_baseline(result, table, ascii_only)
     return spans
@@ -164,7 +164,7 @@ def _without_baseline(result: CaseResult, table: Table, ascii_only: bool) -> lis
         if column.name not in ("base", "now"):
             break
         text, style = _cell(column.name, result)
-        spans += [(GAP, ""), (pad(spell(text, ascii_only), column.width, column.right), style)]
+        spans.append((GAP + pad(spell(text, ascii_only), column.width, column.right), style))
         room -= column.width + len(GAP)
     return [*spans, (clip(GAP + clean(result.detail or ""), room + len(GAP)), "warn")]
 

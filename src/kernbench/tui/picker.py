@@ -7,8 +7,9 @@ from typing import ClassVar, NamedTuple
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
+from kernbench.tui.keys import KeyLine
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, clip, pad
 from kernbench.tui.theme import KERNBENCH
@@ -71,7 +72,7 @@ class TaskPicker(App[str]):
     def compose(self) -> ComposeResult:
         yield Static("kernbench: which task?", id="title", markup=False)
         yield TaskList(self._tasks)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_row_view_opened(self, event: RowView.Opened) -> None:
         if self._tasks:

@@ -59,15 +59,15 @@ class Results(RowView):
     def apply(self, change: Change) -> None:
         """Paint what a change touched, and no more."""
         before, self._table = self._table, None
-        if change.rows or before != self._columns(self.line_width):
+        longer = self.virtual_size.height != self.lines() + self.HEADER
+        if change.rows or longer or before != self._columns(self.line_width):
             self._follow_selected()
             self.reshape()
             return
-        for index, case in enumerate(self.board.cases):
-            if case.id in change.cases:
-                self.refresh_row(index)
-        if self.board.grid():
-            self.refresh_row(self.count())
+        places = {case.id: index for index, case in enumerate(self.board.cases)}
+        # A case without a row is counted in the line below the rows.
+        for index in {places.get(case_id, self.count()) for case_id in change.cases}:
+            self.refresh_row(index)
 
     def moved(self) -> None:
         row = self.selected

@@ -78,8 +78,10 @@ class RowView(ScrollView, can_focus=True):
     def reshape(self) -> None:
         """The number or order of rows changed: paint all of it."""
         self.cursor = max(min(self.cursor, self.count() - 1), 0)
-        self.virtual_size = Size(1, self.lines() + self.HEADER)
-        self.refresh()
+        before, now = self.virtual_size.height, self.lines() + self.HEADER
+        self.virtual_size = Size(1, now)
+        # What was and stays blank below the rows is not sent again.
+        self.refresh(Region(0, 0, self.size.width, min(max(before, now), self.size.height)))
 
     def refresh_row(self, index: int) -> None:
         """Paint one row, if it is in view."""
@@ -154,7 +156,8 @@ class RowView(ScrollView, can_focus=True):
     def _strip(self, gutter: str, spans: Sequence[Span], base: Style) -> Strip:
         segments = [Segment(gutter, base)]
         segments += [Segment(text, base + self._foreground(name) if name else base) for text, name in spans if text]
-        return Strip(segments).adjust_cell_length(self.size.width, base)
+        # Fewer segments are fewer bytes: neighbours of one style go out together.
+        return Strip(segments).adjust_cell_length(self.size.width, base).simplify()
 
     def _style(self, name: str) -> Style:
         return self._component(f"row--{name or 'plain'}")

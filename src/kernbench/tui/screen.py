@@ -14,13 +14,14 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from kernbench.events import BuildFailed, CaseLanded, Event, LogLine, Notice, RunFinished, RunStarted, TaskLoaded
 from kernbench.tui import detail, words
 from kernbench.tui.board import Board, Change
 from kernbench.tui.dialogs import Page
 from kernbench.tui.iterations import Iterations
+from kernbench.tui.keys import KeyLine
 from kernbench.tui.log import Log
 from kernbench.tui.results import Results
 from kernbench.tui.rows import RowView
@@ -94,7 +95,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
                 yield Log(self.board, self.ascii_only)
         yield TabLine(id="tabs")
         yield Static(id="hint", markup=False)
-        yield Footer(compact=True, show_command_palette=False)
+        yield KeyLine()
 
     def on_mount(self) -> None:
         self.iterations.border_title, self.log_pane.border_title = "Iterations", "Log"
