@@ -29,7 +29,7 @@ def failed_lines(failure: BuildFailed, started: RunStarted, environment: Environ
     """A source that could not be loaded: every case says so, then the run ends."""
     detail = render.place(failure.where, failure.message)
     status = failure.status if failure.status in ("timeout", "crashed") else "build_error"
-    rows = [CaseResult(case, status, detail=detail, where=failure.where) for case in started.cases]  # type: ignore[arg-type]
+    rows = [CaseResult(case, status, detail=detail, where=failure.where) for case in started.cases]
     summary = Summary(
         run=failure.run,
         source=failure.source,

@@ -129,6 +129,10 @@ class Session:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._supervisor.close()
 
+    async def closed(self) -> None:
+        """Until somebody closes the session."""
+        await self._stop.wait()
+
     async def run_once(self, iteration: bool) -> Ending | None:
         """One run, now, of the source as it is; None when the task cannot be read or nothing matches."""
         return await self._execute(Job("command", time.monotonic(), iteration))

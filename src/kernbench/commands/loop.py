@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -108,6 +105,9 @@ def make_session(task: Task, options: Options, state: Path | None) -> Session:
 def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
     """Runs in this (the main) thread; SIGTERM and SIGHUP end it like ctrl+c, so that the worker is always closed."""
 
+    import asyncio
+    import signal
+
     async def guarded() -> int:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
@@ -176,8 +176,10 @@ def run(task: str | None, message: str | None, next_step: str, as_json: bool, as
         printer = JsonPrinter(session) if as_json else TablePrinter(session, ascii_only)
         session.listen(printer)
         session.hypothesis, session.next_step = message or "", next_step
-        async with contextlib.aclosing(_Closing(session)):
+        try:
             await session.run_once(iteration=message is not None)
+        finally:
+            await session.close()
         if session.problem is not None:
             return NO_DEVICE if session.problem.code == "no_device" else USAGE
         return printer.exit_code
@@ -199,22 +201,14 @@ def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
     async def main() -> int:
         session = make_session(load_task(task), read_options(given, poll), given["state"])
         session.listen(JsonPrinter(session, live=True) if as_json else TablePrinter(session))
-        async with contextlib.aclosing(_Closing(session)):
+        try:
             await session.start()
-            await asyncio.Event().wait()
+            await session.closed()
+        finally:
+            await session.close()
         return 0
 
     sys.exit(run_until_signal(main()))
-
-
-class _Closing:
-    """Lets `aclosing` close a session."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    async def aclose(self) -> None:
-        await self._session.close()
 
 
 COMMANDS = (open_workbench, run, watch)
