@@ -10,13 +10,21 @@ import click
 from kernbench.commands.loop import complete_task
 
 
+def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Tasks to copy: the project's and the shipped ones."""
+    from kernbench import project
+
+    shipped = [name for name in project.shipped_tasks() if name.startswith(incomplete)]
+    return sorted({*complete_task(ctx, param, incomplete), *shipped})
+
+
 @click.command()
 @click.argument("name")
 @click.option(
     "--from",
     "source",
     metavar="TASK",
-    shell_complete=complete_task,
+    shell_complete=complete_any,
     help="Copy this task's sources instead of a template.",
 )
 @click.option("--host", is_flag=True, help="A C++ kernel for the CPU instead of a Triton one.")
