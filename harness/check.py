@@ -139,7 +139,8 @@ def _worst_of_chunk(got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance)
 def _with_infinities(
     got: torch.Tensor, wanted: torch.Tensor, ratio: torch.Tensor, error: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    rounded = wanted.to(got.dtype)
+    wide = torch.complex128 if got.is_complex() else torch.float64  # the small formats cannot be compared themselves
+    rounded, got = wanted.to(got.dtype).to(wide), got.to(wide)
     same = (got == rounded) | (got.isnan() & rounded.isnan())
     strange = ~(got.isfinite() & rounded.isfinite())
     ratio = torch.where(strange, torch.where(same, 0.0, math.inf), ratio).nan_to_num_(nan=math.inf, posinf=math.inf)

@@ -34,6 +34,9 @@ LESS_ACCURATE = Finding(
     "less accurate than the baseline",
     "the largest error is over twice the baseline's; check the accumulation dtype and fast-math functions",
 )
+CLOCK_REPLACED = Finding(
+    "clock replaced", "the source put another function in the place of time.perf_counter_ns; leave it alone", red=True
+)
 
 
 class Emit(Protocol):
@@ -127,6 +130,8 @@ class Run:
         left = self.threads.left_running()
         if left is not None:
             self.emit("finding", finding=left)
+        if timing.clock_replaced():
+            self.emit("finding", finding=CLOCK_REPLACED)
         self.emit("finished")
 
     def _load_reference(self) -> Reference:
@@ -199,7 +204,7 @@ class Run:
         problem = self._timed_output(timed, materials)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)")
-        result = self._with_error(result, reached)
+        result = self._with_error(self._with_threads(result, timed), reached)
         return self._with_times(case, result, timed, bench.clock.name, None if baseline is not None else word)
 
     def _bench(self, masters: list[Any], sides: int, case: Case, share: float = 1.0) -> timing.Bench:
@@ -220,6 +225,17 @@ class Run:
         return check.form(outputs, materials[0].expected, self.task.layout) or check.compare(
             outputs, material.truth, self.task
         ).problem
+
+    def _with_threads(self, result: CaseResult, timed: timing.Timing) -> CaseResult:
+        """On a CPU the threads are part of the condition: a side that takes more is not comparable."""
+        busy = timed.busy.get("solution", 0.0)
+        changed = torch.get_num_threads() != self.task.threads
+        if self.device != "cpu" or (not changed and busy < self.task.threads + 0.5):
+            return result
+        torch.set_num_threads(self.task.threads)
+        used = f"it kept {busy:.1f} processors busy" if not changed else "it called torch.set_num_threads"
+        text = f"{used}, and task.toml allows {self.task.threads}; set threads there to compare with more"
+        return replace(result, findings=(*result.findings, Finding("more threads than the task", text, red=True)))
 
     def _with_error(self, result: CaseResult, reached: float | None) -> CaseResult:
         error = result.error

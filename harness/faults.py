@@ -71,11 +71,26 @@ def _message(problem: BaseException, paths: Paths) -> str:
     if isinstance(problem, SyntaxError):
         return f"{type(problem).__name__}: {problem.msg}"
     lines = [line for line in str(problem).splitlines() if line.strip()]
-    text = paths.short(lines[0].strip()) if lines else ""
+    says = lines[-1 if hasattr(problem, "node") else 0] if lines else ""  # Triton prints the kernel first
+    text = paths.short(says.strip())
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
     if hasattr(problem, "file") and hasattr(problem, "line") and text:
         return text  # a compiler's error is a sentence of its own
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+
+
+def _in_kernel(problem: BaseException, paths: Paths) -> Where | None:
+    """Triton's compiler counts lines from the kernel's `def`; the kernel's text is looked up in the files on the stack."""
+    source, line = getattr(problem, "src", None), getattr(getattr(problem, "node", None), "lineno", None)
+    if not isinstance(source, str) or not source or not isinstance(line, int):
+        return None
+    for frame in traceback.extract_tb(problem.__traceback__):
+        if paths.relative(frame.filename) is not None:
+            text = "".join(linecache.getlines(frame.filename))
+            start = text.find(source.rstrip("\n"))
+            if start >= 0:
+                return place(frame.filename, text.count("\n", 0, start) + line, paths)
+    return None
 
 
 def _where(problem: BaseException, paths: Paths) -> Where | None:
@@ -86,9 +101,10 @@ def _where(problem: BaseException, paths: Paths) -> Where | None:
     file, line = getattr(problem, "file", None), getattr(problem, "line", None)
     if isinstance(file, str) and (line is None or isinstance(line, int)):
         return place(file, line, paths)
-    found = None
-    frames = traceback.extract_tb(problem.__traceback__, limit=None)
-    for frame in frames:
+    found = _in_kernel(problem, paths)
+    if found is not None:
+        return found
+    for frame in traceback.extract_tb(problem.__traceback__):
         if paths.relative(frame.filename) is not None:
             found = place(frame.filename, frame.lineno, paths)
     return found

@@ -72,7 +72,7 @@ class Side:
         """Forgets the side: modules, operators, cached source lines."""
         _sides.pop(self.package, None)
         for name in [name for name in sys.modules if name == self.package or name.startswith(self.package + ".")]:
-            # Torch's registries may keep a function for good; what its module held (weights, buffers) goes all the same.
+            # Torch may keep a function for good; what its module held (weights, buffers) goes all the same.
             sys.modules.pop(name).__dict__.clear()
         for path in self.loaded:
             linecache.cache.pop(os.path.join(self.folder, path), None)

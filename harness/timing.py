@@ -30,6 +30,14 @@ LONG_BUDGET = 2.0
 """How much more budget a long call gets."""
 
 
+_now = time.perf_counter_ns  # taken before any user code can replace it
+
+
+def clock_replaced() -> bool:
+    """Whether somebody has put another function in the clock's place since this module was loaded."""
+    return time.perf_counter_ns is not _now
+
+
 class SideFailed(Exception):
     """A call of one side raised while it was timed; what it raised is the cause."""
 
@@ -56,8 +64,7 @@ class WallClock:
     name: ClockName = "wall"
 
     def measure(self, calls: Sequence[Call]) -> list[float]:
-        now = time.perf_counter_ns
-        times = []
+        now, times = _now, []
         for call in calls:
             if call.prepare is not None:
                 call.prepare()
@@ -104,6 +111,8 @@ class Timing:
     """Samples of one case: microseconds per block and side."""
 
     samples: dict[str, list[float]] = field(default_factory=dict)
+    busy: dict[str, float] = field(default_factory=dict)
+    """Processors that a side kept busy on average, over all threads of the process."""
     last: tuple[Any, WorkingSet] | None = None
     """What the solution returned from one more measured call, and what it worked on."""
 
@@ -152,16 +161,20 @@ class Bench:
     def _blocks(self, sides: Sides, calls: int) -> Timing:
         timing = Timing({name: [] for name in sides})
         order = list(sides)
+        used_s, passed_s = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0.0)
         began = time.perf_counter()
         while timing.blocks < MAX_BLOCKS:
             self.beat()
             self.rotation.begin_block()
-            block = {name: stats.interquartile_mean(self._measure(sides, name, calls)) for name in order}
-            for name, value in block.items():
-                timing.samples[name].append(max(value, 1e-3))
+            for name in order:
+                used, passed = time.process_time(), time.perf_counter()
+                timing.samples[name].append(max(stats.interquartile_mean(self._measure(sides, name, calls)), 1e-3))
+                spent = used_s[name] + time.process_time() - used, passed_s[name] + time.perf_counter() - passed
+                used_s[name], passed_s[name] = spent
             order.reverse()
             if timing.blocks >= MIN_BLOCKS and (self._sure(timing) or _spent(began, self.budget_ms)):
                 break
+        timing.busy = {name: used_s[name] / passed_s[name] for name in sides if passed_s[name] > 0}
         return timing
 
     def _sure(self, timing: Timing) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -153,11 +155,15 @@ def test_an_operator_spelled_out_is_left_alone_and_counted(side: MakeSide) -> No
 
 
 def test_closing_a_side_takes_everything_of_it_away(side: MakeSide) -> None:
-    made = side("solution", solution_py="import part\ndef scale(): pass", part_py="")
+    part = "class Weights: pass\nheld = Weights()"
+    made = side("solution", solution_py="import part\ndef scale(): pass", part_py=part)
     made.entry("solution.py", "scale")
+    held = weakref.ref(sys.modules[f"{made.package}.part"].held)
     assert any(name.startswith(made.package) for name in sys.modules)
     made.close()
     assert not any(name.startswith(made.package) for name in sys.modules)
+    gc.collect()
+    assert held() is None
 
 
 def test_a_side_notices_another_helper_in_a_new_snapshot(side: MakeSide) -> None:
@@ -206,6 +212,25 @@ def test_package_names_do_not_reach_the_user(side: MakeSide, tmp_path: Path) -> 
     made = side("solution", solution_py="from part import missing\ndef scale(): pass", part_py="")
     message, *_ = fault_of(made, tmp_path)
     assert message == "ImportError: cannot import name 'missing' from 'part' (part.py)"
+
+
+def test_a_compilers_error_points_into_the_kernel(side: MakeSide, tmp_path: Path) -> None:
+    source = """
+    import ast
+
+    def kernel(x):
+        return missing
+
+    class CompilationError(Exception):
+        src = "def kernel(x):\\n    return missing\\n"
+        node = ast.parse(src).body[0].body[0]
+
+    def scale():
+        raise CompilationError("at 2:11:\\ndef kernel(x):\\n    return missing\\n\\nmissing is not defined")
+    """
+    message, where, text, _ = fault_of(side("solution", solution_py=source), tmp_path)
+    assert message == "CompilationError: missing is not defined"
+    assert (where, text) == ("solution.py:4", "return missing")
 
 
 def test_leaving_the_program_is_a_fault_like_any_other(side: MakeSide, tmp_path: Path) -> None:

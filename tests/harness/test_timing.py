@@ -124,3 +124,12 @@ def test_wall_clock_prepares_outside_the_timed_span() -> None:
 def test_the_floor_of_equal_sides_is_how_far_they_came_apart() -> None:
     assert timing.floor(bench, lambda: 3.0) == 0
     assert 0 < timing.floor(lambda: bench(0.0), noisy(5, 0.2, 3)) < 0.5
+
+
+def test_a_replaced_clock_is_noticed_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    assert not timing.clock_replaced()
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: 0)
+    assert timing.clock_replaced()
+    assert timing.WallClock().measure([timing.Call(None, lambda: time.sleep(0.001))])[0] >= 1000

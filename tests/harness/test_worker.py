@@ -141,6 +141,13 @@ def test_threads_left_running_are_a_finding(child: Child, tmp_path: Path) -> Non
     assert "left threads running" in findings(events)
 
 
+def test_more_threads_than_the_task_allows_are_a_red_finding(child: Child, tmp_path: Path) -> None:
+    source = "import torch\ndef scale(x, factor):\n    torch.set_num_threads(2)\n    return x * factor\n"
+    found = try_solution(child, tmp_path, source)["findings"]
+    assert [(finding["name"], finding["red"]) for finding in found] == [("more threads than the task", True)]
+    assert not try_solution(child, tmp_path / "next", SOLUTION)["findings"]
+
+
 def test_a_source_that_cannot_be_loaded_ends_the_run(child: Child, tmp_path: Path) -> None:
     snapshot = write_task(tmp_path / "snapshot", solution_py="import torch\nx = (1\n")
     folder = write_task(tmp_path / "user")
