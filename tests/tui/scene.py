@@ -261,6 +261,11 @@ async def settle(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
+def export_svg(app: Workbench) -> str:
+    """A picture of the screen, as the README shows one."""
+    return app.export_screenshot(title="kernbench", simplify=True)
+
+
 def screen_text(app: Workbench) -> str:
     """What the terminal shows, line by line."""
     strips = app.screen._compositor.render_strips()

@@ -14,6 +14,7 @@ from tests.tui.scene import (
     STARTED,
     FakeEngine,
     checked_only,
+    export_svg,
     landed,
     make_app,
     progress,
@@ -121,6 +122,44 @@ async def test_e_says_why_where_the_terminal_cannot_be_lent(engine: FakeEngine) 
         assert any("solution.py:41" in note.message for note in app._notifications)
 
 
+async def test_an_editor_that_is_no_command(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", "vi 'unclosed")
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("e")
+        await pilot.pause()
+        assert [note.message.startswith("EDITOR is") for note in app._notifications] == [True]
+
+
+async def test_an_entry_that_is_gone(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(number: int) -> str:
+        raise KeyError(number)
+
+    monkeypatch.setattr(engine, "iteration_text", gone)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("i", "enter")
+        await pilot.pause()
+        assert [note.message for note in app._notifications] == ["iteration 12 cannot be read: 12"]
+
+
+async def test_a_click_on_a_key_presses_it(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert await pilot.click("KeyLine", offset=(11, 0))
+        await pilot.pause()
+        assert engine.reruns == 1
+
+
+async def test_a_picture_can_be_exported(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        svg = export_svg(app)
+        assert svg.startswith("<svg")
+        assert "qwen&#160;m[bf16]&#160;47" in svg
+
+
 async def test_run_and_pause(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -209,7 +248,7 @@ async def test_a_lost_worker_is_named(engine: FakeEngine) -> None:
         engine.say(READY, WorkerChanged("lost", None, "torch is not installed in [that] python"))
         await settle(pilot)
         lines = screen_text(app).splitlines()
-        assert "worker lost" in lines[0]
+        assert "no worker" in lines[0]
         assert lines[1].strip() == "torch is not installed in [that] python"
 
 

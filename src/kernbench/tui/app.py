@@ -154,7 +154,11 @@ class Workbench(App[None]):
         if summary is None or summary.iteration is None:
             self.say(f"no iterations yet: save {self.board.solution} to make the first")
             return
-        text = self.engine.iteration_text(summary.iteration)
+        try:
+            text = self.engine.iteration_text(summary.iteration)
+        except (OSError, LookupError) as error:
+            self.say(f"iteration {summary.iteration} cannot be read: {error}", "error")
+            return
         lines = [[(clean(line), "")] for line in text.splitlines()]
         self.push_screen(Page(f"Iteration {summary.iteration}", lines))
 
@@ -173,8 +177,9 @@ class Workbench(App[None]):
 
     async def action_edit(self) -> None:
         where = self.error_place()
-        path = Path(self.board.task.folder, where.file)
-        words = editor.command(editor.chosen(os.environ), path, where.line)
+        words = self._editor_words(where)
+        if words is None:
+            return
         try:
             # The engine goes on behind the editor, so nothing may be painted over it.
             with self.batch_update(), self.suspend():
@@ -183,6 +188,14 @@ class Workbench(App[None]):
             self.say(f"this terminal cannot be lent to an editor: open {where} yourself", "warning")
         except OSError as error:
             self.say(f"{words[0]} did not start ({error.strerror}): set EDITOR", "error")
+
+    def _editor_words(self, where: Where) -> list[str] | None:
+        name = editor.chosen(os.environ)
+        try:
+            return editor.command(name, Path(self.board.task.folder, where.file), where.line)
+        except ValueError as error:
+            self.say(f"EDITOR is {name!r}, which is no command ({error})", "error")
+            return None
 
 
 async def _until_left(words: list[str]) -> None:

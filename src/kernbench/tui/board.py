@@ -101,6 +101,11 @@ class Board:
             self.environment = event.environment or self.environment
         return Change()
 
+    @property
+    def unusable(self) -> str:
+        """Why no worker can be had; one that was merely lost is replaced with the next run."""
+        return self.worker_detail if self.worker == "lost" else ""
+
     def row(self, case: Case) -> Row:
         return Row(case, self._results.get(case.id), case.id in self._fresh)
 

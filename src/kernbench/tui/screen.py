@@ -165,8 +165,11 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def _update_page(self, event: CaseLanded) -> None:
         """A row that is being read changes under the reader's eyes."""
         page = self.app.screen
-        if isinstance(page, Page) and page.about == event.result.id:
-            page.show(detail.lines(self.board.row(self.board.task.case(event.result.id)), self.ascii_only))
+        if not isinstance(page, Page) or page.about != event.result.id:
+            return
+        for row in self.board.rows():
+            if row.case.id == page.about:
+                page.show(detail.lines(row, self.ascii_only))
 
     # -- panes
 

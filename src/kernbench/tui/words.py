@@ -30,8 +30,8 @@ def state(board: Board, engine: Engine) -> tuple[str, ...]:
     """What the workbench does now, in a longer and a shorter form."""
     if board.run is not None:
         return _running(board)
-    if board.worker == "lost":
-        return ("worker lost",)
+    if board.unusable:
+        return ("no worker",)
     if board.worker == "starting":
         return ("starting the worker", "starting")
     return ("paused",) if engine.paused else ("watching",)
@@ -86,8 +86,8 @@ def line_one(board: Board, engine: Engine, width: int, ascii_only: bool) -> list
 def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list[Span]:
     if board.failure is not None:
         return _failure(board, width)
-    if board.worker == "lost" and board.worker_detail and board.run is None:
-        return [(clip(clean(board.worker_detail), width), "bad")]
+    if board.unusable and board.run is None:
+        return [(clip(clean(board.unusable), width), "bad")]
     if board.run is not None:
         return _so_far(board, width)
     if board.summary is not None:
@@ -158,8 +158,8 @@ def hint(board: Board, engine: Engine) -> str:
     if failure is not None:
         at = f"e opens {failure.where}" if failure.where else f"e opens {board.solution}"
         return f"{at}, t shows the traceback" if failure.traceback else at
-    if board.worker == "lost" and board.run is None:
-        return "r starts the worker again; 3 shows what it said last"
+    if board.unusable and board.run is None:
+        return "r tries to start the worker again; 3 shows what it printed"
     if board.worker == "starting":
         return "the worker is starting; the first run follows"
     if engine.paused:
