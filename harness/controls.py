@@ -21,8 +21,8 @@ from harness.shelf import Shelf
 def smallest_cases(cases: tuple[Case, ...]) -> list[Case]:
     """One case of each variant, by the product of its sizes.
 
-    Points of the grid only where a variant has nothing else: they are the edges, such as a softmax over one column, whose
-    right answer any constant gives.
+    Points of the grid only where a variant has nothing else: they are the edges, such as a softmax over one column,
+    whose right answer any constant gives.
     """
     found: dict[str, Case] = {}
     for case in sorted(cases, key=lambda case: (case.kind == "check", _size(case))):

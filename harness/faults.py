@@ -80,7 +80,7 @@ def _message(problem: BaseException, paths: Paths) -> str:
 
 
 def _in_kernel(problem: BaseException, paths: Paths) -> Where | None:
-    """Triton's compiler counts lines from the kernel's `def`; the kernel's text is looked up in the files on the stack."""
+    """Triton's compiler counts lines from the kernel's `def`, so the kernel is looked up in the files on the stack."""
     source, line = getattr(problem, "src", None), getattr(getattr(problem, "node", None), "lineno", None)
     if not isinstance(source, str) or not source or not isinstance(line, int):
         return None

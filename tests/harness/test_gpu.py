@@ -1,0 +1,79 @@
+"""The same worker on a real GPU: checks in guarded device memory, cold times, and a context that is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.child import TASK, Child, results, write_task
+
+pytestmark = pytest.mark.gpu
+
+GPU_TASK = TASK.replace('device = "cpu"\n', "").replace("rows = 64, columns = 257", "rows = 4096, columns = 3072")
+KERNEL = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def kernel(x, out, n, factor, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n{past}
+    tl.store(out + offsets, tl.load(x + offsets, mask) * {factor}, mask)
+
+def scale(x, factor):
+    out = torch.empty_like(x)
+    kernel[(triton.cdiv(x.numel(), 1024) + 1,)](x, out, x.numel(), factor, BLOCK=1024)
+    return out
+"""
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    with Child("cuda:0") as started:
+        yield started
+
+
+def source(factor: str = "factor", past: str = "") -> str:
+    return KERNEL.format(factor=factor, past=past)
+
+
+def test_a_right_kernel_is_checked_and_timed(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, task_toml=GPU_TASK, solution_py=source())
+    found = results(child.run(folder, controls=True, best=str(folder), budget_ms=100.0))
+    for result in found.values():
+        assert (result["status"], result["checked"]) == ("ok", 2), result["detail"]
+        assert result["solution_us"] > 0
+        assert result["vs_best"] is not None
+
+
+def test_compile_can_be_the_baseline(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, task_toml=GPU_TASK, solution_py=source())
+    result = results(child.run(folder, baseline="compile", cases=("large",), budget_ms=100.0))["large"]
+    assert result["speedup"] is not None, result["detail"]
+
+
+def test_one_element_outside_is_found(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, task_toml=GPU_TASK, solution_py=source(past=" + 1"))
+    result = results(child.run(folder, cases=("small",)))["small"]
+    assert (result["status"], result["detail"]) == ("wrong", "the call wrote 1 element past the end of output 0")
+
+
+def test_a_compile_error_points_at_the_kernels_line(child: Child, tmp_path: Path) -> None:
+    folder = write_task(tmp_path, task_toml=GPU_TASK, solution_py=source(factor="missing"))
+    result = results(child.run(folder, cases=("small",)))["small"]
+    assert result["status"] == "runtime_error"
+    assert "missing" in result["detail"]
+    assert result["where"]["text"].startswith("tl.store(")
+
+
+def test_a_lost_context_is_reported_before_the_worker_leaves(tmp_path: Path) -> None:
+    bad = source().replace("x.numel(), factor, BLOCK", "x.numel() + 2**40, factor, BLOCK").replace("+ 1,)", "* 4096,)")
+    child = Child("cuda:0")
+    events = child.run(write_task(tmp_path, task_toml=GPU_TASK, solution_py=bad), cases=("large",))
+    assert results(events)["large"]["status"] == "runtime_error"
+    assert events[-1]["event"] == "gone"
+    assert child.process.wait(timeout=20) == 70
+    for stream in (child.process.stdin, child.process.stdout, child.process.stderr):
+        stream.close()  # type: ignore[union-attr]
