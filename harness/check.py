@@ -46,7 +46,7 @@ def _form(name: str, got: torch.Tensor | None, wanted: torch.Tensor | None, layo
             return None
         return f"{name} is None, expected a tensor" if got is None else f"{name} is a tensor, expected None"
     if type(got) is not torch.Tensor:
-        return f"{name} is a {type(got).__name__}, not exactly a torch.Tensor"
+        return f"{name} is of type {type(got).__name__}, not exactly torch.Tensor"
     if got.shape != wanted.shape:
         return f"{name} has shape {list(got.shape)}, expected {list(wanted.shape)}"
     if got.dtype != wanted.dtype:

@@ -62,6 +62,7 @@ class Paths:
 
 def describe(problem: BaseException, paths: Paths) -> Fault:
     text = "".join(traceback.format_exception(type(problem), problem, _own_frames(problem.__traceback__)))
+    text += str(getattr(problem, "output", ""))  # all that a compiler had to say
     return Fault(_message(problem, paths), _where(problem, paths), paths.to_user(text))
 
 

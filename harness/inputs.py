@@ -117,7 +117,7 @@ def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...]) -> Outp
         if value is None and len(named) == 1:
             raise BadOutput("it returned None")
         if value is not None and not isinstance(value, torch.Tensor):
-            raise BadOutput(f"{name} is a {type(value).__name__}, not a torch.Tensor")
+            raise BadOutput(f"{name} is of type {type(value).__name__}, not torch.Tensor")
     return named
 
 

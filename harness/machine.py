@@ -12,6 +12,7 @@ from pathlib import Path
 from harness.records import Environment, Task
 
 DEFAULT_CACHE = 32 << 20
+ARM_PARTS = {"0xd0c": "Neoverse N1", "0xd40": "Neoverse V1", "0xd49": "Neoverse N2", "0xd4f": "Neoverse V2"}
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -86,7 +87,7 @@ def _condition(task: Task, on_cpu: bool, interpreted: bool) -> str:
 
 @functools.lru_cache
 def processor() -> str:
-    """The processor's name; on ARM the kernel gives only numbers, and the machine's name has to do."""
+    """The processor's name; on ARM the kernel gives only numbers, of which a few are known here."""
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
@@ -94,7 +95,9 @@ def processor() -> str:
     found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
     if found:
         return found[1].strip()
-    return f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    part = re.search(r"^CPU part\s*:\s*(\w+)$", text, re.MULTILINE)
+    name = ARM_PARTS.get(part[1]) if part else None
+    return f"{name or platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def _triton_version() -> str | None:

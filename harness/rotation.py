@@ -76,7 +76,7 @@ class CpuRotation:
         for number, master in enumerate(self._masters):
             first = -(-number * self.count // len(self._masters))
             last = -(-(number + 1) * self.count // len(self._masters))
-            template = torch.zeros(self._stride, dtype=torch.uint8)
+            template = torch.zeros(self._stride, dtype=torch.uint8, device="cpu")
             for name, start in self._places.items():
                 memory.flat(memory.carve(template, start, master[name])).copy_(memory.flat(master[name]))
             _repeat(template, rows[first:last])
@@ -165,7 +165,7 @@ def _arena(size: int) -> torch.Tensor:
     kept = _kept.get("arena")
     if kept is None or kept.numel() < size:
         _kept.clear()
-        raw = torch.empty(size + PAGE, dtype=torch.uint8)
+        raw = torch.empty(size + PAGE, dtype=torch.uint8, device="cpu")
         start = -raw.data_ptr() % PAGE
         kept = _kept["arena"] = raw[start : start + size]
     return kept

@@ -12,7 +12,7 @@ from typing import Any
 
 from harness import baseline
 from harness.faults import BadTask, Paths, describe
-from harness.inputs import Draw, Inputs, Outputs, Reference, nbytes
+from harness.inputs import Draw, Inputs, Outputs, Reference, copies, nbytes
 from harness.load import Side
 from harness.records import Case, Task
 
@@ -43,13 +43,8 @@ class Material:
     def expected(self) -> Outputs:
         """What the reference gives in the production dtype."""
         if self._expected is None:
-            self._expected = self._reference.outputs(self._case, self._fresh_inputs())
+            self._expected = self._reference.outputs(self._case, copies(self.inputs))
         return self._expected
-
-    def _fresh_inputs(self) -> Inputs:
-        from harness.inputs import copies
-
-        return copies(self.inputs)
 
     @property
     def nbytes(self) -> int:

@@ -166,20 +166,21 @@ class Bench:
     def _blocks(self, sides: Sides, calls: int) -> Timing:
         timing = Timing({name: [] for name in sides})
         order = list(sides)
-        used_s, passed_s = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0.0)
+        used, passed = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0.0)
         began = time.perf_counter()
         while timing.blocks < MAX_BLOCKS:
             self.beat()
             self.rotation.begin_block()
             for name in order:
-                used, passed = time.process_time(), time.perf_counter()
+                passed[name] -= time.perf_counter()
+                used[name] -= time.process_time()
                 timing.samples[name].append(max(stats.interquartile_mean(self._measure(sides, name, calls)), 1e-3))
-                spent = used_s[name] + time.process_time() - used, passed_s[name] + time.perf_counter() - passed
-                used_s[name], passed_s[name] = spent
+                used[name] += time.process_time()
+                passed[name] += time.perf_counter()
             order.reverse()
             if timing.blocks >= MIN_BLOCKS and (self._sure(timing) or _spent(began, self.budget_ms)):
                 break
-        timing.busy = {name: used_s[name] / passed_s[name] for name in sides if passed_s[name] > 0}
+        timing.busy = {name: used[name] / passed[name] for name in sides if passed[name] > 0}
         return timing
 
     def _sure(self, timing: Timing) -> bool:

@@ -94,7 +94,7 @@ class Odd(torch.Tensor):
         ({"a": torch.ones(3, 2)}, "a has shape [3, 2], expected [2, 3]"),
         ({"a": torch.ones(2, 3, dtype=torch.float64)}, "a is float64, expected float32"),
         ({"a": torch.ones(3, 2).t()}, "a has strides [1, 2], expected [3, 1] (layout in task.toml)"),
-        ({"a": torch.ones(2, 3).as_subclass(Odd)}, "a is a Odd, not exactly a torch.Tensor"),
+        ({"a": torch.ones(2, 3).as_subclass(Odd)}, "a is of type Odd, not exactly torch.Tensor"),
         ({"a": torch.zeros(2, 3)}, None),
     ],
 )
