@@ -8,7 +8,7 @@ import pytest
 
 from harness.records import Case, CaseResult
 from kernbench.tui import columns, editor
-from kernbench.tui.board import Row
+from kernbench.tui.board import GridCount, Row
 from kernbench.tui.picker import TaskPicker
 from kernbench.tui.spans import Part, clean, clip, fit, pad
 from kernbench.tui.words import device
@@ -67,6 +67,25 @@ def test_a_row_that_fails_says_why_in_place_of_numbers() -> None:
     skipped = CaseResult(id="s", status="skipped", detail="interpreter has no inline asm")
     line = text(columns.line(Row(Case("s", "small"), skipped, True), table, False))
     assert line.endswith("skipped  interpreter has no inline asm")
+
+
+def test_a_sentence_may_fill_the_line() -> None:
+    long = CaseResult(id="x", status="runtime_error", detail="m[bf16] " * 60)
+    line = text(columns.line(Row(make_task().cases[0], long, True), columns.choose(90, rows(), False), False))
+    assert len(line) > 85
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [
+        (GridCount(32, 32, 32, 0, True), "grid: 32/32 right"),
+        (GridCount(32, 5, 5, 0, True), "grid: 5/32 right so far"),
+        (GridCount(32, 32, 2, 27, True), "grid: 2/5 right, 27 not run"),
+        (GridCount(27, 27, 0, 27, True), "grid: 27 not run"),
+    ],
+)
+def test_the_grid_in_one_line(grid: GridCount, said: str) -> None:
+    assert text(columns.grid_line(grid)) == said
 
 
 def test_a_row_without_a_baseline_time_shows_its_own() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.records import Where
+from harness.records import Environment, Where
 from kernbench.events import LogLine, Notice, RunCancelled, WorkerChanged
 from kernbench.tui.dialogs import Page
 from kernbench.tui.log import KEPT
@@ -287,3 +287,13 @@ async def test_help_and_footer_name_only_keys_that_exist(engine: FakeEngine) -> 
         assert not {"n", "N", "m", "d", "w", "/", "s", "y"} & keys
         commands = [command.title for command in app.get_system_commands(app.main)]
         assert {"run", "pause", "baseline", "theme", "row", "entry"} <= set(commands)
+
+
+async def test_what_was_checked_comes_first_where_triton_is_interpreted(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(WorkerChanged("ready", Environment(device="cpu", device_name="Neoverse N1, 2 cores")))
+        await settle(pilot)
+        assert app.board.cases[0].id == "smoke_3x64"
+        assert engine.selected == "smoke_3x64"
+        assert "allowed" in screen_text(app)

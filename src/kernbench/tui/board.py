@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from harness.records import Case, CaseResult, Environment, Task
+from kernbench import plan
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -49,6 +50,7 @@ class GridCount:
     total: int
     landed: int
     right: int
+    skipped: int
     fresh: bool
 
 
@@ -99,7 +101,16 @@ class Board:
         if isinstance(event, WorkerChanged):
             self.worker, self.worker_detail = event.state, event.detail
             self.environment = event.environment or self.environment
+            before, self.cases = self.cases, self._order()
+            return Change(rows=before != self.cases)
         return Change()
+
+    @property
+    def interpreted(self) -> bool:
+        """Triton without a GPU: checked, not timed. Until the worker is up, as it was the last time."""
+        if self.environment is None:
+            return self.summary is not None and self.summary.environment.interpreted
+        return plan.is_interpreted(self.task, self.environment)
 
     @property
     def unusable(self) -> str:
@@ -138,7 +149,8 @@ class Board:
             self._results[name] for name in asked if name in self._results and (not fresh or name in self._fresh)
         ]
         right = sum(1 for result in results if result.status in ("ok", "interpreted"))
-        return GridCount(len(asked), len(results), right, fresh) if asked else None
+        skipped = sum(1 for result in results if result.status == "skipped")
+        return GridCount(len(asked), len(results), right, skipped, fresh) if asked else None
 
     def _land(self, event: CaseLanded) -> Change:
         result = event.result
@@ -154,6 +166,8 @@ class Board:
         if isinstance(event, RunFinished):
             self.summary = event.summary
             self.new_series = False
+            # Only a run knows its condition.
+            self.environment = event.summary.environment
         elif isinstance(event, BuildFailed):
             self.failure = event
         else:
@@ -171,9 +185,19 @@ class Board:
         return Change(rows=True)
 
     def _order(self) -> tuple[Case, ...]:
-        """Headline rows, other timed ones, smoke, then the failed check cases; within each in the task's order."""
-        shown = [case for case in self.task.cases if case.kind != "check" or self._is_failed(case.id)]
-        return tuple(sorted(shown, key=lambda case: 0 if case.headline else _KIND_ORDER[case.kind]))
+        """Headline rows, other timed ones, smoke, then the failed check cases; within each in the task's order.
+
+        Where Triton is interpreted nothing is timed, and what was checked comes first.
+        """
+        interpreted = self.interpreted
+
+        def place(case: Case) -> tuple[bool, int]:
+            return interpreted and case.kind == "case", 0 if case.headline else _KIND_ORDER[case.kind]
+
+        return tuple(sorted((case for case in self.task.cases if self._has_row(case)), key=place))
+
+    def _has_row(self, case: Case) -> bool:
+        return case.kind != "check" or self._is_failed(case.id)
 
     def _is_failed(self, case_id: str) -> bool:
         result = self._results.get(case_id)

@@ -58,11 +58,10 @@ class Table:
     case: int
     """Cells for the case's name."""
     columns: tuple[Column, ...]
+    rest: int
+    """Cells after the case's name, which a sentence may fill."""
     by_id: bool = False
     """There is room for the whole id instead of the label."""
-
-    def rest(self) -> int:
-        return sum(column.width + len(GAP) for column in self.columns) - len(GAP)
 
 
 def choose(width: int, rows: Sequence[Row], interpreted: bool) -> Table:
@@ -86,7 +85,7 @@ def choose(width: int, rows: Sequence[Row], interpreted: bool) -> Table:
     if chosen and chosen[-1].name == "findings":
         last = chosen.pop()
         chosen.append(Column(last.name, last.title, last.width + left - grown))
-    return Table(case + grown, tuple(chosen), by_id)
+    return Table(case + grown, tuple(chosen), max(width - case - grown, 0), by_id)
 
 
 def _has_data(name: str, rows: Sequence[Row]) -> bool:
@@ -116,8 +115,10 @@ def line(row: Row, table: Table, ascii_only: bool) -> list[Span]:
 def grid_line(grid: GridCount) -> list[Span]:
     if grid.landed < grid.total and grid.fresh:
         return [(f"grid: {grid.right}/{grid.total} right so far", "dim")]
-    style = "dim" if not grid.fresh else "" if grid.right == grid.total else "bad"
-    return [(f"grid: {grid.right}/{grid.total} right", style)]
+    tried = grid.total - grid.skipped
+    words = [f"{grid.right}/{tried} right"] if tried else []
+    words += [f"{grid.skipped} not run"] if grid.skipped else []
+    return [(f"grid: {', '.join(words)}", "dim" if not grid.fresh else "" if grid.right == tried else "bad")]
 
 
 def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
@@ -128,20 +129,21 @@ def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
         return _sentence(result, table, "bad")
     if result.status == "skipped":
         return _sentence(result, table, "dim")
-    spans: list[Span] = []
-    for column in table.columns:
-        text, style = _cell(column.name, result)
-        spans.append((GAP + pad(spell(text, ascii_only), column.width, column.right), style))
     if result.status == "ok" and result.ratio is None and result.detail:
         return _without_baseline(result, table, ascii_only)
-    return spans
+    return [_padded(column, result, ascii_only) for column in table.columns]
+
+
+def _padded(column: Column, result: CaseResult, ascii_only: bool) -> Span:
+    text, style = _cell(column.name, result)
+    return GAP + pad(spell(text, ascii_only), column.width, column.right), style
 
 
 def _sentence(result: CaseResult, table: Table, style: str) -> list[Span]:
     """A row that has no numbers says why in their place."""
     word = render.STATUS_WORDS[result.status]
     said = clean(render.place(result.where, failure(result)))
-    said = clip(GAP + said, table.rest() - len(word))
+    said = clip(GAP + said, table.rest - len(GAP + word))
     return [(GAP + word, style), (said, "dim" if style == "dim" else "")]
 
 
@@ -159,14 +161,13 @@ def failure(result: CaseResult) -> str:
 def _without_baseline(result: CaseResult, table: Table, ascii_only: bool) -> list[Span]:
     """Own time, and why there is nothing to hold it against."""
     spans: list[Span] = []
-    room = table.rest()
+    room = table.rest
     for column in table.columns:
         if column.name not in ("base", "now"):
             break
-        text, style = _cell(column.name, result)
-        spans.append((GAP + pad(spell(text, ascii_only), column.width, column.right), style))
+        spans.append(_padded(column, result, ascii_only))
         room -= column.width + len(GAP)
-    return [*spans, (clip(GAP + clean(result.detail or ""), room + len(GAP)), "warn")]
+    return [*spans, (clip(GAP + clean(result.detail or ""), room), "warn")]
 
 
 def _cell(name: str, result: CaseResult) -> Span:

@@ -29,7 +29,8 @@ class Results(RowView):
     def __init__(self, board: Board, ascii_only: bool) -> None:
         super().__init__(id="results", ascii_only=ascii_only)
         self.board = board
-        self._selected = board.cases[0].id if board.cases else None
+        self._chosen: str | None = None
+        """Id of the case that the user moved the cursor to."""
         self._table: columns.Table | None = None
 
     def on_mount(self) -> None:
@@ -72,7 +73,7 @@ class Results(RowView):
     def moved(self) -> None:
         row = self.selected
         if row is not None:
-            self._selected = row.case.id
+            self._chosen = row.case.id
             self.post_message(self.Selected(row.case.id))
 
     def on_resize(self) -> None:
@@ -81,12 +82,12 @@ class Results(RowView):
     def _follow_selected(self) -> None:
         """The cursor stays on its case, wherever that went."""
         ids = [case.id for case in self.board.cases]
-        if self._selected in ids:
-            self.cursor = ids.index(self._selected)
+        if self._chosen in ids:
+            self.cursor = ids.index(self._chosen)
+        elif ids:
+            self.post_message(self.Selected(ids[min(self.cursor, len(ids) - 1)]))
 
     def _columns(self, width: int) -> columns.Table:
         if self._table is None:
-            environment = self.board.environment
-            interpreted = environment is not None and environment.interpreted
-            self._table = columns.choose(width, self.board.rows(), interpreted)
+            self._table = columns.choose(width, self.board.rows(), self.board.interpreted)
         return self._table

@@ -78,7 +78,7 @@ def line_one(board: Board, engine: Engine, width: int, ascii_only: bool) -> list
         Part((device(clean(environment.device_name)), "") if environment else ("",)),
         Part((clean(environment.condition), "") if environment else ("",), "dim"),
         Part(state(board, engine), "accent" if board.run else "warn" if engine.paused else ""),
-        Part(tuple(spell(form, ascii_only) for form in forms), "dim" if old and style != "bad" else style),
+        Part(tuple(spell(form, ascii_only) for form in forms), "dim" if old else style),
     ]
     return fit(parts, width, order=(2, 3, 0, 4, 1, 0, 4, 4))
 
@@ -133,7 +133,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     seconds = f"{summary.seconds:.1f}s" if summary.seconds is not None else ""
     saved = board.last_run is not None and board.last_run.reason == "save"
     timed = sum(1 for case in board.task.cases if case.headline)
-    left_out = timed - summary.counts.get("headline", timed) if summary.right else 0
+    left_out = timed - summary.counts.get("headline", timed) if summary.ratio else 0
     coming = f"next: {quoted(engine.hypothesis)}" if engine.hypothesis else ""
     parts = [
         Part((number,), "strong"),
