@@ -67,6 +67,9 @@ class CpuRotation:
             found = self._sets[index] = self._working_set(index)
         return found
 
+    def refill(self, working: WorkingSet) -> WorkingSet:
+        return _refilled(working, self._masters, self._mutates)
+
     def _owner(self, index: int) -> int:
         """Neighbouring sets hold the same values: within a block the sides then work on equal data."""
         return index * len(self._masters) // self.count
@@ -96,6 +99,7 @@ class GpuRotation:
     FEWEST, MOST = 2, 64
 
     def __init__(self, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> None:
+        self._masters, self._mutates = masters, mutates
         size = max(1, nbytes(masters[0]))
         fitting = min(self.MOST, 4 * machine.gpu_cache() // size)
         room = machine.free_gpu_memory() // 4 // size
@@ -114,12 +118,26 @@ class GpuRotation:
     def take(self) -> WorkingSet:
         return self._sets[max(self._block, 0) % self.count]
 
+    def refill(self, working: WorkingSet) -> WorkingSet:
+        return _refilled(working, self._masters, self._mutates)
+
 
 Rotation = CpuRotation | GpuRotation
 
 
 def rotation(device: str, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> Rotation:
     return (CpuRotation if device == "cpu" else GpuRotation)(masters, mutates, sides)
+
+
+def _refilled(working: WorkingSet, masters: Sequence[Inputs], mutates: tuple[str, ...]) -> WorkingSet:
+    """The same addresses with another master's values: whoever remembers results by address is wrong there."""
+    owner = (working.master + 1) % len(masters)
+    inputs = dict(masters[owner])
+    for name, value in working.inputs.items():
+        if isinstance(value, torch.Tensor) and memory.plain(value):
+            memory.flat(value).copy_(memory.flat(inputs[name]))
+            inputs[name] = value
+    return WorkingSet(inputs, owner, _restorer(inputs, masters[owner], mutates))
 
 
 def _repeat(template: torch.Tensor, rows: torch.Tensor) -> None:

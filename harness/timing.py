@@ -119,7 +119,7 @@ class Timing:
     busy: dict[str, float] = field(default_factory=dict)
     """Processors that a side kept busy on average, over all threads of the process."""
     last: tuple[Any, WorkingSet] | None = None
-    """What the solution returned from one more measured call, and what it worked on."""
+    """What the solution returned from one more measured call, at an address it knows with other values, and those."""
 
     def time_us(self, side: str) -> float | None:
         values = self.samples.get(side)
@@ -200,8 +200,10 @@ class Bench:
             raise SideFailed(name) from problem
 
     def _one_more(self, function: Callable[..., Any]) -> tuple[Any, WorkingSet]:
-        """A measured call like the others whose result is kept, to be checked."""
+        """Two measured calls like the others, on one set with its values changed in between; the second's result."""
         working = self.rotation.take()
+        self.clock.measure([Call(working.restore, _bound(function, working))])
+        working = self.rotation.refill(working)
         kept: list[Any] = []
         bound = _bound(function, working)
         self.clock.measure([Call(working.restore, lambda: kept.append(bound()))])

@@ -74,3 +74,13 @@ def test_tiny_and_empty_inputs_are_no_trouble() -> None:
         rotation = CpuRotation([{"x": value}], (), 2)
         assert rotation.bytes <= 4 * machine.last_level_cache()
         rotation.take()
+
+
+def test_a_refilled_set_has_the_old_addresses_and_other_values() -> None:
+    rotation = CpuRotation(masters(), (), 2)
+    working = rotation.take()
+    address = working.inputs["x"].data_ptr()
+    other = rotation.refill(working)
+    assert other.master != working.master
+    assert other.inputs["x"].data_ptr() == address
+    assert torch.equal(other.inputs["x"], masters()[other.master]["x"])  # type: ignore[arg-type]

@@ -27,6 +27,9 @@ class FakeRotation:
     def take(self) -> WorkingSet:
         return WorkingSet({}, 0, None)
 
+    def refill(self, working: WorkingSet) -> WorkingSet:
+        return working
+
 
 class FakeClock:
     """A call's result is its duration in microseconds."""

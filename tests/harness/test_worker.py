@@ -97,6 +97,22 @@ def test_wrong_is_wrong_and_has_no_time(child: Child, tmp_path: Path, source: st
     assert result["speedup"] is None
 
 
+def test_results_remembered_by_address_are_wrong(child: Child, tmp_path: Path) -> None:
+    source = """
+    known, calls = {}, []
+    def scale(x, factor):
+        calls.append(1)
+        if len(calls) < 4:
+            return x * factor
+        if x.data_ptr() not in known:
+            known[x.data_ptr()] = x * factor
+        return known[x.data_ptr()]
+    """
+    result = try_solution(child, tmp_path, source)
+    assert result["status"] == "wrong"
+    assert "(in a timed call)" in result["detail"]
+
+
 def test_an_output_inside_an_input_is_wrong(child: Child, tmp_path: Path) -> None:
     folder = write_task(
         tmp_path,
