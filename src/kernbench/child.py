@@ -211,7 +211,15 @@ class Child:
         assert self.process.stderr is not None
         limiter = LogLimiter()
         loop = asyncio.get_running_loop()
-        while chunk := await self.process.stderr.read(65536):
+        while True:
+            reading = self.process.stderr.read(65536)
+            try:
+                chunk = await (asyncio.wait_for(reading, 1.0) if limiter.owes_a_report else reading)
+            except asyncio.TimeoutError:  # the flood is over; say now what was not kept
+                self._log(limiter.finish())
+                continue
+            if not chunk:
+                break
             self._log(limiter.feed(chunk, loop.time()))
             await asyncio.sleep(0)  # a flood must not starve the screen
         self._log(limiter.finish())

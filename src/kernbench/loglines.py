@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
+"""Colours and cursor movements of terminals; here they would only be noise."""
 LONGEST_LINE = 400
 LINES_PER_SECOND = 200
 
@@ -40,6 +44,10 @@ class LogLimiter:
             self._rest = b""
         return lines
 
+    @property
+    def owes_a_report(self) -> bool:
+        return self._dropped_bytes > 0
+
     def finish(self) -> list[str]:
         lines = [self._clip(self._rest)] if self._rest else []
         self._rest = b""
@@ -53,6 +61,6 @@ class LogLimiter:
         return [text]
 
     def _clip(self, line: bytes) -> str:
-        text = line[: self._longest * 4].decode("utf-8", "replace").rstrip("\r")
+        text = ESCAPES.sub("", line[: self._longest * 4].decode("utf-8", "replace")).rstrip("\r")
         text = "".join(char if char.isprintable() or char == "\t" else "?" for char in text)
         return text if len(text) <= self._longest else text[: self._longest] + " ..."

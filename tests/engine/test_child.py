@@ -120,4 +120,5 @@ def test_the_log_keeps_the_first_lines_of_a_second_and_counts_the_rest() -> None
 
 
 def test_bytes_that_are_no_text_do_not_reach_the_screen() -> None:
-    assert LogLimiter().feed(b"\x1b[2J\xff\x00ok\tfine\n", 0.0) == ["?[2J\ufffd?ok\tfine"]
+    text = b"\x1b[2J\xff\x00ok\tfine\n\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07\n"
+    assert LogLimiter().feed(text, 0.0) == ["\ufffd?ok\tfine", "red bell?"]
