@@ -1,0 +1,43 @@
+"""Copying over SSH: the terminal's clipboard by OSC 52, tmux's buffer where there is one, and always a file.
+
+tmux by default ignores OSC 52 from programs, and some terminals know none: the file is what can be counted on.
+"""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+LAST_COPY = "last-copy.md"
+OSC_52_MOST = 74_994
+"""Bytes of text that every terminal with OSC 52 takes in one go."""
+
+
+def sequence(text: str) -> str | None:
+    """The OSC 52 sequence for the terminal; None where the text is too long for one."""
+    data = text.encode()
+    return None if len(data) > OSC_52_MOST else f"\x1b]52;c;{base64.b64encode(data).decode()}\a"
+
+
+def keep(text: str, state: Path, environ: Mapping[str, str]) -> str:
+    """Puts the text into the file and into tmux's buffer; says where it is to be found."""
+    path = state / LAST_COPY
+    try:
+        state.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        kept = f"also in {path.parent.name}/{path.name}"
+    except OSError as problem:
+        kept = f"{path} cannot be written: {problem.strerror}"
+    return f"tmux buffer and terminal, {kept}" if _to_tmux(text, environ) else f"terminal, {kept}"
+
+
+def _to_tmux(text: str, environ: Mapping[str, str]) -> bool:
+    if not environ.get("TMUX"):
+        return False
+    try:
+        command = ["tmux", "load-buffer", "-w", "-"]
+        return subprocess.run(command, input=text.encode(), capture_output=True, timeout=2).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False

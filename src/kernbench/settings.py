@@ -1,0 +1,80 @@
+"""The one small file of settings, ~/.config/kernbench/config.toml: keys, theme, bell. All of it is optional.
+
+    theme = "ansi-dark"        # any theme that ctrl+p lists
+    bell = 10                  # ring when a run of at least so many seconds ends; 0 or absent: never
+    [keys]
+    rerun = "f5,R"             # another key for an action; the help page (?) names the actions
+
+What is wrong with it is said in one sentence before anything starts. Whether a theme or an action exists is for the
+screen to say, which knows them.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.records import UserError
+
+
+class SettingsError(UserError):
+    """The settings cannot be used; one sentence."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    path: Path = Path("config.toml")
+    theme: str | None = None
+    bell: float = 0.0
+    """Seconds from which the end of a run rings; 0 is never."""
+    keys: dict[str, str] = field(default_factory=dict)
+    """Keys by the name of their action, several separated by commas."""
+
+
+def place(environ: Mapping[str, str]) -> Path:
+    base = environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME") or Path.home(), ".config")
+    return Path(base, "kernbench", "config.toml")
+
+
+def load(path: Path | None = None) -> Settings:
+    path = path or place(os.environ)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return Settings(path)
+    except (OSError, UnicodeDecodeError) as problem:
+        raise SettingsError(f"{path} cannot be read: {problem}") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise SettingsError(f"{path} is not TOML: {problem}") from None
+    unknown = sorted(set(data) - {"theme", "bell", "keys"})
+    if unknown:
+        raise SettingsError(f"{path}: there is no setting {unknown[0]!r}; there are theme, bell and [keys]")
+    return Settings(path, _theme(path, data), _bell(path, data), _keys(path, data))
+
+
+def _theme(path: Path, data: dict[str, Any]) -> str | None:
+    theme = data.get("theme")
+    if theme is not None and not isinstance(theme, str):
+        raise SettingsError(f"{path}: theme is {theme!r}; write a name in quotes, such as \"ansi-dark\"")
+    return theme
+
+
+def _bell(path: Path, data: dict[str, Any]) -> float:
+    bell = data.get("bell", 0)
+    if isinstance(bell, bool) or not isinstance(bell, int | float) or bell < 0:
+        raise SettingsError(f"{path}: bell is {bell!r}; write seconds, such as 10, or 0 for never")
+    return float(bell)
+
+
+def _keys(path: Path, data: dict[str, Any]) -> dict[str, str]:
+    keys = data.get("keys", {})
+    if not isinstance(keys, dict):
+        raise SettingsError(f"{path}: keys is {keys!r}; write a table, [keys], with lines such as rerun = \"f5\"")
+    for name, key in keys.items():
+        if not isinstance(key, str) or not all(part.strip() for part in key.split(",")):
+            raise SettingsError(f"{path}: keys.{name} is {key!r}; write a key in quotes, such as \"f5\"")
+    return {name: ",".join(part.strip() for part in key.split(",")) for name, key in keys.items()}

@@ -1,0 +1,287 @@
+"""What the machine does, once a second, for the pane that shows it: NVML for the GPUs, /proc for the rest.
+
+A reader takes one Sample; Telemetry reads in a thread of its own and hands each on. A field that the driver refuses is
+None. GPUs are named by uuid and listed as CUDA sees them, CUDA_VISIBLE_DEVICES included. Nothing here ever decides
+about a time: the worker reads the clocks that count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+THROTTLES = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "software thermal limit",
+    0x40: "hardware thermal limit",
+    0x80: "power brake",
+    0x10: "clocks in step with another GPU",
+    0x100: "display clocks",
+    0x2: "clocks set by hand",
+}
+"""Reasons in words, gravest effect first; an idle GPU (0x1) is limited by nothing."""
+
+
+@dataclass(frozen=True)
+class GpuProcess:
+    pid: int
+    name: str | None = None
+    memory: int | None = None
+    """Bytes."""
+
+
+@dataclass(frozen=True)
+class GpuSample:
+    index: int
+    """As CUDA counts among the visible ones."""
+    uuid: str
+    name: str
+    busy: int | None = None
+    """Percent of the last interval in which a kernel ran."""
+    bus: int | None = None
+    """Percent of it in which memory was read or written."""
+    memory_used: int | None = None
+    memory_total: int | None = None
+    sm_mhz: int | None = None
+    sm_max_mhz: int | None = None
+    memory_mhz: int | None = None
+    memory_max_mhz: int | None = None
+    power_w: float | None = None
+    limit_w: float | None = None
+    celsius: int | None = None
+    limits: tuple[str, ...] | None = None
+    """Why the clock is not higher."""
+    processes: tuple[GpuProcess, ...] | None = None
+
+
+@dataclass(frozen=True)
+class HostSample:
+    cores: int
+    busy: float | None = None
+    """Percent of all cores."""
+    memory_used: int | None = None
+    memory_total: int | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    host: HostSample
+    gpus: tuple[GpuSample, ...] = ()
+    why: str = ""
+    """Why there is no GPU to show."""
+
+
+class Reader(Protocol):
+    def read(self) -> Sample: ...
+
+
+class Telemetry:
+    """Reads in a daemon thread until stopped; `tell` is called in that thread."""
+
+    def __init__(self, reader: Reader, tell: Callable[[Sample], None], seconds: float = 1.0) -> None:
+        self._reader, self._tell, self._seconds = reader, tell, seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="telemetry", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Returns at once: a driver that hangs must not hold the program."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                sample = self._reader.read()
+            except Exception as problem:  # a pane is never worth the program
+                sample = Sample(HostSample(os.cpu_count() or 1), why=f"telemetry failed: {problem}")
+            if self._stop.is_set():
+                return
+            self._tell(sample)
+            if self._stop.wait(self._seconds):
+                return
+
+
+class MachineReader:
+    """This machine. NVML is loaded with the first sample, in the thread that takes it."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None, nvml: Any = None) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._nvml = nvml
+        self._handles: list[tuple[GpuSample, Any]] | None = None
+        self._why = ""
+        self._host = HostReader()
+
+    def read(self) -> Sample:
+        if self._handles is None:
+            self._open()
+        gpus = tuple(self._gpu(sample, handle) for sample, handle in self._handles or ())
+        return Sample(self._host.read(), gpus, self._why)
+
+    def _open(self) -> None:
+        self._handles = []
+        try:
+            if self._nvml is None:
+                import pynvml
+
+                self._nvml = pynvml
+            self._nvml.nvmlInit()
+            found = [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self._nvml.nvmlDeviceGetCount())]
+        except ImportError:
+            self._why = "nvidia-ml-py is not installed"
+            return
+        except Exception as problem:  # pynvml makes its errors at run time
+            self._why = f"NVML: {problem}"
+            return
+        by_uuid = {_text(self._ask("nvmlDeviceGetUUID", handle)): handle for handle in found}
+        seen = visible(list(by_uuid), self._environ.get("CUDA_VISIBLE_DEVICES"))
+        self._handles = [(self._fixed(index, uuid, by_uuid[uuid]), by_uuid[uuid]) for index, uuid in enumerate(seen)]
+        if not found:
+            self._why = "NVML sees no GPU"
+        elif not seen:
+            self._why = "CUDA_VISIBLE_DEVICES hides every GPU"
+
+    def _fixed(self, index: int, uuid: str, handle: Any) -> GpuSample:
+        """What does not change while the program runs."""
+        return GpuSample(
+            index=index,
+            uuid=uuid,
+            name=_text(self._ask("nvmlDeviceGetName", handle)) or "GPU",
+            sm_max_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, 1),
+            memory_max_mhz=self._ask("nvmlDeviceGetMaxClockInfo", handle, 2),
+        )
+
+    def _gpu(self, fixed: GpuSample, handle: Any) -> GpuSample:
+        use = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+        if reasons is None:  # the name that drivers before 535 know
+            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        return replace(
+            fixed,
+            busy=getattr(use, "gpu", None),
+            bus=getattr(use, "memory", None),
+            memory_used=getattr(memory, "used", None),
+            memory_total=getattr(memory, "total", None),
+            sm_mhz=self._ask("nvmlDeviceGetClockInfo", handle, 1),
+            memory_mhz=self._ask("nvmlDeviceGetClockInfo", handle, 2),
+            power_w=_watts(self._ask("nvmlDeviceGetPowerUsage", handle)),
+            limit_w=_watts(self._ask("nvmlDeviceGetEnforcedPowerLimit", handle)),
+            celsius=self._ask("nvmlDeviceGetTemperature", handle, 0),
+            limits=None if reasons is None else tuple(word for bit, word in THROTTLES.items() if reasons & bit),
+            processes=self._processes(handle),
+        )
+
+    def _processes(self, handle: Any) -> tuple[GpuProcess, ...] | None:
+        found = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
+        if found is None:
+            return None
+        return tuple(GpuProcess(item.pid, _name(item.pid), item.usedGpuMemory) for item in found)
+
+    def _ask(self, question: str, *words: Any) -> Any:
+        try:
+            return getattr(self._nvml, question)(*words)
+        except Exception:  # not supported, no permission, a card that fell off the bus: a dash
+            return None
+
+
+class HostReader:
+    def __init__(self) -> None:
+        self._cores = len(os.sched_getaffinity(0))
+        self._before = _cpu_ticks()
+
+    def read(self) -> HostSample:
+        now, before = _cpu_ticks(), self._before
+        self._before = now
+        busy = None
+        if now and before and now[1] > before[1]:
+            busy = 100.0 * (now[0] - before[0]) / (now[1] - before[1])
+        memory = _memory()
+        total, free = memory.get("MemTotal"), memory.get("MemAvailable")
+        used = total - free if total is not None and free is not None else None
+        return HostSample(self._cores, busy, used, total)
+
+
+def visible(uuids: Sequence[str], chosen: str | None) -> list[str]:
+    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; like CUDA it stops at the first that is not there."""
+    if chosen is None:
+        return list(uuids)
+    seen: list[str] = []
+    for word in (part.strip() for part in chosen.split(",")):
+        if word.isdigit() and int(word) < len(uuids):
+            found = uuids[int(word)]
+        else:
+            matches = [uuid for uuid in uuids if word and uuid.startswith(word)]
+            if len(matches) != 1:
+                return seen
+            found = matches[0]
+        if found in seen:
+            return []
+        seen.append(found)
+    return seen
+
+
+def in_use(gpus: Sequence[GpuSample], device: str, uuid: str | None = None) -> GpuSample | None:
+    """The GPU that the worker's device is: by its uuid where the worker names one, else by CUDA's count."""
+    if uuid:
+        return next((gpu for gpu in gpus if gpu.uuid.removeprefix("GPU-") == uuid.removeprefix("GPU-")), None)
+    kind, _, number = device.partition(":")
+    return next((gpu for gpu in gpus if kind == "cuda" and gpu.index == int(number or 0)), None)
+
+
+def idle(gpus: Sequence[GpuSample]) -> GpuSample | None:
+    """The GPU with no process and the least to do; of equals the first."""
+
+    def trouble(gpu: GpuSample) -> tuple[int, int, int]:
+        return len(gpu.processes or ()), gpu.busy or 0, gpu.memory_used or 0
+
+    return min(gpus, key=trouble, default=None)
+
+
+def strangers(gpu: GpuSample, own: Sequence[int]) -> tuple[GpuProcess, ...]:
+    """Processes that are not ours; none where NVML does not list ours either, as in some containers."""
+    listed = gpu.processes or ()
+    if not any(process.pid in own for process in listed):
+        return ()
+    return tuple(process for process in listed if process.pid not in own)
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value or "")
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def _name(pid: int) -> str | None:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    return None
+
+
+def _cpu_ticks() -> tuple[int, int] | None:
+    """Busy and all ticks since the machine started."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            ticks = [int(word) for word in file.readline().split()[1:9]]
+    except (OSError, ValueError):
+        return None
+    return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
+
+
+def _memory() -> dict[str, int]:
+    """Bytes by name."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        pairs = (line.split() for line in lines)
+        return {words[0].rstrip(":"): int(words[1]) * 1024 for words in pairs if len(words) > 1}
+    except (OSError, ValueError):
+        return {}
