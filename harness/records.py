@@ -13,6 +13,7 @@ import json
 import math
 import types
 import typing
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -128,6 +129,8 @@ class WallTime:
     baseline_us: float | None
     solution_us: float | None
     speedup: float | None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -232,6 +235,8 @@ class Environment:
     torch: str | None = None
     triton: str | None = None
     driver: str | None = None
+    clocks: str = ""
+    """As read while timing, such as `SM 1980 MHz, memory 3201 MHz`; empty where nothing could be read."""
     host: str = ""
 
 
@@ -286,33 +291,44 @@ def encode(event: str, record: Any = None, **extra: Any) -> str:
     return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
 def decode(cls: type[_T], data: dict[str, Any]) -> _T:
     """A record from JSON data; unknown keys are ignored, missing ones take their default."""
-    hints = _hints(typing.cast(Any, cls))
-    known = {item.name for item in dataclasses.fields(typing.cast(Any, cls))}
-    return cls(**{name: _convert(hints[name], value) for name, value in data.items() if name in known})
+    converters = _converters(typing.cast(Any, cls))
+    known = {}
+    for name, value in data.items():
+        if name in converters:
+            convert = converters[name]
+            known[name] = value if value is None or convert is None else convert(value)
+    return cls(**known)
 
 
-def _convert(hint: Any, value: Any) -> Any:
-    if value is None:
-        return None
+@functools.cache
+def _converters(cls: type) -> dict[str, Callable[[Any], Any] | None]:
+    """How each field is read, worked out once per class: a log of 10,000 runs is decoded on every start."""
+    hints = typing.get_type_hints(cls)
+    return {item.name: _converter(hints[item.name]) for item in dataclasses.fields(typing.cast(Any, cls))}
+
+
+def _converter(hint: Any) -> Callable[[Any], Any] | None:
+    """What makes a value of this type from JSON data; None where JSON's own will do. Values are never None."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
-        return _convert(inner[0], value) if len(inner) == 1 else value
+        return _converter(inner[0]) if len(inner) == 1 else None
     if origin is tuple:
-        item = typing.get_args(hint)[0]
-        return tuple(_convert(item, part) for part in value)
+        convert = _converter(typing.get_args(hint)[0])
+        return tuple if convert is None else lambda value: tuple(_apply(convert, part) for part in value)
     if origin is dict:
-        item = typing.get_args(hint)[1]
-        return {key: _convert(item, part) for key, part in value.items()}
+        item = _converter(typing.get_args(hint)[1])
+        return None if item is None else lambda value: {key: _apply(item, part) for key, part in value.items()}
     if isinstance(hint, type) and dataclasses.is_dataclass(hint):
-        return decode(hint, value)
-    if hint is float and isinstance(value, int):
-        return float(value)
-    return value
+        return lambda value: decode(hint, value)
+    return _as_float if hint is float else None
+
+
+def _apply(convert: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _as_float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) else value

@@ -85,6 +85,8 @@ class RunCancelled:
 
 @dataclass(frozen=True)
 class Worst:
+    """A row that stands for the others: the worst, or the fastest."""
+
     id: str
     label: str
     speedup: float
@@ -105,6 +107,8 @@ class Summary:
     verdict: VerdictWord | None = None
     wall: float | None = None
     """Geomean of the wall-time speedups."""
+    wall_low: float | None = None
+    wall_high: float | None = None
     vs_best: Ratio | None = None
     """Direct interleaved ratio to the best source before this run, over the headline rows."""
     best: bool = False
@@ -112,9 +116,16 @@ class Summary:
     best_geomean: float | None = None
     """Geomean of the series' best before this run."""
     stalled: bool = False
+    streak: int = 0
+    """Iterations in a row without a new best, this one included."""
+    after_stall: bool = False
+    """The iteration before this one was stalled."""
+    move: str = ""
+    """What was done about the stall before this run, as far as it was said or left a trace."""
     counts: dict[str, int] = field(default_factory=dict)
     """Cases by status, by verdict word, and `headline`: rows in the geomean."""
     worst: Worst | None = None
+    fastest: Worst | None = None
     findings: tuple[Finding, ...] = ()
     iteration: int | None = None
     """Number of the ITERATIONS.md entry, where this run made one."""
@@ -122,9 +133,18 @@ class Summary:
     """Number of the earlier iteration with the very same source."""
     failed_builds: int = 0
     hypothesis: str = ""
+    hypothesis_by: str = ""
+    hypothesis_at: str = ""
+    """UTC; before `at` (or the same) means that it was written before the result was known."""
     next: str = ""
     baseline: str = ""
+    baseline_hash: str = ""
+    """Of what was timed as the baseline: the file, the reference behind eager and compile, or the best source."""
     task_hash: str = ""
+    command: str = ""
+    """What repeats this run from the shell."""
+    version: str = ""
+    """Of kernbench."""
     seconds: float | None = None
     """From the save (or the command) to the last row."""
     environment: Environment = field(default_factory=Environment)
