@@ -156,7 +156,7 @@ class Run:
     def _try(self, case: Case) -> CaseResult:
         self._step("inputs", case)
         fixed = self._material(case, Draw(0))
-        self._step("build", case)
+        self._step(self._first_step(), case)
         began = time.perf_counter()
         trial = Trial.of(self.solution, fixed.inputs, self.task)
         self.emit("built", case=case.id, ms=(time.perf_counter() - began) * 1000)
@@ -170,6 +170,12 @@ class Run:
         if case.kind != "case" or self.environment.interpreted:
             return result
         return self._timed(case, result, materials)
+
+    def _first_step(self) -> Step:
+        """A first call that may compile gets the time for it; one that cannot is only a call, and a hang shows soon."""
+        side = self.shelf.side("solution")
+        lazy = ("torch.compile", "triton", "cupy") if self.device != "cpu" else ("torch.compile",)
+        return "build" if side is not None and side.mentions(*lazy) else "check"
 
     def _quick(self, case: Case, trial: Trial, fixed: Material) -> tuple[Judgement, list[Material]]:
         judgement = judge(trial, fixed, fixed.expected, self.task)

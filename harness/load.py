@@ -68,6 +68,11 @@ class Side:
         """Whether everything this side has run is the same in another snapshot."""
         return all(_file_digest(os.path.join(folder, name)) == digest for name, digest in self.loaded.items())
 
+    def mentions(self, *words: str) -> bool:
+        """Whether one of the words stands in any file that was loaded."""
+        texts = [_read(os.path.join(self.folder, name)) for name in self.loaded]
+        return any(word.encode() in text for word in words for text in texts)
+
     def close(self) -> None:
         """Forgets the side: modules, operators, cached source lines."""
         _sides.pop(self.package, None)

@@ -92,7 +92,7 @@ class Session:
         self._stop = asyncio.Event()
         self._last: Taken | None = None
         self._edited: int | None = None
-        """Number of the last entry made in this session, as long as nothing was saved since."""
+        """Number of the entry that the last save made, as long as nothing was saved since."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -155,12 +155,18 @@ class Session:
         self.rerun()
 
     def set_hypothesis(self, text: str) -> str:
-        """For the run to come; for the last entry, if it was made here, has none and nothing was saved since."""
+        """For the run to come, or for the entry that a save just made without one."""
         last = self.logbook.last_entry()
-        if last is not None and not last.hypothesis and last.iteration == self._edited and self.running is None:
+        if last is not None and last.iteration == self.hypothesis_for():
             return self._reword(last, text, last.next)
         self.hypothesis = text
         return "the next run carries this hypothesis" if text else "the next run carries no hypothesis"
+
+    def hypothesis_for(self) -> int | None:
+        """Number of the entry that a hypothesis given now belongs to; None when it is for the run to come."""
+        last = self.logbook.last_entry()
+        missing = last is not None and not last.hypothesis and last.iteration == self._edited and self.running is None
+        return last.iteration if last is not None and missing else None
 
     def set_next(self, text: str) -> str:
         """Next step of the last entry, in place."""
@@ -278,7 +284,7 @@ class Session:
             self.environment = ending.environment
             if ending.iteration is not None:
                 self.hypothesis = self.next_step = ""
-                self._edited = ending.iteration
+                self._edited = None if job.reason == "open" else ending.iteration
         return ending
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:

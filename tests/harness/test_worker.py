@@ -52,7 +52,7 @@ def test_one_run_from_start_to_end(child: Child, tmp_path: Path) -> None:
     steps = [(event["step"], event["case"]) for event in events if event["event"] == "step"]
     assert steps[0] == ("load", None)
     of_large = [step for step, case in steps if case == "large"]
-    assert of_large == ["inputs", "build", "check", "baseline", "time", "recheck"]
+    assert of_large == ["inputs", "check", "check", "baseline", "time", "recheck"]
     for result in results(events).values():
         case = decode(CaseResult, result)
         assert (case.status, case.clock, case.checked) == ("ok", "wall", 2)
@@ -268,7 +268,7 @@ def test_cancel_is_answered(child: Child, tmp_path: Path) -> None:
     slow = "import time\ndef scale(x, factor):\n    time.sleep(0.05)\n    return x * factor\n"
     folder = write_task(tmp_path, solution_py=slow)
     run = child.request(load(folder), folder)
-    while child.read().get("step") != "build":
+    while child.read().get("step") != "check":
         pass
     child.send(request="cancel", run=run)
     assert child.events()[-1]["event"] == "cancelled"
@@ -373,7 +373,7 @@ def test_a_crash_is_an_exit_after_the_step_that_names_it(tmp_path: Path) -> None
     child = Child()
     events = child.run(write_task(tmp_path, solution_py=source), cases=SMALL)
     assert events[-1]["event"] == "gone"
-    assert (events[-2]["step"], events[-2]["case"]) == ("build", "small")
+    assert (events[-2]["step"], events[-2]["case"]) == ("check", "small")
     assert child.process.wait(timeout=20) == -signal.SIGSEGV
     for stream in (child.process.stdin, child.process.stdout, child.process.stderr):
         stream.close()  # type: ignore[union-attr]

@@ -1,0 +1,111 @@
+"""The demo in a real terminal: a good save, then everything a kernel can do wrong, then a good save again."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SHIPPED = ROOT / "kernels" / "softmax_host"
+pytestmark = [pytest.mark.tmux, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+class Terminal:
+    """A tmux server of its own with one pane."""
+
+    def __init__(self, folder: Path, width: int, height: int) -> None:
+        self.socket = f"kernbench-test-{os.getpid()}"
+        path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        words = f"{sys.executable} -m kernbench {folder} --deadline build=4 --deadline check=3"
+        command = f"PYTHONPATH={path} {words}; echo left with $?; sleep 60"
+        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), command)
+
+    def _tmux(self, *words: str) -> str:
+        command = ["tmux", "-L", self.socket, "-f", "/dev/null", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p")
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
+
+    def until(self, pattern: str, seconds: float = 40.0) -> str:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            screen = self.screen()
+            if re.search(pattern, screen):
+                return screen
+            time.sleep(0.1)
+        raise AssertionError(f"{pattern!r} did not come up; the screen shows:\n{self.screen()}")
+
+    def close(self) -> None:
+        subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False, timeout=20)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "softmax_host"
+    shutil.copytree(SHIPPED, place, ignore=shutil.ignore_patterns(".kernbench", "ITERATIONS.md", "__pycache__"))
+    return place
+
+
+@pytest.fixture
+def terminal(folder: Path) -> Iterator[Terminal]:
+    opened = Terminal(folder, 80, 24)
+    yield opened
+    opened.close()
+
+
+def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
+    good_cpp, good_py = (folder / "solution.cpp").read_text(), (folder / "solution.py").read_text()
+
+    def cpp(old: str, new: str) -> None:
+        assert old in good_cpp
+        (folder / "solution.cpp").write_text(good_cpp.replace(old, new))
+
+    def python(line: str) -> None:
+        (folder / "solution.py").write_text(good_py.replace("    out = ", f"    {line}\n    out = "))
+
+    terminal.until(r"#1 .*35/35 right")
+    terminal.press("h")
+    terminal.until("enter saves")
+    terminal.press("m[f32] in fewer steps", "Enter")
+    cpp("double sum = 0.0;", "double sum = 0.0; // as before\n        (void)row;")
+    assert "\"m[f32]" in terminal.until(r"#2 .*")
+    terminal.until(r"#2 .*35/35 right")
+
+    cpp("double sum = 0.0;", "double sum = 0.0")
+    terminal.until(r"solution\.cpp:\d+: expected")
+    cpp("*= scale", "*= 1.01f * scale")
+    terminal.until(r"#3 [^\n]*35 wrong")
+    cpp("float largest = from[0];", "float largest = from[0]; *(volatile int *)8 = 1;")
+    assert "solution.py:" in terminal.until(r"crashed .*segfaulted")
+    cpp("float largest = from[0];", "float largest = from[0]; for (volatile int k = 0; k < 1;) k = 0;")
+    terminal.until(r"timeout .*no end after")
+    (folder / "solution.cpp").write_text(good_cpp)
+    python("raise SystemExit(3)")
+    terminal.until(r"error .*it called sys.exit")
+    python('print(("x" * 99 + chr(10)) * 10_000)')
+    terminal.until(r"#7 [^\n]*35/35 right", 90)
+    terminal.press("3")
+    terminal.until("were not kept")
+    terminal.press("1")
+    (folder / "solution.py").write_text(good_py)
+    terminal.until(r"#8 [^\n]*35/35 right", 90)
+
+    log = (folder / "ITERATIONS.md").read_text()
+    assert [int(number) for number in re.findall(r"^## (\d+) ·", log, re.MULTILINE)] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert "- hypothesis: m[f32] in fewer steps\n" in log
+    assert "after 1 failed build" in log
+    assert "same source as 1" in log
+    terminal.press("q")
+    terminal.until("left with 0")
