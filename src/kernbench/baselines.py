@@ -34,3 +34,13 @@ class Baseline:
         if self.name == "best" and best is None:
             raise BaselineError("there is no best yet to compare with; run once with another baseline")
         return str(self.file) if self.file else self.name
+
+    def digest(self, source: Path, best: str | None) -> str:
+        """Hash of what is timed as the baseline: a file, the reference behind eager and compile, or the best source."""
+        if self.name == "best":
+            return best or ""
+        own = source / ("reference.py" if self.name in NAMED_BASELINES else self.name)
+        try:
+            return hashlib.sha256((self.file or own).read_bytes()).hexdigest()
+        except OSError:
+            return ""

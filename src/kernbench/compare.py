@@ -8,7 +8,7 @@ interleaved ratio to the best says so. A source that once turned out wrong canno
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness import stats
@@ -16,6 +16,16 @@ from harness.records import CaseResult, Environment, Finding, Ratio, Task
 from kernbench.events import RunStarted, Summary, Worst
 
 STALL_AFTER = 3
+MOVES = {
+    "profile": "profiled again",
+    "profileagain": "profiled again",
+    "reread": "re-read the log",
+    "rereadthelog": "re-read the log",
+    "direction": "changed direction",
+    "newdirection": "changed direction",
+    "changedirection": "changed direction",
+}
+"""What to do about a stall, by the word that a hypothesis may begin with."""
 
 
 def series_of(summaries: Iterable[Summary], task_hash: str, baseline: str, device_name: str) -> list[Summary]:
@@ -34,18 +44,38 @@ def best_of(series: Sequence[Summary]) -> Summary | None:
     return None
 
 
-def is_stalled(series: Sequence[Summary], best: bool, counts: bool) -> bool:
-    """Whether this is (at least) the third iteration in a row without a new best; `series` ends before it."""
+def streak(series: Sequence[Summary], best: bool, counts: bool) -> int:
+    """Iterations in a row without a new best, the present one included; `series` ends before it."""
     if best or not counts:
-        return False
-    streak = 1
-    for summary in reversed(series):
-        if summary.iteration is None or summary.environment.interpreted:
-            continue
+        return 0
+    length = 1
+    for summary in _counted(series):
         if summary.best and summary.repeats is None:
             break
-        streak += 1
-    return streak >= STALL_AFTER
+        length += 1
+    return length
+
+
+def is_stalled(series: Sequence[Summary], best: bool, counts: bool) -> bool:
+    """Whether this is (at least) the third iteration in a row without a new best."""
+    return streak(series, best, counts) >= STALL_AFTER
+
+
+def follows_stall(series: Sequence[Summary], counts: bool) -> bool:
+    """Whether the iteration before this one was stalled."""
+    last = next(_counted(series), None) if counts else None
+    return last is not None and last.stalled
+
+
+def said_move(hypothesis: str) -> str:
+    """The move that a hypothesis begins with: `direction: two rows a warp`."""
+    word = hypothesis.partition(":")[0].strip().lower() if ":" in hypothesis else ""
+    return MOVES.get(word.replace("-", "").replace(" ", ""), "")
+
+
+def _counted(series: Sequence[Summary]) -> Iterator[Summary]:
+    """Newest first, what the stall rule looks at: no plain runs, nothing interpreted."""
+    return (item for item in reversed(series) if item.iteration is not None and not item.environment.interpreted)
 
 
 @dataclass(frozen=True)
@@ -62,6 +92,13 @@ class Circumstances:
     repeats: int | None = None
     failed_builds: int = 0
     next: str = ""
+    hypothesis_by: str = ""
+    hypothesis_at: str = ""
+    profiled: bool = False
+    """A profile was taken since the iteration before."""
+    baseline_hash: str = ""
+    command: str = ""
+    version: str = ""
 
 
 def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult], about: Circumstances) -> Summary:
@@ -73,7 +110,10 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     old_best = best_of(about.series)
     vs_best = _against_best(headline)
     best = _is_best(started.source, right, results.values(), headline, about, old_best)
-    worst = min(timed, key=lambda item: item[1].speedup, default=None)
+    order = sorted(timed, key=lambda item: item[1].speedup)
+    counts = about.is_iteration and not about.environment.interpreted
+    wall = _wall(headline)
+    after_stall = follows_stall(about.series, counts)
     return Summary(
         run=started.run,
         source=started.source,
@@ -83,20 +123,31 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         low=mean.low if mean else None,
         high=mean.high if mean else None,
         verdict=mean.verdict if mean else None,
-        wall=_wall(headline),
+        wall=wall.speedup if wall else None,
+        wall_low=wall.low if wall and _has_interval(headline) else None,
+        wall_high=wall.high if wall and _has_interval(headline) else None,
         vs_best=stats.geomean(vs_best),
         best=best,
         best_geomean=old_best.geomean if old_best else None,
-        stalled=is_stalled(about.series, best, about.is_iteration and not about.environment.interpreted),
+        stalled=is_stalled(about.series, best, counts),
+        streak=streak(about.series, best, counts),
+        after_stall=after_stall,
+        move=_move(started.hypothesis, about.profiled) if after_stall else "",
         counts=_counts(results.values(), len(timed)),
-        worst=_worst(task, *worst) if worst else None,
+        worst=_named(task, *order[0]) if order else None,
+        fastest=_named(task, *order[-1]) if order else None,
         findings=about.findings,
         repeats=about.repeats,
         failed_builds=about.failed_builds,
         hypothesis=started.hypothesis,
+        hypothesis_by=about.hypothesis_by if started.hypothesis else "",
+        hypothesis_at=about.hypothesis_at if started.hypothesis else "",
         next=about.next,
         baseline=started.baseline,
+        baseline_hash=about.baseline_hash,
         task_hash=started.task_hash,
+        command=about.command,
+        version=about.version,
         seconds=about.seconds,
         environment=about.environment,
     )
@@ -130,13 +181,23 @@ def _is_best(
     return len(direct) == sum(row.status == "ok" for row in headline) and stats.beats_best(direct)
 
 
-def _wall(rows: Sequence[CaseResult]) -> float | None:
-    speedups = [row.wall.speedup for row in rows if row.wall is not None and row.wall.speedup is not None]
-    mean = stats.geomean([Ratio(value, value, value, "same") for value in speedups])
-    return mean.speedup if mean else None
+def _wall(rows: Sequence[CaseResult]) -> Ratio | None:
+    walls = [row.wall for row in rows if row.wall is not None]
+    speedups = [(wall.speedup, wall.low, wall.high) for wall in walls if wall.speedup is not None]
+    return stats.geomean([Ratio(value, low or value, high or value, "same") for value, low, high in speedups])
 
 
-def _worst(task: Task, row: CaseResult, ratio: Ratio) -> Worst:
+def _has_interval(rows: Sequence[CaseResult]) -> bool:
+    return all(row.wall.low is not None and row.wall.high is not None for row in rows if row.wall is not None)
+
+
+def _move(hypothesis: str, profiled: bool) -> str:
+    """What was said, and what left a trace."""
+    moves = [said_move(hypothesis), "profiled again" if profiled else ""]
+    return " and ".join(dict.fromkeys(move for move in moves if move))
+
+
+def _named(task: Task, row: CaseResult, ratio: Ratio) -> Worst:
     return Worst(row.id, task.case(row.id).label, ratio.speedup)
 
 

@@ -2,52 +2,68 @@
 
 Entries are appended in one write, under a lock on the file itself (two workbenches, also with different state folders,
 take turns), and numbered on from the highest number in the file or in runs.jsonl. What people write around and inside
-them survives byte for byte; only the hypothesis and next-step lines of an entry are ever changed, and only while they
-are still as the tool wrote them.
+them survives byte for byte; only the tool's own lines of an entry are ever changed, and only while they are still as it
+wrote them. People's editors take no lock: a file that was replaced or rewritten under an append gets the entry again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.records import CaseResult, Task, UserError
-from kernbench import render
+from harness.records import UserError
+from kernbench import entry
+from kernbench.entry import EntryText as EntryText
 from kernbench.events import Summary
 
 HEADING = re.compile(r"^## (\d+) ·", re.MULTILINE)
-SHORT = 60
+ATTEMPTS = 20
 
 
 class LogbookError(UserError):
     """ITERATIONS.md could not be written or changed; one sentence."""
 
 
-def append(path: Path, summary_text: EntryText, at_least: int) -> int:
+@dataclass
+class Seen:
+    """What is known of the file since this process last wrote it: an append need not read it all again."""
+
+    signature: tuple[int, int, int] | None = None
+    highest: int = 0
+    crlf: bool = False
+
+
+def append(path: Path, summary_text: EntryText, at_least: int, seen: Seen | None = None) -> int:
     """Writes an entry under the next free number and returns that number."""
-    with _locked(path) as handle:
-        text = _read(handle)
-        number = max([at_least, *(int(found) for found in HEADING.findall(text))]) + 1
-        entry = summary_text(number)
-        lead = (
-            f"# Iterations of {path.parent.name}\n\n" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
-        )
-        _write(path, handle, _like(text, lead + entry))
-        return number
+    seen = seen if seen is not None else Seen()
+    for _attempt in range(ATTEMPTS):
+        with _locked(path) as handle:
+            _look(handle, seen)
+            number = max(at_least, seen.highest) + 1
+            addition = _lead(path, handle) + summary_text(number)
+            data = (addition.replace("\n", "\r\n") if seen.crlf else addition).encode("utf-8", "surrogateescape")
+            _write(path, handle, data)
+            if _stands(path, handle, data):
+                seen.signature, seen.highest = _signature(handle), number
+                return number
+            seen.signature = None
+    raise LogbookError(f"{path} is being rewritten all the time; the entry is only in runs.jsonl")
 
 
-def entry_of(path: Path, number: int) -> str | None:
-    """The text of one entry, up to the next heading of its kind."""
+def entry_of(path: Path, number: int, source: str | None = None) -> str | None:
+    """The text of one entry, up to the next heading of its kind; of two with one number, that of the source."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    span = _span(text, number)
+    span = _span(text, number, source)
     return None if span is None else text[span[0] : span[1]].rstrip() + "\n"
 
 
@@ -63,147 +79,98 @@ def last_source(path: Path) -> str | None:
 
 
 def reword(path: Path, old: Summary, new: Summary) -> None:
-    """Changes hypothesis and next step of an entry in place; refuses when its lines were changed by hand."""
-    number = old.iteration or 0
+    """Changes the tool's own lines of an entry in place; refuses when they were changed by hand."""
+    with _own_entry(path, old) as found:
+        changed = _retitled(path, old, new, found.lines)
+        for before, after in zip(entry.own_lines(old), entry.own_lines(new), strict=True):
+            changed = _exchanged(path, old, changed, before, after, found.ending)
+        _replace(path, found, changed)
+
+
+def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
+    """Sets the evidence line below the result of an entry, once a profile is there; an older one is replaced."""
+    with _own_entry(path, summary) as found:
+        lines = found.lines
+        places = [index for index, line in enumerate(lines) if line.startswith("- result: ")]
+        if not places:
+            raise _by_hand(path, summary)
+        after = places[0] + 1
+        kept = lines[after + 1 :] if lines[after].startswith("- evidence: ") else lines[after:]
+        _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.ending}", *kept])
+
+
+# -- an entry's own lines -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """An entry inside the text around it."""
+
+    head: str
+    lines: list[str]
+    tail: str
+    signature: tuple[int, int, int]
+    """Of the file, from before it was read."""
+
+    @property
+    def ending(self) -> str:
+        """What ends each line besides the newline."""
+        return "\r" if self.lines[0].endswith("\r") else ""
+
+
+@contextlib.contextmanager
+def _own_entry(path: Path, summary: Summary) -> Iterator[Found]:
+    """The entry of this summary; the file is locked."""
+    number = summary.iteration or 0
+    if not path.exists():
+        raise LogbookError(f"{path.name} is not there any more; entry {number} is only in runs.jsonl")
     with _locked(path) as handle:
-        text = _read(handle)
-        span = _span(text, number)
+        signature, text = _signature(handle), _read(handle)
+        span = _span(text, number, summary.source)
         if span is None:
-            raise LogbookError(f"{path.name} has no entry {number} any more")
-        lines = text[span[0] : span[1]].split("\n")
-        changed = _changed(
-            path, number, lines, [(_title(old), _title(new)), *zip(_words(old), _words(new), strict=True)]
-        )
-        _replace(path, text[: span[0]] + "\n".join(changed) + text[span[1] :])
+            other = " about this source" if _span(text, number, None) else ""
+            raise LogbookError(f"{path.name} has no entry {number}{other} any more")
+        yield Found(text[: span[0]], text[span[0] : span[1]].split("\n"), text[span[1] :], signature)
 
 
-class EntryText:
-    """An entry waiting for its number."""
-
-    def __init__(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> None:
-        self._task, self._summary, self._results = task, summary, results
-
-    def __call__(self, number: int) -> str:
-        summary = self._summary
-        lines = [
-            f"## {number} · {_title(summary)} · {_score(summary)}",
-            f"- when {' · '.join(_circumstances(summary))}",
-            *_words(summary)[:1],
-            f"- result: {_result(self._task, summary, self._results)}",
-            *_words(summary)[1:],
-        ]
-        if summary.stalled:
-            lines.append(
-                "- stalled: 3 iterations without a new best; profile again, re-read the log, or change direction"
-            )
-        return "\n".join([*lines, "", *_table(self._task, self._results)]) + "\n"
+def _retitled(path: Path, old: Summary, new: Summary, lines: list[str]) -> list[str]:
+    before, after = (f"## {old.iteration} · {entry.title(item)} · " for item in (old, new))
+    if before == after:
+        return lines
+    if not lines[0].startswith(before):
+        raise _by_hand(path, old)
+    return [after + lines[0].removeprefix(before), *lines[1:]]
 
 
-def _title(summary: Summary) -> str:
-    text = " ".join(summary.hypothesis.split()) or "no hypothesis"
-    return text if len(text) <= SHORT else text[: SHORT - 3].rstrip() + "..."
+def _exchanged(
+    path: Path, old: Summary, lines: list[str], before: list[str], after: list[str], ending: str
+) -> list[str]:
+    """The entry's lines with one run of them replaced; they must be there, whole and together."""
+    if before == after:
+        return lines
+    wanted = [line + ending for line in before]
+    for index in range(len(lines) - len(wanted) + 1):
+        if lines[index : index + len(wanted)] == wanted:
+            return [*lines[:index], *(line + ending for line in after), *lines[index + len(wanted) :]]
+    raise _by_hand(path, old)
 
 
-def _score(summary: Summary) -> str:
-    word = render.outcome(summary)
-    before = f" (best was {render.times(summary.best_geomean)})" if summary.best_geomean and word != "best" else ""
-    return f"{render.times(summary.geomean)} · {word}{before}" if summary.geomean else f"{word}{before}"
+def _by_hand(path: Path, summary: Summary) -> LogbookError:
+    return LogbookError(f"entry {summary.iteration} of {path.name} was changed by hand meanwhile; edit it there")
 
 
-def _circumstances(summary: Summary) -> list[str]:
-    parts = [f"{summary.at[:10]} {summary.at[11:16]} UTC", f"source {summary.source[:8]}"]
-    parts += [summary.environment.device_name or summary.environment.device, f"baseline {summary.baseline}"]
-    if summary.environment.condition:
-        parts.append(summary.environment.condition)
-    if summary.failed_builds:
-        parts.append(f"after {summary.failed_builds} failed build{'s' if summary.failed_builds > 1 else ''}")
-    if summary.repeats is not None:
-        parts.append(f"same source as {summary.repeats}")
-    return parts
-
-
-def _words(summary: Summary) -> list[str]:
-    return [
-        f"- hypothesis: {' '.join(summary.hypothesis.split()) or '-'}",
-        f"- next: {' '.join(summary.next.split()) or '-'}",
-    ]
-
-
-def _result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:
-    parts: list[str] = []
-    if summary.ratio is not None:
-        timed = len([case for case in task.timed if case.headline])
-        rows = summary.counts.get("headline", 0)
-        part = "" if rows == timed else f" of {timed}"
-        clock = next((row.clock for row in results.values() if row.clock), "wall")
-        parts.append(f"geomean {render.geomean(summary.ratio)} over {rows}{part} cases ({clock})")
-    if summary.wall is not None and any(row.clock != "wall" for row in results.values() if row.clock):
-        parts.append(f"wall {render.times(summary.wall)}")
-    if summary.worst is not None:
-        parts.append(f"worst {summary.worst.label} {render.times(summary.worst.speedup)}")
-    if summary.vs_best is not None:
-        parts.append(f"against best {render.geomean(summary.vs_best)}")
-    parts.append(render.counts(summary))
-    first = next((row for row in results.values() if row.failed), None)
-    if first is not None:
-        parts.append(f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}")
-    names = sorted(
-        {finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings}
-    )
-    if names:
-        parts.append(f"findings: {', '.join(names)}")
-    return "; ".join(parts)
-
-
-def _table(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
-    rows = [results[case.id] for case in task.cases if case.id in results]
-    shown = [row for row in rows if task.case(row.id).kind != "check" or row.failed]
-    lines = [
-        "| case | baseline us | solution us | speedup | verdict | error |",
-        "| --- | ---: | ---: | ---: | --- | ---: |",
-    ]
-    for row in shown:
-        cells = [
-            task.case(row.id).label,
-            render.microseconds(row.baseline_us),
-            render.microseconds(row.solution_us),
-            render.speedup(row.ratio),
-            render.verdict(row),
-            render.error(row.error.max if row.error else None),
-        ]
-        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    checks = [row for row in rows if task.case(row.id).kind == "check"]
-    if checks:
-        right = sum(not row.failed and row.status != "skipped" for row in checks)
-        lines += ["", f"{right}/{len(checks)} check cases right."]
-    return lines
-
-
-def _changed(path: Path, number: int, lines: list[str], pairs: list[tuple[str, str]]) -> list[str]:
-    """The entry's lines with the old words replaced; the heading holds the title, other lines match whole."""
-    result = list(lines)
-    for old, new in pairs:
-        if old == new:
-            continue
-        ending = "\r" if result[0].endswith("\r") else ""
-        if old.startswith("- "):
-            matches = [index for index, line in enumerate(result) if line == old + ending]
-            replacement = new + ending
-        else:
-            matches = [0] if f"## {number} · {old} · " in result[0] else []
-            replacement = result[0].replace(f"· {old} ·", f"· {new} ·", 1)
-        if not matches:
-            raise LogbookError(f"entry {number} of {path.name} was changed by hand meanwhile; edit it there")
-        result[matches[0]] = replacement
-    return result
-
-
-def _span(text: str, number: int) -> tuple[int, int] | None:
+def _span(text: str, number: int, source: str | None) -> tuple[int, int] | None:
+    """Where the last entry of this number, and of this source where one is given, begins and ends."""
     starts = [(match.start(), int(match[1])) for match in HEADING.finditer(text)]
-    for place, (start, found) in enumerate(starts):
-        if found == number and not any(later == number for _start, later in starts[place + 1 :]):
-            return start, starts[place + 1][0] if place + 1 < len(starts) else len(text)
+    ends = [start for start, _number in starts[1:]] + [len(text)]
+    mark = f" · source {source[: entry.HASH]}" if source else ""
+    for (start, found), end in reversed(list(zip(starts, ends, strict=True))):
+        if found == number and mark in text[start:end]:
+            return start, end
     return None
+
+
+# -- the file -----------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -214,31 +181,56 @@ def _locked(path: Path) -> Iterator[int]:
             handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as problem:
             raise LogbookError(f"{path} cannot be written: {problem.strerror}") from None
-        fcntl.flock(handle, fcntl.LOCK_EX)
         try:
-            same = path.exists() and os.path.samestat(os.fstat(handle), path.stat())
-            if same:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if _same(path, handle):
                 yield handle
                 return
         finally:
             os.close(handle)
 
 
-def _read(handle: int) -> str:
+def _same(path: Path, handle: int) -> bool:
+    """Whether the path still leads to the open file."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except OSError:
+        return False
+
+
+def _signature(file: int | Path) -> tuple[int, int, int]:
+    about = os.stat(file)
+    return about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def _look(handle: int, seen: Seen) -> None:
+    """Reads the file, unless it is as this process left it."""
+    if seen.signature == _signature(handle):
+        return
+    text = _read(handle)
+    seen.highest = max((int(found) for found in HEADING.findall(text)), default=0)
+    seen.crlf = "\r\n" in text
+
+
+def _lead(path: Path, handle: int) -> str:
+    """What separates the entry from the text before it, by the last bytes of the file."""
     size = os.fstat(handle).st_size
-    return os.pread(handle, size, 0).decode("utf-8", "surrogateescape")
+    tail = os.pread(handle, 64, max(size - 64, 0))
+    if size <= 64 and not tail.strip():
+        return f"# Iterations of {path.parent.name}\n\n"
+    return "\n" if tail.endswith(b"\n") else "\n\n"
 
 
-def _like(text: str, addition: str) -> str:
-    return addition.replace("\n", "\r\n") if "\r\n" in text else addition
+def _read(handle: int) -> str:
+    return os.pread(handle, os.fstat(handle).st_size, 0).decode("utf-8", "surrogateescape")
 
 
-def _write(path: Path, handle: int, addition: str) -> None:
-    data = addition.encode("utf-8", "surrogateescape")
+def _write(path: Path, handle: int, data: bytes) -> None:
     before = os.fstat(handle).st_size
     try:
         if os.write(handle, data) != len(data):
-            raise OSError(28, "No space left on device")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         os.fsync(handle)
     except OSError as problem:
         with contextlib.suppress(OSError):
@@ -246,15 +238,33 @@ def _write(path: Path, handle: int, addition: str) -> None:
         raise LogbookError(f"{path} cannot be written: {problem.strerror}; the entry is only in runs.jsonl") from None
 
 
-def _replace(path: Path, text: str) -> None:
+def _stands(path: Path, handle: int, data: bytes) -> bool:
+    """Whether what was just written is in the file that the path leads to; nearly always at its end."""
+    size = os.fstat(handle).st_size
+    if not _same(path, handle):
+        return False
+    return os.pread(handle, len(data), max(size - len(data), 0)) == data or data in os.pread(handle, size, 0)
+
+
+def _replace(path: Path, found: Found, changed: list[str]) -> None:
+    """The whole file anew, beside it first; given up when somebody saved it since it was read."""
+    target = path.resolve()
+    text = found.head + "\n".join(changed) + found.tail
+    scratch: str | None = None
     try:
-        mode = path.stat().st_mode & 0o7777
-        handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=".iterations-")
+        handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=".iterations-")
         with os.fdopen(handle, "wb") as file:
             file.write(text.encode("utf-8", "surrogateescape"))
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(scratch, mode)
-        os.replace(scratch, path)
+        os.chmod(scratch, target.stat().st_mode & 0o7777)
+        if _signature(target) != found.signature:
+            raise LogbookError(f"{path.name} was saved by somebody else this moment; try again")
+        os.replace(scratch, target)
+        scratch = None
     except OSError as problem:
         raise LogbookError(f"{path} cannot be written: {problem.strerror}") from None
+    finally:
+        if scratch is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(scratch)

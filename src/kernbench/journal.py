@@ -2,25 +2,27 @@
 
 A run is a `start` line, `case` lines as they land (the last one of a case counts), and `finished`, `failed` or
 `cancelled`. `words` lines change the hypothesis or next step of an iteration; `controls` says that a task held against
-itself; `floor` keeps an A/A floor. Reading skips a torn last line and anything it does not know. To open quickly, only
-the lines that are needed are parsed: the cases of all but the last finished run are passed over.
+itself; `floor` keeps an A/A floor. Reading skips torn lines and anything it does not know. Opening reads no rows but
+those of the last finished run.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.records import SCHEMA, CaseResult, Environment, UserError, decode, encode
+from harness.records import SCHEMA, CaseResult, Environment, decode, encode
+from kernbench import runindex
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
+from kernbench.runsfile import JournalError as JournalError
+from kernbench.runsfile import RunsFile
 
-
-class JournalError(UserError):
-    """The log cannot be written; one sentence."""
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError)
+SAMPLES = re.compile(rb',"samples":\{(?:"\w+":\[[^\]]*\],?)*\}(?=,"run":"[^"\\]*"\}\s*$)')
 
 
 class Journal:
@@ -35,7 +37,9 @@ class Journal:
         self.controls: set[str] = set()
         """Hashes of the tasks that held against themselves, with the device they were tried on."""
         self.floors: dict[str, float] = {}
-        self._whole = True
+        self._file = RunsFile(self.path)
+        self._begins: dict[str, int] = {}
+        """Where the lines of each run begin."""
         self._read()
 
     def iterations(self) -> list[Summary]:
@@ -47,120 +51,150 @@ class Journal:
 
     def iteration_of(self, source: str) -> int | None:
         """Number of the newest iteration with this very source."""
-        return next((item.iteration for item in reversed(self.iterations()) if item.source == source), None)
+        found = (item.iteration for item in reversed(self.summaries) if item.source == source and item.iteration)
+        return next(found, None)
 
     def start(self, event: RunStarted, task: str, environment: Environment) -> None:
-        self._append(encode("start", event, schema=SCHEMA, task=task, environment=environment.__dict__))
+        line = encode("start", event, schema=SCHEMA, task=task, environment=environment.__dict__)
+        self._begins[event.run] = self._file.append(line)
 
     def case(self, event: CaseLanded) -> None:
-        self._append(encode("case", event.result, run=event.run))
+        self._file.append(encode("case", event.result, run=event.run))
 
     def finish(self, summary: Summary, results: Iterable[CaseResult]) -> None:
-        self._append(encode("finished", summary))
+        self._file.append(encode("finished", summary))
         self.summaries.append(summary)
         self.last_cases = {result.id: result for result in results}
         self.failed_builds = 0
 
     def fail(self, event: BuildFailed) -> None:
-        self._append(encode("failed", event))
+        self._file.append(encode("failed", event))
         self.failed_builds += 1
 
     def cancel(self, event: RunCancelled) -> None:
-        self._append(encode("cancelled", event))
+        self._file.append(encode("cancelled", event))
 
     def hold(self, task_hash: str) -> None:
-        self._append(encode("controls", task_hash=task_hash))
+        self._file.append(encode("controls", task_hash=task_hash))
         self.controls.add(task_hash)
 
     def keep_floor(self, key: str, floor: float) -> None:
-        self._append(encode("floor", key=key, floor=floor))
+        self._file.append(encode("floor", key=key, floor=floor))
         self.floors[key] = floor
 
-    def words(self, iteration: int, hypothesis: str, next_step: str) -> None:
-        self._append(encode("words", iteration=iteration, hypothesis=hypothesis, next=next_step))
-        self._reword(iteration, hypothesis, next_step)
+    def words(self, new: Summary) -> None:
+        """What an iteration is now said to have been about; `new` is its summary with the changed words."""
+        self._file.append(
+            encode(
+                "words",
+                iteration=new.iteration,
+                hypothesis=new.hypothesis,
+                next=new.next,
+                hypothesis_by=new.hypothesis_by,
+                hypothesis_at=new.hypothesis_at,
+                move=new.move,
+                run=new.run,
+            )
+        )
+        for index in range(len(self.summaries) - 1, -1, -1):
+            if self.summaries[index].run == new.run:
+                self.summaries[index] = new
+                return
 
     def cases_of(self, run: str) -> dict[str, CaseResult]:
         """Results of any run, read from the file."""
         found: dict[str, CaseResult] = {}
-        for line in self._lines():
-            if line.startswith(b'{"event":"case"'):
-                data = _parse(line)
-                if data and data.get("run") == run:
-                    found[str(data["id"])] = decode(CaseResult, data)
+        for _place, line in self._file.scan(self._begins.get(run, 0)):
+            data = parse(line) if line.startswith((runindex.ROW, b'{"event":"finished"')) else None
+            if data is None or data.get("run") != run:
+                continue
+            if data["event"] == "finished":
+                break
+            _take_row(found, data)
         return found
 
-    def _append(self, line: str) -> None:
-        data = ("" if self._whole else "\n") + line + "\n"
-        try:
-            self.state.mkdir(parents=True, exist_ok=True)
-            handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-            try:
-                raw = data.encode()
-                self._whole = os.write(handle, raw) == len(raw)
-            finally:
-                os.close(handle)
-        except OSError as problem:
-            raise JournalError(f"{self.path} cannot be written: {problem.strerror}; the run is not recorded") from None
-        if not self._whole:
-            raise JournalError(f"{self.path} cannot be written: the disk is full; the run is not recorded")
+    def runs(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Every finished run with its rows as plain data, in one pass over the file.
 
-    def _lines(self) -> Sequence[bytes]:
-        try:
-            return self.path.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return ()
-        except OSError as problem:
-            raise JournalError(f"{self.path} cannot be read: {problem.strerror}") from None
+        Of each case the last line counts; the samples, most of a line, are left out.
+        """
+        rows: dict[bytes, dict[bytes, bytes]] = {}
+        for _place, line in self._file.scan():
+            if line.startswith(runindex.ROW):
+                run, case = _names(line)
+                rows.setdefault(run, {})[case] = line
+            elif end := runindex.END.match(line):
+                landed = rows.pop(end[1], {})
+                if line.startswith(b'{"event":"finished"'):
+                    yield end[1].decode(), [data for data in map(_parse_row, landed.values()) if data]
 
     def _read(self) -> None:
-        lines = self._lines()
-        self._whole = not lines or lines[-1] == b""
-        pending: list[bytes] = []
-        last: list[bytes] = []
-        for line in lines:
-            if line.startswith(b'{"event":"case"'):
-                pending.append(line)
-                continue
-            data = _parse(line) if line else None
+        for kept in runindex.lines(self._file):
+            data = parse(kept.line)
             if data is None:
                 continue
-            kind = data.get("event")
-            if kind == "finished":
-                last, pending = [item for item in pending if _run_of(item) == data.get("run")], []
-            self._fold(str(kind), data)
-        rows = (decode(CaseResult, data) for data in map(_parse, last) if data)
-        self.last_cases = {row.id: row for row in rows}
+            try:
+                self._fold(str(data["event"]), data, kept.begin)
+            except UNREADABLE:
+                continue
+        if self.summaries:
+            self.last_cases = self.cases_of(self.summaries[-1].run)
 
-    def _fold(self, kind: str, data: dict[str, Any]) -> None:
+    def _fold(self, kind: str, data: dict[str, Any], begin: int) -> None:
         if kind == "finished":
-            self.summaries.append(decode(Summary, data))
+            summary = decode(Summary, data)
+            self.summaries.append(summary)
+            self._begins[summary.run] = begin
             self.failed_builds = 0
         elif kind == "failed":
             self.failed_builds += 1
         elif kind == "words":
-            self._reword(int(data["iteration"]), str(data.get("hypothesis", "")), str(data.get("next", "")))
+            self._reword(data)
         elif kind == "controls":
             self.controls.add(str(data.get("task_hash")))
         elif kind == "floor":
             self.floors[str(data.get("key"))] = float(data["floor"])
 
-    def _reword(self, iteration: int, hypothesis: str, next_step: str) -> None:
+    def _reword(self, data: dict[str, Any]) -> None:
+        """A `words` line names the run, or (as the first files did) only the iteration."""
+        said = {
+            name: str(data[name])
+            for name in ("hypothesis", "next", "hypothesis_by", "hypothesis_at", "move")
+            if data.get(name) is not None
+        }
         for index in range(len(self.summaries) - 1, -1, -1):
-            if self.summaries[index].iteration == iteration:
-                self.summaries[index] = replace(self.summaries[index], hypothesis=hypothesis, next=next_step)
+            old = self.summaries[index]
+            if old.iteration == int(data["iteration"]) and data.get("run", old.run) == old.run:
+                self.summaries[index] = replace(old, **said)  # type: ignore[arg-type]
                 return
 
 
-def _run_of(line: bytes) -> str | None:
-    data = _parse(line)
-    return None if data is None else data.get("run")
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
+def parse(line: bytes) -> dict[str, Any] | None:
     """A line as data; None when it is torn or not ours."""
     try:
         data = json.loads(line)
     except ValueError:
         return None
     return data if isinstance(data, dict) and isinstance(data.get("event"), str) else None
+
+
+def _parse_row(line: bytes) -> dict[str, Any] | None:
+    begin = line.rfind(b',"samples":{')
+    found = SAMPLES.match(line, begin) if begin > 0 else None
+    return parse(line[:begin] + line[found.end() :] if found else line)
+
+
+def _names(line: bytes) -> tuple[bytes, bytes]:
+    """Run and case of a row, as they are written: an unescaped quote ends a name, so the numbers need no reading."""
+    run, case = line.rfind(b',"run":"'), line.find(b',"status":')
+    if run > 0 and case > 0:
+        return line[run + 8 : line.rfind(b'"')], line[:case]
+    data = parse(line) or {}
+    return str(data.get("run")).encode(), str(data.get("id")).encode()
+
+
+def _take_row(found: dict[str, CaseResult], data: dict[str, Any]) -> None:
+    try:
+        found[str(data["id"])] = decode(CaseResult, data)
+    except UNREADABLE:
+        return

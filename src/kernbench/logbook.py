@@ -6,12 +6,17 @@ came to. ITERATIONS.md lies in the task's folder whatever the state folder is.
 
 from __future__ import annotations
 
+import functools
+import getpass
+import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.records import CaseResult, Environment, Task
-from kernbench import compare, iterations
+from kernbench import compare, evidence, iterations
 from kernbench.events import Summary
 from kernbench.journal import Journal
 
@@ -21,6 +26,7 @@ class Logbook:
         self.path = folder / "ITERATIONS.md"
         self.state = state
         self.journal = Journal(state)
+        self._seen = iterations.Seen()
 
     def series(self, task: Task, baseline: str, device_name: str) -> list[Summary]:
         """Runs that may be compared; against best, the task's own series is meant."""
@@ -46,13 +52,42 @@ class Logbook:
 
     def enter(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> Summary:
         """Writes the entry and returns the summary with its number."""
-        text = iterations.EntryText(task, summary, results)
-        return compare.numbered(summary, iterations.append(self.path, text, self.journal.highest()))
+        text = iterations.EntryText(task, summary, results, self._evidence(task, summary))
+        return compare.numbered(summary, iterations.append(self.path, text, self.journal.highest(), self._seen))
 
     def reword(self, entry: Summary, hypothesis: str, next_step: str) -> None:
         """Changes the words of an entry in both places; the one that people read first."""
-        iterations.reword(self.path, entry, replace(entry, hypothesis=hypothesis, next=next_step))
-        self.journal.words(entry.iteration or 0, hypothesis, next_step)
+        new = replace(entry, hypothesis=hypothesis, next=next_step)
+        if hypothesis != entry.hypothesis:
+            move = (compare.said_move(hypothesis) or entry.move) if entry.after_stall else ""
+            new = replace(new, hypothesis_by=author(self.path.parent), hypothesis_at=now(), move=move)
+        iterations.reword(self.path, entry, new)
+        self.journal.words(new)
+
+    def add_evidence(self, task: Task, source: str) -> str:
+        """Writes what the profiles of a source say into its newest entry; returns the line, empty if there is none."""
+        entry = next((item for item in reversed(self.journal.iterations()) if item.source == source), None)
+        line = self._evidence(task, entry) if entry else None
+        if entry is not None and line:
+            iterations.add_evidence(self.path, entry, line)
+        return line or ""
+
+    def profiled_since(self, at: str) -> bool:
+        return any(profile.at > at for profile in evidence.profiles(self.state))
+
+    def _evidence(self, task: Task, summary: Summary) -> str | None:
+        """Beside the best before it where both were profiled, else alone; the hottest headline case first."""
+        found = [profile for profile in evidence.profiles(self.state) if profile.source == summary.source]
+        if not found:
+            return None
+        label = {case.id: case.label for case in task.cases}
+        earlier = [item for item in self.journal.summaries if item.best and item.source != summary.source]
+        both = evidence.pair(
+            evidence.profiles(self.state), earlier[-1].source if earlier else "", summary.source, list(label)
+        )
+        if both is not None:
+            return evidence.line(*both, label[both[1].case])
+        return evidence.alone(found[-1], label.get(found[-1].case, found[-1].case))
 
     def text(self, number: int) -> str:
         return iterations.entry_of(self.path, number) or f"{self.path.name} has no entry {number}"
@@ -65,3 +100,20 @@ def floor_key(task: Task, baseline: str, environment: Environment, case: str) ->
     """An A/A floor holds for this machine, these versions, this task and case."""
     parts = (environment.device_name, environment.torch, environment.triton, task.hash, baseline, case)
     return "|".join(str(part) for part in parts)
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+@functools.cache
+def author(folder: Path) -> str:
+    """Who is at the keyboard, as commits in this folder would name them."""
+    if name := os.environ.get("GIT_AUTHOR_NAME"):
+        return name
+    command = ["git", "-C", str(folder), "config", "user.name"]
+    try:
+        name = subprocess.run(command, capture_output=True, text=True, timeout=2, check=False).stdout.strip()
+        return name or getpass.getuser()
+    except (OSError, KeyError, subprocess.SubprocessError, UnicodeDecodeError):
+        return ""

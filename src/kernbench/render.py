@@ -119,3 +119,15 @@ def counts(summary: Summary) -> str:
             parts.append(f"{tally[name]} {STATUS_WORDS[name].lower()}")
     parts += [f"{tally[name]} {name}" for name in ("slower", "unclear", "skipped") if tally.get(name)]
     return ", ".join(parts)
+
+
+def minute(at: str) -> str:
+    """An ISO time in UTC, to the minute."""
+    return f"{at[:10]} {at[11:16]} UTC"
+
+
+def wall(summary: Summary) -> str:
+    """Geomean of the wall-time speedups, with its interval where one was measured."""
+    if summary.wall is None or summary.wall_low is None or summary.wall_high is None:
+        return times(summary.wall)
+    return geomean(Ratio(summary.wall, summary.wall_low, summary.wall_high, "same"))

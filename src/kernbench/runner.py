@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import secrets
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,12 @@ from datetime import datetime, timezone
 from typing import Literal
 
 from harness.records import Environment, RunRequest, Task, to_dict
-from kernbench import compare, plan
+from kernbench import __version__, compare, plan
 from kernbench.attempt import Attempt
 from kernbench.baselines import Baseline
 from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.iterations import LogbookError
-from kernbench.logbook import Logbook, floor_key
+from kernbench.logbook import Logbook, author, floor_key
 from kernbench.snapshot import Source
 from kernbench.supervisor import Lost, Supervisor
 
@@ -46,6 +47,8 @@ class Order:
     selected: str | None = None
     budget_ms: float = 100.0
     hypothesis: str = ""
+    hypothesis_at: str = ""
+    """When it was written down, in UTC; where that is not known, it was there when the run began."""
     next_step: str = ""
 
 
@@ -132,9 +135,10 @@ class Runner:
 
     def _summarise(self, order: Order, attempt: Attempt) -> Summary:
         environment = attempt.environment or order.environment
+        series = self._logbook.series(order.task, order.baseline.name, environment.device_name)
         about = compare.Circumstances(
             environment=environment,
-            series=self._logbook.series(order.task, order.baseline.name, environment.device_name),
+            series=series,
             complete=all(case.id in attempt.results for case in order.task.timed),
             findings=attempt.findings,
             seconds=time.monotonic() - order.at,
@@ -142,6 +146,12 @@ class Runner:
             repeats=self._logbook.journal.iteration_of(attempt.started.source),
             failed_builds=self._logbook.journal.failed_builds,
             next=order.next_step if order.iteration else "",
+            hypothesis_by=author(self._logbook.path.parent) if order.hypothesis else "",
+            hypothesis_at=order.hypothesis_at or attempt.started.at,
+            profiled=bool(series) and self._logbook.profiled_since(series[-1].at),
+            baseline_hash=order.baseline.digest(order.source.folder, attempt.started.best),
+            command=command_of(order),
+            version=__version__,
         )
         return compare.summarise(order.task, attempt.started, attempt.results, about)
 
@@ -168,6 +178,18 @@ class Runner:
     @staticmethod
     def _floor_key(order: Order, case: str) -> str:
         return floor_key(order.task, order.baseline.name, order.environment, case)
+
+
+def command_of(order: Order) -> str:
+    """What repeats the run from the shell, wherever the task is found by its name."""
+    words = ["kernbench", "run", order.task.name]
+    words += ["--case", order.case] if order.case else []
+    words += ["--grid"] if order.grid else []
+    if order.baseline.name != order.task.baseline:
+        words += ["--baseline", str(order.baseline.file or order.baseline.name)]
+    words += ["--device", order.environment.device] if order.task.device != "cpu" else []
+    words += ["--budget", f"{order.budget_ms:g}"] if order.budget_ms != Order.budget_ms else []
+    return shlex.join(words)
 
 
 def _started(order: Order, request: RunRequest, best: str | None) -> RunStarted:

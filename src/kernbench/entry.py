@@ -1,0 +1,162 @@
+"""The text of an ITERATIONS.md entry: what a reviewer needs of one iteration, and nothing that was not measured.
+
+Pure: from a summary and its rows to lines. `own_lines` are those that words may change later; everything else stays as
+it was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.records import CaseResult, Task
+from kernbench import render
+from kernbench.events import Summary
+
+SHORT = 60
+HASH = 8
+MOVES = "profile again, re-read the log, or change direction"
+
+
+class EntryText:
+    """An entry waiting for its number."""
+
+    def __init__(
+        self, task: Task, summary: Summary, results: Mapping[str, CaseResult], evidence: str | None = None
+    ) -> None:
+        self._task, self._summary, self._results, self._evidence = task, summary, results, evidence
+
+    def __call__(self, number: int) -> str:
+        summary = self._summary
+        hypothesis, move, next_step = own_lines(summary)
+        lines = [
+            f"## {number} · {title(summary)} · {score(summary)}",
+            f"- when {' · '.join(circumstances(summary))}",
+            *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) else []),
+            *([f"- command: `{summary.command}`"] if summary.command else []),
+            *hypothesis,
+            f"- result: {result(self._task, summary, self._results)}",
+            *([f"- evidence: {self._evidence}"] if self._evidence else []),
+            *move,
+            *([stall(summary)] if summary.stalled else []),
+            *next_step,
+        ]
+        return "\n".join([*lines, "", *table(self._task, self._results)]) + "\n"
+
+
+def title(summary: Summary) -> str:
+    text = " ".join(summary.hypothesis.split()) or "no hypothesis"
+    return text if len(text) <= SHORT else text[: SHORT - 3].rstrip() + "..."
+
+
+def score(summary: Summary) -> str:
+    word = render.outcome(summary)
+    before = f" (best was {render.times(summary.best_geomean)})" if summary.best_geomean and word != "best" else ""
+    return f"{render.times(summary.geomean)} · {word}{before}" if summary.geomean else f"{word}{before}"
+
+
+def circumstances(summary: Summary) -> list[str]:
+    parts = [render.minute(summary.at), f"source {summary.source[:HASH]}"]
+    parts += [summary.environment.device_name or summary.environment.device, f"baseline {summary.baseline}"]
+    if summary.environment.condition:
+        parts.append(summary.environment.condition)
+    if summary.failed_builds:
+        parts.append(f"after {summary.failed_builds} failed build{'s' if summary.failed_builds > 1 else ''}")
+    if summary.repeats is not None:
+        parts.append(f"same source as {summary.repeats}")
+    return parts
+
+
+def provenance(summary: Summary) -> list[str]:
+    """Hashes and versions; what is not known is not named."""
+    about = summary.environment
+    named = [
+        ("task", summary.task_hash[:HASH]),
+        ("baseline", summary.baseline_hash[:HASH]),
+        ("driver", about.driver),
+        ("clocks", about.clocks),
+        ("torch", about.torch),
+        ("triton", about.triton),
+        ("Python", about.python),
+        ("kernbench", summary.version),
+    ]
+    return [f"{name} {value}" for name, value in named if value]
+
+
+def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
+    """Hypothesis (and who said it when), the move after a stall, next step: the lines that words may change."""
+    said = [f"- hypothesis: {' '.join(summary.hypothesis.split()) or '-'}"]
+    if summary.hypothesis and summary.hypothesis_at:
+        order = "before the run" if summary.hypothesis_at <= summary.at else "after the run"
+        author = f"by {summary.hypothesis_by}, " if summary.hypothesis_by else ""
+        said.append(f"- said {author}{render.minute(summary.hypothesis_at)}, {order}")
+    move = [f"- after the stall: {summary.move or f'not said ({MOVES})'}"] if summary.after_stall else []
+    return said, move, [f"- next: {' '.join(summary.next.split()) or '-'}"]
+
+
+def stall(summary: Summary) -> str:
+    return f"- stalled: {summary.streak or 3} iterations without a new best; {MOVES}"
+
+
+def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:
+    parts = _speeds(task, summary, results)
+    if summary.vs_best is not None:
+        parts.append(f"against best {render.geomean(summary.vs_best)}")
+    parts.append(render.counts(summary))
+    first = next((row for row in results.values() if row.failed), None)
+    if first is not None:
+        parts.append(f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}")
+    names = sorted(
+        {finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings}
+    )
+    if names:
+        parts.append(f"findings: {', '.join(names)}")
+    return "; ".join(parts)
+
+
+def _speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> list[str]:
+    parts: list[str] = []
+    if summary.ratio is not None:
+        timed = len([case for case in task.timed if case.headline])
+        rows = summary.counts.get("headline", 0)
+        part = "" if rows == timed else f" of {timed}"
+        clock = next((row.clock for row in results.values() if row.clock), "wall")
+        parts.append(f"geomean {render.geomean(summary.ratio)} over {rows}{part} cases ({clock})")
+    if summary.wall is not None and any(row.clock != "wall" for row in results.values() if row.clock):
+        parts.append(f"wall {render.wall(summary)}")
+    for name, row in (("worst", summary.worst), ("best", summary.fastest)):
+        if row is not None:
+            parts.append(f"{name} {row.label} {render.times(row.speedup)}")
+    return parts
+
+
+def table(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
+    rows = [results[case.id] for case in task.cases if case.id in results]
+    shown = [row for row in rows if task.case(row.id).kind != "check" or row.failed]
+    walls = any(row.wall is not None and row.clock != "wall" for row in shown)
+    titles = ["case", "baseline us", "solution us", "speedup", *(["wall"] if walls else []), "verdict", "error"]
+    lines = [cells(titles), cells(["---" if name in ("case", "verdict") else "---:" for name in titles])]
+    for row in shown:
+        wall = [render.times(row.wall.speedup if row.wall else None)] if walls else []
+        lines.append(
+            cells(
+                [
+                    task.case(row.id).label,
+                    render.microseconds(row.baseline_us),
+                    render.microseconds(row.solution_us),
+                    render.speedup(row.ratio),
+                    *wall,
+                    render.verdict(row),
+                    render.error(row.error.max if row.error else None),
+                ]
+            )
+        )
+    checks = [row for row in rows if task.case(row.id).kind == "check"]
+    if checks:
+        right = sum(not row.failed and row.status != "skipped" for row in checks)
+        lines += ["", f"{right}/{len(checks)} check cases right."]
+    return lines
+
+
+def cells(values: list[str]) -> str:
+    """One row of a markdown table; a name with a bar or a line break in it stays one cell."""
+    return "| " + " | ".join(" ".join(value.split()).replace("|", "\\|") for value in values) + " |"
