@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,14 +16,14 @@ from typing import Any, Protocol
 
 import torch
 
-from harness import check, controls, interpreter, machine, stats, timing
+from harness import check, clocks, controls, interpreter, machine, timing
 from harness.faults import BadTask, Paths, describe
 from harness.inputs import BadOutput, Draw, Reference, named_outputs
 from harness.opponents import Opponents
 from harness.recheck import SlowChecks
-from harness.records import Case, CaseResult, Environment, Finding, OutputError, RunRequest, Status, Step, WallTime
-from harness.rotation import rotation
+from harness.records import Case, CaseResult, Environment, Finding, OutputError, RunRequest, Status, Step
 from harness.shelf import Material, Shelf
+from harness.stopwatch import Stopwatch
 from harness.threads import ThreadWatch
 from harness.trial import Judgement, Trial, judge
 
@@ -63,8 +64,10 @@ class Run:
     ) -> None:
         self.request, self.task, self.shelf = request, request.task, shelf
         self.emit, self.cancelled = emit, cancelled
-        self.environment = machine.for_task(known, self.task)
+        self.environment = machine.for_task(known, request)
         self.device = self.environment.device
+        self.stopwatch = Stopwatch(request, None if self.device == "cpu" else shelf.gpu)
+        self._bandwidth = self.environment.bandwidth
         self.paths = Paths(self.task.folder, request.source, request.best)
         self.threads = ThreadWatch()
         self.opponents = Opponents(request, shelf, self.environment.interpreted)
@@ -104,7 +107,7 @@ class Run:
 
     def _floor(self, case: Case, function: Callable[..., Any]) -> float:
         masters = [self._material(case, Draw(seed)).inputs for seed in (0, 1)]
-        return timing.floor(lambda: self._bench(masters, 2, case, 0.5), function)
+        return self.stopwatch.floor(function, masters, self._pulse(case))
 
     def _whole(self) -> None:
         self._step("load")
@@ -130,7 +133,7 @@ class Run:
         left = self.threads.left_running()
         if left is not None:
             self.emit("finding", finding=left)
-        if timing.clock_replaced():
+        if clocks.clock_replaced():
             self.emit("finding", finding=CLOCK_REPLACED)
         self.emit("finished")
 
@@ -151,6 +154,7 @@ class Run:
         self._done += 1
         self.emit("case", result=result)
         self._leave_if_poisoned(result)
+        self.shelf.trim()
         return Row(case, result) if result.status in ("ok", "interpreted") else None
 
     def _try(self, case: Case) -> CaseResult:
@@ -198,25 +202,24 @@ class Run:
             sides["best"] = best
         sides["solution"] = self.solution
         self._step("time", case)
-        bench = self._bench([material.inputs for material in materials], len(sides), case)
+        masters = [material.inputs for material in materials]
         try:
-            timed = bench.run(sides)
+            timed = self.stopwatch.time(sides, masters, self._pulse(case))
         except timing.SideFailed as failure:
             if failure.side == "solution":
                 raise
             if failure.side == "baseline":
                 baseline, word = None, "fails when called again"
-            timed = bench.run({name: side for name, side in sides.items() if name != failure.side})
-        problem = self._timed_output(timed, materials)
+            rest = {name: side for name, side in sides.items() if name != failure.side}
+            timed = self.stopwatch.time(rest, masters, self._pulse(case))
+        problem = self._timed_output(timed.samples, materials)
         if problem is not None:
-            return result.untimed("wrong", f"{problem} (in a timed call)")
-        result = self._with_error(self._with_threads(result, timed), reached)
-        return self._with_times(case, result, timed, bench.clock.name, None if baseline is not None else word)
-
-    def _bench(self, masters: list[Any], sides: int, case: Case, share: float = 1.0) -> timing.Bench:
-        clock: timing.Clock = timing.WallClock() if self.device == "cpu" else timing.EventClock()
-        sets = rotation(self.device, masters, self.task.mutates, sides)
-        return timing.Bench(clock, sets, self.request.budget_ms * share, self._pulse(case))
+            return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings)
+        result = self._with_error(self._with_threads(result, timed.samples), reached)
+        row = self.stopwatch.row(case, result, timed, None if baseline is not None else word)
+        return self.stopwatch.lit(
+            row, self.reference.traffic(case, materials[0].inputs, materials[0].expected), self._bandwidth
+        )
 
     def _timed_output(self, timed: timing.Timing, materials: list[Material]) -> str | None:
         """The result of one more measured call, judged like any other."""
@@ -228,9 +231,10 @@ class Run:
             outputs = named_outputs(result, working.inputs, self.task.mutates)
         except BadOutput as problem:
             return str(problem)
-        return check.form(outputs, materials[0].expected, self.task.layout) or check.compare(
-            outputs, material.truth, self.task
-        ).problem
+        return (
+            check.form(outputs, materials[0].expected, self.task.layout)
+            or check.compare(outputs, material.truth, self.task).problem
+        )
 
     def _with_threads(self, result: CaseResult, timed: timing.Timing) -> CaseResult:
         """On a CPU the threads are part of the condition: a side that takes more is not comparable."""
@@ -261,37 +265,6 @@ class Run:
         value = self._material(case, Draw(0)).expected.get(error.output)
         return 0.0 if value is None else check.one_ulp(value.dtype, error.expected)
 
-    def _with_times(
-        self, case: Case, result: CaseResult, timed: timing.Timing, clock: Any, missing: str | None
-    ) -> CaseResult:
-        own, base, best = (timed.time_us(side) for side in ("solution", "baseline", "best"))
-        assert own is not None
-        floor = self.request.floors.get(case.id)
-        margin = stats.margin(min(time for time in (own, base, best) if time is not None), floor)
-        ratio = stats.ratio(timed.log_ratios("baseline", "solution"), margin) if base is not None else None
-        vs_best = stats.ratio(timed.log_ratios("best", "solution"), margin) if best is not None else None
-        if self.request.baseline == "best":
-            vs_best = ratio
-        wall = WallTime(base, own, ratio.speedup if ratio else None) if clock == "wall" else None
-        return replace(
-            result,
-            clock=clock,
-            baseline_us=base,
-            solution_us=own,
-            best_us=best,
-            speedup=ratio.speedup if ratio else None,
-            low=ratio.low if ratio else None,
-            high=ratio.high if ratio else None,
-            verdict=ratio.verdict if ratio else None,
-            vs_best=vs_best,
-            wall=wall,
-            blocks=timed.blocks,
-            dropped=0,
-            detail=None if missing is None else f"baseline: {missing}",
-            floor=floor,
-            samples={name: tuple(values) for name, values in timed.samples.items()},
-        )
-
     def _recheck(self, row: Row) -> None:
         self._step("recheck", row.case)
         slow = SlowChecks(self.task, self.reference, self.device, self.request.seed, self.environment.interpreted)
@@ -316,8 +289,20 @@ class Run:
         lacking = interpreter.lacks(problem) if self.environment.interpreted else None
         if lacking is not None:
             return CaseResult(case.id, "skipped", detail=lacking, known=case.known)
+        if isinstance(problem, torch.OutOfMemoryError):
+            return CaseResult(case.id, "skipped", detail=self._too_large(problem), known=case.known)
         fault = describe(problem, self.paths)
         return CaseResult(case.id, "runtime_error", detail=fault.message, where=fault.where, known=case.known)
+
+    def _too_large(self, problem: BaseException) -> str:
+        """A case that does not fit is nobody's mistake; the next one gets the memory back."""
+        wanted = re.search(r"Tried to allocate ([\d.]+ \w+)", str(problem))
+        problem.__traceback__ = None  # its frames hold the tensors
+        self.shelf.trim(everything=True)
+        gc.collect()
+        torch.cuda.empty_cache()
+        free = torch.cuda.mem_get_info()[0] / 2**30
+        return f"needs {wanted[1] if wanted else 'more'} beyond what was taken already, {free:.0f} GiB free in all"
 
     def _leave_if_poisoned(self, result: CaseResult) -> None:
         if result.status != "runtime_error" or not self.device.startswith("cuda"):

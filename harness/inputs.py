@@ -17,6 +17,7 @@ import torch
 
 from harness import memory
 from harness.faults import BadTask, Paths, describe
+from harness.light import Traffic
 from harness.records import Case, Task
 
 Inputs = dict[str, Any]
@@ -44,6 +45,7 @@ class Reference:
     def __init__(self, task: Task, module: ModuleType, entry: Callable[..., Any], paths: Paths) -> None:
         self.task, self.entry, self.paths = task, entry, paths
         self._truth = getattr(module, "truth", None)
+        self._traffic = getattr(module, "traffic", None)
         self.extra_check = getattr(module, "check", None)
         self._make = getattr(module, "make_inputs", None)
         if not callable(self._make):
@@ -85,6 +87,18 @@ class Reference:
             return self._run(case, self._truth, copies(inputs))
         return self._run(case, self.entry, doubled(inputs))
 
+    def traffic(self, case: Case, inputs: Inputs, outputs: Outputs) -> Traffic:
+        """Bytes one call must move; every input once and every output once where the task does not say."""
+        if self._traffic is None:
+            return Traffic(nbytes(inputs), nbytes(outputs))
+        try:
+            read, written, *flops = (float(value) for value in self._traffic(dict(case.axes)))
+            return Traffic(read, written, *flops[:1])
+        except BaseException as problem:
+            raise self._blamed(
+                f"traffic fails for case {case.id}; it must return (bytes read, written, flops)", problem
+            ) from None
+
     def _run(self, case: Case, function: Callable[..., Any], inputs: Inputs) -> Outputs:
         name = getattr(function, "__name__", self.task.entry)
         try:
@@ -94,7 +108,9 @@ class Reference:
         except BaseException as problem:
             raise self._blamed(f"{name} of reference.py fails for case {case.id}", problem) from None
 
-    def _blamed(self, what: str, problem: BaseException) -> BadTask:
+    def _blamed(self, what: str, problem: BaseException) -> BaseException:
+        if isinstance(problem, torch.OutOfMemoryError):
+            return problem
         fault = describe(problem, self.paths)
         return BadTask(f"{what}: {fault.message}", fault.where, fault.traceback)
 

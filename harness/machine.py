@@ -9,7 +9,8 @@ import re
 import socket
 from pathlib import Path
 
-from harness.records import Environment, Task
+from harness.gpu import Gpu
+from harness.records import Environment, RunRequest
 
 DEFAULT_CACHE = 32 << 20
 ARM_PARTS = {"0xd0c": "Neoverse N1", "0xd40": "Neoverse V1", "0xd49": "Neoverse N2", "0xd4f": "Neoverse V2"}
@@ -48,9 +49,11 @@ def free_gpu_memory() -> int:
     return int(torch.cuda.mem_get_info()[0])
 
 
-def environment(device: str) -> Environment:
+def environment(device: str, gpu: Gpu | None) -> Environment:
     """What is known when the worker is ready; `for_task` adds what a task decides."""
     import torch
+
+    from harness import light
 
     triton = _triton_version()
     cuda = device.startswith("cuda")
@@ -60,26 +63,32 @@ def environment(device: str) -> Environment:
         python=platform.python_version(),
         torch=torch.__version__,
         triton=triton,
-        driver=_driver() if cuda else None,
+        driver=gpu.nvml.driver() if gpu else None,
+        uuid=gpu.uuid if gpu else None,
+        sm_mhz=gpu.nvml.state().sm_mhz if gpu else None,
+        bandwidth=light.copy_bandwidth(gpu) if gpu else None,
         host=socket.gethostname(),
     )
 
 
-def for_task(known: Environment, task: Task) -> Environment:
+def for_task(known: Environment, request: RunRequest) -> Environment:
+    """The environment of one run: what the task and the request decide."""
+    task = request.task
     on_cpu = task.device == "cpu" or known.device == "cpu"
     interpreted = task.device == "cuda" and known.device == "cpu"
     fields = dict(known.__dict__)
-    fields.update(interpreted=interpreted, condition=_condition(task, on_cpu, interpreted))
+    fields.update(interpreted=interpreted, condition=_condition(request, on_cpu, interpreted))
     if on_cpu:
         fields.update(device="cpu", device_name=processor(), threads=task.threads)
     return Environment(**fields)
 
 
-def _condition(task: Task, on_cpu: bool, interpreted: bool) -> str:
+def _condition(request: RunRequest, on_cpu: bool, interpreted: bool) -> str:
+    task = request.task
     if interpreted:
         return "interpreted, not timed"
     if not on_cpu:
-        return "cold L2"
+        return f"{request.condition} L2"
     threads = "1 thread" if task.threads == 1 else f"{task.threads} threads"
     warm = ", mutated inputs warm" if task.mutates else ""
     return f"inputs rotated over {2 * last_level_cache() >> 20} MiB{warm}, {threads}"
@@ -106,12 +115,3 @@ def _triton_version() -> str | None:
     except ImportError:
         return None
     return str(triton.__version__)
-
-
-def _driver() -> str | None:
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text()
-    except OSError:
-        return None
-    found = re.search(r"\b(\d+\.\d+(?:\.\d+)?)\b", text)
-    return found[1] if found else None

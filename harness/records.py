@@ -148,6 +148,15 @@ class OutputError:
     expected: float | None = None
 
 
+@dataclass(frozen=True)
+class KernelTime:
+    """One kernel, copy or fill of a call."""
+
+    name: str
+    stream: int
+    us: float
+
+
 TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "light")
 
 
@@ -173,6 +182,10 @@ class CaseResult:
     findings: tuple[Finding, ...] = ()
     kernels: int | None = None
     """Kernels that one call launches."""
+    ledger: tuple[KernelTime, ...] | None = None
+    """Those kernels in the order of launch, with their mean time."""
+    span_us: float | None = None
+    """From the first start to the last end on the device; what exceeds the busy time is gaps between kernels."""
     blocks: int | None = None
     dropped: int | None = None
     known: dict[str, Any] | None = None
@@ -225,6 +238,12 @@ class Environment:
 
     device: str = "cpu"
     """cpu or cuda:N, as torch names it."""
+    uuid: str | None = None
+    """Of the GPU, as NVML spells it."""
+    sm_mhz: int | None = None
+    """SM clock when the run began."""
+    bandwidth: float | None = None
+    """Bytes per second of a large copy on this GPU."""
     device_name: str = ""
     interpreted: bool = False
     """Triton runs interpreted: results are checked, not timed."""
@@ -257,6 +276,8 @@ class RunRequest:
     seed: int = 0
     """The fresh seed of this run; the fixed one is 0."""
     budget_ms: float = 100.0
+    condition: Literal["cold", "warm", "dirty"] = "cold"
+    """State of the L2 before every timed call on a GPU."""
     floors: dict[str, float] = field(default_factory=dict)
     """A/A floor by case id, where one is known."""
     controls: bool = False

@@ -12,12 +12,13 @@ from typing import Any
 
 from harness import baseline
 from harness.faults import BadTask, Paths, describe
+from harness.gpu import Gpu
 from harness.inputs import Draw, Inputs, Outputs, Reference, copies, nbytes
 from harness.load import Side
 from harness.records import Case, Task
 
 ROOM = 256 << 20
-"""Bytes of inputs and truths kept."""
+"""Bytes of inputs and truths kept; on a GPU a sixteenth of its memory."""
 
 
 class Material:
@@ -52,7 +53,9 @@ class Material:
 
 
 class Shelf:
-    def __init__(self) -> None:
+    def __init__(self, gpu: Gpu | None = None) -> None:
+        self.gpu = gpu
+        self._room = gpu.memory_bytes // 16 if gpu else ROOM
         self._sides: dict[str, Side] = {}
         self._reference: tuple[str, Reference] | None = None
         self._prepared: dict[tuple[str, ...], Callable[..., Any]] = {}
@@ -111,8 +114,8 @@ class Shelf:
             self._materials[key] = found
         return found
 
-    def trim(self) -> None:
+    def trim(self, everything: bool = False) -> None:
         """Back within bounds, the least recently used first."""
         total = sum(material.nbytes for material in self._materials.values())
-        while self._materials and total > ROOM:
+        while self._materials and (everything or total > self._room):
             total -= self._materials.popitem(last=False)[1].nbytes

@@ -1,22 +1,25 @@
-"""Blocks, stop rule and clocks.
+"""Blocks and the stop rule.
 
 All sides of a case are timed in one pass: a block holds a few calls of every side, and the order of sides turns round
-from block to block (ABBA), so that slow drifts cancel in the block's ratios. A clock measures a list of calls, each
-with an untimed preparation and a timed part; that is all it knows, and another clock can take its place.
+(ABBA), so that slow drifts cancel in the block's ratios. Blocks are handed to the clock in batches of the size it
+likes best: a wall clock takes one at a time, a profiler a dozen. After each batch the stop rule is asked. Batches in
+which the GPU was throttled are dropped and counted.
 """
 
 from __future__ import annotations
 
 import gc
+import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from harness import stats
-from harness.records import ClockName
+from harness.activity import Activity
+from harness.clocks import Call, Clock, Measured, Unsteady
 from harness.rotation import Rotation, WorkingSet
 
 MIN_BLOCKS = max(8, stats.FEWEST_BLOCKS)
@@ -28,18 +31,9 @@ GOAL_BLOCKS = 32
 LONG_CALL_US = 300.0
 LONG_BUDGET = 2.0
 """How much more budget a long call gets."""
-
-
-_now = time.perf_counter_ns  # taken before any user code can replace it
-
-
-def clock_replaced() -> bool:
-    """Whether somebody has put another function in the clock's place since this module was loaded."""
-    return time.perf_counter_ns is not _now
-
-
-HEAD_START_CYCLES = 200_000
-"""The GPU waits this long before a flush, so that the host has launched the call by the time the flush is over."""
+MOST_DROPPED = 48
+"""Blocks; a GPU that stays throttled is told, not waited for."""
+REST_S = 0.2
 
 
 class SideFailed(Exception):
@@ -50,74 +44,19 @@ class SideFailed(Exception):
         self.side = side
 
 
-class Call(NamedTuple):
-    prepare: Callable[[], None] | None
-    run: Callable[[], Any]
-
-
-class Clock(Protocol):
-    name: ClockName
-
-    def measure(self, calls: Sequence[Call]) -> list[float]:
-        """Microseconds of each call's run."""
-
-
-class WallClock:
-    """Host time of one call."""
-
-    name: ClockName = "wall"
-
-    def measure(self, calls: Sequence[Call]) -> list[float]:
-        now, times = _now, []
-        for call in calls:
-            if call.prepare is not None:
-                call.prepare()
-            run = call.run
-            start = now()
-            result = run()
-            end = now()
-            del result  # freed outside the timed span, before the next call allocates
-            times.append((end - start) / 1000)
-        return times
-
-
-class EventClock:
-    """CUDA event pairs after a flush that reads twice the L2."""
-
-    name: ClockName = "events"
-
-    def __init__(self) -> None:
-        import torch
-
-        from harness import machine
-
-        self._torch: Any = torch
-        self._flush = torch.zeros(2 * machine.gpu_cache() // 4, dtype=torch.float32, device="cuda")
-
-    def measure(self, calls: Sequence[Call]) -> list[float]:
-        event: Any = self._torch.cuda.Event
-        pairs = []
-        for call in calls:
-            if call.prepare is not None:
-                call.prepare()
-            self._torch.cuda._sleep(HEAD_START_CYCLES)
-            self._flush.sum()
-            start, end = event(enable_timing=True), event(enable_timing=True)
-            start.record()
-            call.run()
-            end.record()
-            pairs.append((start, end))
-        self._torch.cuda.synchronize()
-        return [start.elapsed_time(end) * 1000 for start, end in pairs]
-
-
 @dataclass
 class Timing:
     """Samples of one case: microseconds per block and side."""
 
     samples: dict[str, list[float]] = field(default_factory=dict)
+    activities: dict[str, list[Activity]] = field(default_factory=dict)
+    """What every timed call of a side put on the device, where the clock knows."""
     busy: dict[str, float] = field(default_factory=dict)
-    """Processors that a side kept busy on average, over all threads of the process."""
+    """Processors that a side kept busy on average, over all threads; only where a batch is one block."""
+    dropped: int = 0
+    """Blocks thrown away because the GPU was throttled."""
+    unsteady: str | None = None
+    """Why blocks were dropped."""
     last: tuple[Any, WorkingSet] | None = None
     """What the solution returned from one more measured call, at an address it knows with other values, and those."""
 
@@ -136,9 +75,17 @@ class Timing:
 Sides = dict[str, Callable[..., Any]]
 
 
+class Planned(NamedTuple):
+    """One call of a batch, and where its time goes."""
+
+    block: int
+    side: str
+    call: Call
+
+
 @dataclass
 class Bench:
-    """Times the sides of one case against each other; `beat` is called between blocks and may raise to stop."""
+    """Times the sides of one case against each other; `beat` is called between batches and may raise to stop."""
 
     clock: Clock
     rotation: Rotation
@@ -153,35 +100,63 @@ class Bench:
             timing.last = self._one_more(sides[self.candidate])
         return timing
 
+    def call(self, name: str, function: Callable[..., Any]) -> Call:
+        """One call of a side on the next set."""
+        working = self.rotation.take()
+        return Call(working.restore, _bound(name, function, working))
+
     def _warm_up(self, sides: Sides) -> int:
         """Two calls of each side; the faster ones say how many calls a block holds."""
-        slowest = 0.0
-        for name in sides:
-            slowest = max(slowest, min(self._measure(sides, name, 2)))
+        planned = [Planned(0, name, self.call(name, function)) for name, function in sides.items() for _ in range(2)]
+        times: dict[str, list[float]] = {name: [] for name in sides}
+        for plan, measured in zip(planned, self.clock.measure([plan.call for plan in planned]), strict=True):
+            times[plan.side].append(measured.us)
+        slowest = max(min(values) for values in times.values())
         if slowest > LONG_CALL_US:
             self.budget_ms *= LONG_BUDGET
-        fitting = self.budget_ms * 1000 / GOAL_BLOCKS / len(sides) / max(slowest, 0.1)
-        return max(1, min(MAX_CALLS, int(fitting)))
+        cost = max(slowest + self.clock.extra_us, 0.1)
+        return max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / len(sides) / cost)))
 
     def _blocks(self, sides: Sides, calls: int) -> Timing:
-        timing = Timing({name: [] for name in sides})
-        order = list(sides)
-        used, passed = dict.fromkeys(sides, 0.0), dict.fromkeys(sides, 0.0)
+        timing = Timing({name: [] for name in sides}, {name: [] for name in sides})
+        watch = Usage(list(sides))
         began = time.perf_counter()
         while timing.blocks < MAX_BLOCKS:
             self.beat()
-            self.rotation.begin_block()
-            for name in order:
-                passed[name] -= time.perf_counter()
-                used[name] -= time.process_time()
-                timing.samples[name].append(max(stats.interquartile_mean(self._measure(sides, name, calls)), 1e-3))
-                used[name] += time.process_time()
-                passed[name] += time.perf_counter()
-            order.reverse()
+            planned = self._plan(sides, calls, timing.blocks)
+            try:
+                measured = self._measure(planned, watch)
+            except Unsteady as reason:
+                timing.dropped += self.clock.batch
+                timing.unsteady = str(reason)
+                if timing.dropped > MOST_DROPPED:
+                    raise
+                time.sleep(REST_S)
+                continue
+            _sort_in(timing, planned, measured)
             if timing.blocks >= MIN_BLOCKS and (self._sure(timing) or _spent(began, self.budget_ms)):
                 break
-        timing.busy = {name: used[name] / passed[name] for name in sides if passed[name] > 0}
+        timing.busy = watch.processors()
         return timing
+
+    def _plan(self, sides: Sides, calls: int, first: int) -> list[Planned]:
+        """A batch of blocks; within a block the sides take turns, a block later the other way round."""
+        planned = []
+        for block in range(first, first + self.clock.batch):
+            self.rotation.begin_block()
+            order = list(sides)[::-1] if block % 2 else list(sides)
+            turns = [name for name in order for _ in range(calls)] if self.clock.batch == 1 else order * calls
+            planned += [Planned(block, name, self.call(name, sides[name])) for name in turns]
+        return planned
+
+    def _measure(self, planned: Sequence[Planned], watch: Usage) -> list[Measured]:
+        if self.clock.batch > 1:
+            return self.clock.measure([plan.call for plan in planned])
+        measured: list[Measured] = []
+        for name, group in itertools.groupby(planned, key=lambda plan: plan.side):
+            with watch.of(name):
+                measured += self.clock.measure([plan.call for plan in group])
+        return measured
 
     def _sure(self, timing: Timing) -> bool:
         others = [name for name in timing.samples if name != self.candidate]
@@ -189,30 +164,55 @@ class Bench:
             return timing.blocks >= GOAL_BLOCKS
         return all(stats.half_width(timing.log_ratios(name, self.candidate)) <= stats.WIDTH_GOAL for name in others)
 
-    def _measure(self, sides: Sides, name: str, count: int) -> list[float]:
-        function, calls = sides[name], []
-        for _ in range(count):
-            working = self.rotation.take()
-            calls.append(Call(working.restore, _bound(function, working)))
-        try:
-            return self.clock.measure(calls)
-        except BaseException as problem:
-            raise SideFailed(name) from problem
-
     def _one_more(self, function: Callable[..., Any]) -> tuple[Any, WorkingSet]:
         """Two measured calls like the others, on one set with its values changed in between; the second's result."""
         working = self.rotation.take()
-        self.clock.measure([Call(working.restore, _bound(function, working))])
+        self.clock.measure([Call(working.restore, _bound(self.candidate, function, working))])
         working = self.rotation.refill(working)
         kept: list[Any] = []
-        bound = _bound(function, working)
+        bound = _bound(self.candidate, function, working)
         self.clock.measure([Call(working.restore, lambda: kept.append(bound()))])
         return kept[0], working
 
 
-def _bound(function: Callable[..., Any], working: WorkingSet) -> Callable[[], Any]:
+class Usage:
+    """Processor time against wall time, per side."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._used, self._passed = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        used, passed = time.process_time(), time.perf_counter()
+        yield
+        self._used[name] += time.process_time() - used
+        self._passed[name] += time.perf_counter() - passed
+
+    def processors(self) -> dict[str, float]:
+        return {name: self._used[name] / passed for name, passed in self._passed.items() if passed > 0}
+
+
+def _sort_in(timing: Timing, planned: Sequence[Planned], measured: Sequence[Measured]) -> None:
+    """Calls to blocks: a block's time is the robust mean of its calls."""
+    times: dict[tuple[int, str], list[float]] = {}
+    for plan, item in zip(planned, measured, strict=True):
+        times.setdefault((plan.block, plan.side), []).append(item.us)
+        if item.activity is not None:
+            timing.activities[plan.side].append(item.activity)
+    for (_block, name), values in sorted(times.items()):
+        timing.samples[name].append(max(stats.interquartile_mean(values), 1e-3))
+
+
+def _bound(name: str, function: Callable[..., Any], working: WorkingSet) -> Callable[[], Any]:
     inputs = working.inputs
-    return lambda: function(**inputs)
+
+    def call() -> Any:
+        try:
+            return function(**inputs)
+        except BaseException as problem:
+            raise SideFailed(name) from problem
+
+    return call
 
 
 def _spent(began: float, budget_ms: float) -> bool:

@@ -78,14 +78,17 @@ def main(device: str) -> None:
     channel.start_reading()
     device = _prepare(channel, device)
     from harness import machine
+    from harness.gpu import Gpu
     from harness.shelf import Shelf
 
-    environment = machine.environment(device)
+    gpu = None if device == "cpu" else Gpu(device)
+    environment = machine.environment(device, gpu)
     channel.emit("ready", environment=environment)
-    if device != "cpu":
+    if gpu is not None:
         _import_compiler()
+        gpu.warm()
     gc.freeze()  # what was imported so far is never garbage; collections between runs stay short
-    shelf = Shelf()
+    shelf = Shelf(gpu)
     while True:
         message, read_at = channel.next()
         _serve(channel, message, read_at, environment, shelf)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import machine
-from harness.records import Environment
+from harness.records import Environment, RunRequest
 from harness.taskfile import load
 from tests.harness.child import write_task
 
@@ -27,15 +27,16 @@ def test_the_largest_cache_counts(tmp_path: Path, sizes: list[str], expected: in
 def test_the_condition_says_how_it_was_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "last_level_cache", lambda: 8 << 20)
     task, cpu = load(write_task(tmp_path)), Environment(device="cpu")
-    assert machine.for_task(cpu, task).condition == "inputs rotated over 16 MiB, 1 thread"
+    assert machine.for_task(cpu, RunRequest("r", task, "/s")).condition == "inputs rotated over 16 MiB, 1 thread"
     mutating = replace(task, mutates=("x",), threads=2)
-    assert machine.for_task(cpu, mutating).condition == "inputs rotated over 16 MiB, mutated inputs warm, 2 threads"
+    changed = machine.for_task(cpu, RunRequest("r", mutating, "/s")).condition
+    assert changed == "inputs rotated over 16 MiB, mutated inputs warm, 2 threads"
 
 
 def test_a_gpu_task_on_a_cpu_is_interpreted_and_a_cpu_task_stays_on_the_cpu(tmp_path: Path) -> None:
     task = load(write_task(tmp_path))
-    interpreted = machine.for_task(Environment(device="cpu"), replace(task, device="cuda"))
+    interpreted = machine.for_task(Environment(device="cpu"), RunRequest("r", replace(task, device="cuda"), "/s"))
     assert (interpreted.interpreted, interpreted.condition) == (True, "interpreted, not timed")
-    beside = machine.for_task(Environment(device="cuda:0", device_name="NVIDIA H200"), task)
+    beside = machine.for_task(Environment(device="cuda:0", device_name="NVIDIA H200"), RunRequest("r", task, "/s"))
     assert (beside.device, beside.interpreted, beside.threads) == ("cpu", False, 1)
     assert beside.device_name == machine.processor()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness import stats, timing
+from harness import clocks, stats, timing
 from harness.rotation import WorkingSet
 
 
@@ -35,16 +35,23 @@ class FakeClock:
     """A call's result is its duration in microseconds."""
 
     name = "wall"
+    extra_us = 0.0
 
-    def __init__(self) -> None:
-        self.order: list[str] = []
+    def __init__(self, batch: int = 1, throttled: int = 0) -> None:
+        self.batch, self.throttled, self.measured = batch, throttled, 0
 
-    def measure(self, calls: Sequence[timing.Call]) -> list[float]:
-        return [call.run() or 1.0 for call in calls]
+    def measure(self, calls: Sequence[clocks.Call]) -> list[clocks.Measured]:
+        self.measured += 1
+        if self.measured > 1 and self.throttled > 0:
+            self.throttled -= 1
+            raise clocks.Unsteady("hardware thermal")
+        return [clocks.Measured(call.run() or 1.0) for call in calls]
 
 
-def bench(budget_ms: float = 20.0, beat: Callable[[], None] = lambda: None) -> timing.Bench:
-    return timing.Bench(FakeClock(), FakeRotation(), budget_ms, beat)  # type: ignore[arg-type]
+def bench(
+    budget_ms: float = 20.0, beat: Callable[[], None] = lambda: None, batch: int = 1, throttled: int = 0
+) -> timing.Bench:
+    return timing.Bench(FakeClock(batch, throttled), FakeRotation(), budget_ms, beat)  # type: ignore[arg-type]
 
 
 def noisy(centre: float, spread: float, seed: int) -> Callable[[], float]:
@@ -87,6 +94,22 @@ def test_the_order_of_sides_turns_round() -> None:
     assert blocks == "aeooeaaeooea"
 
 
+def test_a_batch_takes_single_turns_and_whole_blocks() -> None:
+    timed = bench(1e6, batch=12).run({"baseline": lambda: 5.0, "solution": lambda: 4.0})
+    assert timed.blocks == 12
+    assert set(timed.samples["baseline"]) == {5.0}
+    assert set(timed.samples["solution"]) == {4.0}
+
+
+def test_throttled_batches_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "REST_S", 0.0)
+    timed = bench(0.0, batch=12, throttled=2).run({"baseline": lambda: 5.0, "solution": lambda: 4.0})
+    assert (timed.dropped, timed.unsteady) == (24, "hardware thermal")
+    assert timed.blocks == 12
+    with pytest.raises(clocks.Unsteady):
+        bench(0.0, batch=12, throttled=99).run({"baseline": lambda: 5.0, "solution": lambda: 4.0})
+
+
 def test_a_drift_cancels() -> None:
     clock = iter(range(10**6))
     drifting = lambda: 100.0 + next(clock)  # noqa: E731
@@ -117,13 +140,13 @@ def test_a_side_that_raises_is_named() -> None:
 
 def test_wall_clock_prepares_outside_the_timed_span(monkeypatch: pytest.MonkeyPatch) -> None:
     passed = [0]
-    monkeypatch.setattr(timing, "_now", lambda: passed[0])
+    monkeypatch.setattr(clocks, "_now", lambda: passed[0])
 
     def takes(nanoseconds: int) -> Callable[[], None]:
         return lambda: passed.__setitem__(0, passed[0] + nanoseconds)
 
-    call = timing.Call(takes(10**9), takes(5000))
-    assert timing.WallClock().measure([call, call]) == [5.0, 5.0]
+    call = clocks.Call(takes(10**9), takes(5000))
+    assert [item.us for item in clocks.WallClock().measure([call, call])] == [5.0, 5.0]
 
 
 def test_the_floor_of_equal_sides_is_how_far_they_came_apart() -> None:
@@ -134,7 +157,7 @@ def test_the_floor_of_equal_sides_is_how_far_they_came_apart() -> None:
 def test_a_replaced_clock_is_noticed_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
-    assert not timing.clock_replaced()
+    assert not clocks.clock_replaced()
     monkeypatch.setattr(time, "perf_counter_ns", lambda: 0)
-    assert timing.clock_replaced()
-    assert timing.WallClock().measure([timing.Call(None, lambda: time.sleep(0.001))])[0] >= 1000
+    assert clocks.clock_replaced()
+    assert clocks.WallClock().measure([clocks.Call(None, lambda: time.sleep(0.001))])[0].us >= 1000

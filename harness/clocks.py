@@ -1,0 +1,164 @@
+"""Clocks: each measures a list of calls, every one with an untimed preparation and a timed part.
+
+DeviceClock is the headline on a GPU: the union of what a call kept busy on the device, from activity records, each call
+after a flush. EventClock is its labelled fallback. WallClock is host time, the headline on a CPU; `wall_pass` is the
+same for a GPU, with a synchronise inside the span and no profiler active.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from harness import stats
+from harness.activity import Activity, Recorder, attribute
+from harness.flush import Flush
+from harness.gpu import Gpu
+from harness.records import ClockName
+
+_now = time.perf_counter_ns  # taken before any user code can replace it
+HEAD_START_CYCLES = 200_000
+"""Event pairs: the GPU waits this long before a flush; the host has then launched the call when the flush is over."""
+WALL_CALLS = 30
+
+
+def clock_replaced() -> bool:
+    """Whether somebody has put another function in the clock's place since this module was loaded."""
+    return time.perf_counter_ns is not _now
+
+
+class Unsteady(Exception):
+    """The GPU was throttled while it was timed; the reason in words."""
+
+
+class Call(NamedTuple):
+    prepare: Callable[[], None] | None
+    run: Callable[[], Any]
+
+
+class Measured(NamedTuple):
+    us: float
+    activity: Activity | None = None
+
+
+class Clock(Protocol):
+    name: ClockName
+    batch: int
+    """Blocks that are measured at one go."""
+    extra_us: float
+    """What a call costs beyond its own time: flush and launches. Only for planning."""
+
+    def measure(self, calls: Sequence[Call]) -> list[Measured]: ...
+
+
+class WallClock:
+    """Host time of one call."""
+
+    name: ClockName = "wall"
+    batch = 1
+    extra_us = 0.0
+
+    def measure(self, calls: Sequence[Call]) -> list[Measured]:
+        now, times = _now, []
+        for call in calls:
+            if call.prepare is not None:
+                call.prepare()
+            run = call.run
+            start = now()
+            result = run()
+            end = now()
+            del result  # freed outside the timed span, before the next call allocates
+            times.append(Measured((end - start) / 1000))
+        return times
+
+
+class DeviceClock:
+    """Busy time on the device, from activity records."""
+
+    name: ClockName = "device"
+    batch = 12
+    extra_us = 75.0
+
+    def __init__(self, gpu: Gpu, flush: Flush, recorder: Recorder) -> None:
+        import torch
+
+        self._gpu, self._flush, self._recorder = gpu, flush, recorder
+        self._synchronize = torch.cuda.synchronize
+
+    def measure(self, calls: Sequence[Call]) -> list[Measured]:
+        before = self._gpu.nvml.state()
+        self._recorder.start()
+        try:
+            self._launch(calls)
+            self._synchronize()
+        finally:
+            records = self._recorder.stop()
+        reasons = {*before.throttled, *self._gpu.nvml.state().throttled}
+        if reasons:
+            raise Unsteady(", ".join(sorted(reasons)))
+        return [Measured(item.busy_us, item) for item in attribute(records, self._flush.names, len(calls))]
+
+    def _launch(self, calls: Sequence[Call]) -> None:
+        flush = self._flush
+        for call in calls:
+            if call.prepare is not None:
+                flush.pause()
+                call.prepare()
+            flush()
+            result = call.run()
+            del result  # before the next call allocates: it then gets the same address
+
+
+class EventClock:
+    """CUDA event pairs after the same flush; each adds a few microseconds of its own."""
+
+    name: ClockName = "events"
+    batch = 4
+    extra_us = 200.0
+
+    def __init__(self, flush: Flush) -> None:
+        import torch
+
+        self._torch: Any = torch
+        self._flush = flush
+
+    def measure(self, calls: Sequence[Call]) -> list[Measured]:
+        event: Any = self._torch.cuda.Event
+        pairs = []
+        for call in calls:
+            if call.prepare is not None:
+                call.prepare()
+            self._torch.cuda._sleep(HEAD_START_CYCLES)
+            self._flush()
+            start, end = event(enable_timing=True), event(enable_timing=True)
+            start.record()
+            call.run()
+            end.record()
+            pairs.append((start, end))
+        self._torch.cuda.synchronize()
+        return [Measured(start.elapsed_time(end) * 1000) for start, end in pairs]
+
+
+def wall_pass(
+    names: Sequence[str], next_call: Callable[[str], Call], flush: Callable[[], None], calls: int = WALL_CALLS
+) -> dict[str, float]:
+    """Median host time of one call and a synchronise, per side, the sides taking turns."""
+    import torch
+
+    synchronize, now = torch.cuda.synchronize, _now
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(calls):
+        for name in names[:: 1 if turn % 2 else -1]:
+            call = next_call(name)
+            if call.prepare is not None:
+                call.prepare()
+            flush()
+            synchronize()
+            start = now()
+            result = call.run()
+            synchronize()
+            end = now()
+            del result
+            times[name].append((end - start) / 1000)
+    return {name: stats.median(values) for name, values in times.items()}

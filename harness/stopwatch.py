@@ -1,0 +1,158 @@
+"""Times one case: which clock, which input sets, which passes; then the row's figures.
+
+On a GPU the device pass comes first (activity records; event pairs, labelled, where those cannot be had), then the wall
+pass with no profiler active, both under the GPU's lock, after whatever the solution pinned in the L2 has been let go.
+On a CPU the wall clock is all there is.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness import clocks, gpu, ledger, light, stats, timing
+from harness.activity import LostRecords
+from harness.inputs import Inputs
+from harness.records import Case, CaseResult, ClockName, Finding, Ratio, RunRequest, WallTime
+from harness.rotation import rotation
+
+Beat = Callable[[], None]
+
+
+@dataclass
+class Timed:
+    """All that was measured of one case."""
+
+    samples: timing.Timing
+    clock: ClockName
+    wall: dict[str, float] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+class Stopwatch:
+    def __init__(self, request: RunRequest, device: gpu.Gpu | None) -> None:
+        self._request, self._gpu = request, device
+
+    def time(self, sides: timing.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
+        if self._gpu is None:
+            bench = self._bench(clocks.WallClock(), masters, len(sides), beat)
+            samples = bench.run(sides)
+            times = {name: samples.time_us(name) for name in sides}
+            return Timed(samples, "wall", {name: value for name, value in times.items() if value is not None})
+        with gpu.locked(self._gpu.uuid):
+            gpu.reset_persisting_l2()
+            return self._on_gpu(self._gpu, sides, masters, beat)
+
+    def floor(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
+        """How far the function comes apart from itself, in four short runs."""
+        with gpu.locked(self._gpu.uuid) if self._gpu else nullcontext():
+            clock = self._clock()
+            return timing.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
+
+    def _on_gpu(self, device: gpu.Gpu, sides: timing.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
+        bench = self._bench(self._clock(), masters, len(sides), beat)
+        try:
+            samples = bench.run(sides)
+        except (LostRecords, clocks.Unsteady) as problem:
+            bench = self._bench(clocks.EventClock(device.flush(self._request.condition)), masters, len(sides), beat)
+            samples = bench.run(sides)
+            samples.unsteady = samples.unsteady or str(problem)
+        timed = Timed(samples, bench.clock.name)
+        bench.rotation.begin_block()
+        flush = device.flush(self._request.condition)
+        timed.wall = clocks.wall_pass(list(sides), lambda name: bench.call(name, sides[name]), flush)
+        timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples)]
+        return timed
+
+    def _clock(self) -> clocks.Clock:
+        if self._gpu is None:
+            return clocks.WallClock()
+        flush = self._gpu.flush(self._request.condition)
+        try:
+            return clocks.DeviceClock(self._gpu, flush, self._gpu.recorder)
+        except (ImportError, AttributeError, RuntimeError):  # a torch without the profiler underneath
+            return clocks.EventClock(flush)
+
+    def _bench(
+        self, clock: clocks.Clock, masters: Sequence[Inputs], sides: int, beat: Beat, share: float = 1.0
+    ) -> timing.Bench:
+        device = "cpu" if self._gpu is None else self._gpu.device
+        sets = rotation(device, masters, self._request.task.mutates, sides)
+        return timing.Bench(clock, sets, self._request.budget_ms * share, beat)
+
+    def row(self, case: Case, result: CaseResult, timed: Timed, missing: str | None) -> CaseResult:
+        """The figures of a row that is right; `missing` says why there is no baseline."""
+        samples = timed.samples
+        own, base, best = (samples.time_us(side) for side in ("solution", "baseline", "best"))
+        assert own is not None
+        floor = self._request.floors.get(case.id)
+        margin = stats.margin(min(value for value in (own, base, best) if value is not None), floor)
+        ratio = stats.ratio(samples.log_ratios("baseline", "solution"), margin) if base is not None else None
+        vs_best = stats.ratio(samples.log_ratios("best", "solution"), margin) if best is not None else None
+        calls = samples.activities.get("solution") or []
+        return replace(
+            result,
+            clock=timed.clock,
+            baseline_us=base,
+            solution_us=own,
+            best_us=best,
+            speedup=ratio.speedup if ratio else None,
+            low=ratio.low if ratio else None,
+            high=ratio.high if ratio else None,
+            verdict=ratio.verdict if ratio else None,
+            vs_best=ratio if self._request.baseline == "best" else vs_best,
+            wall=_wall(timed, ratio),
+            findings=(*result.findings, *timed.findings),
+            kernels=ledger.usual_count(calls) if calls else None,
+            ledger=ledger.kernels(calls) if calls else None,
+            span_us=stats.interquartile_mean([call.span_us for call in calls]) if calls else None,
+            blocks=samples.blocks,
+            dropped=samples.dropped,
+            detail=None if missing is None else f"baseline: {missing}",
+            floor=floor,
+            samples={name: tuple(round(value, 4) for value in values) for name, values in samples.samples.items()},
+        )
+
+    def lit(self, result: CaseResult, traffic: light.Traffic, bandwidth: float | None) -> CaseResult:
+        """Adds the share of the speed of light, and the finding where a time is beyond it."""
+        if self._gpu is None or bandwidth is None or result.solution_us is None or result.clock != "device":
+            return result
+        beyond = None
+        if self._request.condition == "cold":
+            beyond = light.impossible(traffic, result.solution_us, self._gpu.l2_bytes, self._gpu.nvml.memory_peak())
+        return replace(
+            result,
+            light=light.fraction(traffic, result.solution_us, bandwidth),
+            findings=(*result.findings, beyond) if beyond else result.findings,
+        )
+
+
+def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
+    own, base = timed.wall.get("solution"), timed.wall.get("baseline")
+    if timed.clock == "wall":
+        return WallTime(base, own, ratio.speedup if ratio else None)
+    return WallTime(base, own, base / own if own and base else None)
+
+
+def _ledger_findings(samples: timing.Timing) -> list[Finding]:
+    baseline = samples.activities.get("baseline") or []
+    streams = Counter(stream for call in baseline for stream in call.streams)
+    home = streams.most_common(1)[0][0] if streams else None
+    return ledger.findings(samples.activities.get("solution") or [], baseline, home)
+
+
+def _neighbours(device: gpu.Gpu) -> list[Finding]:
+    others = device.nvml.foreign_processes()
+    if not others:
+        return []
+    text = f"{others} other process{'es' if others > 1 else ''} computed on this GPU meanwhile; times may be off"
+    return [Finding("shared GPU", text)]
+
+
+def _throttled(samples: timing.Timing) -> list[Finding]:
+    if samples.unsteady is None:
+        return []
+    return [Finding("throttled", f"{samples.dropped} blocks were dropped ({samples.unsteady}); let the GPU cool down")]

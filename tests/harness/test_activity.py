@@ -1,0 +1,88 @@
+"""Attribution of activity records, the ledger's findings, and the speed of light: pure, on made-up records."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness import ledger, light
+from harness.activity import Activity, LostRecords, Names, Record, attribute
+
+NAMES = Names("flush", "mark", "pause")
+
+
+def record(name: str, start: int, end: int, correlation: int, stream: int = 7, graph: bool = False) -> Record:
+    return Record(name, start, end, stream, correlation, graph)
+
+
+def call(*records: Record) -> Activity:
+    return Activity(records)
+
+
+def test_records_go_to_the_call_that_launched_them_whatever_their_stream_and_order() -> None:
+    records = [
+        record("flush", 0, 10, 1),
+        record("mark", 10, 11, 1),
+        record("late", 900, 950, 3, stream=9),  # runs after everything, launched by the first call
+        record("kernel", 12, 20, 2),
+        record("pause", 20, 21, 4),
+        record("restore", 21, 25, 5),
+        record("flush", 25, 30, 6),
+        record("mark", 30, 31, 6),
+        record("kernel", 32, 41, 7),
+    ]
+    first, second = attribute(records[::-1], NAMES, 2)
+    assert first.names == ("kernel", "late")
+    assert second.names == ("kernel",)
+    assert first.streams == {7, 9}
+
+
+def test_marks_that_do_not_add_up_are_refused() -> None:
+    with pytest.raises(LostRecords, match="2 calls left 1 marks"):
+        attribute([record("mark", 0, 1, 1)], NAMES, 2)
+
+
+def test_busy_is_the_union_and_gap_is_what_it_leaves_of_the_span() -> None:
+    overlapping = call(record("a", 0, 4000, 1), record("b", 2000, 6000, 2), record("c", 9000, 10000, 3))
+    assert (overlapping.busy_us, overlapping.span_us, overlapping.gap_us) == (7.0, 10.0, 3.0)
+    assert call(record("outer", 0, 5000, 1), record("inner", 1000, 2000, 2)).busy_us == 5.0
+    assert call().busy_us == 0
+
+
+def names(solution: list[Activity], baseline: list[Activity], home: int | None = 7) -> list[str]:
+    return [finding.name for finding in ledger.findings(solution, baseline, home)]
+
+
+def test_an_honest_row_raises_nothing() -> None:
+    two = call(record("first", 0, 1, 1), record("second", 1, 2, 2))
+    assert names([two] * 5, [two] * 5) == []
+    assert names([call(record("own", 0, 1, 1, graph=True))] * 3, [call(record("b", 0, 1, 1, graph=True))] * 3) == []
+
+
+def test_what_makes_a_time_untrue_is_named() -> None:
+    own, other = call(record("own", 0, 1, 1)), call(record("baseline", 0, 1, 1))
+    assert names([own, call()], [other]) == ["no kernel ran", "uneven calls"]
+    assert names([call(record("own", 0, 1, 1, stream=13))], [other]) == ["other stream"]
+    assert names([own, call(*own.records, record("more", 2, 3, 2))], [other]) == ["uneven calls"]
+    assert names([call(record("void at::native::vectorized_elementwise_kernel", 0, 1, 1))], [other]) == [
+        "library kernels only"
+    ]
+    assert names([call(record("own", 0, 1, 1, graph=True))], [other]) == ["graph on one side"]
+    assert names([own], [call(record("b", 0, 1, 1, graph=True))]) == ["graph on one side"]
+
+
+def test_the_ledger_lists_kernels_with_their_mean_time() -> None:
+    calls = [
+        call(record("a", 0, 2000, 1), record("b", 2000, 3000, 2)),
+        call(record("a", 0, 4000, 1), record("b", 0, 1000, 2)),
+    ]
+    assert [(item.name, item.us) for item in ledger.kernels(calls)] == [("a", 3.0), ("b", 1.0)]
+
+
+def test_light_is_a_share_and_beyond_the_bus_is_impossible() -> None:
+    traffic = light.Traffic(read=4e6, written=4e6)
+    assert light.fraction(traffic, us=4.0, bandwidth=4e12) == pytest.approx(0.5)
+    assert light.impossible(traffic, us=1.0, l2_bytes=8 << 20, peak=4.8e12) is None  # writes may still sit in the L2
+    finding = light.impossible(traffic, us=0.5, l2_bytes=8 << 20, peak=4.8e12)
+    assert finding is not None
+    assert finding.red
+    assert light.impossible(traffic, us=0.001, l2_bytes=0, peak=None) is None
