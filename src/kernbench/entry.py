@@ -123,7 +123,7 @@ def _speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> 
         parts.append(f"geomean {render.geomean(summary.ratio)} over {rows}{part} cases ({clock})")
     if summary.wall is not None and any(row.clock != "wall" for row in results.values() if row.clock):
         parts.append(f"wall {render.wall(summary)}")
-    for name, row in (("worst", summary.worst), ("best", summary.fastest)):
+    for name, row in (("worst", summary.worst), ("fastest", summary.fastest)):
         if row is not None:
             parts.append(f"{name} {row.label} {render.times(row.speedup)}")
     return parts

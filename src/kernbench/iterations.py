@@ -99,7 +99,7 @@ def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
         _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.ending}", *kept])
 
 
-# -- an entry's own lines -----------------------------------------------------------------------------------------------
+# -- an entry's own lines ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _span(text: str, number: int, source: str | None) -> tuple[int, int] | None:
     return None
 
 
-# -- the file -----------------------------------------------------------------------------------------------------------
+# -- the file ----------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
