@@ -5,7 +5,6 @@ tmux by default ignores OSC 52 from programs, and some terminals know none: the 
 
 from __future__ import annotations
 
-import base64
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,10 +14,8 @@ OSC_52_MOST = 74_994
 """Bytes of text that every terminal with OSC 52 takes in one go."""
 
 
-def sequence(text: str) -> str | None:
-    """The OSC 52 sequence for the terminal; None where the text is too long for one."""
-    data = text.encode()
-    return None if len(data) > OSC_52_MOST else f"\x1b]52;c;{base64.b64encode(data).decode()}\a"
+def fits_terminal(text: str) -> bool:
+    return len(text.encode()) <= OSC_52_MOST
 
 
 def keep(text: str, state: Path, environ: Mapping[str, str]) -> str:
@@ -30,7 +27,9 @@ def keep(text: str, state: Path, environ: Mapping[str, str]) -> str:
         kept = f"also in {path.parent.name}/{path.name}"
     except OSError as problem:
         kept = f"{path} cannot be written: {problem.strerror}"
-    return f"tmux buffer and terminal, {kept}" if _to_tmux(text, environ) else f"terminal, {kept}"
+    places = ["terminal"] if fits_terminal(text) else []
+    places += ["tmux buffer"] if _to_tmux(text, environ) else []
+    return ", ".join([*places, kept])
 
 
 def _to_tmux(text: str, environ: Mapping[str, str]) -> bool:

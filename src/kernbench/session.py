@@ -18,7 +18,7 @@ from typing import Literal
 
 from harness import taskfile
 from harness.records import CaseResult, Environment, Task
-from kernbench import plan, snapshot, watch
+from kernbench import plan, snapshot, trajectory, watch
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
 from kernbench.events import Event, Notice, Summary, TaskLoaded, WorkerChanged
@@ -109,6 +109,14 @@ class Session:
         return self._runner.running
 
     @property
+    def state(self) -> Path:
+        return self.logbook.state
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return self._supervisor.pids
+
+    @property
     def supervisor(self) -> Supervisor:
         return self._supervisor
 
@@ -187,6 +195,16 @@ class Session:
 
     def iteration_text(self, number: int) -> str:
         return self.logbook.text(number)
+
+    def sources(self, reference: str) -> dict[str, str]:
+        """Solution files of an iteration, `best`, `last` or `now`, by name."""
+        return trajectory.texts(trajectory.find(self.task, self.journal, reference), self.task, self.logbook.state)
+
+    def restore(self, reference: str) -> str:
+        point = trajectory.find(self.task, self.journal, reference)
+        before, changed = trajectory.restore(self.task, point, self.logbook.state)
+        what = ", ".join(changed) if changed else "nothing to change"
+        return f"restored {point.name}: {what}; what was there is kept as {before[:8]}"
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ def load(path: Path | None = None) -> Settings:
 def _theme(path: Path, data: dict[str, Any]) -> str | None:
     theme = data.get("theme")
     if theme is not None and not isinstance(theme, str):
-        raise SettingsError(f"{path}: theme is {theme!r}; write a name in quotes, such as \"ansi-dark\"")
+        raise SettingsError(f'{path}: theme is {theme!r}; write a name in quotes, such as "ansi-dark"')
     return theme
 
 
@@ -73,8 +73,8 @@ def _bell(path: Path, data: dict[str, Any]) -> float:
 def _keys(path: Path, data: dict[str, Any]) -> dict[str, str]:
     keys = data.get("keys", {})
     if not isinstance(keys, dict):
-        raise SettingsError(f"{path}: keys is {keys!r}; write a table, [keys], with lines such as rerun = \"f5\"")
+        raise SettingsError(f'{path}: keys is {keys!r}; write a table, [keys], with lines such as rerun = "f5"')
     for name, key in keys.items():
         if not isinstance(key, str) or not all(part.strip() for part in key.split(",")):
-            raise SettingsError(f"{path}: keys.{name} is {key!r}; write a key in quotes, such as \"f5\"")
+            raise SettingsError(f'{path}: keys.{name} is {key!r}; write a key in quotes, such as "f5"')
     return {name: ",".join(part.strip() for part in key.split(",")) for name, key in keys.items()}

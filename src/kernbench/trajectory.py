@@ -79,6 +79,13 @@ def solution_files(point: Point, task: Task) -> list[Path]:
     return [path for path in snapshot.source_files(point.folder) if path.as_posix() not in frozen]
 
 
+def texts(point: Point, task: Task, state: Path) -> dict[str, str]:
+    """The solution's files by name; of the user's own folder without what the state folder keeps."""
+    frozen = {"task.toml", "cases.json", "reference.py", task.baseline}
+    names = [path.as_posix() for path in snapshot.source_files(point.folder, state)]
+    return {name: "\n".join(_lines(point.folder / name)) for name in names if name not in frozen}
+
+
 def summary_of(journal: Journal, reference: str) -> Summary:
     runs = journal.summaries
     if reference == "last" and runs:

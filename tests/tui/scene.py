@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
 
 from textual.pilot import Pilot
 
@@ -16,10 +19,14 @@ from harness.records import (
     OutputError,
     Ratio,
     Task,
+    UserError,
     Where,
 )
 from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunFinished, RunStarted, Summary, Worst
-from kernbench.tui.app import Workbench
+from kernbench.settings import Settings
+from kernbench.telemetry import GpuProcess, GpuSample, HostSample, Sample
+from kernbench.tui.app import Tasks, Workbench
+from kernbench.tui.picker import TaskRow
 
 NOW = datetime(2026, 11, 14, 21, 30, tzinfo=timezone.utc)
 H200 = Environment(device="cuda:0", device_name="NVIDIA H200", condition="cold L2, 1980 MHz")
@@ -192,6 +199,9 @@ class FakeEngine:
         self.selected: str | None = None
         self.started = False
         self.closed = False
+        self.state = Path(tempfile.mkdtemp(prefix="kernbench-scene-"))
+        self.pids: tuple[int, ...] = (4242,)
+        self.restored: list[str] = []
         self.reruns = 0
         self.history = [] if fresh else history()
         self.results: dict[str, CaseResult] = {}
@@ -247,8 +257,69 @@ class FakeEngine:
         return f"## {number} · 16-byte loads · 1.31x\n- hypothesis: m[bf16] loads"
 
 
-def make_app(engine: FakeEngine, ascii_only: bool = False) -> Workbench:
-    return Workbench(engine, ascii_only=ascii_only, now=lambda: NOW)
+    def sources(self, reference: str) -> Mapping[str, str]:
+        if reference == "7":
+            raise UserError("the source of 7 is not on this machine")
+        body = {"now": "BLOCK = 8", "best": "BLOCK = 4"}.get(reference, f"BLOCK = {reference}")
+        return {"solution.py": f"import triton\n\n{body}\n\ndef kernel(x, m[bf16]):\n    return x\n"}
+
+    def restore(self, reference: str) -> str:
+        self.restored.append(reference)
+        return f"restored {reference}: solution.py"
+
+
+OWN_COLOURS = Settings(theme="kernbench")
+"""Whatever terminal the tests run in."""
+
+
+def make_app(engine: FakeEngine, ascii_only: bool = False, **given: Any) -> Workbench:
+    return Workbench(engine, **{"settings": OWN_COLOURS, **given}, ascii_only=ascii_only, now=lambda: NOW)
+
+
+def h200(second: int = 0, **changes: Any) -> GpuSample:
+    """A GPU that works more from second to second."""
+    gpu = GpuSample(
+        index=0,
+        uuid="GPU-11112222-3333-4444-5555-666677778888",
+        name="NVIDIA H200",
+        busy=min(second * 2, 97),
+        bus=min(second, 63),
+        memory_used=13_300_000_000,
+        memory_total=150_100_000_000,
+        sm_mhz=1980 if second > 10 else 345,
+        sm_max_mhz=1980,
+        memory_mhz=3201,
+        memory_max_mhz=3201,
+        power_w=76.0 + 10 * second,
+        limit_w=700.0,
+        celsius=min(30 + second // 2, 61),
+        limits=("power cap",) if second > 50 else (),
+        processes=(GpuProcess(4242, "python", 12_900_000_000),),
+    )
+    return dataclasses.replace(gpu, **changes)
+
+
+HOST = HostSample(cores=16, busy=12.0, memory_used=9_000_000_000, memory_total=128_000_000_000)
+NO_GPU = Sample(dataclasses.replace(HOST, cores=2), (), "NVML: NVML Shared Library Not Found")
+
+
+def busy_minute() -> list[Sample]:
+    return [Sample(HOST, (h200(second),)) for second in range(60)]
+
+
+def feel(app: Workbench, samples: Sequence[Sample]) -> None:
+    for sample in samples:
+        app.main.feel(sample)
+
+
+TASKS = Tasks(
+    lambda: [
+        TaskRow("norm_scale_shift", "/home/dev/kernels/norm_scale_shift", "1.31x", "1.31x improved", "27 min"),
+        TaskRow("rms_norm", "/home/dev/kernels/rms_norm", "1.84x", "wrong", "2 d"),
+        TaskRow("softmax_host", "/home/dev/kernels/softmax_host", "-", "not run yet", "-"),
+    ],
+    lambda folder: FakeEngine(fresh=True),
+)
 
 
 async def settle(pilot: Pilot[None]) -> None:

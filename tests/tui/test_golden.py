@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from harness.records import Environment
 from kernbench.events import Event, WorkerChanged
 from tests.tui.scene import (
     BROKEN,
     H200,
+    NO_GPU,
     STARTED,
+    TASKS,
     FakeEngine,
+    busy_minute,
     crashed,
+    feel,
     landed,
     make_app,
     progress,
@@ -34,7 +39,7 @@ SCENES: dict[str, list[Event]] = {
     "crashed": whole_run(crashed(0)),
     "stalled": whole_run(stalled=True, best=False),
 }
-SIZES = [(80, 24), (120, 40)]
+SIZES = [(80, 24), (120, 40), (200, 60)]
 
 
 def compare(name: str, text: str) -> None:
@@ -52,6 +57,8 @@ async def test_the_screen_reads_as_agreed(scene: str, size: tuple[int, int], eng
     async with app.run_test(size=size) as pilot:
         engine.say(WorkerChanged("ready", H200), *SCENES[scene])
         await settle(pilot)
+        feel(app, busy_minute())
+        await settle(pilot)
         compare(f"{scene}_{size[0]}x{size[1]}", screen_text(app))
 
 
@@ -62,6 +69,8 @@ async def test_the_smallest_and_the_stacked_screen(size: tuple[int, int], engine
     async with app.run_test(size=size) as pilot:
         engine.say(WorkerChanged("ready", H200), *SCENES["finished"])
         await settle(pilot)
+        feel(app, busy_minute())
+        await settle(pilot)
         compare(f"finished_{size[0]}x{size[1]}", screen_text(app))
 
 
@@ -71,6 +80,51 @@ async def test_ascii_only_uses_nothing_else(engine: FakeEngine) -> None:
     async with app.run_test(size=(160, 48)) as pilot:
         engine.say(WorkerChanged("ready", H200), *SCENES["finished"])
         await settle(pilot)
+        feel(app, busy_minute())
+        await settle(pilot)
         text = screen_text(app)
         compare("ascii_160x48", text)
         assert text.isascii()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_no_gpu(size: tuple[int, int], engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=size) as pilot:
+        engine.say(WorkerChanged("ready", Environment(device="cpu", device_name="Neoverse N1, 2 cores")))
+        feel(app, [NO_GPU])
+        await pilot.press("2")
+        await settle(pilot)
+        compare(f"no_gpu_{size[0]}x{size[1]}", screen_text(app))
+
+
+PAGES: dict[str, list[str]] = {
+    "row": ["enter"],
+    "gpu": ["2"],
+    "profile": ["3"],
+    "iterations": ["4"],
+    "log": ["5"],
+    "entry": ["4", "enter"],
+    "diff": ["d"],
+    "restore": ["4", "down", "enter", "R"],
+    "help": ["question_mark"],
+    "hypothesis": ["h"],
+    "filter": ["slash", "w", "a", "n"],
+    "wall": ["m", "s"],
+    "tasks": ["T"],
+}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize("page", PAGES)
+async def test_every_page_reads_as_agreed(page: str, size: tuple[int, int], engine: FakeEngine) -> None:
+    app = make_app(engine, tasks=TASKS)
+    async with app.run_test(size=size) as pilot:
+        engine.say(WorkerChanged("ready", H200), *whole_run())
+        await settle(pilot)
+        feel(app, busy_minute())
+        await pilot.press(*PAGES[page])
+        await settle(pilot)
+        compare(f"page_{page}_{size[0]}x{size[1]}", screen_text(app))

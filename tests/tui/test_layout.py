@@ -7,11 +7,13 @@ import pytest
 from tests.tui.scene import FakeEngine, make_app, screen_text
 
 pytestmark = pytest.mark.anyio
+ALL = ["results", "gpu", "profile", "iterations", "log"]
 
 
 def shown(app: object) -> list[str]:
     main = app.main
-    return [pane.id for pane in (main.results, main.iterations, main.log_pane) if pane.size.area]
+    panes = (main.results, main.gpu, main.profile, main.iterations, main.log_pane)
+    return [pane.id for pane in panes if pane.size.area]
 
 
 @pytest.mark.parametrize(
@@ -22,7 +24,8 @@ def shown(app: object) -> list[str]:
         ((109, 30), ["results"]),
         ((110, 30), ["results", "iterations"]),
         ((120, 40), ["results", "iterations"]),
-        ((160, 48), ["results", "iterations", "log"]),
+        ((160, 30), ["results", "iterations"]),
+        ((160, 48), ALL),
     ],
 )
 async def test_panes_by_size(size: tuple[int, int], panes: list[str], engine: FakeEngine) -> None:
@@ -36,15 +39,15 @@ async def test_panes_by_size(size: tuple[int, int], panes: list[str], engine: Fa
 async def test_resizing_keeps_the_pane_in_use(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(160, 48)) as pilot:
-        await pilot.press("3")
+        await pilot.press("5")
         await pilot.pause()
         for width, panes in (
             (120, ["results", "log"]),
             (80, ["log"]),
             (40, ["log"]),
-            (160, ["results", "iterations", "log"]),
+            (160, ALL),
         ):
-            await pilot.resize_terminal(width, 24)
+            await pilot.resize_terminal(width, 48)
             await pilot.pause()
             assert shown(app) == panes
             assert app.focused is app.main.log_pane
@@ -54,23 +57,23 @@ async def test_tab_and_numbers_reach_every_pane(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
         seen = []
-        for key in ("tab", "tab", "tab", "shift+tab", "1", "2", "3", "i", "escape"):
+        for key in ("tab", "tab", "tab", "tab", "tab", "shift+tab", "1", "2", "3", "4", "5", "i", "escape"):
             await pilot.press(key)
             await pilot.pause()
             assert shown(app) == [app.focused.id]
             seen.append(app.focused.id)
-        assert seen == ["iterations", "log", "results", "log", "results", "iterations", "log", "iterations", "results"]
+        assert seen == [*ALL[1:], "results", "log", *ALL, "iterations", "results"]
 
 
 async def test_plus_gives_one_pane_the_screen(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(160, 48), notifications=True) as pilot:
-        await pilot.press("2", "plus")
+        await pilot.press("4", "plus")
         await pilot.pause()
         assert shown(app) == ["iterations"]
         await pilot.press("escape")
         await pilot.pause()
-        assert shown(app) == ["results", "iterations", "log"]
+        assert shown(app) == ALL
         assert app.focused is app.main.iterations
         await pilot.resize_terminal(80, 24)
         await pilot.press("plus")
@@ -81,7 +84,7 @@ async def test_plus_gives_one_pane_the_screen(engine: FakeEngine) -> None:
 async def test_a_click_on_a_tab_opens_the_pane(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.click("#tabs", offset=(15, 0))
+        await pilot.click("#tabs", offset=(38, 0))
         await pilot.pause()
         assert shown(app) == ["iterations"]
         await pilot.click("#iterations", offset=(5, 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +14,7 @@ import click
 if TYPE_CHECKING:
     from harness.records import Task
     from kernbench.session import Options, Session
+    from kernbench.tui.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -36,7 +38,10 @@ def loop_options(command: _F) -> _F:
             "--baseline", metavar="eager|compile|best|FILE", help="What to compare with, instead of the task's."
         ),
         click.option(
-            "--device", metavar="D", help="cpu or cuda:N; by default what the task wants and the machine has."
+            "--device",
+            metavar="D",
+            help="cpu, cuda:N, or idle (the GPU with the least to do); by default what the task wants and the machine "
+            "has.",
         ),
         click.option("--python", metavar="P", help="The Python that has torch, if it is not this one."),
         click.option(
@@ -68,9 +73,9 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
                 raise ValueError
         except ValueError:
             raise click.UsageError(f"--deadline {item}: write build, baseline, check or time, =, and seconds") from None
-    device = given["device"]
+    device = idle_device() if given["device"] == "idle" else given["device"]
     if device is not None and device != "cpu" and not (device.startswith("cuda:") and device[5:].isdigit()):
-        raise click.UsageError(f"--device {device}: write cpu or cuda:N, such as cuda:0")
+        raise click.UsageError(f"--device {device}: write cpu, idle or cuda:N, such as cuda:0")
     return Options(
         device=device,
         python=given["python"],
@@ -82,6 +87,19 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         deadlines=Deadlines(**seconds),
         harness=Path(os.environ["KERNBENCH_HARNESS"]) if "KERNBENCH_HARNESS" in os.environ else None,
     )
+
+
+def idle_device() -> str:
+    """The GPU with the least to do, by its uuid: CUDA and NVML count differently, so the worker is shown only that."""
+    from kernbench import telemetry
+
+    sample = telemetry.MachineReader().read()
+    chosen = telemetry.idle(sample.gpus)
+    if chosen is None:
+        click.echo(f"kernbench: --device idle: there is no GPU to choose ({sample.why})", err=True)
+        sys.exit(NO_DEVICE)
+    os.environ["CUDA_VISIBLE_DEVICES"] = chosen.uuid
+    return "cuda:0"
 
 
 def load_task(name: str | None) -> Task:
@@ -126,33 +144,62 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
 @loop_options
 @click.option("--poll", is_flag=True, help="Look for saves by polling (NFS and other folders without events).")
 @click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII on the screen.")
-def open_workbench(task: str | None, poll: bool, ascii_only: bool, **given: Any) -> None:
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with it.")
+def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: bool, **given: Any) -> None:
     """Open the workbench; a picker if there are several tasks."""
-    from kernbench import project
+    from kernbench import project, settings
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("the workbench needs a terminal; `kernbench run TASK` and `kernbench watch TASK` do not")
-    options = read_options(given, poll)
+    options, chosen = read_options(given, poll), settings.load()
     if task is None and len(project.list_tasks()) > 1 and not (Path.cwd() / project.TASK_FILE).exists():
         task = pick()
         if task is None:
             return
     loaded = load_task(task)
-    from kernbench.tui.app import Workbench
+    from kernbench.telemetry import MachineReader
+    from kernbench.tui.app import Tasks, Workbench
 
-    session = make_session(loaded, options, given["state"])
-    Workbench(session, ascii_only=ascii_only).run()
-    if session.problem is not None:
-        click.echo(f"kernbench: {session.problem}", err=True)
-        sys.exit(NO_DEVICE if session.problem.code == "no_device" else USAGE)
+    app = Workbench(
+        make_session(loaded, options, given["state"]),
+        ascii_only=ascii_only,
+        reader=MachineReader(),
+        settings=chosen,
+        tasks=None if given["state"] else Tasks(task_rows, partial(open_other, options)),
+    )
+    app.run(mouse=not no_mouse)
+    problem = getattr(app.engine, "problem", None)
+    if problem is not None:
+        click.echo(f"kernbench: {problem}", err=True)
+        sys.exit(NO_DEVICE if problem.code == "no_device" else USAGE)
+
+
+def open_other(options: Options, folder: str) -> Session:
+    """Another task with the same options, but those that fit no other."""
+    from dataclasses import replace
+
+    from harness.records import UserError
+
+    task = load_task(folder)
+    on_cpu = task.device == "cpu"
+    try:
+        return make_session(task, replace(options, case=None, device=None if on_cpu else options.device), None)
+    except click.UsageError as problem:
+        raise UserError(problem.message) from None
+
+
+def task_rows() -> list[TaskRow]:
+    from kernbench import overview, project
+    from kernbench.tui.picker import TaskRow
+
+    rows = [overview.of(folder) for folder in project.list_tasks()]
+    return [TaskRow(row.name, row.folder, row.best, row.last, row.age) for row in rows]
 
 
 def pick() -> str | None:
-    from kernbench import overview, project
     from kernbench.tui.picker import TaskPicker
 
-    rows = [overview.of(folder) for folder in project.list_tasks()]
-    return TaskPicker([(row.name, row.folder, row.best, row.last, row.age) for row in rows]).run()
+    return TaskPicker(task_rows()).run()
 
 
 @click.command()

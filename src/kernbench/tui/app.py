@@ -7,10 +7,11 @@ leaves. Keys are bindings of the screen; what they do is here, and a key that ca
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -21,20 +22,42 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
-from harness.records import Where
-from kernbench.events import Event
-from kernbench.tui import detail, editor
+from harness.records import UserError, Where
+from kernbench import clipboard
+from kernbench.events import Event, RunFinished
+from kernbench.settings import Settings
+from kernbench.telemetry import Reader, Sample, Telemetry
+from kernbench.tui import copying, detail, editor, history, keymap, theme
 from kernbench.tui.board import Board
-from kernbench.tui.dialogs import Ask, Choose, Page
+from kernbench.tui.dialogs import Choose, Confirm, Page
+from kernbench.tui.differences import Sources
 from kernbench.tui.engine import Engine
-from kernbench.tui.help import key_lines, main_bindings
+from kernbench.tui.help import Help, key_rows, main_bindings
+from kernbench.tui.picker import TaskRow, TaskScreen
 from kernbench.tui.screen import MainScreen
 from kernbench.tui.spans import clean
-from kernbench.tui.theme import KERNBENCH
 
 
 class Heard(Message):
     """The engine said something: it waits in the inbox."""
+
+
+class Sampled(Message):
+    """The machine was read; only the newest counts."""
+
+    def __init__(self, sample: Sample) -> None:
+        self.sample = sample
+        super().__init__()
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, Sampled)
+
+
+class Tasks:
+    """The tasks that `T` offers, and how one is opened; without any, `T` says why."""
+
+    def __init__(self, rows: Callable[[], Sequence[TaskRow]], open_task: Callable[[str], Engine]) -> None:
+        self.rows, self.open = rows, open_task
 
 
 class Workbench(App[None]):
@@ -43,31 +66,61 @@ class Workbench(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+z", "suspend_process", "to the shell", show=False)]
 
     def __init__(
-        self, engine: Engine, ascii_only: bool = False, now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+        self,
+        engine: Engine,
+        ascii_only: bool = False,
+        now: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        reader: Reader | None = None,
+        settings: Settings | None = None,
+        tasks: Tasks | None = None,
     ) -> None:
         super().__init__()
-        self.engine = engine
         self.now = now
         self.ascii_only = ascii_only
+        self.settings = settings or Settings()
+        self._tasks = tasks
+        self._inbox: deque[Event] = deque()
+        self._telemetry = Telemetry(reader, self._sampled) if reader else None
+        self.register_theme(theme.KERNBENCH)
+        keymap.check(self.settings, self.available_themes)
+        self.theme = self.settings.theme or theme.default(os.environ)
+        self.set_keymap(self.settings.keys)
+        self._take_engine(engine)
+
+    def _take_engine(self, engine: Engine) -> None:
+        self.engine = engine
         self.board = Board(engine.task, engine.environment, engine.last_results(), engine.last_summary())
         self.board.solution = editor.solution(Path(engine.task.folder))
-        self.main = MainScreen(self.board, ascii_only)
-        self._inbox: deque[Event] = deque()
-        self.register_theme(KERNBENCH)
-        self.theme = KERNBENCH.name
+        self.main = MainScreen(self.board, self.ascii_only)
+        self._inbox.clear()
 
     def get_default_screen(self) -> Screen[Any]:
         return self.main
 
     def on_mount(self) -> None:
-        self.engine.listen(self._hear)
         # Textual leaves the terminal blank after `fg` until something changes.
         self.app_resume_signal.subscribe(self, lambda app: app.refresh(layout=True))
-        self.engine.selected = self.board.cases[0].id if self.board.cases else None
+        # A lost connection or a kill ends like `q`: the worker is closed, what landed is on disk.
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            with contextlib.suppress(RuntimeError, ValueError):
+                asyncio.get_running_loop().add_signal_handler(number, self.exit)
+        self._connect()
+        if self._telemetry is not None:
+            self.call_after_refresh(self._telemetry.start)
+
+    def _connect(self) -> None:
+        engine = self.engine
+        engine.listen(lambda event: self._hear(engine, event))
+        engine.selected = self.board.cases[0].id if self.board.cases else None
         # The first paint must not wait for the worker.
         self.call_after_refresh(self.run_worker, self._start, exit_on_error=False)
 
     async def on_unmount(self) -> None:
+        if self._telemetry is not None:
+            self._telemetry.stop()
+        for number in (signal.SIGHUP, signal.SIGTERM):
+            with contextlib.suppress(RuntimeError, ValueError):
+                asyncio.get_running_loop().remove_signal_handler(number)
         await self.engine.close()
 
     async def _start(self) -> None:
@@ -76,15 +129,29 @@ class Workbench(App[None]):
         except Exception as error:  # whatever the engine does, the screen stays up
             self.say(f"the engine could not start: {error}", "error")
 
-    def _hear(self, event: Event) -> None:
+    def _hear(self, engine: Engine, event: Event) -> None:
+        if engine is not self.engine:
+            return  # the last words of a task that was left
         if not self._inbox:
             self.post_message(Heard())
         self._inbox.append(event)
 
     def on_heard(self) -> None:
         while self._inbox:
-            self.main.take(self._inbox.popleft())
+            event = self._inbox.popleft()
+            self.main.take(event)
+            if isinstance(event, RunFinished) and 0 < self.settings.bell <= (event.summary.seconds or 0):
+                self.bell()
         self.main.paint_soon()
+
+    def _sampled(self, sample: Sample) -> None:
+        self.post_message(Sampled(sample))
+
+    def on_sampled(self, event: Sampled) -> None:
+        self.main.feel(event.sample)
+
+    def own_pids(self) -> Sequence[int]:
+        return (*self.engine.pids, os.getpid())
 
     @property
     def settled(self) -> bool:
@@ -98,13 +165,15 @@ class Workbench(App[None]):
         for binding in main_bindings():
             yield SystemCommand(binding.description, binding.tooltip, partial(self._run_on_main, binding.action))
         yield SystemCommand("row", "everything known of the selected row", self.show_row)
-        yield SystemCommand("entry", "the selected entry of ITERATIONS.md", self.show_iteration)
+        yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", self.show_iteration)
+        yield SystemCommand("copy entry", "the selected entry as markdown", self.copy_entry)
+        yield SystemCommand("restore", "bring the selected iteration's source back", self.restore_selected)
         yield SystemCommand("theme", "choose colours; ansi themes keep the terminal's own", self.action_change_theme)
 
     async def _run_on_main(self, action: str) -> None:
         await self.run_action(action, self.main)
 
-    # -- keys
+    # -- the run and its words
 
     def action_rerun(self) -> None:
         self.engine.rerun()
@@ -115,17 +184,38 @@ class Workbench(App[None]):
         self.main.paint()
 
     def action_hypothesis(self) -> None:
-        ask = Ask("What does the next save try?", self.engine.hypothesis, "16-byte loads halve the load instructions")
-        self.push_screen(ask, partial(self._answer, self.engine.set_hypothesis))
+        earlier = [summary.hypothesis for summary in reversed(self.engine.iterations())]
+        self._ask(
+            "What does the next save try?",
+            self.engine.hypothesis,
+            "16-byte loads halve the load instructions",
+            earlier,
+            self._take_hypothesis,
+        )
 
     def action_next_step(self) -> None:
-        ask = Ask("What comes next?", self.engine.next_step, "eight rows per block")
-        self.push_screen(ask, partial(self._answer, self.engine.set_next))
+        earlier = [summary.next for summary in reversed(self.engine.iterations())]
+        self._ask("What comes next?", self.engine.next_step, "eight rows per block", earlier, self._take_next)
 
-    def _answer(self, change: Callable[[str], str], text: str | None) -> None:
+    def _ask(
+        self, title: str, value: str, example: str, earlier: Iterable[str], take: Callable[[str | None], None]
+    ) -> None:
+        from kernbench.tui.ask import Ask  # the editor widget is worth its import only now
+
+        self.push_screen(Ask(title, value, example, list(dict.fromkeys(text for text in earlier if text))), take)
+
+    def _take_hypothesis(self, text: str | None) -> None:
+        if text is None:
+            return
+        answer = self.engine.set_hypothesis(text)
+        if self.engine.hypothesis != text:  # else the status line shows it
+            self.say(answer)
+        self.main.iterations.show(self.engine.iterations())
+        self.main.paint()
+
+    def _take_next(self, text: str | None) -> None:
         if text is not None:
-            self.say(change(text))
-            self.main.paint()
+            self.say(self.engine.set_next(text))
 
     def action_baseline(self) -> None:
         choices = self.engine.baselines()
@@ -140,27 +230,129 @@ class Workbench(App[None]):
             self.main.paint()
 
     def action_help(self) -> None:
-        self.push_screen(Page("Keys", key_lines(self.get_key_display)))
+        self.push_screen(Help(key_rows(self.get_key_display, self.settings.keys)))
+
+    # -- other tasks
+
+    def action_tasks(self) -> None:
+        if self._tasks is None:
+            self.say("there is no other task to switch to while the runs are kept in one place (--state)")
+            return
+        rows = self._tasks.rows()
+        self.push_screen(TaskScreen(rows, self.engine.task.folder), self._switch_soon)
+
+    def _switch_soon(self, folder: str | None) -> None:
+        if folder is not None and folder != self.engine.task.folder:
+            self.run_worker(self._switch(folder), exit_on_error=False)
+
+    async def _switch(self, folder: str) -> None:
+        assert self._tasks is not None
+        try:
+            engine = self._tasks.open(folder)
+        except UserError as problem:
+            self.say(str(problem), "error")
+            return
+        before = self.engine
+        self._take_engine(engine)
+        await self.switch_screen(self.main)
+        self._connect()
+        await before.close()
+
+    # -- rows and entries
 
     def show_row(self) -> None:
         row = self.main.results.selected
         if row is None:
-            self.say("the task has no rows")
+            self.say("no row is selected: the filter matches none" if self.board.cases else "the task has no rows")
             return
-        self.push_screen(Page(clean(row.case.label), detail.lines(row, self.ascii_only), about=row.case.id))
+        lines = detail.lines(row, self.board.task, self.ascii_only)
+        self.push_screen(Page(clean(row.case.label), lines, about=row.case.id))
 
     def show_iteration(self) -> None:
+        found = self._entry()
+        if found is not None:
+            self.push_screen(history.EntryPage(*found))
+
+    def _entry(self) -> tuple[int, str] | None:
+        """Number and text of the selected entry; None after saying why there is none."""
         summary = self.main.iterations.selected
         if summary is None or summary.iteration is None:
             self.say(f"no iterations yet: save {self.board.solution} to make the first")
-            return
+            return None
         try:
-            text = self.engine.iteration_text(summary.iteration)
+            return summary.iteration, self.engine.iteration_text(summary.iteration)
         except (OSError, LookupError) as error:
             self.say(f"iteration {summary.iteration} cannot be read: {error}", "error")
+            return None
+
+    def _sources(self, reference: str) -> Sources | None:
+        try:
+            return self.engine.sources(reference)
+        except (UserError, OSError) as problem:
+            self.say(str(problem), "warning")
+            return None
+
+    def action_diff(self) -> None:
+        self.show_diff("best", "now")
+
+    def show_diff(self, old: str, new: str) -> None:
+        if self._sources(old) is None:
             return
-        lines = [[(clean(line), "")] for line in text.splitlines()]
-        self.push_screen(Page(f"Iteration {summary.iteration}", lines))
+        numbers = [str(summary.iteration) for summary in reversed(self.engine.iterations())]
+        self.push_screen(history.DiffPage(old, new, self._sources, ["best", "last", *dict.fromkeys(numbers)]))
+
+    def show_source(self, reference: str) -> None:
+        sources = self._sources(reference)
+        if sources is not None:
+            self.push_screen(Page(f"Source of {reference}", history.source_lines(sources)))
+
+    def restore_selected(self) -> None:
+        found = self._entry()
+        if found is not None:
+            self.ask_restore(str(found[0]))
+
+    def ask_restore(self, reference: str) -> None:
+        question = f"Bring the source of iteration {reference} back?"
+        detail_words = "What is there now is kept first, as a snapshot; the task's own files stay."
+        self.push_screen(Confirm(question, detail_words), partial(self._restore, reference))
+
+    def _restore(self, reference: str, yes: bool | None) -> None:
+        if not yes:
+            return
+        try:
+            self.say(self.engine.restore(reference))
+        except (UserError, OSError) as problem:
+            self.say(str(problem), "error")
+            return
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
+
+    # -- copying
+
+    async def action_copy_selected(self) -> None:
+        if self.main.active == "iterations":
+            await self.copy_entry()
+            return
+        row = self.main.results.selected
+        if row is None:
+            self.say("no row to copy")
+            return
+        await self.copy(copying.row(row), row.case.label)
+
+    async def action_copy_table(self) -> None:
+        rows = [self.board.row(case) for case in self.main.results.cases]
+        await self.copy(copying.table(rows, self.board.summary), "the table")
+
+    async def copy_entry(self) -> None:
+        found = self._entry()
+        if found is not None:
+            await self.copy(found[1], f"entry {found[0]}")
+
+    async def copy(self, text: str, what: str) -> None:
+        if clipboard.fits_terminal(text):
+            self.copy_to_clipboard(text)
+        where = await asyncio.to_thread(clipboard.keep, text, self.engine.state, os.environ)
+        self.say(f"copied {what}: {where}")
 
     # -- the editor
 
@@ -176,14 +368,16 @@ class Workbench(App[None]):
         return Where(self.board.solution)
 
     async def action_edit(self) -> None:
-        where = self.error_place()
+        await self.open_editor(self.error_place())
+
+    async def open_editor(self, where: Where) -> None:
         words = self._editor_words(where)
         if words is None:
             return
         try:
             # The engine goes on behind the editor, so nothing may be painted over it.
             with self.batch_update(), self.suspend():
-                await _until_left(words)
+                await editor.until_left(words)
         except SuspendNotSupported:
             self.say(f"this terminal cannot be lent to an editor: open {where} yourself", "warning")
         except OSError as error:
@@ -196,13 +390,3 @@ class Workbench(App[None]):
         except ValueError as error:
             self.say(f"EDITOR is {name!r}, which is no command ({error})", "error")
             return None
-
-
-async def _until_left(words: list[str]) -> None:
-    """Run a program in the foreground; ctrl+c there is its own affair."""
-    before = signal.signal(signal.SIGINT, lambda number, frame: None)
-    try:
-        process = await asyncio.create_subprocess_exec(*words)
-        await process.wait()
-    finally:
-        signal.signal(signal.SIGINT, before)

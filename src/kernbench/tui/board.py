@@ -34,6 +34,8 @@ class Row:
     result: CaseResult | None
     fresh: bool
     """The result belongs to the newest source."""
+    before: CaseResult | None = None
+    """Of the finished run before the one that the result belongs to."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,13 @@ class Board:
         """The task itself changed since the last finished run."""
         self._results = dict(results or {})
         self._fresh: set[str] = set()
+        self._finished = dict(self._results)
+        """Results of the last finished run."""
+        self._before: dict[str, CaseResult] = {}
+        self.warning = ""
+        """What makes times doubtful right now: another process on the GPU, heat."""
+        self.usual_seconds: float | None = None
+        """What a run takes, learned from earlier ones."""
         self.cases = self._order()
         """Cases that have a row, in the order of the table."""
 
@@ -93,6 +102,7 @@ class Board:
             self.run = self.last_run = event
             self.progress, self.failure, self.cancelled = None, None, ""
             self._fresh.clear()
+            self._before = self._finished
             return Change(rows=True)
         if isinstance(event, RunFinished | BuildFailed | RunCancelled):
             return self._end(event)
@@ -118,7 +128,8 @@ class Board:
         return self.worker_detail if self.worker == "lost" else ""
 
     def row(self, case: Case) -> Row:
-        return Row(case, self._results.get(case.id), case.id in self._fresh)
+        fresh = case.id in self._fresh
+        return Row(case, self._results.get(case.id), fresh, self._before.get(case.id) if fresh else None)
 
     def rows(self) -> list[Row]:
         return [self.row(case) for case in self.cases]
@@ -165,6 +176,7 @@ class Board:
         self.run = self.progress = None
         if isinstance(event, RunFinished):
             self.summary = event.summary
+            self._finished = dict(self._results)
             self.new_series = False
             # Only a run knows its condition.
             self.environment = event.summary.environment
@@ -181,6 +193,7 @@ class Board:
             self.summary = None
             self._results.clear()
             self._fresh.clear()
+            self._finished, self._before = {}, {}
         self.cases = self._order()
         return Change(rows=True)
 

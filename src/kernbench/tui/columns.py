@@ -6,10 +6,11 @@ times says why in their place.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from harness.records import CaseResult
+from harness.records import CaseResult, WallTime
 from kernbench import render
 from kernbench.tui.board import GridCount, Row
 from kernbench.tui.spans import Span, clean, clip, pad, spell
@@ -19,6 +20,7 @@ SHORTEST_CASE, LONGEST_LABEL = 10, 24
 IDS_FROM = 100
 """Cells from which a table may name its cases by id; hints and status name them by label."""
 FINDINGS_LEAST = 14
+HALF_BAR = 7
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,14 @@ _TIMED = (
     Column("check", "check", 5),
     Column("light", "light", 5, right=True),
     Column("best", "vs best", 16),
+    Column("last", "vs last", 7, right=True),
     Column("error", "error", 8, right=True),
     Column("findings", "findings", FINDINGS_LEAST),
+    Column("bar", "slower | faster", 2 * HALF_BAR + 1),
+    Column("dtype", "dtype", 8),
+    Column("models", "models", 12),
 )
+_WALL_TITLES = {"base": "base us", "now": "now us", "ratio": "wall", "speedup": "wall speedup", "verdict": "on device"}
 _CHECKED = (
     Column("verdict", "verdict", 9),
     Column("check", "check", 5),
@@ -48,7 +55,7 @@ _CHECKED = (
     Column("bound", "allowed", 8, right=True),
     Column("findings", "findings", FINDINGS_LEAST),
 )
-_PLACES = ("base", "now", "ratio", "speedup", "verdict", "check", "light", "best", "error", "bound", "findings")
+_PLACES = tuple("models dtype base now ratio speedup verdict bar check light best last error bound findings".split())
 
 
 @dataclass(frozen=True)
@@ -62,9 +69,13 @@ class Table:
     """Cells after the case's name, which a sentence may fill."""
     by_id: bool = False
     """There is room for the whole id instead of the label."""
+    wall: bool = False
+    """Times are of the wall clock, not of the device."""
+    bar_most: float = 2.0
+    """The speedup, or the slowdown, that fills half a bar."""
 
 
-def choose(width: int, rows: Sequence[Row], interpreted: bool) -> Table:
+def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = False) -> Table:
     """The columns for a line of `width` cells."""
     label = min(max([len(row.case.label) for row in rows], default=0), LONGEST_LABEL)
     case = max(label, SHORTEST_CASE)
@@ -75,8 +86,8 @@ def choose(width: int, rows: Sequence[Row], interpreted: bool) -> Table:
         if column.name == "speedup" and left < column.width + len(GAP):
             column = _RATIO
         if left < column.width + len(GAP):
-            break
-        chosen.append(column)
+            continue
+        chosen.append(replace(column, title=_WALL_TITLES.get(column.name, column.title)) if wall else column)
         left -= column.width + len(GAP)
     chosen.sort(key=lambda column: _PLACES.index(column.name))
     longest_id = max([len(row.case.id) for row in rows], default=0)
@@ -84,13 +95,26 @@ def choose(width: int, rows: Sequence[Row], interpreted: bool) -> Table:
     grown = min(left, max(longest_id - case, 0) if by_id else max(label - case, 0))
     if chosen and chosen[-1].name == "findings":
         last = chosen.pop()
-        chosen.append(Column(last.name, last.title, last.width + left - grown))
-    return Table(case + grown, tuple(chosen), max(width - case - grown, 0), by_id)
+        chosen.append(replace(last, width=last.width + left - grown))
+    return Table(case + grown, tuple(chosen), max(width - case - grown, 0), by_id, wall, _bar_most(rows))
+
+
+def _bar_most(rows: Sequence[Row]) -> float:
+    """A whole power of two, so that the scale seldom changes."""
+    speedups = [row.result.speedup for row in rows if row.result is not None and row.result.speedup]
+    farthest = max((abs(math.log2(speedup)) for speedup in speedups), default=0.0)
+    return float(2 ** max(math.ceil(farthest), 1))
 
 
 def _has_data(name: str, rows: Sequence[Row]) -> bool:
     """Columns that would stay empty leave their room to others."""
     results = [row.result for row in rows if row.result is not None]
+    if name == "last":
+        return any(row.before is not None for row in rows)
+    if name == "dtype":
+        return any("dtype" in row.case.axes for row in rows)
+    if name == "models":
+        return any(row.case.models for row in rows)
     if name == "best":
         return any(result.vs_best for result in results)
     if name == "light":
@@ -130,12 +154,12 @@ def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
     if result.status == "skipped":
         return _sentence(result, table, "dim")
     if result.status == "ok" and result.ratio is None and result.detail:
-        return _without_baseline(result, table, ascii_only)
-    return [_padded(column, result, ascii_only) for column in table.columns]
+        return _without_baseline(row, result, table, ascii_only)
+    return [_padded(column, row, result, table, ascii_only) for column in table.columns]
 
 
-def _padded(column: Column, result: CaseResult, ascii_only: bool) -> Span:
-    text, style = _cell(column.name, result)
+def _padded(column: Column, row: Row, result: CaseResult, table: Table, ascii_only: bool) -> Span:
+    text, style = _cell(column.name, row, result, table)
     return GAP + pad(spell(text, ascii_only), column.width, column.right), style
 
 
@@ -158,45 +182,90 @@ def failure(result: CaseResult) -> str:
     return "no more is known"
 
 
-def _without_baseline(result: CaseResult, table: Table, ascii_only: bool) -> list[Span]:
+def _without_baseline(row: Row, result: CaseResult, table: Table, ascii_only: bool) -> list[Span]:
     """Own time, and why there is nothing to hold it against."""
     spans: list[Span] = []
     room = table.rest
     for column in table.columns:
-        if column.name not in ("base", "now"):
+        if column.name not in ("models", "dtype", "base", "now"):
             break
-        spans.append(_padded(column, result, ascii_only))
+        spans.append(_padded(column, row, result, table, ascii_only))
         room -= column.width + len(GAP)
     return [*spans, (clip(GAP + clean(result.detail or ""), room), "warn")]
 
 
-def _cell(name: str, result: CaseResult) -> Span:
-    ratio = result.ratio
-    style = {"faster": "faster", "slower": "slower", "unclear": "warn"}.get(ratio.verdict if ratio else "", "")
-    if name == "verdict":
-        return render.verdict(result), style
-    if name == "ratio":
-        return render.speedup(ratio).split(" ")[0], style
-    if name == "speedup":
-        return _aligned(render.speedup(ratio)), style
+def _cell(name: str, row: Row, result: CaseResult, table: Table) -> Span:
+    if name in ("verdict", "ratio", "speedup", "bar"):
+        return _judged(name, result, table)
     if name == "best":
         return _against_best(result)
+    if name == "last":
+        return _against_last(row, result), "dim"
     if name == "check":
         return _check(result)
     if name == "findings":
         return clean(", ".join(finding.name for finding in result.findings)), "bad" if result.red else "warn"
-    return _number(name, result), ""
+    if name in ("dtype", "models"):
+        return clean(_about(name, row)), "dim"
+    return _number(name, result, table.wall), ""
 
 
-def _number(name: str, result: CaseResult) -> str:
+def _judged(name: str, result: CaseResult, table: Table) -> Span:
+    """The verdict's own style; a wall time has no interval, and so no verdict of its own."""
+    ratio = result.ratio
+    style = {"faster": "faster", "slower": "slower", "unclear": "warn"}.get(ratio.verdict if ratio else "", "")
+    if name == "verdict":
+        return render.verdict(result), style
+    if name == "bar":
+        return bar(_speedup(result, table.wall), table.bar_most), style
+    if table.wall:
+        speedup = _speedup(result, wall=True)
+        text = render.DASH if speedup is None else f"{speedup:.3f}x"
+        return (text if name == "ratio" else f"{text:>7}"), ""
+    if name == "ratio":
+        return render.speedup(ratio).split(" ")[0], style
+    return _aligned(render.speedup(ratio)), style
+
+
+def _speedup(result: CaseResult, wall: bool) -> float | None:
+    if not wall:
+        return result.speedup
+    return result.wall.speedup if result.wall else None
+
+
+def bar(speedup: float | None, most: float) -> str:
+    """From the middle to the right for faster, to the left for slower; `most` times reaches the edge."""
+    if not speedup:
+        return ""
+    halves = round(math.log2(speedup) / math.log2(most) * HALF_BAR * 2)
+    whole, half = divmod(min(abs(halves), HALF_BAR * 2), 2)
+    if halves < 0:
+        return ("▐" * half + "█" * whole).rjust(HALF_BAR) + "│"
+    return " " * HALF_BAR + "│" + "█" * whole + "▌" * half
+
+
+def _about(name: str, row: Row) -> str:
+    return ", ".join(row.case.models) if name == "models" else str(row.case.axes.get("dtype", render.DASH))
+
+
+def _number(name: str, result: CaseResult, wall: bool) -> str:
     error = result.error
+    times: CaseResult | WallTime | None = result.wall if wall else result
     return {
-        "base": lambda: render.microseconds(result.baseline_us),
-        "now": lambda: render.microseconds(result.solution_us),
+        "base": lambda: render.microseconds(times.baseline_us if times else None),
+        "now": lambda: render.microseconds(times.solution_us if times else None),
         "light": lambda: render.percent(result.light),
         "error": lambda: render.error(error.max if error else None),
         "bound": lambda: render.error(error.bound if error else None),
     }[name]()
+
+
+def _against_last(row: Row, result: CaseResult) -> str:
+    """Not timed side by side, so it carries no verdict."""
+    before = row.before.speedup if row.before else None
+    if before is None or result.speedup is None:
+        return render.DASH
+    return f"{(result.speedup / before - 1) * 100:+.1f}%"
 
 
 def _aligned(speedup: str) -> str:

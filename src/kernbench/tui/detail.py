@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harness import stats
-from harness.records import CaseResult
+from harness.records import CaseResult, Task
 from kernbench import render
 from kernbench.tui.board import Row
 from kernbench.tui.columns import failure
+from kernbench.tui.meters import ASCII_BARS, BARS
 from kernbench.tui.spans import Span, clean, spell
 
+BINS = 24
 Line = list[Span]
 
 
-def lines(row: Row, ascii_only: bool = False) -> list[Line]:
+def lines(row: Row, task: Task, ascii_only: bool = False) -> list[Line]:
     """The row screen; every line stands alone and wraps."""
-    found = list(_lines(row))
+    found = list(_lines(row, task, ascii_only))
     return [[(spell(text, ascii_only), style) for text, style in line] for line in found]
 
 
-def _lines(row: Row) -> Iterator[Line]:
+def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
     case, result = row.case, row.result
     yield [(clean(case.id), "strong")]
     about = [case.kind, "headline" if case.headline else "", ", ".join(case.models)]
     yield [(clean(" · ".join(part for part in about if part)), "dim")]
     if case.axes:
         yield [(clean("  ".join(f"{name}={value}" for name, value in case.axes.items())), "dim")]
+    if task.tolerance:
+        bounds = [f"{dtype} atol {bound.atol:g} rtol {bound.rtol:g}" for dtype, bound in task.tolerance.items()]
+        yield [(clean("tolerance: " + ", ".join(bounds)), "dim")]
     yield []
     if result is None:
         yield [("not run yet", "dim")]
@@ -34,7 +39,9 @@ def _lines(row: Row) -> Iterator[Line]:
     if not row.fresh:
         yield [("from an earlier source", "warn")]
     yield from _outcome(result)
-    yield from _times(result)
+    yield from _times(result, row.before)
+    yield from _samples(result, ascii_only)
+    yield from _measuring(result)
     yield from _error(result)
     yield from _findings(result)
     known = result.known or case.known
@@ -59,7 +66,7 @@ def _outcome(result: CaseResult) -> Iterator[Line]:
         yield [(clean(result.detail), "warn")]
 
 
-def _times(result: CaseResult) -> Iterator[Line]:
+def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
     ratio = result.ratio
     if ratio is not None:
         bounds = f"95 % between {ratio.low:.3f}x and {ratio.high:.3f}x"
@@ -67,17 +74,40 @@ def _times(result: CaseResult) -> Iterator[Line]:
     if result.vs_best is not None:
         best = result.vs_best
         yield [(f"against the best      {render.speedup(best)}   {render.SIGNS[best.verdict]} {best.verdict}", "")]
+    if before is not None and before.speedup and result.speedup:
+        change = (result.speedup / before.speedup - 1) * 100
+        yield [(f"against the last run  {change:+.1f}%", ""), ("   not timed side by side", "dim")]
     if result.wall is not None and result.wall.speedup is not None:
-        yield [(f"wall                  {render.times(result.wall.speedup)}", "")]
-    if result.samples:
-        yield []
-        yield [(f"{'us per call':<12}{'median':>10}{'min':>10}{'max':>10}{'blocks':>8}", "head")]
-        for side, samples in result.samples.items():
-            if samples:
-                cells = [stats.median(samples), min(samples), max(samples)]
-                shown = "".join(f"{render.microseconds(cell):>10}" for cell in cells)
-                yield [(f"{clean(side):<12}{shown}{len(samples):>8}", "")]
-    yield from _measuring(result)
+        sides = f"{render.microseconds(result.wall.baseline_us)} -> {render.microseconds(result.wall.solution_us)} us"
+        yield [(f"wall                  {render.times(result.wall.speedup)}   {sides}", "")]
+
+
+def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
+    """One line a side: its blocks as a histogram between its least and its largest."""
+    sides = [(side, values) for side, values in (result.samples or {}).items() if values]
+    if not sides:
+        return
+    yield []
+    yield [(f"{'us per call':<12}{'median':>10}{'min':>10}  {'blocks':<{BINS}}  {'max':<10}count", "head")]
+    for side, values in sides:
+        median, least, most = (render.microseconds(cell) for cell in (stats.median(values), min(values), max(values)))
+        yield [
+            (f"{clean(side):<12}{median:>10}{least:>10}  ", ""),
+            (histogram(values, BINS, ascii_only), "accent"),
+            (f"  {most:<10}{len(values)}", ""),
+        ]
+
+
+def histogram(values: Sequence[float], bins: int, ascii_only: bool) -> str:
+    """How often each part of the range was hit; an empty part is blank."""
+    least, most = min(values), max(values)
+    counts = [0] * bins
+    for value in values:
+        part = (value - least) / (most - least) if most > least else 0.5
+        counts[min(int(part * bins), bins - 1)] += 1
+    bars = ASCII_BARS if ascii_only else BARS
+    highest = max(counts)
+    return "".join(" " if not count else bars[(count * len(bars) - 1) // highest] for count in counts)
 
 
 def _measuring(result: CaseResult) -> Iterator[Line]:

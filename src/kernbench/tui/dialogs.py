@@ -1,4 +1,4 @@
-"""Small screens over the workbench: a line to type, a choice, a page to read. Esc leaves each."""
+"""Small screens over the workbench: a choice, a question, a page to read. Esc leaves each."""
 
 from __future__ import annotations
 
@@ -10,31 +10,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
+from kernbench.tui.keys import KeyLine
 from kernbench.tui.spans import Span, content
-
-
-class Ask(ModalScreen[str | None]):
-    """One line of text; Enter saves it."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "leave")]
-
-    def __init__(self, title: str, value: str, placeholder: str) -> None:
-        super().__init__()
-        self._title, self._value, self._placeholder = title, value, placeholder
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(self._title, markup=False, classes="dialog-title")
-            field = Input(self._value, placeholder=self._placeholder, select_on_focus=False, compact=True)
-            field.cursor_blink = False
-            yield field
-            yield Static("enter saves, esc leaves", markup=False, classes="dialog-help")
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        self.dismiss(event.value.strip())
 
 
 class Choose(ModalScreen[str | None]):
@@ -61,13 +41,32 @@ class Choose(ModalScreen[str | None]):
         self.dismiss(self._choices[event.option_index])
 
 
-class Page(ModalScreen[None]):
-    """Something to read; scrolls."""
+class Confirm(ModalScreen[bool]):
+    """A question whose yes cannot be typed by accident: enter and esc both leave things as they are."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,enter", "dismiss(None)", "back"),
+        Binding("y", "dismiss(True)", "yes"),
+        Binding("n,escape,enter,q", "dismiss(False)", "no"),
+    ]
+
+    def __init__(self, question: str, detail: str) -> None:
+        super().__init__()
+        self._question, self._detail = question, detail
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._question, markup=False, classes="dialog-title")
+            yield Static(self._detail, markup=False)
+            yield Static("y does it, n or esc leaves things as they are", markup=False, classes="dialog-help")
+
+
+class Page(ModalScreen[None]):
+    """Something to read; scrolls. The keys that work here stand at the bottom."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "scroll(1)", "down", show=False),
         Binding("k", "scroll(-1)", "up", show=False),
+        Binding("escape,q,enter", "dismiss(None)", "back"),
     ]
     AUTO_FOCUS = "#page-body"
 
@@ -79,14 +78,16 @@ class Page(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="page"):
-            yield Static(self._title, markup=False, classes="dialog-title")
+            yield Static(self._title, markup=False, classes="dialog-title", id="page-title")
             with VerticalScroll(id="page-body"):
                 yield Static(_text(self._lines), markup=False, id="page-text")
-            yield Static("esc goes back", markup=False, classes="dialog-help")
+            yield KeyLine()
 
-    def show(self, lines: Sequence[Sequence[Span]]) -> None:
+    def show(self, lines: Sequence[Sequence[Span]], title: str | None = None) -> None:
         """The same page, after something landed."""
         self.query_one("#page-text", Static).update(_text(lines))
+        if title is not None:
+            self.query_one("#page-title", Static).update(title)
 
     def action_scroll(self, step: int) -> None:
         body = self.query_one("#page-body", VerticalScroll)

@@ -1,8 +1,10 @@
-"""How to open the user's editor at a line."""
+"""How to open the user's editor at a line, and to wait until it is left."""
 
 from __future__ import annotations
 
+import asyncio
 import shlex
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -35,3 +37,13 @@ def command(editor: str, path: Path, line: int | None) -> list[str]:
     if name in _GOTO:
         return [*words, "-g", f"{path}:{line}"]
     return [*words, str(path)]
+
+
+async def until_left(words: list[str]) -> None:
+    """Run a program in the foreground; ctrl+c there is its own affair."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    try:
+        process = await asyncio.create_subprocess_exec(*words)
+        await process.wait()
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from harness.records import CaseResult, Environment, Task
@@ -35,6 +36,14 @@ class Engine(Protocol):
     @property
     def next_step(self) -> str: ...
 
+    @property
+    def state(self) -> Path:
+        """The folder that keeps the task's runs."""
+
+    @property
+    def pids(self) -> Sequence[int]:
+        """Of the worker and its spare."""
+
     selected: str | None
     """Case id under the cursor: set by the screen, answered early by the engine."""
 
@@ -66,3 +75,9 @@ class Engine(Protocol):
     def last_summary(self) -> Summary | None: ...
 
     def iteration_text(self, number: int) -> str: ...
+
+    def sources(self, reference: str) -> Mapping[str, str]:
+        """File name to text of `now`, `best`, `last` or an iteration; a UserError says why it cannot be had."""
+
+    def restore(self, reference: str) -> str:
+        """Brings a source back and says what changed; what was there is kept."""

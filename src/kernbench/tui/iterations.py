@@ -20,7 +20,7 @@ _STYLES = {"improved": "faster", "first": "faster", "best": "faster", "faster": 
 
 class Iterations(RowView):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "entry", key_display="enter", tooltip="the entry of ITERATIONS.md")
+        Binding("enter", "open", "entry", key_display="enter", tooltip="its entry, source and diff", id="open_entry")
     ]
 
     def __init__(self, now: Callable[[], datetime], ascii_only: bool) -> None:

@@ -1,17 +1,22 @@
 """The line of keys at the bottom, made from the bindings that are active.
 
 Textual's own footer lays the screen out anew whenever the focus moves, which sends every line of it; this sends one.
+Where it is too narrow the last keys give way, but those that name help and the way out stay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from textual import events
+from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Static
 
 from kernbench.tui.spans import Span, content
 
 GAP = "  "
+STAYING = frozenset({"app.help", "app.quit", "dismiss(None)", "quit"})
 
 
 class KeyLine(Static):
@@ -24,18 +29,31 @@ class KeyLine(Static):
         self.screen.bindings_updated_signal.subscribe(self, self._show)
         self._show(self.screen)
 
+    def on_resize(self) -> None:
+        self._show(self.screen)
+
     def _show(self, screen: Screen[object]) -> None:
         shown = [active.binding for active in screen.active_bindings.values() if active.binding.show]
         # A binding with two keys comes twice; its first key is enough.
         first = {binding.action: binding for binding in reversed(shown)}
         bindings = [binding for binding in shown if first[binding.action] is binding]
-        keys = [(binding.key, self.app.get_key_display(binding), binding.description) for binding in bindings]
+        keys = self._fitting(bindings)
         if keys != self._keys:
             self._keys = keys
             spans: list[Span] = []
             for _, name, description in keys:
                 spans += [(name, "accent"), (f" {description}{GAP}", "")]
             self.update(content(spans), layout=False)
+
+    def _fitting(self, bindings: Sequence[Binding]) -> list[tuple[str, str, str]]:
+        room = self.size.width or self.app.size.width
+        kept = list(bindings)
+        while True:
+            keys = [(binding.key, self.app.get_key_display(binding), binding.description) for binding in kept]
+            give_way = [binding for binding in kept if binding.action not in STAYING]
+            if not give_way or sum(len(f"{name} {words}{GAP}") for _, name, words in keys) - len(GAP) <= room:
+                return keys
+            kept.remove(give_way[-1])
 
     def on_click(self, event: events.Click) -> None:
         left = 0

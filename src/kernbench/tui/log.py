@@ -1,4 +1,4 @@
-"""The log pane: the first error on top, below it what the kernel printed.
+"""The log pane: the first error on top, below it what the kernel printed. A click on file:line opens the editor there.
 
 Lines are kept as they come and painted at most four times a second; the oldest are dropped beyond the limit, and the
 pane says how many.
@@ -6,14 +6,17 @@ pane says how many.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events, on
 from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.scrollbar import ScrollTo
 
+from harness.records import Where
 from kernbench import render
 from kernbench.tui.board import Board
 from kernbench.tui.columns import failure
@@ -26,6 +29,15 @@ FLUSH_SECONDS = 0.25
 TRACEBACK_KEPT = 200
 
 
+_PLACE = re.compile(r'File "([^"]+)", line (\d+)|([\w./+-]+\.(?:py|cu|cuh|cpp|cc|h|hpp))[:(](\d+)')
+
+
+def place_in(text: str) -> Where | None:
+    """The first file and line that a line of text names."""
+    found = _PLACE.search(text)
+    return Where(found[1] or found[3], int(found[2] or found[4])) if found else None
+
+
 class Log(RowView):
     HEADER = 0
     HAS_CURSOR = False
@@ -33,6 +45,13 @@ class Log(RowView):
         Binding("left", "shift(-20)", "left", show=False),
         Binding("right", "shift(20)", "right", show=False),
     ]
+
+    class Clicked(Message):
+        """A line that names a file and a line in it."""
+
+        def __init__(self, where: Where) -> None:
+            self.where = where
+            super().__init__()
 
     def __init__(self, board: Board, ascii_only: bool) -> None:
         super().__init__(id="log", ascii_only=ascii_only)
@@ -85,6 +104,15 @@ class Log(RowView):
             text, style = self._lines[index - len(above)], ""
             style = "dim" if text.startswith("-- ") else style
         return [(clip(text[self._shift :], width), style)]
+
+    def on_click(self, event: events.Click) -> None:
+        index = event.y + self.scroll_offset.y
+        if index < self.count():
+            above = self._above()
+            text = above[index][0] if index < len(above) else self._lines[index - len(above)]
+            where = place_in(text)
+            if where is not None:
+                self.post_message(self.Clicked(where))
 
     def action_shift(self, step: int) -> None:
         self._shift = max(self._shift + step, 0)

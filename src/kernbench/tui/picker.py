@@ -1,4 +1,4 @@
-"""Which task to open, when there are several."""
+"""Which task to work on: a screen of its own at the start, and at `T`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 from textual.widgets import Static
 
 from kernbench.tui.keys import KeyLine
@@ -42,12 +43,12 @@ class TaskList(RowView):
         return len(self._tasks)
 
     def header(self, width: int) -> Sequence[Span]:
-        titles = f"{pad('task', self._name_width)}  {'best':>7}  {pad('last', 10)}  {pad('age', 7)}  folder"
+        titles = f"{pad('task', self._name_width)}  {'best':>7}  {pad('last', 16)}  {pad('age', 7)}  folder"
         return [(clip(titles, width), "head")]
 
     def line(self, index: int, width: int) -> Sequence[Span]:
         task = self._tasks[index]
-        text = f"  {pad(clean(task.best), 7, right=True)}  {pad(clean(task.verdict), 10)}  {pad(clean(task.age), 7)}"
+        text = f"  {pad(clean(task.best), 7, right=True)}  {pad(clean(task.verdict), 16)}  {pad(clean(task.age), 7)}"
         room = width - self._name_width - len(text) - 2
         folder = clean(task.folder)
         tail = folder if len(folder) <= room else "…" + folder[len(folder) - room + 1 :] if room > 1 else ""
@@ -55,25 +56,41 @@ class TaskList(RowView):
         return [(name, "strong"), (clip(text, width - self._name_width), ""), (f"  {tail}", "dim")]
 
 
-class TaskPicker(App[str]):
+class TaskScreen(Screen[str | None]):
     """Returns the folder chosen, or None."""
 
-    CSS_PATH = "kernbench.tcss"
-    CSS = "#title { height: 1; padding: 0 1; background: $panel; color: $primary; text-style: bold; }"
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,escape", "quit", "quit")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "back")]
 
-    def __init__(self, tasks: Sequence[tuple[str, str, str, str, str]]) -> None:
+    def __init__(self, tasks: Sequence[TaskRow], current: str | None = None) -> None:
         super().__init__()
-        self._tasks = [TaskRow(*task) for task in tasks]
-        self.register_theme(KERNBENCH)
-        self.theme = KERNBENCH.name
+        self._tasks, self._current = tasks, current
 
     def compose(self) -> ComposeResult:
         yield Static("kernbench: which task?", id="title", markup=False)
         yield TaskList(self._tasks)
         yield KeyLine()
 
+    def on_mount(self) -> None:
+        folders = [task.folder for task in self._tasks]
+        if self._current in folders:
+            self.query_one(TaskList).move_to(folders.index(self._current))
+
     def on_row_view_opened(self, event: RowView.Opened) -> None:
         if self._tasks:
-            self.exit(self._tasks[event.view.cursor].folder)
+            self.dismiss(self._tasks[event.view.cursor].folder)
+
+
+class TaskPicker(App[str | None]):
+    """The picker alone, before there is a task."""
+
+    CSS_PATH = "kernbench.tcss"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, tasks: Sequence[tuple[str, str, str, str, str]], theme: str = KERNBENCH.name) -> None:
+        super().__init__()
+        self._tasks = [TaskRow(*task) for task in tasks]
+        self.register_theme(KERNBENCH)
+        self.theme = theme
+
+    def on_mount(self) -> None:
+        self.push_screen(TaskScreen(self._tasks), self.exit)

@@ -1,4 +1,4 @@
-"""The results pane: one row a case, the grid in one line below them."""
+"""The results pane: one row a case, filtered and sorted as asked; the grid and what is left out in lines below them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from kernbench.tui import columns
+from harness.records import Case
+from kernbench.tui import arrange, columns
 from kernbench.tui.board import Board, Change, Row
 from kernbench.tui.rows import RowView
-from kernbench.tui.spans import Span
+from kernbench.tui.spans import Span, clean, clip
 
 
 class Results(RowView):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "row", key_display="enter", tooltip="everything known of the row")
+        Binding("enter", "open", "row", key_display="enter", tooltip="everything known of the row", id="open"),
     ]
 
     class Selected(Message):
@@ -29,6 +30,11 @@ class Results(RowView):
     def __init__(self, board: Board, ascii_only: bool) -> None:
         super().__init__(id="results", ascii_only=ascii_only)
         self.board = board
+        self.sort = arrange.SORTS[0]
+        self.filter_text = ""
+        self.wall = False
+        self.cases: list[Case] = list(board.cases)
+        """Those that have a row now, in the order of the table."""
         self._chosen: str | None = None
         """Id of the case that the user moved the cursor to."""
         self._table: columns.Table | None = None
@@ -39,36 +45,58 @@ class Results(RowView):
     @property
     def selected(self) -> Row | None:
         """The row under the cursor."""
-        cases = self.board.cases
-        return self.board.row(cases[self.cursor]) if self.cursor < len(cases) else None
+        return self.board.row(self.cases[self.cursor]) if self.cursor < len(self.cases) else None
 
     def count(self) -> int:
-        return len(self.board.cases)
+        return len(self.cases)
 
     def lines(self) -> int:
-        return self.count() + (1 if self.board.grid() else 0)
+        return self.count() + len(self._notes())
 
     def header(self, width: int) -> Sequence[Span]:
         return columns.header(self._columns(width))
 
     def line(self, index: int, width: int) -> Sequence[Span]:
         if index < self.count():
-            return columns.line(self.board.row(self.board.cases[index]), self._columns(width), self.ascii_only)
-        grid = self.board.grid()
-        return columns.grid_line(grid) if grid else ()
+            return columns.line(self.board.row(self.cases[index]), self._columns(width), self.ascii_only)
+        return [(clip(text, width), style) for text, style in self._notes()[index - self.count()]]
 
     def apply(self, change: Change) -> None:
         """Paint what a change touched, and no more."""
         before, self._table = self._table, None
+        moved = self._arrange()
         longer = self.virtual_size.height != self.lines() + self.HEADER
-        if change.rows or longer or before != self._columns(self.line_width):
+        if change.rows or moved or longer or before != self._columns(self.line_width):
             self._follow_selected()
             self.reshape()
             return
-        places = {case.id: index for index, case in enumerate(self.board.cases)}
-        # A case without a row is counted in the line below the rows.
-        for index in {places.get(case_id, self.count()) for case_id in change.cases}:
-            self.refresh_row(index)
+        places = {case.id: index for index, case in enumerate(self.cases)}
+        grid = {case.id for case in self.board.task.cases if case.kind == "check"}
+        for case_id in change.cases:
+            if case_id in places:
+                self.refresh_row(places[case_id])
+            elif case_id in grid:  # counted in the line below the rows
+                self.refresh_row(self.count())
+
+    def show_only(self, text: str) -> None:
+        """Filter by words; an empty text shows all."""
+        if text != self.filter_text:
+            self.filter_text = text
+            self.apply(Change(rows=True))
+
+    def toggle_wall(self) -> None:
+        results = [row.result for row in self.board.rows() if row.result is not None]
+        if not any(result.wall for result in results):
+            timed = any(result.clock == "wall" for result in results)
+            self.notify("these times are wall time already" if timed else "no wall time was taken", markup=False)
+            return
+        self.wall = not self.wall
+        self.apply(Change(rows=True))
+
+    def next_sort(self) -> None:
+        self.sort = arrange.SORTS[(arrange.SORTS.index(self.sort) + 1) % len(arrange.SORTS)]
+        self.cases = []
+        self.apply(Change(rows=True))
 
     def moved(self) -> None:
         row = self.selected
@@ -78,16 +106,43 @@ class Results(RowView):
 
     def on_resize(self) -> None:
         self._table = None
+        super().on_resize()
+
+    def _arrange(self) -> bool:
+        """Whether rows came, went or changed places; while a run lands they keep their places."""
+        cases = [row.case for row in arrange.arrange(self.board.rows(), self.sort, self.filter_text)]
+        if self.board.run is not None and {case.id for case in cases} == {case.id for case in self.cases}:
+            by_id = {case.id: case for case in cases}
+            cases = [by_id[case.id] for case in self.cases]
+        moved = cases != self.cases
+        self.cases = cases
+        return moved
+
+    def _notes(self) -> list[list[Span]]:
+        notes: list[list[Span]] = []
+        grid = self.board.grid()
+        if grid:
+            notes.append(columns.grid_line(grid))
+        if self.filter_text:
+            shown = f"{len(self.cases)} of {len(self.board.cases)} rows match"
+            notes.append([(f"{shown} {clean(self.filter_text)!r}; esc shows all", "accent")])
+        if self.sort != arrange.SORTS[0]:
+            notes.append([(f"{arrange.SORT_WORDS[self.sort]}; s changes the order", "dim")])
+        if self.wall:
+            notes.append([("wall time of one call and its synchronise; m shows device time", "dim")])
+        return notes
 
     def _follow_selected(self) -> None:
         """The cursor stays on its case, wherever that went."""
-        ids = [case.id for case in self.board.cases]
+        ids = [case.id for case in self.cases]
         if self._chosen in ids:
             self.cursor = ids.index(self._chosen)
         elif ids:
-            self.post_message(self.Selected(ids[min(self.cursor, len(ids) - 1)]))
+            self.cursor = min(self.cursor, len(ids) - 1)
+            self.post_message(self.Selected(ids[self.cursor]))
 
     def _columns(self, width: int) -> columns.Table:
         if self._table is None:
-            self._table = columns.choose(width, self.board.rows(), self.board.interpreted)
+            rows = [self.board.row(case) for case in self.cases]
+            self._table = columns.choose(width, rows, self.board.interpreted, self.wall)
         return self._table

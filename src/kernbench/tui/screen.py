@@ -1,7 +1,8 @@
 """The one screen of the workbench: status, panes, hint, keys, arranged by the room there is.
 
 Under 110 columns one pane shows and the tabs name the others; from 110 results and one other stand side by side; from
-160 the right column is stacked. Events change the board at once and are painted at most fifteen times a second.
+160 columns and 40 lines the right column is stacked. Events change the board at once and are painted at most fifteen
+times a second.
 """
 
 from __future__ import annotations
@@ -17,12 +18,17 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from kernbench.events import BuildFailed, CaseLanded, Event, LogLine, Notice, RunFinished, RunStarted, TaskLoaded
+from kernbench.telemetry import Sample
 from kernbench.tui import detail, words
 from kernbench.tui.board import Board, Change
 from kernbench.tui.dialogs import Page
+from kernbench.tui.filter import FilterLine
+from kernbench.tui.gpu import Gpu
 from kernbench.tui.iterations import Iterations
 from kernbench.tui.keys import KeyLine
 from kernbench.tui.log import Log
+from kernbench.tui.plot import Trajectory
+from kernbench.tui.profiles import ProfilePane
 from kernbench.tui.results import Results
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clip, content
@@ -35,36 +41,56 @@ WIDE, STACKED = 110, 160
 """Columns from which panes stand side by side, and from which the right side is stacked."""
 TALL = 14
 """Lines from which tabs and hint have room."""
+STACKED_LINES = 40
+"""Lines from which the stacked side has room for every pane."""
+PLOT_LINES, STACKED_PLOT_LINES = 22, 46
+"""Lines from which the plot stands below the iterations."""
 PAINT_SECONDS = 1 / 15
-PANES = (("results", "Results"), ("iterations", "Iterations"), ("log", "Log"))
+PANES = (("results", "Results"), ("gpu", "GPU"), ("profile", "Profile"), ("iterations", "Iterations"), ("log", "Log"))
+SIDE = PANES[1:]
 
 
 class MainScreen(Screen[None], inherit_bindings=False):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide"), (STACKED, "-stacked")]
     AUTO_FOCUS = "#results"
+    # In the order of the key line, whose last keys give way where it is narrow.
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "app.rerun", "run", tooltip="check and time the source again, without a new iteration"),
-        Binding("space", "app.pause", "pause", tooltip="stop or go on answering saves"),
-        Binding("h", "app.hypothesis", "why", tooltip="the hypothesis of the run to come"),
-        Binding("x", "app.next_step", "next", tooltip="the next step, written to the last entry"),
-        Binding("e", "app.edit", "edit", tooltip="open $EDITOR at the error, or the solution"),
-        Binding("b", "app.baseline", "baseline", show=False, tooltip="choose what to compare with"),
-        Binding("i,2", "pane('iterations')", "iters", tooltip="the iterations so far"),
-        Binding("1", "pane('results')", "results", show=False, tooltip="the results"),
-        Binding("3", "pane('log')", "log", show=False, tooltip="the log"),
-        Binding("t", "traceback", "traceback", show=False, tooltip="show or hide the traceback of a failed build"),
+        Binding("r", "app.rerun", "run", tooltip="check and time the source again, without an entry", id="rerun"),
+        Binding("space", "app.pause", "pause", tooltip="stop or go on answering saves", id="pause"),
+        Binding("h", "app.hypothesis", "why", tooltip="the hypothesis of the run to come", id="hypothesis"),
+        Binding("d", "app.diff", "diff", tooltip="what changed from the best source to the files now", id="diff"),
+        Binding("i", "pane('iterations')", "iters", tooltip="the iterations and their plot", id="iterations"),
+        Binding("slash", "filter", "filter", key_display="/", tooltip="only the rows that match", id="filter"),
+        Binding("e", "app.edit", "edit", tooltip="open $EDITOR at the error, or the solution", id="edit"),
+        Binding("x", "app.next_step", "next", tooltip="the next step, written to the last entry", id="next"),
+        Binding("y", "app.copy_selected", "copy", tooltip="copy the row, or the entry, as markdown", id="copy"),
+        Binding("Y", "app.copy_table", "copy table", show=False, tooltip="copy the table as markdown", id="copy_table"),
+        Binding("s", "sort", "sort", tooltip="another order of the rows", id="sort"),
+        Binding("m", "wall", "wall time", tooltip="device time or wall time", id="wall"),
+        Binding("b", "app.baseline", "baseline", tooltip="choose what to compare with", id="baseline"),
+        Binding("T", "app.tasks", "tasks", tooltip="work on another task", id="tasks"),
+        Binding("t", "traceback", "traceback", show=False, tooltip="the traceback of a failed build", id="traceback"),
+        Binding("1", "pane('results')", "results", show=False, tooltip="the results", id="pane.results"),
+        Binding("2", "pane('gpu')", "GPU", show=False, tooltip="what the machine does", id="pane.gpu"),
+        Binding("3", "pane('profile')", "profile", show=False, tooltip="the row's profile", id="pane.profile"),
+        Binding("4", "pane('iterations')", "iterations", show=False, tooltip="the iterations", id="pane.iterations"),
+        Binding("5", "pane('log')", "log", show=False, tooltip="the log", id="pane.log"),
         Binding("tab", "step_pane(1)", "next pane", show=False, tooltip="the next pane"),
         Binding("shift+tab", "step_pane(-1)", "pane before", show=False, tooltip="the pane before"),
-        Binding("plus", "whole", "maximise", show=False, key_display="+", tooltip="give the whole screen to one pane"),
-        Binding("escape", "restore", "restore", show=False, tooltip="all panes again; back to the results"),
-        Binding("question_mark", "app.help", "help", key_display="?", tooltip="all keys"),
-        Binding("q", "app.quit", "quit", tooltip="leave; results are kept"),
-        Binding("ctrl+c", "screen.copy_text", "copy", show=False, tooltip="copy the selected text"),
+        Binding("plus", "whole", "maximise", show=False, key_display="+", tooltip="one pane over all", id="maximise"),
+        Binding("escape", "restore", "restore", show=False, tooltip="all panes and all rows; back to the results"),
+        Binding("question_mark", "app.help", "help", key_display="?", tooltip="all keys", id="help"),
+        Binding("q", "app.quit", "quit", tooltip="leave; results are kept", id="quit"),
+        Binding("ctrl+c", "screen.copy_text", "copy", show=False, tooltip="copy the text selected with the mouse"),
     ]
 
     results = query_one("#results", Results)
     iterations = query_one("#iterations", Iterations)
     log_pane = query_one("#log", Log)
+    gpu = query_one("#gpu", Gpu)
+    profile = query_one("#profile", ProfilePane)
+    plot = query_one("#plot", Trajectory)
+    filter_line = query_one("#filter", FilterLine)
 
     def __init__(self, board: Board, ascii_only: bool) -> None:
         super().__init__()
@@ -91,15 +117,22 @@ class MainScreen(Screen[None], inherit_bindings=False):
             yield Results(self.board, self.ascii_only)
             with Vertical(id="side"):
                 yield TabLine(id="side-tabs")
+                yield Gpu(self.ascii_only)
+                yield ProfilePane(self.ascii_only)
                 yield Iterations(self.bench.now, self.ascii_only)
+                yield Trajectory(self.ascii_only)
                 yield Log(self.board, self.ascii_only)
         yield TabLine(id="tabs")
         yield Static(id="hint", markup=False)
+        yield FilterLine()
         yield KeyLine()
 
     def on_mount(self) -> None:
-        self.iterations.border_title, self.log_pane.border_title = "Iterations", "Log"
-        self.iterations.show(self.bench.engine.iterations())
+        for name, title in SIDE:
+            self.query_one(f"#{name}").border_title = title
+        self.gpu.meters.own = self.bench.own_pids
+        self._show_iterations()
+        self._show_profile()
         self.arrange_panes()
         self.set_interval(60, self.iterations.refresh)
 
@@ -120,12 +153,33 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
         if isinstance(event, RunStarted):
             self.log_pane.separate(f"{event.at[11:19]} {event.reason}, source {event.source[:8]}")
+            self.board.usual_seconds = words.usual_seconds(self.bench.engine.iterations(), len(event.cases))
         if isinstance(event, RunStarted | BuildFailed | TaskLoaded) or _is_failure(event):
             self.log_pane.show()
         if isinstance(event, RunFinished):
-            self.iterations.show(self.bench.engine.iterations())
+            self._show_iterations()
         if isinstance(event, CaseLanded):
             self._update_page(event)
+
+    def feel(self, sample: Sample) -> None:
+        """The machine, a second later."""
+        environment = self.board.environment
+        meters = self.gpu.meters
+        meters.device = environment.device if environment else "cpu"
+        meters.uuid = getattr(environment, "uuid", None)
+        self.gpu.take(sample)
+        warning = meters.warning()
+        if warning != self.board.warning:
+            self.board.warning = warning
+            self.paint_soon()
+
+    def _show_iterations(self) -> None:
+        iterations = self.bench.engine.iterations()
+        self.iterations.show(iterations)
+        self.plot.show(iterations)
+
+    def _show_profile(self) -> None:
+        self.profile.show(self.results.selected)
 
     def paint_soon(self) -> None:
         """Paint now if nothing was painted lately, else with the next tick."""
@@ -150,9 +204,10 @@ class MainScreen(Screen[None], inherit_bindings=False):
         change, self._change = self._change, Change()
         if change != Change():
             self.results.apply(change)
+            self._show_profile()
         width = max(self.size.width - 2, 1)
         engine = self.bench.engine
-        self._show("line-one", words.line_one(self.board, engine, width, self.ascii_only))
+        self._show("line-one", words.line_one(self.board, engine, width, self.ascii_only, self.bench.now()))
         self._show("line-two", words.line_two(self.board, engine, width, self.ascii_only))
         self._show("hint", [(clip(words.hint(self.board, engine), width), "")])
         self._show_tabs()
@@ -169,7 +224,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
             return
         for row in self.board.rows():
             if row.case.id == page.about:
-                page.show(detail.lines(row, self.ascii_only))
+                page.show(detail.lines(row, self.board.task, self.ascii_only))
 
     # -- panes
 
@@ -177,22 +232,26 @@ class MainScreen(Screen[None], inherit_bindings=False):
         """Show the panes that fit."""
         width, height = width or self.size.width, height or self.size.height
         one = self._whole or width < WIDE
-        stacked = width >= STACKED and not one
+        stacked = width >= STACKED and height >= STACKED_LINES and not one
         if self.active != "results":
             self._side = self.active
         self.set_class(one, "-one")
+        self.set_class(stacked, "-stack")
         self.results.display = not one or self.active == "results"
         self.query_one("#side").display = not one or self.active != "results"
-        self.iterations.display = stacked or self._side == "iterations"
-        self.log_pane.display = stacked or self._side == "log"
+        for name, _ in SIDE:
+            self.query_one(f"#{name}").display = stacked or self._side == name
+        self.plot.display = self.iterations.display and height >= (STACKED_PLOT_LINES if stacked else PLOT_LINES)
         self.query_one("#tabs").display = one and height >= TALL
         self.query_one("#side-tabs").display = not one and not stacked
-        self.query_one("#hint").display = height >= TALL
+        self.query_one("#hint").display = height >= TALL and not self.filter_line.display
         self.paint()
 
     def _show_tabs(self) -> None:
         log = "Log !" if self.board.failure or self.board.failed_rows() else "Log"
-        panes = [(name, log if name == "log" else title) for name, title in PANES]
+        gpu = "GPU !" if self.board.warning else "GPU"
+        titles = {"log": log, "gpu": gpu}
+        panes = [(name, titles.get(name, title)) for name, title in PANES]
         self.query_one("#tabs", TabLine).show(panes, self.active)
         self.query_one("#side-tabs", TabLine).show(panes[1:], self._side)
 
@@ -217,8 +276,37 @@ class MainScreen(Screen[None], inherit_bindings=False):
         if self._whole:
             self._whole = False
             self.arrange_panes()
+        elif self.active == "results" and self.results.filter_text:
+            self.results.show_only("")
         else:
             self.action_pane("results")
+
+    def action_wall(self) -> None:
+        self.results.toggle_wall()
+
+    def action_sort(self) -> None:
+        self.results.next_sort()
+
+    # -- the filter
+
+    def action_filter(self) -> None:
+        self.action_pane("results")
+        self.filter_line.display = True
+        self.filter_line.value = self.results.filter_text
+        self.arrange_panes()
+        self.set_focus(self.filter_line)
+
+    @on(FilterLine.Changed)
+    def filter_rows(self, event: FilterLine.Changed) -> None:
+        self.results.show_only(event.value.strip())
+
+    @on(FilterLine.Left)
+    def leave_filter(self, event: FilterLine.Left) -> None:
+        if not event.kept:
+            self.results.show_only("")
+        self.filter_line.display = False
+        self.arrange_panes()
+        self.set_focus(self.results)
 
     def action_traceback(self) -> None:
         failure = self.board.failure
@@ -240,6 +328,11 @@ class MainScreen(Screen[None], inherit_bindings=False):
     @on(Results.Selected)
     def select_case(self, event: Results.Selected) -> None:
         self.bench.engine.selected = event.case_id
+        self._show_profile()
+
+    @on(Log.Clicked)
+    async def open_place(self, event: Log.Clicked) -> None:
+        await self.bench.open_editor(event.where)
 
     @on(RowView.Opened)
     def open_row(self, event: RowView.Opened) -> None:

@@ -30,7 +30,7 @@ STYLES = {
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-_ASCII = str.maketrans({"±": "+-", "▲": "^", "▼": "v", "✓": "ok", "…": "~", "·": "-"})
+_ASCII = str.maketrans({"±": "+-", "✓": "ok"} | dict(zip("▲▼…·█▌▐│", "^v~-###|", strict=True)))
 
 
 def clean(text: str) -> str:

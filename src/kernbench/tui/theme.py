@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from textual.theme import Theme
 
 KERNBENCH = Theme(
@@ -19,3 +21,9 @@ KERNBENCH = Theme(
     dark=True,
     variables={"text-muted": "#8a8a8a", "panel-lighten-1": "#4e4e4e", "panel-lighten-2": "#626262"},
 )
+
+
+def default(environ: Mapping[str, str]) -> str:
+    """Our own colours where there are 256 of them; with 16 the terminal's own, which its user chose to be readable."""
+    many = environ.get("COLORTERM") or "256color" in environ.get("TERM", "") or "direct" in environ.get("TERM", "")
+    return KERNBENCH.name if many or environ.get("TEXTUAL_COLOR_SYSTEM", "") in ("256", "truecolor") else "ansi-dark"

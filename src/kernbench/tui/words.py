@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
 
 from kernbench import render
 from kernbench.events import Summary
@@ -11,6 +14,7 @@ from kernbench.tui.engine import Engine
 from kernbench.tui.spans import Part, Span, clean, clip, fit, spell
 
 MOVES = "profile again, re-read the log, or change direction"
+LONG_RUN_SECONDS = 2.0
 _NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
 
 
@@ -18,6 +22,7 @@ def quoted(text: str, width: int | None = None) -> str:
     """A hypothesis in quotes, at most `width` cells with them."""
     if not text:
         return ""
+    text = " ".join(text.split())
     return f'"{clip(clean(text), width - 2) if width else clean(text)}"'
 
 
@@ -26,10 +31,10 @@ def device(name: str) -> str:
     return " ".join(_NOISE.sub(" ", name).split()) or name
 
 
-def state(board: Board, engine: Engine) -> tuple[str, ...]:
-    """What the workbench does now, in a longer and a shorter form."""
+def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[str, ...]:
+    """What the workbench does now, in falling length."""
     if board.run is not None:
-        return _running(board)
+        return _running(board, now)
     if board.unusable:
         return ("no worker",)
     if board.worker == "starting":
@@ -37,12 +42,36 @@ def state(board: Board, engine: Engine) -> tuple[str, ...]:
     return ("paused",) if engine.paused else ("watching",)
 
 
-def _running(board: Board) -> tuple[str, ...]:
+def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
     event = board.progress
     if event is None:
         return ("starting a run", "running")
     short = f"{render.STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
-    return (f"{short} {clean(board.label(event.case))}", short) if event.case else (short,)
+    left = seconds_left(board, now)
+    forms = [f"{short} {clean(board.label(event.case))}", short] if event.case else [short]
+    return (f"{forms[0]}, {left}", f"{short}, {left}", *forms[1:]) if left else tuple(forms)
+
+
+def seconds_left(board: Board, now: datetime | None) -> str:
+    """What is left of a run that usually takes longer than a glance."""
+    if board.run is None or board.usual_seconds is None or now is None or board.usual_seconds < LONG_RUN_SECONDS:
+        return ""
+    try:
+        left = board.usual_seconds - (now - datetime.fromisoformat(board.run.at)).total_seconds()
+    except (ValueError, TypeError):
+        return ""
+    return f"about {left:.0f} s left" if left >= 1 else ""
+
+
+def usual_seconds(iterations: Sequence[Summary], cases: int) -> float | None:
+    """The median of the last five runs of so many cases."""
+    alike = (item for item in reversed(iterations) if item.seconds is not None and _cases(item) == cases)
+    taken = sorted(item.seconds or 0.0 for item in islice(alike, 5))
+    return taken[len(taken) // 2] if taken else None
+
+
+def _cases(summary: Summary) -> int:
+    return sum(summary.counts.get(name, 0) for name in render.STATUS_WORDS)
 
 
 def geomean(summary: Summary | None) -> tuple[tuple[str, ...], str]:
@@ -68,7 +97,7 @@ def _best(summary: Summary) -> str:
     return f"(best {render.times(summary.best_geomean)})" if summary.best_geomean else ""
 
 
-def line_one(board: Board, engine: Engine, width: int, ascii_only: bool) -> list[Span]:
+def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
     environment = board.environment
     name = clean(board.task.name)
     forms, style = geomean(board.summary)
@@ -77,10 +106,10 @@ def line_one(board: Board, engine: Engine, width: int, ascii_only: bool) -> list
         Part((name, clip(name, 20), clip(name, 12)), "head"),
         Part((device(clean(environment.device_name)), "") if environment else ("",)),
         Part((clean(environment.condition), "") if environment else ("",), "dim"),
-        Part(state(board, engine), "accent" if board.run else "warn" if engine.paused else ""),
+        Part(state(board, engine, now), "accent" if board.run else "warn" if engine.paused else ""),
         Part(tuple(spell(form, ascii_only) for form in forms), "dim" if old else style),
     ]
-    return fit(parts, width, order=(2, 3, 0, 4, 1, 0, 4, 4))
+    return fit(parts, width, order=(2, 3, 0, 4, 3, 1, 0, 4, 4))
 
 
 def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list[Span]:
@@ -94,8 +123,13 @@ def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list
         return _finished(board, board.summary, engine, width)
     if board.new_series:
         return [(clip("the task changed: this is a new series, without best or stall", width), "warn")]
-    said = f"next run: {quoted(engine.hypothesis)}" if engine.hypothesis else clean(board.task.summary)
+    said = _hypothesis(engine) or clean(board.task.summary)
     return [(clip(said, width), "dim")]
+
+
+def _hypothesis(engine: Engine) -> str:
+    """Of the run to come."""
+    return f"hypothesis: {clean(' '.join(engine.hypothesis.split()))}" if engine.hypothesis else ""
 
 
 def _failure(board: Board, width: int) -> list[Span]:
@@ -134,7 +168,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     saved = board.last_run is not None and board.last_run.reason == "save"
     timed = sum(1 for case in board.task.cases if case.headline)
     left_out = timed - summary.counts.get("headline", timed) if summary.ratio else 0
-    coming = f"next: {quoted(engine.hypothesis)}" if engine.hypothesis else ""
+    coming = _hypothesis(engine)
     parts = [
         Part((number,), "strong"),
         Part(("stalled: 3 iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
@@ -147,9 +181,9 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
         if worst
         else Part(("",)),
         Part((f"{seconds} after the save" if saved else f"in {seconds}", seconds, "") if seconds else ("",), "dim"),
-        Part((coming, clip(coming, 24), ""), "accent"),
+        Part((coming, clip(coming, 40), clip(coming, 24), ""), "accent"),
     ]
-    return fit(parts, width, order=(8, 9, 2, 4, 8, 2, 9, 7, 2, 7, 5, 6, 1))
+    return fit(parts, width, order=(8, 9, 2, 4, 8, 2, 9, 7, 2, 7, 9, 5, 6, 1))
 
 
 def hint(board: Board, engine: Engine) -> str:
@@ -159,7 +193,7 @@ def hint(board: Board, engine: Engine) -> str:
         at = f"e opens {failure.where}" if failure.where else f"e opens {board.solution}"
         return f"{at}, t shows the traceback" if failure.traceback else at
     if board.unusable and board.run is None:
-        return "r tries to start the worker again; 3 shows what it printed"
+        return "r tries to start the worker again; 5 shows what it printed"
     if board.worker == "starting":
         return "the worker is starting; the first run follows"
     if engine.paused:
@@ -170,6 +204,8 @@ def hint(board: Board, engine: Engine) -> str:
 
 
 def _after_run(board: Board, engine: Engine) -> str:
+    if board.warning:
+        return f"{board.warning}: times may not hold, 2 shows what"
     failed = board.failed_rows()
     if failed:
         word = render.STATUS_WORDS[failed[0].result.status] if failed[0].result else "failed"
@@ -179,6 +215,9 @@ def _after_run(board: Board, engine: Engine) -> str:
         return f"{_rows(len(red))} cannot be believed: enter on {clean(red[0].case.label)} says why"
     if board.summary is not None and board.summary.stalled:
         return f"stalled: {MOVES}; x notes which"
+    behind = sum(1 for result in board.landed() if result.vs_best and result.vs_best.verdict == "slower")
+    if behind:
+        return f"{_rows(behind)} slower than best: d shows what changed"
     slower = board.verdicts("slower")
     if slower:
         worst = board.summary.worst if board.summary else None

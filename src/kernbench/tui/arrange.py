@@ -1,0 +1,65 @@
+"""Which rows the table shows, and in what order: the filter and the sort of the results pane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kernbench import render
+from kernbench.tui.board import Row
+
+SORTS = ("task", "speedup", "time", "light", "name")
+"""In the task's order; slowest against the baseline first; longest first; farthest from light first; by name."""
+SORT_WORDS = {
+    "speedup": "least speedup first",
+    "time": "longest first",
+    "light": "farthest from the speed of light first",
+    "name": "by name",
+}
+
+
+def matches(row: Row, words: Sequence[str]) -> bool:
+    """Every word is in the row's id, label, models, verdict, status or findings; `-word` must not be."""
+    text = _searched(row)
+    return all(word[1:] not in text if word[0] == "-" and word[1:] else word in text for word in words)
+
+
+def _searched(row: Row) -> str:
+    case, result = row.case, row.result
+    parts = [case.id, case.label, case.kind, *case.models, str(case.axes.get("dtype", ""))]
+    if result is not None:
+        parts += [render.STATUS_WORDS[result.status], result.verdict or "", "failed" if result.failed else ""]
+        parts += [finding.name for finding in result.findings]
+    return " ".join(parts).casefold()
+
+
+def arrange(rows: Sequence[Row], sort: str, text: str) -> list[Row]:
+    words = text.casefold().split()
+    kept = [row for row in rows if matches(row, words)] if words else list(rows)
+    key = _KEYS.get(sort)
+    # Stable, so that rows without a number keep the task's order after the others.
+    return sorted(kept, key=key) if key else kept
+
+
+def _speedup(row: Row) -> float:
+    return row.result.speedup if row.result and row.result.speedup is not None else float("inf")
+
+
+def _longest(row: Row) -> float:
+    return -row.result.solution_us if row.result and row.result.solution_us is not None else float("inf")
+
+
+def _light(row: Row) -> float:
+    return row.result.light if row.result and row.result.light is not None else float("inf")
+
+
+def _name(row: Row) -> str:
+    return row.case.label.casefold()
+
+
+_KEYS: dict[str, Callable[[Row], Any]] = {
+    "speedup": _speedup,
+    "time": _longest,
+    "light": _light,
+    "name": _name,
+}

@@ -1,0 +1,112 @@
+"""The pages of the past: an entry, its source, the difference between two sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.binding import Binding, BindingType
+
+from kernbench.tui import differences
+from kernbench.tui.dialogs import Choose, Page
+from kernbench.tui.differences import Sources
+from kernbench.tui.spans import Span, clean
+
+if TYPE_CHECKING:
+    from kernbench.tui.app import Workbench
+
+
+class EntryPage(Page):
+    """One entry of ITERATIONS.md, and what can be done with its source."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "diff", "diff with now", tooltip="what changed from it to the files as they are", id="entry.diff"),
+        Binding("v", "source", "source", tooltip="its source", id="entry.source"),
+        Binding("R", "restore", "restore", tooltip="bring its source back", id="entry.restore"),
+        Binding("y", "copy", "copy", tooltip="copy the entry as markdown", id="entry.copy"),
+    ]
+
+    def __init__(self, number: int, text: str) -> None:
+        super().__init__(f"Iteration {number}", [[(clean(line), "")] for line in text.splitlines()])
+        self.number, self.text = number, text
+
+    @property
+    def bench(self) -> Workbench:
+        return cast("Workbench", self.app)
+
+    def action_diff(self) -> None:
+        self.bench.show_diff(str(self.number), "now")
+
+    def action_source(self) -> None:
+        self.bench.show_source(str(self.number))
+
+    def action_restore(self) -> None:
+        self.bench.ask_restore(str(self.number))
+
+    async def action_copy(self) -> None:
+        await self.bench.copy(self.text, f"entry {self.number}")
+
+
+class DiffPage(Page):
+    """From one source to another; the older one can be chosen anew."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "other", "other", tooltip="compare with another iteration", id="diff.other"),
+        Binding("v", "view", "one or two columns", tooltip="one or two columns", id="diff.view"),
+    ]
+
+    def __init__(self, old: str, new: str, sources: Callable[[str], Sources | None], choices: Sequence[str]) -> None:
+        self._old, self._new = old, new
+        self._sources, self._choices = sources, choices
+        self._columns: bool | None = None
+        """As the user chose; by the width until then."""
+        super().__init__(_title(old, new), [])
+
+    def on_mount(self) -> None:
+        self._fill()
+
+    def on_resize(self) -> None:
+        self._fill()
+
+    def action_view(self) -> None:
+        self._columns = not self._in_columns
+        self._fill()
+
+    def action_other(self) -> None:
+        self.app.push_screen(Choose("Compare with", self._choices, self._old), self._take)
+
+    @property
+    def _in_columns(self) -> bool:
+        wide = self.app.size.width >= differences.SIDE_BY_SIDE_FROM
+        return wide if self._columns is None else self._columns
+
+    def _take(self, name: str | None) -> None:
+        if name is not None and self._sources(name) is not None:
+            self._old = name
+            self._fill()
+
+    def _fill(self) -> None:
+        old, new = self._sources(self._old), self._sources(self._new)
+        if old is None or new is None:
+            return
+        width = max(self.app.size.width - 4, 20)
+        self.show(differences.lines(old, new, width, self._in_columns), _title(self._old, self._new))
+
+
+def _title(old: str, new: str) -> str:
+    return f"{_name(old)} -> {_name(new)}"
+
+
+def _name(reference: str) -> str:
+    return f"iteration {reference}" if reference.isdigit() else {"now": "the files now"}.get(reference, reference)
+
+
+def source_lines(sources: Sources) -> list[list[Span]]:
+    found: list[list[Span]] = []
+    for name, text in sources.items():
+        found.append([(clean(name), "head")])
+        found += [
+            [(f"{number:>4} ", "dim"), (clean(line), "")] for number, line in enumerate(text.splitlines(), start=1)
+        ]
+        found.append([])
+    return found[:-1]

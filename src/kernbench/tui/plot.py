@@ -1,0 +1,133 @@
+"""The trajectory: geomean over iterations as a plot of text, with the line of the best so far.
+
+plotext draws axes, ticks and lines; here only what is plotted is decided, and which sign has which colour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from kernbench.events import Summary
+from kernbench.tui.rows import RowView
+from kernbench.tui.spans import Span, clip
+
+NEWEST = 200
+"""Iterations that are plotted: more would share a cell."""
+LEAST_WIDTH, LEAST_HEIGHT = 24, 6
+POINT, WRONG, STALLED = "o", "x", "!"
+_STYLES = {POINT: "strong", WRONG: "bad", STALLED: "warn"}
+_ASCII = str.maketrans("┌┐└┘─│┤┬├┴┼", "++++-|||+++")
+
+
+def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: bool = False) -> list[list[Span]]:
+    """Lines of exactly the height, or a sentence where there is nothing to plot."""
+    newest = [item for item in iterations if item.iteration is not None][-NEWEST:]
+    timed = [item for item in newest if item.geomean is not None]
+    if len(timed) < 2:
+        return [[(clip("the plot starts with the second timed iteration", width), "dim")]]
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+        return []
+    text = _plotext(newest, timed, width, height - 1, ascii_only)
+    return [_legend(newest, width), *[_spans(line) for line in text.splitlines()]]
+
+
+def _plotext(newest: list[Summary], timed: list[Summary], width: int, height: int, ascii_only: bool) -> str:
+    import plotext  # 50 ms that only the plot is worth
+
+    plotext.clear_figure()
+    plotext.plotsize(width, height)
+    plotext.theme("clear")
+    numbers, best = _best_line(timed)
+    plotext.plot(numbers, best, marker="." if ascii_only else "braille")
+    low = min(item.geomean or 1.0 for item in timed)
+    for sign, group in _points(newest, low).items():
+        if group:
+            plotext.scatter([at for at, _ in group], [value for _, value in group], marker=sign)
+    ticks = _ticks(newest)
+    plotext.xticks(ticks, [f"#{tick}" for tick in ticks])
+    plotext.yfrequency(3 if height < 9 else 4)
+    text: str = plotext.uncolorize(plotext.build())
+    return text.translate(_ASCII) if ascii_only else text
+
+
+def _best_line(timed: list[Summary]) -> tuple[list[int], list[float]]:
+    """Steps: the best geomean known after each iteration."""
+    numbers: list[int] = []
+    best: list[float] = []
+    for item in timed:
+        value = item.geomean or 1.0
+        known = best[-1] if best else item.best_geomean or value
+        after = value if item.best else known
+        # Two points where it rises: a step, not a slope through times that nobody measured.
+        for step in [known, after] if best and after != known else [after]:
+            numbers.append(item.iteration or 0)
+            best.append(step)
+    return numbers, best
+
+
+def _points(newest: list[Summary], low: float) -> dict[str, list[tuple[int, float]]]:
+    """What is marked where; a failure has no time, so it stands on the floor."""
+    points: dict[str, list[tuple[int, float]]] = {POINT: [], WRONG: [], STALLED: []}
+    for item in newest:
+        if not item.right:
+            points[WRONG].append((item.iteration or 0, low))
+        elif item.geomean is not None:
+            points[STALLED if item.stalled else POINT].append((item.iteration or 0, item.geomean))
+    return points
+
+
+def _ticks(newest: list[Summary]) -> list[int]:
+    first, last = newest[0].iteration or 0, newest[-1].iteration or 0
+    middle = (first + last) // 2
+    return sorted({first, middle, last})
+
+
+def _legend(newest: list[Summary], width: int) -> list[Span]:
+    words: list[Span] = [(POINT, "strong"), (" geomean  ", "dim"), ("line: best", "accent")]
+    if any(not item.right for item in newest):
+        words += [("  " + WRONG, "bad"), (" wrong", "dim")]
+    if any(item.stalled for item in newest):
+        words += [("  " + STALLED, "warn"), (" stalled", "dim")]
+    return words if sum(len(text) for text, _ in words) <= width else words[:3]
+
+
+def _spans(line: str) -> list[Span]:
+    """The axes dim, the best line coloured, the points as their meaning says; the ticks' # is no point."""
+
+    def style(character: str) -> str:
+        if "\u2800" <= character <= "\u28ff":
+            return "accent"
+        return _STYLES.get(character, "dim")
+
+    return [("".join(group), name) for name, group in groupby(line.rstrip(), key=style)]
+
+
+class Trajectory(RowView, can_focus=False):
+    """The plot below the iterations."""
+
+    HEADER = 0
+    HAS_CURSOR = False
+
+    def __init__(self, ascii_only: bool) -> None:
+        super().__init__(id="plot", ascii_only=ascii_only)
+        self._iterations: Sequence[Summary] = ()
+        self._drawn: list[list[Span]] = []
+
+    def show(self, iterations: Sequence[Summary]) -> None:
+        self._iterations = iterations
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def count(self) -> int:
+        return len(self._drawn)
+
+    def line(self, index: int, width: int) -> Sequence[Span]:
+        return self._drawn[index]
+
+    def _draw(self) -> None:
+        if self.size.area:
+            self._drawn = draw(self._iterations, self.line_width, self.size.height, self.ascii_only)
+            self.reshape()
