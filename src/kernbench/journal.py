@@ -126,7 +126,7 @@ class Journal:
             elif end := runindex.END.match(line):
                 landed = rows.pop(end[1], {})
                 if line.startswith(b'{"event":"finished"'):
-                    yield end[1].decode(), [data for data in map(_parse_row, landed.values()) if data]
+                    yield end[1].decode(), _parse_rows(landed.values())
 
     def _read(self) -> None:
         for kept in runindex.lines(self._file):
@@ -178,10 +178,20 @@ def parse(line: bytes) -> dict[str, Any] | None:
     return data if isinstance(data, dict) and isinstance(data.get("event"), str) else None
 
 
-def _parse_row(line: bytes) -> dict[str, Any] | None:
+def _parse_rows(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    """Rows as data, without their samples; read in one go, which is half the time, unless a line is torn."""
+    short = [_without_samples(line) for line in lines]
+    try:
+        rows: list[dict[str, Any]] = json.loads(b"[%s]" % b",".join(short))
+    except ValueError:
+        rows = [data for data in map(parse, short) if data is not None]
+    return [row for row in rows if isinstance(row, dict) and "id" in row]
+
+
+def _without_samples(line: bytes) -> bytes:
     begin = line.rfind(b',"samples":{')
     found = SAMPLES.match(line, begin) if begin > 0 else None
-    return parse(line[:begin] + line[found.end() :] if found else line)
+    return line[:begin] + line[found.end() :] if found else line
 
 
 def _names(line: bytes) -> tuple[bytes, bytes]:
