@@ -77,8 +77,8 @@ class DeviceClock:
     """Busy time on the device, from activity records."""
 
     name: ClockName = "device"
-    batch = 12
-    extra_us = 75.0
+    batch = 8
+    extra_us = 130.0
 
     def __init__(self, gpu: Gpu, flush: Flush, recorder: Recorder) -> None:
         import torch

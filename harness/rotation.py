@@ -96,7 +96,7 @@ class CpuRotation:
 class GpuRotation:
     """A few sets in storages of their own; a block stays on one."""
 
-    FEWEST, MOST = 2, 64
+    FEWEST, MOST = 2, 16
 
     def __init__(self, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> None:
         self._masters, self._mutates = masters, mutates

@@ -95,8 +95,9 @@ class Bench:
 
     def run(self, sides: Sides) -> Timing:
         with _quiet():
+            began = time.perf_counter()
             calls = self._warm_up(sides)
-            timing = self._blocks(sides, calls)
+            timing = self._blocks(sides, calls, began)
             timing.last = self._one_more(sides[self.candidate])
         return timing
 
@@ -117,10 +118,9 @@ class Bench:
         cost = max(slowest + self.clock.extra_us, 0.1)
         return max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / len(sides) / cost)))
 
-    def _blocks(self, sides: Sides, calls: int) -> Timing:
+    def _blocks(self, sides: Sides, calls: int, began: float) -> Timing:
         timing = Timing({name: [] for name in sides}, {name: [] for name in sides})
         watch = Usage(list(sides))
-        began = time.perf_counter()
         while timing.blocks < MAX_BLOCKS:
             self.beat()
             planned = self._plan(sides, calls, timing.blocks)
@@ -165,14 +165,16 @@ class Bench:
         return all(stats.half_width(timing.log_ratios(name, self.candidate)) <= stats.WIDTH_GOAL for name in others)
 
     def _one_more(self, function: Callable[..., Any]) -> tuple[Any, WorkingSet]:
-        """Two measured calls like the others, on one set with its values changed in between; the second's result."""
+        """Two calls like the timed ones, on one set with its values changed in between; the second's result."""
         working = self.rotation.take()
-        self.clock.measure([Call(working.restore, _bound(self.candidate, function, working))])
+        self._plain(function, working)
         working = self.rotation.refill(working)
-        kept: list[Any] = []
-        bound = _bound(self.candidate, function, working)
-        self.clock.measure([Call(working.restore, lambda: kept.append(bound()))])
-        return kept[0], working
+        return self._plain(function, working), working
+
+    def _plain(self, function: Callable[..., Any], working: WorkingSet) -> Any:
+        if working.restore is not None:
+            working.restore()
+        return _bound(self.candidate, function, working)()
 
 
 class Usage:

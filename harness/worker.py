@@ -25,6 +25,8 @@ from harness.records import PROTOCOL, RunRequest, decode, encode, to_dict
 
 UNUSABLE = 3
 """Exit code when the device or torch is not there."""
+IDLE_S = 0.3
+"""A worker that nobody asks for so long has time for the slow imports."""
 
 
 class Channel:
@@ -54,6 +56,15 @@ class Channel:
 
     def next(self) -> tuple[dict[str, Any], float]:
         return self._waiting.get()
+
+    def quiet_for(self, seconds: float) -> bool:
+        """Whether no request comes for so long."""
+        end = time.monotonic() + seconds
+        while self._waiting.empty():
+            if time.monotonic() >= end:
+                return True
+            time.sleep(0.01)
+        return False
 
     def cancelled(self, run: str) -> bool:
         return run in self._cancelled
@@ -85,8 +96,9 @@ def main(device: str) -> None:
     environment = machine.environment(device, gpu)
     channel.emit("ready", environment=environment)
     if gpu is not None:
-        _import_compiler()
         gpu.warm()
+        if channel.quiet_for(IDLE_S):
+            _import_compiler()
     gc.freeze()  # what was imported so far is never garbage; collections between runs stay short
     shelf = Shelf(gpu)
     while True:
