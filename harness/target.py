@@ -1,0 +1,207 @@
+"""The little program that ncu wraps: waits with torch and a CUDA context in hand, then makes one call of each side.
+
+It is started by `python -c BOOT HARNESS_DIR REQUESTS EVENTS DEVICE MODE`. REQUESTS and EVENTS are named pipes: one JSON
+line comes in, a few go out, so that nothing depends on what ncu does with the standard streams. When the workbench goes
+away its end of REQUESTS closes and this process leaves, whatever it is in the middle of; a call that never ends is
+ended by an alarm of its own. While it waits it holds a context and does nothing.
+
+Per side: load, inputs, one warm call (which compiles), then one call between cudaProfilerStart and Stop. Kernels of two
+sides are kept apart by one launch of a torch kernel that only spins. MODE `facts` leaves the profiled call out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import select
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from harness.records import Task, decode, encode
+
+NO_DEVICE = 3
+
+
+class Lines:
+    """One request in, events out."""
+
+    def __init__(self, requests: str, events: str) -> None:
+        self._requests = os.open(requests, os.O_RDONLY | os.O_NONBLOCK)  # never waits for a workbench that is gone
+        self._events = os.open(events, os.O_WRONLY | os.O_NONBLOCK)
+        os.set_blocking(self._events, True)
+
+    def request(self) -> dict[str, Any]:
+        line = b""
+        while not line.endswith(b"\n"):
+            select.select([self._requests], [], [])
+            chunk = os.read(self._requests, 65536)
+            if not chunk:
+                os._exit(0)
+            line += chunk
+        threading.Thread(target=self._leave_with_the_workbench, daemon=True).start()
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def emit(self, event: str, **fields: Any) -> None:
+        os.write(self._events, (encode(event, **fields) + "\n").encode())
+
+    def _leave_with_the_workbench(self) -> None:
+        select.select([self._requests], [], [])
+        if not os.read(self._requests, 1):
+            os._exit(0)
+
+
+def main(requests: str, events: str, device: str, mode: str) -> None:
+    lines = Lines(requests, events)
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of processes under the profiler
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    try:
+        import torch
+
+        torch.cuda.set_device(device)
+        torch.zeros(1, device=device).item()
+    except BaseException as problem:
+        _leave(lines, f"{type(problem).__name__}: {problem}", code="device")
+    if importlib.util.find_spec("triton") is not None:
+        importlib.import_module("triton")
+    for name in ("harness.shelf", "harness.baseline"):
+        importlib.import_module(name)
+    lines.emit("ready", pid=os.getpid(), gpu=_gpu(device))
+    message = lines.request()
+    signal.setitimer(signal.ITIMER_REAL, float(message.get("seconds", 120.0)))  # its default action ends the process
+    _serve(lines, message, device, mode)
+    os._exit(0)  # no destructor of anybody's between the result and its reader
+
+
+def _serve(lines: Lines, message: dict[str, Any], device: str, mode: str) -> None:
+    from harness.faults import Paths, describe
+
+    task = decode(Task, message["task"])
+    sides = message["sides"]
+    paths = Paths(task.folder, *(side.get("source") for side in sides))
+    name = sides[0]["name"]
+    try:
+        call = _Calls(lines, task, message, device)
+        ready = []
+        for side in sides:
+            name = side["name"]
+            ready.append(call.warmed(side))
+        if mode != "facts":
+            _profiled(lines, ready)
+        lines.emit("done")
+    except BaseException as problem:
+        fault = describe(problem, paths)
+        lines.emit("failed", side=name, message=fault.message, where=_dict(fault.where), traceback=fault.traceback)
+
+
+class _Calls:
+    """The sides of one case, loaded as the worker loads them."""
+
+    def __init__(self, lines: Lines, task: Task, message: dict[str, Any], device: str) -> None:
+        from harness.shelf import Shelf
+
+        self.lines, self.task, self.device = lines, task, device
+        self.case, self.build = task.case(message["case"]), str(message.get("build", ""))
+        self.shelf = Shelf()
+        self.compiled = _watch_triton()
+        lines.emit("step", step="load", side=None)
+        self.reference = self.shelf.reference(task, message["sides"][0]["source"], self.build)
+
+    def warmed(self, side: dict[str, Any]) -> Callable[[], Any]:
+        """Loads a side and calls it once; what is returned makes the profiled call on copies of the inputs."""
+        import torch
+
+        from harness.inputs import Draw, copies, named_outputs, nbytes
+
+        self._step("load", side)
+        function = self._function(side)
+        self._step("inputs", side)
+        inputs = self.reference.make(self.case, Draw(0), self.device)
+        placed = copies(inputs)
+        self._step("build", side)
+        self.compiled.clear()
+        result = function(**placed)
+        torch.cuda.synchronize()
+        outputs = named_outputs(result, placed, self.task.mutates)
+        needed = nbytes(inputs) + nbytes(outputs)
+        self.lines.emit("facts", side=side["name"], kernels=list(self.compiled.values()), needed_bytes=needed)
+        del result, outputs
+        return lambda: function(**placed)
+
+    def _function(self, side: dict[str, Any]) -> Callable[..., Any]:
+        if side["kind"] == "eager":
+            return self.reference.entry
+        if side["kind"] == "compile":
+            return self.shelf.compiled(self.reference.entry, "reference", self.case)
+        return self.shelf.function(side["name"], side["file"], side["source"], self.task, self.build)
+
+    def _step(self, step: str, side: dict[str, Any]) -> None:
+        self.lines.emit("step", step=step, side=side["name"])
+
+
+def _profiled(lines: Lines, calls: list[Callable[[], Any]]) -> None:
+    import torch
+
+    lines.emit("step", step="profile", side=None)
+    torch.cuda.synchronize()
+    torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+    for index, call in enumerate(calls):
+        if index:
+            torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
+        kept = call()
+        torch.cuda.synchronize()
+        del kept
+    torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+
+
+def _watch_triton() -> dict[str, dict[str, Any]]:
+    """What the compiler said of every Triton kernel that is loaded from now on, by name and hash."""
+    seen: dict[str, dict[str, Any]] = {}
+    try:
+        from triton.compiler.compiler import CompiledKernel
+    except ImportError:
+        return seen
+    load = CompiledKernel._init_handles
+
+    def note(kernel: Any) -> None:
+        load(kernel)
+        about = kernel.metadata
+        seen[f"{about.name} {kernel.hash}"] = {
+            "name": str(about.name),
+            "registers": getattr(kernel, "n_regs", None),
+            "spills": getattr(kernel, "n_spills", None),
+            "shared_bytes": getattr(about, "shared", None),
+            "warps": getattr(about, "num_warps", None),
+            "stages": getattr(about, "num_stages", None),
+        }
+
+    CompiledKernel._init_handles = note
+    return seen
+
+
+def _gpu(device: str) -> dict[str, Any]:
+    import torch
+
+    about = torch.cuda.get_device_properties(device)
+    return {
+        "name": about.name,
+        "capability": [about.major, about.minor],
+        "registers": getattr(about, "regs_per_multiprocessor", 65536),
+        "shared_bytes": getattr(about, "shared_memory_per_multiprocessor", 0),
+        "threads": about.max_threads_per_multi_processor,
+    }
+
+
+def _dict(where: Any) -> dict[str, Any] | None:
+    return None if where is None else {"file": where.file, "line": where.line, "text": where.text}
+
+
+def _leave(lines: Lines, message: str, code: str) -> NoReturn:
+    lines.emit("unusable", message=(message.strip().splitlines() or [code])[0], code=code)
+    sys.exit(NO_DEVICE)
