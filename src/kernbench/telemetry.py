@@ -138,7 +138,7 @@ class MachineReader:
             self._why = "nvidia-ml-py is not installed"
             return
         except Exception as problem:  # pynvml makes its errors at run time
-            self._why = f"NVML: {problem}"
+            self._why = str(problem) if str(problem).startswith("NVML") else f"NVML: {problem}"
             return
         by_uuid = {_text(self._ask("nvmlDeviceGetUUID", handle)): handle for handle in found}
         seen = visible(list(by_uuid), self._environ.get("CUDA_VISIBLE_DEVICES"))

@@ -107,24 +107,27 @@ PAGES: dict[str, list[str]] = {
     "log": ["5"],
     "entry": ["4", "enter"],
     "diff": ["d"],
-    "restore": ["4", "down", "enter", "R"],
+    "restore": ["4", "end", "enter", "R"],
     "help": ["question_mark"],
     "hypothesis": ["h"],
     "filter": ["slash", "w", "a", "n"],
-    "wall": ["m", "s"],
     "tasks": ["T"],
+    "wall": ["m", "s"],
 }
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-@pytest.mark.parametrize("page", PAGES)
-async def test_every_page_reads_as_agreed(page: str, size: tuple[int, int], engine: FakeEngine) -> None:
+async def test_every_page_reads_as_agreed(size: tuple[int, int], engine: FakeEngine) -> None:
     app = make_app(engine, tasks=TASKS)
     async with app.run_test(size=size) as pilot:
         engine.say(WorkerChanged("ready", H200), *whole_run())
         await settle(pilot)
         feel(app, busy_minute())
-        await pilot.press(*PAGES[page])
-        await settle(pilot)
-        compare(f"page_{page}_{size[0]}x{size[1]}", screen_text(app))
+        for page, keys in PAGES.items():
+            await pilot.press(*keys)
+            await settle(pilot)
+            compare(f"page_{page}_{size[0]}x{size[1]}", screen_text(app))
+            while app.screen is not app.main:
+                await pilot.press("escape")
+            await pilot.press("escape", "escape", "1", "home")

@@ -61,8 +61,8 @@ class Ask(ModalScreen[str | None]):
         with Vertical(classes="dialog"):
             yield Static(self._title, markup=False, classes="dialog-title")
             yield Field(self._value, self._placeholder, self._history)
-            earlier = ", up brings back earlier ones" if self._history else ""
-            words = f"enter saves, ctrl+j begins a line, esc leaves{earlier}"
+            earlier = ", up: earlier ones" if self._history else ""
+            words = f"enter saves, ctrl+j: another line{earlier}, esc leaves"
             yield Static(words, markup=False, classes="dialog-help")
 
     def on_mount(self) -> None:

@@ -42,6 +42,7 @@ def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
     yield from _times(result, row.before)
     yield from _samples(result, ascii_only)
     yield from _measuring(result)
+    yield from _ledger(result)
     yield from _error(result)
     yield from _findings(result)
     known = result.known or case.known
@@ -122,6 +123,21 @@ def _measuring(result: CaseResult) -> Iterator[Line]:
     ]
     if any(facts):
         yield [("  ".join(fact for fact in facts if fact), "dim")]
+
+
+def _ledger(result: CaseResult) -> Iterator[Line]:
+    """Which kernels one call runs, in the order of launch."""
+    ledger = result.ledger or ()
+    if not ledger:
+        return
+    whole = sum(kernel.us for kernel in ledger) or 1.0
+    yield []
+    yield [(f"{'us':>10}  {'share':>5}  {'stream':>6}  kernel", "head")]
+    for kernel in ledger:
+        numbers = f"{render.microseconds(kernel.us):>10}  {render.percent(kernel.us / whole):>5}  {kernel.stream:>6}"
+        yield [(numbers, ""), (f"  {clean(kernel.name)}", "strong")]
+    if result.span_us is not None and result.span_us > whole:
+        yield [(f"{render.microseconds(result.span_us - whole):>10}  between kernels", "dim")]
 
 
 def _error(result: CaseResult) -> Iterator[Line]:

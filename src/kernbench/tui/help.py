@@ -20,7 +20,7 @@ from kernbench.tui.rows import RowView
 from kernbench.tui.screen import MainScreen
 from kernbench.tui.spans import Span, content
 
-KEY_WIDTH, NAME_WIDTH = 14, 14
+KEY_WIDTH, DOES_WIDTH = 13, 46
 Row = tuple[str, str, str]
 """Keys, what they do, the action's name in the settings."""
 
@@ -119,7 +119,7 @@ def _row(binding: Binding, display: Callable[[Binding], str], keys: dict[str, st
 
 def _line(row: Row) -> list[Span]:
     keys, does, name = row
-    return [(f"{keys:<{KEY_WIDTH}}", "strong"), (f"{does:<48}", ""), (f"  {name}", "dim")]
+    return [(f"{keys:<{KEY_WIDTH}}", "strong"), (f"{does:<{DOES_WIDTH}}", ""), (f"  {name}", "dim")]
 
 
 def _bindings(declared: list[BindingType]) -> list[Binding]:

@@ -37,6 +37,7 @@ class KeyLine(Static):
         # A binding with two keys comes twice; its first key is enough.
         first = {binding.action: binding for binding in reversed(shown)}
         bindings = [binding for binding in shown if first[binding.action] is binding]
+        bindings.sort(key=lambda binding: binding.action in STAYING)
         keys = self._fitting(bindings)
         if keys != self._keys:
             self._keys = keys

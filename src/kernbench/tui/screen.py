@@ -55,10 +55,10 @@ class MainScreen(Screen[None], inherit_bindings=False):
     AUTO_FOCUS = "#results"
     # In the order of the key line, whose last keys give way where it is narrow.
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "app.rerun", "run", tooltip="check and time the source again, without an entry", id="rerun"),
+        Binding("r", "app.rerun", "run", tooltip="check and time again, without an entry", id="rerun"),
         Binding("space", "app.pause", "pause", tooltip="stop or go on answering saves", id="pause"),
         Binding("h", "app.hypothesis", "why", tooltip="the hypothesis of the run to come", id="hypothesis"),
-        Binding("d", "app.diff", "diff", tooltip="what changed from the best source to the files now", id="diff"),
+        Binding("d", "app.diff", "diff", tooltip="what changed from best to the files now", id="diff"),
         Binding("i", "pane('iterations')", "iters", tooltip="the iterations and their plot", id="iterations"),
         Binding("slash", "filter", "filter", key_display="/", tooltip="only the rows that match", id="filter"),
         Binding("e", "app.edit", "edit", tooltip="open $EDITOR at the error, or the solution", id="edit"),
