@@ -18,6 +18,8 @@ from harness.records import OutputError, Task, Tolerance
 
 CHUNK = 1 << 20
 """Elements compared at a time: small enough to stay in a cache, and bounds the float64 copies."""
+GPU_CHUNK = 1 << 25
+"""On a GPU every chunk costs two waits, so they are as large as a gigabyte or two of copies allows."""
 EXACT = Tolerance(0.0, 0.0)
 
 
@@ -111,8 +113,9 @@ def _worst(got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance) -> _Elem
     found: _Element | None = None
     largest = 0.0
     got, wanted = got.reshape(-1), wanted.reshape(-1)
-    for start in range(0, got.numel(), CHUNK):
-        here, there = got[start : start + CHUNK], wanted[start : start + CHUNK]
+    chunk = GPU_CHUNK if got.is_cuda else CHUNK
+    for start in range(0, got.numel(), chunk):
+        here, there = got[start : start + chunk], wanted[start : start + chunk]
         place, ratio, error = _worst_of_chunk(here, there, allowed)
         largest = max(largest, error)
         if found is None or ratio > found.ratio:
@@ -130,10 +133,11 @@ def _worst_of_chunk(got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance)
     exact = wanted.to(wide)
     error = (got.to(wide) - exact).abs()
     ratio = error / (exact.abs() * allowed.rtol + allowed.atol).clamp_min_(1e-300)
-    if not math.isfinite(ratio.sum().item()):  # rare: only then look closer at what is not finite
+    peaks: list[float] = torch.stack([ratio.max(), error.max()]).tolist()  # in one wait for the device
+    if not all(map(math.isfinite, peaks)):  # rare: only then look closer at what is not finite
         ratio, error = _with_infinities(got, wanted, ratio, error)
-    place = int(ratio.argmax())
-    return place, ratio[place].item(), error.max().item()
+        peaks = torch.stack([ratio.max(), error.max()]).tolist()
+    return int(ratio.argmax()), peaks[0], peaks[1]
 
 
 def _with_infinities(

@@ -31,6 +31,8 @@ POISONED = 70
 """Exit code after a CUDA error: the context is gone, and the process with it."""
 REARM_S = 2.0
 """How often a long timing says that it is alive."""
+COMPILING = "being compiled"
+LATER = f"baseline: {COMPILING}"
 LESS_ACCURATE = Finding(
     "less accurate than the baseline",
     "the largest error is over twice the baseline's; check the accumulation dtype and fast-math functions",
@@ -129,7 +131,12 @@ class Run:
         rows = [row for case in self._cases() if (row := self._answer(case)) is not None]
         for index, row in enumerate(rows):
             self._done = index
-            self._recheck(row)
+            if row.result.detail == LATER:
+                self._catch_up(row)
+        for index, row in enumerate(rows):
+            self._done = index
+            if not row.result.failed:
+                self._recheck(row)
         left = self.threads.left_running()
         if left is not None:
             self.emit("finding", finding=left)
@@ -156,6 +163,21 @@ class Run:
         self._leave_if_poisoned(result)
         self.shelf.trim()
         return Row(case, result) if result.status in ("ok", "interpreted") else None
+
+    def _catch_up(self, row: Row) -> None:
+        """The comparison that a row was served without, because its baseline had still to be compiled."""
+        case = row.case
+        try:
+            materials = [self._material(case, Draw(seed)) for seed in (0, self.request.seed)]
+            bare = CaseResult(case.id, "ok", known=case.known, error=row.result.error, checked=1)
+            row.result = self._timed(case, bare, materials, patient=True)
+        except (Cancelled, BadTask):
+            raise
+        except BaseException as problem:
+            row.result = self._raised(case, problem)
+        self.emit("case", result=row.result)
+        self._leave_if_poisoned(row.result)
+        self.shelf.trim()
 
     def _try(self, case: Case) -> CaseResult:
         self._step("inputs", case)
@@ -191,9 +213,13 @@ class Run:
             return replace(again, problem=f"{again.problem} ({fresh.draw})"), [fixed]
         return judgement, [fixed, fresh]
 
-    def _timed(self, case: Case, result: CaseResult, materials: list[Material]) -> CaseResult:
+    def _timed(
+        self, case: Case, result: CaseResult, materials: list[Material], patient: bool = False
+    ) -> CaseResult:
         self._step("baseline", case)
-        baseline, reached, word = self.opponents.first_baseline(self.reference, case, materials[0])
+        baseline, reached, word = None, None, COMPILING
+        if patient or self.opponents.ready(self.reference, case):
+            baseline, reached, word = self.opponents.first_baseline(self.reference, case, materials[0])
         best = None if word == "best" else self.opponents.best
         sides: timing.Sides = {}
         if baseline is not None:

@@ -65,6 +65,11 @@ class Opponents:
             return self.best
         return self._from_file(kind)
 
+    def ready(self, reference: Reference, case: Case) -> bool:
+        """Whether the baseline can be called at once; a compiled one takes a second or more the first time."""
+        package = reference.entry.__module__.partition(".")[0]
+        return self.request.baseline != "compile" or self.shelf.is_compiled(package, case)
+
     def _from_file(self, name: str) -> Callable[..., Any]:
         task, folder = self.task, self.request.source
         if os.path.isabs(name):

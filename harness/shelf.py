@@ -105,6 +105,9 @@ class Shelf:
             self._prepared[key] = baseline.compiled(function)
         return self._prepared[key]
 
+    def is_compiled(self, package: str, case: Case) -> bool:
+        return (package, case.id) in self._prepared
+
     def material(self, reference: Reference, case: Case, draw: Draw, device: str) -> Material:
         key = (reference.task.hash, case.id, device, draw)
         found = self._materials.pop(key, None)

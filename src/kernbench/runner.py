@@ -46,6 +46,7 @@ class Order:
     grid: bool = False
     selected: str | None = None
     budget_ms: float = 100.0
+    condition: Literal["cold", "warm", "dirty"] = "cold"
     hypothesis: str = ""
     hypothesis_at: str = ""
     """When it was written down, in UTC; where that is not known, it was there when the run began."""
@@ -167,6 +168,7 @@ class Runner:
             cases=tuple(cases),
             seed=seed,
             budget_ms=order.budget_ms,
+            condition=order.condition,
             floors={case: floor for case, floor in known.items() if floor is not None},
             controls=order.task.hash not in self._logbook.journal.controls,
             build=str(self._logbook.state / "build"),

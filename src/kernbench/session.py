@@ -21,10 +21,14 @@ from harness.records import CaseResult, Environment, Task
 from kernbench import plan, snapshot, trajectory, watch
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
-from kernbench.events import Event, Notice, Summary, TaskLoaded, WorkerChanged
+from kernbench.counters import Profile
+from kernbench.drilldown import Drilldown
+from kernbench.events import Event, LogLine, Notice, Summary, TaskLoaded, WorkerChanged
+from kernbench.explain import Answer, Explainer
 from kernbench.iterations import LogbookError
 from kernbench.journal import Journal, JournalError
 from kernbench.logbook import Logbook
+from kernbench.profiler import Profiler
 from kernbench.runner import Ending, Order, Runner
 from kernbench.supervisor import Deadlines, Supervisor
 
@@ -40,11 +44,17 @@ class Options:
     """All grid cases instead of a draw."""
     poll: bool = False
     budget_ms: float = 100.0
+    condition: Literal["cold", "warm", "dirty"] = "cold"
+    """State of the L2 before every timed call on a GPU."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     harness: Path | None = None
     """Another measuring half, for the engine's own tests."""
     spares: bool = True
     floors: bool = True
+    standby: bool = True
+    """Keep an ncu waiting while nothing is timed."""
+    ncu: str | None = None
+    """Another ncu than the one on PATH."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +97,14 @@ class Session:
             spares=self.options.spares,
         )
         self._runner = Runner(self._supervisor, self.logbook, self._emit)
+        self._profiler = Profiler(
+            state,
+            self._supervisor.python,
+            self.options.harness,
+            self.options.ncu,
+            lambda line: self._emit(LogLine(line)),
+        )
+        self._explainer = Explainer(self._supervisor, self.logbook, self._profiler, self._emit)
         self._pending: Job | None = None
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
@@ -135,6 +153,7 @@ class Session:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._profiler.close()
         await self._supervisor.close()
 
     async def closed(self) -> None:
@@ -206,6 +225,21 @@ class Session:
         what = ", ".join(changed) if changed else "nothing to change"
         return f"restored {point.name}: {what}; what was there is kept as {before[:8]}"
 
+    @property
+    def profiler(self) -> Profiler:
+        return self._profiler
+
+    async def profile(self, case: str, against: str | None = None, full: bool = False) -> Answer:
+        """What limits a case, by Nsight Compute: a run in progress rests meanwhile. The answer is emitted, too."""
+        device = self.environment.device if self.environment is not None else self._supervisor.device
+        answer = await self._explainer.explain(self.task, case, against, full, self._baseline, device)
+        self._wake.set()  # the next standby
+        return answer
+
+    async def drilldown(self, profile: Profile) -> Drilldown:
+        """What a full profile's report says beyond the numbers; empty where there is none."""
+        return await self._profiler.drilldown(profile)
+
     # -- the loop ---------------------------------------------------------------------------------------------------
 
     def _submit(self, job: Job) -> None:
@@ -260,6 +294,10 @@ class Session:
             if self._wake.is_set() or len(self._supervisor.pids) < 2:
                 return
             await asyncio.sleep(0.05)
+        if self.options.standby and self._gpu() is not None:
+            await self._profiler.prepare(self._gpu() or "")
+            while self._profiler.starting and not self._wake.is_set():
+                await asyncio.sleep(0.05)
         if self.options.floors and self._last is not None and self.environment is not None:
             await self._measure_floors(self._last.source, self.environment)
 
@@ -297,6 +335,7 @@ class Session:
         environment = await self._ready()
         if environment is None or (self._pending is not None and job.reason != "command"):
             return None  # no worker, or superseded while it came up
+        await self._profiler.make_way()
         ending = await self._runner.run(self._order(job, source, environment))
         if isinstance(ending, Summary):
             self.environment = ending.environment
@@ -304,6 +343,11 @@ class Session:
                 self.hypothesis = self.next_step = ""
                 self._edited = None if job.reason == "open" else ending.iteration
         return ending
+
+    def _gpu(self) -> str | None:
+        """The worker's GPU; None before it is known and on a CPU."""
+        device = self.environment.device if self.environment is not None else "cpu"
+        return device if device.startswith("cuda") and self.task.device == "cuda" else None
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:
         known = job.reason == "open" and self.logbook.knows(source.sha)
@@ -319,6 +363,7 @@ class Session:
             grid=self.options.grid,
             selected=self.selected,
             budget_ms=self.options.budget_ms,
+            condition=self.options.condition,
             hypothesis=self.hypothesis,
             next_step=self.next_step,
         )

@@ -74,7 +74,7 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
     [
         (["run", "no_such_task"], 2, "there is no task 'no_such_task'"),
         (["run", "--case", "zzz"], 2, "no case of toy matches 'zzz'"),
-        (["run", "--device", "gpu0"], 2, "write cpu or cuda:N"),
+        (["run", "--device", "gpu0"], 2, "write cpu, idle or cuda:N"),
         (["run", "--device", "cuda:0"], 2, "is a task for the CPU"),
         (["run", "--deadline", "lunch=3"], 2, "--deadline lunch=3"),
         (["run", "--baseline", "nothing.py"], 2, "baseline 'nothing.py' is neither"),

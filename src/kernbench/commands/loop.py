@@ -54,6 +54,8 @@ def loop_options(command: _F) -> _F:
         click.option(
             "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget of a case."
         ),
+        click.option("--warm", "condition", flag_value="warm", help="On a GPU: leave the L2 as the last call left it."),
+        click.option("--dirty", "condition", flag_value="dirty", help="On a GPU: fill the L2 with unwritten lines."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -84,6 +86,7 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         grid=given["grid"],
         poll=poll,
         budget_ms=given["budget"],
+        condition=given["condition"] or "cold",
         deadlines=Deadlines(**seconds),
         harness=Path(os.environ["KERNBENCH_HARNESS"]) if "KERNBENCH_HARNESS" in os.environ else None,
     )
