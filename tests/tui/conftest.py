@@ -12,6 +12,7 @@ def engine() -> FakeEngine:
 
 
 @pytest.fixture(autouse=True)
-def log_without_delay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lines that wait a quarter of a second before they are painted would make up most of the tests' time."""
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of the tests' time would be waiting: for log lines to be painted, and by Textual for an idle moment."""
     monkeypatch.setattr(log, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.006)

@@ -86,12 +86,12 @@ class Workbench(App[None]):
         self.theme = self.settings.theme or theme.default(os.environ)
         self.set_keymap(self.settings.keys)
         self._take_engine(engine)
+        self.main = MainScreen(self.board, ascii_only)
 
     def _take_engine(self, engine: Engine) -> None:
         self.engine = engine
         self.board = Board(engine.task, engine.environment, engine.last_results(), engine.last_summary())
         self.board.solution = editor.solution(Path(engine.task.folder))
-        self.main = MainScreen(self.board, self.ascii_only)
         self._inbox.clear()
 
     def get_default_screen(self) -> Screen[Any]:
@@ -254,7 +254,7 @@ class Workbench(App[None]):
             return
         before = self.engine
         self._take_engine(engine)
-        await self.switch_screen(self.main)
+        await self.main.turn_to(self.board)
         self._connect()
         await before.close()
 

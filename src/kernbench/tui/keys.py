@@ -33,6 +33,8 @@ class KeyLine(Static):
         self._show(self.screen)
 
     def _show(self, screen: Screen[object]) -> None:
+        if not self.app.screen_stack:  # the program is leaving
+            return
         shown = [active.binding for active in screen.active_bindings.values() if active.binding.show]
         # A binding with two keys comes twice; its first key is enough.
         first = {binding.action: binding for binding in reversed(shown)}

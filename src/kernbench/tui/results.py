@@ -36,7 +36,7 @@ class Results(RowView):
         self.cases: list[Case] = list(board.cases)
         """Those that have a row now, in the order of the table."""
         self._chosen: str | None = None
-        """Id of the case that the user moved the cursor to."""
+        """Id of the case that the user moved the cursor to, or opened."""
         self._table: columns.Table | None = None
 
     def on_mount(self) -> None:
@@ -97,6 +97,11 @@ class Results(RowView):
         self.sort = arrange.SORTS[(arrange.SORTS.index(self.sort) + 1) % len(arrange.SORTS)]
         self.cases = []
         self.apply(Change(rows=True))
+
+    def action_open(self) -> None:
+        row = self.selected
+        self._chosen = row.case.id if row else self._chosen
+        super().action_open()
 
     def moved(self) -> None:
         row = self.selected

@@ -104,6 +104,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._more = False
         """Something changed since the last paint."""
         self._painted: dict[str, list[Span]] = {}
+        self._turning = False
+        """The panes of one task are gone and those of the next are not there yet."""
         self.set_class(ascii_only, "-ascii")
 
     @property
@@ -128,16 +130,32 @@ class MainScreen(Screen[None], inherit_bindings=False):
         yield KeyLine()
 
     def on_mount(self) -> None:
+        self._begin()
+        self.set_interval(60, lambda: self.iterations.refresh())
+
+    async def turn_to(self, board: Board) -> None:
+        """The same screen for another task."""
+        self.board = board
+        self._turning = True
+        self.active, self._side, self._whole = "results", "iterations", False
+        self._change = Change()
+        self._painted.clear()
+        await self.recompose()
+        self._turning = False
+        self._begin()
+        self.set_focus(self.results)
+
+    def _begin(self) -> None:
         for name, title in SIDE:
             self.query_one(f"#{name}").border_title = title
         self.gpu.meters.own = self.bench.own_pids
         self._show_iterations()
         self._show_profile()
         self.arrange_panes()
-        self.set_interval(60, self.iterations.refresh)
 
     def on_resize(self, event: events.Resize) -> None:
-        self.arrange_panes(event.size.width, event.size.height)
+        if not self._turning:
+            self.arrange_panes(event.size.width, event.size.height)
 
     # -- events of the engine
 
@@ -163,6 +181,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def feel(self, sample: Sample) -> None:
         """The machine, a second later."""
+        if self._turning:
+            return
         environment = self.board.environment
         meters = self.gpu.meters
         meters.device = environment.device if environment else "cpu"
@@ -196,7 +216,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def _tick(self) -> None:
         self._paint_due = False
-        if self._more:
+        if self._more and not self._turning:
             self.paint_soon()
 
     def paint(self) -> None:

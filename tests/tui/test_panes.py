@@ -1,0 +1,358 @@
+"""The panes and pages beyond the table: filter, order, wall time, words, copies, diffs, other tasks."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from harness.records import Where
+from kernbench import clipboard
+from kernbench.events import LogLine, WorkerChanged
+from kernbench.tui import arrange, copying, differences, plot, words
+from kernbench.tui.columns import bar
+from kernbench.tui.detail import histogram
+from kernbench.tui.history import DiffPage
+from kernbench.tui.log import place_in
+from kernbench.tui.profiles import Profile, lines
+from tests.tui.scene import (
+    H200,
+    HOST,
+    NOW,
+    STARTED,
+    TASKS,
+    FakeEngine,
+    Sample,
+    feel,
+    h200,
+    history,
+    landed,
+    make_app,
+    progress,
+    right,
+    screen_text,
+    settle,
+    summary,
+    whole_run,
+    wrong,
+)
+
+READY = WorkerChanged("ready", H200)
+
+
+def plain(found: list[list[tuple[str, str]]]) -> list[str]:
+    return ["".join(text for text, _ in line).rstrip() for line in found]
+
+
+@pytest.mark.anyio
+async def test_the_filter_follows_every_letter(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run())
+        await settle(pilot)
+        await pilot.press("slash", *"slower")
+        await pilot.pause()
+        assert [case.label for case in app.main.results.cases] == ["mova 101x1536"]
+        await pilot.press("enter")
+        await pilot.pause()
+        assert app.focused is app.main.results
+        assert "1 of 6 rows match 'slower'; esc shows all" in screen_text(app)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "nss_s101_d1536" in screen_text(app)
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        assert len(app.main.results.cases) == 6
+        await pilot.press("slash", *"qqq", "enter", "enter")
+        await pilot.pause()
+        assert any("the filter matches none" in note.message for note in app._notifications)
+        await pilot.press("slash", "escape")
+        await pilot.pause()
+        assert app.main.results.filter_text == ""
+        assert app.main.results.selected.case.label == "mova 101x1536"
+
+
+@pytest.mark.anyio
+async def test_rows_keep_their_places_while_a_run_lands(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run())
+        await settle(pilot)
+        await pilot.press("s")
+        before = [case.label for case in app.main.results.cases]
+        assert before[0] == "mova 101x1536"
+        better = dataclasses.replace(right(4), speedup=2.0, low=1.9, high=2.1, verdict="faster")
+        engine.say(STARTED, *landed(better))
+        await settle(pilot)
+        assert [case.label for case in app.main.results.cases] == before
+        engine.say(*whole_run()[-1:])
+        await settle(pilot)
+        assert [case.label for case in app.main.results.cases][-2:] == ["mova 101x1536", "smoke 3x64"]
+
+
+@pytest.mark.anyio
+async def test_wall_time_at_a_key(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        engine.say(READY, *whole_run())
+        await settle(pilot)
+        await pilot.press("m")
+        await pilot.pause()
+        assert "549.8    404.4   1.360x" in screen_text(app)
+        await pilot.press("m")
+        walled = [dataclasses.replace(right(index), wall=None, clock="wall") for index in range(5)]
+        engine.say(STARTED, *landed(*walled))
+        await settle(pilot)
+        await pilot.press("m")
+        await pilot.pause()
+        assert [note.message for note in app._notifications] == ["these times are wall time already"]
+
+
+@pytest.mark.anyio
+async def test_several_lines_and_what_was_written_before(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("h", *"one", "ctrl+j", *"two", "enter")
+        await pilot.pause()
+        assert engine.hypothesis == "one\ntwo"
+        assert "hypothesis: one two" in screen_text(app)
+        await pilot.press("h", "up", "up", "enter")
+        assert engine.hypothesis == "16-byte loads"
+        await pilot.press("h", "up", "down", "!", "enter")
+        assert engine.hypothesis == "16-byte loads!"
+
+
+@pytest.mark.anyio
+async def test_copies_are_always_in_a_file(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TMUX", raising=False)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        engine.say(READY, *whole_run())
+        await settle(pilot)
+        copied = engine.state / clipboard.LAST_COPY
+        await pilot.press("y")
+        await pilot.pause(0.1)
+        assert copied.read_text() == app.clipboard
+        assert "| nss_s75600_d5120_mod-row3d-bf16 | 518.6 | 371.4 | 1.396x ±0.4% | ▲ faster |" in app.clipboard
+        await pilot.press("Y")
+        await pilot.pause(0.1)
+        assert copied.read_text().count("\n") == 10
+        await pilot.press("i", "y")
+        await pilot.pause(0.1)
+        assert copied.read_text().startswith("## 12 ·")
+        assert len(app._notifications) == 3
+
+
+def test_a_copy_reaches_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "tmux"
+    fake.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\ncat > {tmp_path}/buffer\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    said = clipboard.keep("m[bf16] ±", tmp_path / "state", {"TMUX": "x"})
+    assert said == "terminal, tmux buffer, also in state/last-copy.md"
+    assert (tmp_path / "buffer").read_text() == "m[bf16] ±"
+    assert (tmp_path / "words").read_text() == "load-buffer -w -\n"
+    assert clipboard.keep("x" * 100_000, tmp_path / "state", {}) == "also in state/last-copy.md"
+
+
+def test_a_copy_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("a file")
+    assert "cannot be written" in clipboard.keep("x", tmp_path / "state", {})
+
+
+@pytest.mark.anyio
+async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("4", "down", "enter", "d")
+        await pilot.pause()
+        assert "iteration 11 -> the files now" in screen_text(app)
+        assert "- BLOCK = 11" in screen_text(app)
+        await pilot.press("o", "home", "enter")
+        await pilot.pause()
+        assert "- BLOCK = 4" in screen_text(app)
+        await pilot.press("v")
+        await pilot.pause()
+        assert " | " in screen_text(app)
+        await pilot.press("escape", "v")
+        await pilot.pause()
+        assert "   5 def kernel(x, m[bf16]):" in screen_text(app)
+        await pilot.press("escape", "R", "enter")
+        assert engine.restored == []
+        await pilot.press("R", "y")
+        await pilot.pause()
+        assert engine.restored == ["11"]
+        assert app.screen is app.main
+
+
+@pytest.mark.anyio
+async def test_a_source_that_is_not_here_says_so(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        app.show_diff("7", "now")
+        await pilot.pause()
+        assert [note.message for note in app._notifications] == ["the source of 7 is not on this machine"]
+        assert not isinstance(app.screen, DiffPage)
+
+
+@pytest.mark.anyio
+async def test_another_task_without_leaving(engine: FakeEngine) -> None:
+    app = make_app(engine, tasks=TASKS)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("T", "down", "enter")
+        await pilot.pause(0.2)
+        assert engine.closed
+        assert app.engine is not engine
+        assert app.engine.started
+        engine.say(*whole_run())  # last words of the task that was left
+        await settle(pilot)
+        assert "no result yet" in screen_text(app)
+        await pilot.press("r")
+        assert app.engine.reruns == 1
+
+
+@pytest.mark.anyio
+async def test_without_other_tasks_the_key_says_why(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("T")
+        await pilot.pause()
+        assert "--state" in next(iter(app._notifications)).message
+
+
+@pytest.mark.anyio
+async def test_help_is_searched_by_typing(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("question_mark", *"markdown")
+        await pilot.pause()
+        text = screen_text(app)
+        assert "copy the table as markdown" in text
+        assert "the hypothesis" not in text
+        await pilot.press(*"xyz")
+        await pilot.pause()
+        assert "no key does that" in screen_text(app)
+        await pilot.press("escape", "escape")
+        await pilot.pause()
+        assert app.screen is app.main
+
+
+@pytest.mark.anyio
+async def test_a_stranger_on_the_gpu_is_said_everywhere(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run())
+        await settle(pilot)
+        both = tuple(dataclasses.replace(h200().processes[0], pid=pid) for pid in (4242, 99))
+        feel(app, [Sample(HOST, (h200(processes=both),))])
+        await settle(pilot)
+        assert "1 process not ours on the GPU: times may not hold, 2 shows what" in screen_text(app)
+        assert "GPU !" in screen_text(app)
+
+
+@pytest.mark.anyio
+async def test_a_place_in_the_log_opens_the_editor(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        engine.say(READY, LogLine("warning in solution.py:12: unused"))
+        await pilot.press("5")
+        await settle(pilot)
+        await pilot.click("#log", offset=(10, 0))
+        await pilot.pause()
+        assert any("solution.py:12" in note.message for note in app._notifications)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("solution.cu(41): error: identifier", Where("solution.cu", 41)),
+        ('  File "/a b/solution.py", line 7, in kernel', Where("/a b/solution.py", 7)),
+        ("see ../x/helper.cpp:9:3", Where("../x/helper.cpp", 9)),
+        ("at 12:30 nothing.txt:4", None),
+    ],
+)
+def test_places_in_text(text: str, where: Where | None) -> None:
+    assert place_in(text) == where
+
+
+def test_what_a_filter_looks_at(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    rows = app.board.rows()
+    assert [row.case.label for row in arrange.arrange(rows, "task", "qwen -m[bf16]")] == ["qwen 4096x3072"]
+    assert len(arrange.arrange(rows, "task", "nondeterministic")) == 1
+    assert arrange.arrange(rows, "time", "")[0].case.label == "wan 75600x5120"
+    assert arrange.arrange(rows, "light", "")[0].case.label == "mova 101x1536"
+    assert arrange.arrange(rows, "name", "")[0].case.label == "mova 101x1536"
+
+
+def test_bars_grow_from_the_middle() -> None:
+    assert bar(None, 2.0) == ""
+    assert bar(1.0, 2.0) == "       │"
+    assert bar(2.0, 2.0) == "       │███████"
+    assert bar(0.5, 2.0) == "███████│"
+    assert bar(1.4, 2.0) == "       │███▌"
+    assert bar(100.0, 2.0) == "       │███████"
+
+
+def test_a_histogram_has_a_cell_for_every_sample() -> None:
+    assert histogram((5.0,), 5, True) == "  #  "
+    assert histogram((1.0, 1.0, 1.0, 9.0), 4, True) == "#  -"
+
+
+def test_a_difference_in_one_and_two_columns() -> None:
+    old = {"a.py": "x\n[red]y\n", "gone.py": "1\n", "same.py": "s\n"}
+    new = {"a.py": "x\n[red]z\n", "new.py": "2\n", "same.py": "s\n"}
+    text = plain(differences.lines(old, new, 60, columns=False))
+    assert text[:5] == ["a.py", "@@ line 1 @@", "  x", "- [red]y", "+ [red]z"]
+    assert {"gone.py (gone)", "new.py (new)"} <= set(text)
+    assert "   2 [red]y                  |    2 [red]z" in plain(differences.lines(old, new, 60, columns=True))
+    assert plain(differences.lines(new, new, 60, columns=False)) == ["no difference"]
+
+
+def test_the_plot_marks_failures_and_stalls() -> None:
+    drawn = plain(plot.draw([*history(), summary(13, best=False, stalled=True, geomean=1.2)], 60, 12))
+    assert len(drawn) == 12
+    assert drawn[0] == "o geomean  line: best  x wrong  ! stalled"
+    assert all(any(sign in line for line in drawn[1:]) for sign in "ox!")
+    assert max(len(line) for line in drawn) <= 60
+    assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot starts with the second timed iteration"]
+    assert plot.draw(history(), 10, 12) == []
+
+
+def test_ten_thousand_iterations_are_plotted_as_the_newest() -> None:
+    many = [summary(number, geomean=1 + number / 10_000) for number in range(1, 10_001)]
+    assert "#9801" in plain(plot.draw(many, 60, 12))[-1]
+
+
+def test_a_profile_has_an_age_and_a_source(engine: FakeEngine) -> None:
+    row = make_app(engine).board.rows()[0]
+    text = plain(lines(row, Profile("bound by memory m[bf16]", "3 min", "iteration 11", stale=True), 40))
+    assert text == ["stale: 3 min old, of iteration 11; the", "row has another source now", "bound by memory m[bf16]"]
+    assert plain(lines(row, None, 60))[0] == "wan 75600x5120: not profiled"
+    assert plain(lines(None, None, 60)) == ["the task has no rows"]
+
+
+def test_what_is_left_of_a_run(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    board = app.board
+    slow = [dataclasses.replace(item, seconds=30.0, counts={"ok": 10}) for item in history()]
+    board.usual_seconds = words.usual_seconds(slow, 10)
+    assert board.usual_seconds == 30.0
+    assert words.usual_seconds(slow, 11) is None
+    board.take(STARTED)
+    board.take(progress("time", 2))
+    assert words.state(board, engine, NOW)[0] == "timing 3/10 qwen 4096x3072, about 28 s left"
+    assert words.state(board, engine, NOW + timedelta(minutes=1))[0] == "timing 3/10 qwen 4096x3072"
+    board.usual_seconds = 1.0
+    assert words.state(board, engine, NOW)[0] == "timing 3/10 qwen 4096x3072"
+
+
+def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    for event in [STARTED, *landed(wrong(0))]:
+        app.board.take(event)
+    text = copying.row(app.board.rows()[0])
+    assert "| nss_s75600_d5120_mod-row3d-bf16 | - | - | - | WRONG | 5.0e-01 |" in text

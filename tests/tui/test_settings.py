@@ -1,0 +1,118 @@
+"""The settings: what is wrong with them is one sentence, before anything opens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kernbench import settings
+from kernbench.settings import Settings, SettingsError
+from kernbench.tui import keymap, theme
+from tests.tui.scene import FakeEngine, make_app, screen_text, settle, whole_run
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "config.toml"
+    path.write_text(text)
+    return path
+
+
+def test_without_a_file_everything_is_as_shipped(tmp_path: Path) -> None:
+    found = settings.load(tmp_path / "config.toml")
+    assert (found.theme, found.bell, found.keys) == (None, 0.0, {})
+
+
+def test_a_whole_file(tmp_path: Path) -> None:
+    path = write(tmp_path, 'theme = "ansi-dark"\nbell = 10\n[keys]\nrerun = "f5, R"\n')
+    assert settings.load(path) == Settings(path, "ansi-dark", 10.0, {"rerun": "f5,R"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("theme = ", "is not TOML"),
+        ("colour = 1", "there is no setting 'colour'"),
+        ("theme = 3", "theme is 3"),
+        ("bell = true", "bell is True"),
+        ("bell = -1", "bell is -1"),
+        ("keys = 1", "keys is 1"),
+        ("[keys]\nrerun = 5", "keys.rerun is 5"),
+        ('[keys]\nrerun = "a,"', "keys.rerun is 'a,'"),
+    ],
+)
+def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(SettingsError) as caught:
+        settings.load(path)
+    assert str(path) in str(caught.value)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Settings(theme="neon"), "there is no theme 'neon'"),
+        (Settings(keys={"rerum": "f5"}), "keys.rerum is no action; ? lists them, rerun is one"),
+        (Settings(keys={"rerun": "q"}), "keys.rerun is the key of quit too"),
+        (Settings(keys={"rerun": "?"}), "keys.rerun is the key of help too"),
+    ],
+)
+def test_what_the_screen_does_not_have(given: Settings, said: str) -> None:
+    with pytest.raises(SettingsError, match=said.replace("?", r"\?")):
+        keymap.check(given, {"kernbench"})
+
+
+def test_two_keys_may_be_exchanged() -> None:
+    keymap.check(Settings(keys={"rerun": "p", "pause": "r"}), {"kernbench"})
+
+
+def test_where_the_file_lies() -> None:
+    assert settings.place({"XDG_CONFIG_HOME": "/x"}) == Path("/x/kernbench/config.toml")
+    assert settings.place({"HOME": "/home/dev"}) == Path("/home/dev/.config/kernbench/config.toml")
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({"TERM": "xterm"}, "ansi-dark"),
+        ({"TERM": "linux"}, "ansi-dark"),
+        ({"TERM": "xterm-256color"}, "kernbench"),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, "kernbench"),
+    ],
+)
+def test_sixteen_colours_are_the_terminals_own(environ: dict[str, str], name: str) -> None:
+    assert theme.default(environ) == name
+
+
+@pytest.mark.anyio
+async def test_keys_of_ones_own_work_and_are_named(engine: FakeEngine) -> None:
+    app = make_app(engine, settings=Settings(theme="kernbench", keys={"rerun": "f5,R", "pause": "p"}))
+    async with app.run_test(size=(120, 60)) as pilot:
+        await pilot.press("r", "f5", "R", "p")
+        assert (engine.reruns, engine.paused) == (2, True)
+        await pilot.press("question_mark", *"rerun")
+        await pilot.pause()
+        assert "f5, R        check and time again" in screen_text(app)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("bell", "rings"), [(0.0, 0), (0.5, 1), (5.0, 0)])
+async def test_the_bell_rings_for_long_runs_only(bell: float, rings: int, engine: FakeEngine) -> None:
+    app = make_app(engine, settings=Settings(theme="kernbench", bell=bell))
+    rung: list[int] = []
+    app.bell = lambda: rung.append(1)  # type: ignore[method-assign]
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(*whole_run())
+        await settle(pilot)
+        assert len(rung) == rings
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["ansi-dark", "ansi-light", "textual-light", "nord"])
+async def test_every_theme_shows_the_same_words(name: str, engine: FakeEngine) -> None:
+    app = make_app(engine, settings=Settings(theme=name))
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(*whole_run())
+        await settle(pilot)
+        assert "> wan 75600x5120" in screen_text(app)

@@ -1,0 +1,163 @@
+"""What NVML and /proc say, and what is made of it: a fake NVML refuses what a real one may refuse."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from kernbench import telemetry
+from kernbench.telemetry import GpuProcess, MachineReader, Sample, Telemetry
+from kernbench.tui.meters import Meters
+from tests.tui.scene import HOST, NO_GPU, h200
+
+UUIDS = ["GPU-aaaa", "GPU-bbbb", "GPU-cccc"]
+
+
+class FakeNvml:
+    """Two GPUs; the second refuses power, clocks and processes."""
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return UUIDS[handle]
+
+    def nvmlDeviceGetName(self, handle: int) -> bytes:
+        return b"NVIDIA H200"
+
+    def nvmlDeviceGetUtilizationRates(self, handle: int) -> SimpleNamespace:
+        return SimpleNamespace(gpu=40, memory=7)
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+        return SimpleNamespace(used=2 * 1024**3, total=140 * 1024**3)
+
+    def nvmlDeviceGetPowerUsage(self, handle: int) -> int:
+        if handle:
+            raise RuntimeError("Not Supported")
+        return 123_456
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
+        """The only name that an old driver knows."""
+        return 0x1 | 0x4 | 0x40
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
+        if handle:
+            raise RuntimeError("No Permission")
+        return [SimpleNamespace(pid=1, usedGpuMemory=1024**3)]
+
+
+def text(meters: Meters, width: int = 60) -> list[str]:
+    return ["".join(part for part, _ in line).rstrip() for line in meters.lines(width)]
+
+
+def test_a_field_that_is_refused_is_none() -> None:
+    first, second = MachineReader({}, FakeNvml()).read().gpus
+    assert (first.uuid, first.name, first.busy, first.bus) == ("GPU-aaaa", "NVIDIA H200", 40, 7)
+    assert (first.power_w, first.limit_w, first.sm_mhz) == (123.456, None, None)
+    assert first.limits == ("power cap", "hardware thermal limit")
+    assert [(item.pid, item.memory) for item in first.processes] == [(1, 1024**3)]
+    assert (second.power_w, second.processes) == (None, None)
+    meters = Meters(ascii_only=False)
+    meters.device = "cuda:1"
+    meters.take(Sample(HOST, (first, second)))
+    lines = text(meters)
+    assert lines[0].startswith("  0  40%")
+    assert lines[1].startswith("* 1  40%")
+    assert {"power   -", "SM      -", "heat    -", "procs   -"} <= set(lines)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "seen"),
+    [
+        (None, UUIDS),
+        ("", []),
+        ("2,0", ["GPU-cccc", "GPU-aaaa"]),
+        ("GPU-b", ["GPU-bbbb"]),
+        ("1,7,0", ["GPU-bbbb"]),
+        ("-1", []),
+        ("GPU-", []),
+        ("0,0", []),
+    ],
+)
+def test_cuda_visible_devices(chosen: str | None, seen: list[str]) -> None:
+    assert telemetry.visible(UUIDS, chosen) == seen
+
+
+def test_the_reader_lists_gpus_as_cuda_does() -> None:
+    (only,) = MachineReader({"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}, FakeNvml()).read().gpus
+    assert (only.index, only.uuid) == (0, "GPU-bbbb")
+    assert MachineReader({"CUDA_VISIBLE_DEVICES": ""}, FakeNvml()).read().why == "CUDA_VISIBLE_DEVICES hides every GPU"
+
+
+def test_the_gpu_in_use_is_found_by_uuid_before_number() -> None:
+    gpus = [h200(), h200(index=1, uuid="GPU-other")]
+    assert telemetry.in_use(gpus, "cuda:0").index == 0
+    assert telemetry.in_use(gpus, "cuda:0", "other").index == 1
+    assert telemetry.in_use(gpus, "cuda:0", "GPU-gone") is None
+    assert telemetry.in_use(gpus, "cpu") is None
+
+
+def test_the_idlest_gpu() -> None:
+    taken = h200(processes=(GpuProcess(1),), busy=0)
+    gpus = [taken, h200(index=1, processes=(), busy=50), h200(index=2, processes=(), busy=3)]
+    assert telemetry.idle(gpus).index == 2
+    assert telemetry.idle([]) is None
+
+
+def test_strangers_are_named_only_where_ours_is_listed() -> None:
+    ours, other = GpuProcess(4242, "python"), GpuProcess(7, "m[bf16]", 8 * 1024**3)
+    meters = Meters(ascii_only=False)
+    meters.device, meters.own = "cuda:0", lambda: (4242,)
+    meters.take(Sample(HOST, (h200(processes=(ours, other)),)))
+    assert "procs   ! 1 not ours: m[bf16] 7 8.0G" in text(meters)
+    assert meters.warning() == "1 process not ours on the GPU"
+    meters.take(Sample(HOST, (h200(processes=(other,)),)))
+    assert meters.warning() == ""
+    meters.take(Sample(HOST, (h200(processes=(ours,), limits=("hardware thermal limit",)),)))
+    assert meters.warning() == "the GPU is held back: hardware thermal limit"
+
+
+def test_without_a_gpu_the_pane_says_why() -> None:
+    meters = Meters(ascii_only=True)
+    assert text(meters) == ["reading the machine"]
+    for _ in range(5):
+        meters.take(NO_GPU)
+    lines = text(meters)
+    assert lines[0] == "no GPU: NVML Shared Library Not Found"
+    assert lines[1].startswith("cpu     12% of 2")
+    assert lines[1].isascii()
+
+
+def test_a_reader_that_fails_is_a_sentence_and_the_thread_stops() -> None:
+    class Broken:
+        def read(self) -> Sample:
+            raise OSError("the card fell off the bus")
+
+    heard: list[Sample] = []
+    told = threading.Event()
+
+    def tell(sample: Sample) -> None:
+        heard.append(sample)
+        told.set()
+
+    thread = Telemetry(Broken(), tell, seconds=0.001)
+    thread.start()
+    assert told.wait(5)
+    thread.stop()
+    thread._thread.join(5)
+    assert not thread._thread.is_alive()
+    assert heard[0].why == "telemetry failed: the card fell off the bus"
+
+
+def test_this_machine_can_be_read() -> None:
+    sample = MachineReader().read()
+    assert sample.host.cores >= 1
+    assert sample.host.memory_total > sample.host.memory_used > 0
+    assert sample.gpus or sample.why
