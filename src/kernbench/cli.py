@@ -13,7 +13,7 @@ import click
 
 from harness.records import UserError
 from kernbench import __version__
-from kernbench.commands import history, loop, setup
+from kernbench.commands import export, history, loop, profile, setup
 
 EXAMPLES = """\b
 Examples:
@@ -51,7 +51,7 @@ def cli() -> None:
     """
 
 
-for command in (*loop.COMMANDS, *history.COMMANDS, *setup.COMMANDS):
+for command in (*loop.COMMANDS, *history.COMMANDS, *export.COMMANDS, *profile.COMMANDS, *setup.COMMANDS):
     cli.add_command(command)
 
 

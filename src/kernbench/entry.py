@@ -98,7 +98,7 @@ def stall(summary: Summary) -> str:
 
 
 def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:
-    parts = _speeds(task, summary, results)
+    parts = speeds(task, summary, results)
     if summary.vs_best is not None:
         parts.append(f"against best {render.geomean(summary.vs_best)}")
     parts.append(render.counts(summary))
@@ -113,7 +113,7 @@ def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> s
     return "; ".join(parts)
 
 
-def _speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> list[str]:
+def speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> list[str]:
     parts: list[str] = []
     if summary.ratio is not None:
         timed = len([case for case in task.timed if case.headline])
@@ -159,4 +159,4 @@ def table(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
 
 def cells(values: list[str]) -> str:
     """One row of a markdown table; a name with a bar or a line break in it stays one cell."""
-    return "| " + " | ".join(" ".join(value.split()).replace("|", "\\|") for value in values) + " |"
+    return "| " + " | ".join(" ".join(value.split()).replace("|", "\\|").replace("<", "\\<") for value in values) + " |"

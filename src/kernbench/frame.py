@@ -147,8 +147,8 @@ def _place(where: dict[str, Any] | None) -> str | None:
 
 def _typed(table: pandas.DataFrame) -> pandas.DataFrame:
     """The same types whether a column is full, empty or missing."""
-    kinds = {name: "Int64" for name in INTEGERS if name in table}
-    kinds |= {name: "float64" for name in _numbers(table)}
+    kinds = dict.fromkeys((name for name in INTEGERS if name in table), "Int64")
+    kinds |= dict.fromkeys(_numbers(table), "float64")
     return table.astype(kinds)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LARGEST_FILE = 1024 * 1024
-LEFT_OUT = frozenset({"ITERATIONS.md", "__pycache__"})
+LEFT_OUT = frozenset({"ITERATIONS.md", "__pycache__", "exports"})
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,13 @@ def find(task: Task, journal: Journal, reference: str) -> Point:
     """`12`, `ab12cd`, `best`, `last` or `now`."""
     if reference == "now":
         return Point("now", Path(task.folder))
-    summary = summary_of(journal, reference)
+    return point(journal, summary_of(journal, reference))
+
+
+def point(journal: Journal, summary: Summary) -> Point:
     folder = journal.state / "sources" / summary.source
     if not folder.is_dir():
-        raise TrajectoryError(f"the source of {reference} ({summary.source[:8]}) is not on this machine")
+        raise TrajectoryError(f"the source of {_name(summary)} ({summary.source[:8]}) is not on this machine")
     return Point(_name(summary), folder, summary)
 
 
@@ -50,33 +53,52 @@ def diff(old: Point, new: Point, state: Path) -> list[str]:
 def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
     """Writes the point's files back; the present source is kept as a snapshot first. The task's own files stay.
 
-    Returns the hash of what was there before and the names of the files that changed.
+    Returns the hash of what was there before and the names of the files that changed. Everything is written aside
+    before anything is replaced, and a file that is not in the snapshot as it is now is never replaced.
     """
     folder = Path(task.folder)
     before = snapshot.take(folder, state)
-    frozen = {
-        "task.toml",
-        "cases.json",
-        "reference.py",
-        *(() if task.baseline in NAMED_BASELINES else (task.baseline,)),
+    wanted = {
+        path: (point.folder / path).read_bytes()
+        for path in snapshot.source_files(point.folder)
+        if path.as_posix() not in _frozen(task)
     }
-    changed: list[str] = []
-    for path in snapshot.source_files(point.folder):
-        data = (point.folder / path).read_bytes()
-        target = folder / path
-        if path.as_posix() in frozen or (target.is_file() and target.read_bytes() == data):
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = target.with_name(f".{target.name}.restore")
-        scratch.write_bytes(data)
-        scratch.replace(target)
-        changed.append(path.as_posix())
-    return before.sha, changed
+    changed = [path for path, data in wanted.items() if _bytes(folder / path) != data]
+    aside: list[Path] = []
+    try:
+        for path in changed:
+            aside.append(_write_aside((folder / path).resolve(), wanted[path]))
+        for path in changed:
+            if _bytes(folder / path) != _bytes(before.folder / path):
+                why = "was saved this moment or is too large to be kept"
+                raise TrajectoryError(f"{path} {why}; nothing more was restored")
+            aside[0].replace((folder / path).resolve())
+            aside.pop(0)
+    except OSError as problem:
+        raise TrajectoryError(f"{problem.filename} cannot be written: {problem.strerror}; restore again") from None
+    finally:
+        for scratch in aside:
+            scratch.unlink(missing_ok=True)
+    return before.sha, [path.as_posix() for path in changed]
+
+
+def copy_out(point: Point, task: Task, target: Path) -> list[str]:
+    """Writes the solution's files into a folder that does not have them yet; returns their names."""
+    paths = solution_files(point, task)
+    taken = [path for path in paths if (target / path).exists()]
+    if taken:
+        raise TrajectoryError(f"{target / taken[0]} is there already; name another folder")
+    try:
+        for path in paths:
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            (target / path).write_bytes((point.folder / path).read_bytes())
+    except OSError as problem:
+        raise TrajectoryError(f"{problem.filename} cannot be written: {problem.strerror}") from None
+    return [path.as_posix() for path in paths]
 
 
 def solution_files(point: Point, task: Task) -> list[Path]:
-    frozen = {"task.toml", "cases.json", "reference.py", task.baseline}
-    return [path for path in snapshot.source_files(point.folder) if path.as_posix() not in frozen]
+    return [path for path in snapshot.source_files(point.folder) if path.as_posix() not in _frozen(task)]
 
 
 def texts(point: Point, task: Task, state: Path) -> dict[str, str]:
@@ -120,3 +142,25 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
+
+
+def _frozen(task: Task) -> set[str]:
+    """Files that make the task and not the solution."""
+    own = () if task.baseline in NAMED_BASELINES else (task.baseline,)
+    return {"task.toml", "cases.json", "reference.py", *own}
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _write_aside(target: Path, data: bytes) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = target.with_name(f".{target.name}.restore")
+    scratch.write_bytes(data)
+    if target.exists():
+        scratch.chmod(target.stat().st_mode & 0o7777)
+    return scratch

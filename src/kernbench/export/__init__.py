@@ -1,0 +1,75 @@
+"""A task's log for other people: `export` writes it, `text` returns it, in the formats of FORMATS.
+
+    export(task, state, "html", Path("softmax.html"), force=False) -> [Path("softmax.html")]
+    text(task, state, "csv") -> str
+
+`task` is the loaded Task, `state` its folder of runs (.kernbench). `pr` is a folder, the others are files; of `pr`,
+`text` is the body of the pull request. `before` and `after` choose the two sources that `pr` compares: a number, a hash
+or a word, by default the first iteration of the present series and its best. `default_target(task, format)` is where
+the screen's `w` writes: exports/ in the task's folder, which is no part of the source. Everything that can go wrong is
+an ExportError (or another UserError) of one sentence; nothing that is there is overwritten without `force`, and no file
+is ever left half written. pandas and Jinja2 are imported by the formats that need them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.records import Task
+from kernbench.export.collect import Collected, ExportError, collect
+from kernbench.export.writing import write_all
+
+__all__ = ["FORMATS", "ExportError", "default_target", "export", "text"]
+
+FORMATS = ("md", "csv", "json", "html", "pr")
+BODY = "PULL_REQUEST.md"
+
+
+def export(
+    task: Task,
+    state: Path,
+    format: str,  # noqa: A002 - the command's own word
+    target: Path,
+    *,
+    force: bool = False,
+    before: str | None = None,
+    after: str | None = None,
+) -> list[Path]:
+    """Writes the log and returns the paths of what was written."""
+    if format == "pr":
+        from kernbench.export import bundle
+
+        files = bundle.make_files(collect(task, state), before, after)
+        return write_all({target / name: content for name, content in files.items()}, force)
+    _refuse_folder(target)
+    return write_all({target: text(task, state, format)}, force)
+
+
+def text(task: Task, state: Path, format: str, *, before: str | None = None, after: str | None = None) -> str:  # noqa: A002
+    """The export as text."""
+    about = collect(task, state)
+    if format == "pr":
+        from kernbench.export import bundle
+
+        return bundle.make_files(about, before, after)[BODY]
+    return _maker(format)(about)
+
+
+def default_target(task: Task, format: str) -> Path:  # noqa: A002
+    name = f"{task.name}-pr" if format == "pr" else f"{task.name}.{format}"
+    return Path(task.folder) / "exports" / name
+
+
+def _maker(format: str) -> Callable[[Collected], str]:  # noqa: A002
+    from kernbench.export import markdown, page, tables
+
+    makers = {"md": markdown.make, "csv": tables.make_csv, "json": tables.make_json, "html": page.make}
+    if format not in makers:
+        raise ExportError(f"there is no format {format!r}; there are {', '.join(FORMATS)}")
+    return makers[format]
+
+
+def _refuse_folder(target: Path) -> None:
+    if target.is_dir():
+        raise ExportError(f"{target} is a folder; name the file to write")

@@ -1,0 +1,232 @@
+"""pr: a folder for a pull request. What was measured stands in it; what only its author can add is a named empty slot.
+
+PULL_REQUEST.md   the body        change.diff   from the first source to the best
+chart.svg, cases.svg              numbers.csv   every run and case
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.records import CaseResult
+from kernbench import entry, evidence, render, trajectory
+from kernbench.events import Summary
+from kernbench.export import charts, page, tables
+from kernbench.export.collect import Collected, ExportError, name_of
+
+DIFF_IN_BODY = 400
+WORTH_SAYING = 0.03
+"""Counters that moved by less are not called a cause."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    before: Summary | None
+    """None when the first source is the best: then only the baseline is there to compare with."""
+    after: Summary
+    old: dict[str, CaseResult]
+    new: dict[str, CaseResult]
+
+
+def make_files(about: Collected, before: str | None = None, after: str | None = None) -> dict[str, str]:
+    """Name and content of every file of the folder."""
+    pair = _pair(about, before, after)
+    diff = about.diff(pair.before, pair.after) if pair.before else None
+    told = {
+        "PULL_REQUEST.md": "\n".join(_body(about, pair, diff)) + "\n",
+        "chart.svg": charts.trajectory(about.series) + "\n",
+        "cases.svg": page.heatmap(about) + "\n",
+        "numbers.csv": tables.make_csv(about),
+    }
+    return {**told, "change.diff": "\n".join(diff) + "\n"} if diff else told
+
+
+def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
+    new = trajectory.summary_of(about.journal, after) if after else about.best
+    if new is None:
+        raise ExportError("no source of the present series is right everywhere yet; `--after N` names one to show")
+    series = [item for item in about.entries if _series(item) == _series(new)]
+    old = trajectory.summary_of(about.journal, before) if before else next(iter(series), None)
+    if old is not None and _series(old) != _series(new):
+        raise ExportError(f"{name_of(old)} and {name_of(new)} were measured against another task, baseline or machine")
+    if old is not None and old.source == new.source:
+        old = None
+    return Pair(old, new, about.rows(old) if old else {}, about.rows(new))
+
+
+def _series(item: Summary) -> tuple[str, str, str]:
+    return item.task_hash, item.baseline, item.environment.device_name
+
+
+def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
+    after = pair.after
+    machine = after.environment.device_name or after.environment.device
+    head = f"# {about.task.name}: {render.times(after.geomean)} over {after.baseline} on {machine}"
+    return [
+        head,
+        "",
+        about.task.summary,
+        "",
+        _lead(about, pair),
+        "",
+        *_path(about, pair),
+        *_microbenchmark(about, pair),
+        *_counters(about, pair),
+        *_environment(pair),
+        *_change(diff),
+        *_slots(),
+    ]
+
+
+def _lead(about: Collected, pair: Pair) -> str:
+    text = "; ".join([*entry.speeds(about.task, pair.after, pair.new), render.counts(pair.after)])
+    findings = {finding.name for row in pair.new.values() for finding in row.findings}
+    found = f"; findings: {', '.join(sorted(findings))}" if findings else ""
+    return f"{text[:1].upper()}{text[1:]}{found}."
+
+
+def _path(about: Collected, pair: Pair) -> list[str]:
+    """The steps that became best on the way."""
+    series = [item for item in about.entries if _series(item) == _series(pair.after)]
+    last = next((place for place, item in enumerate(series) if item.run == pair.after.run), len(series) - 1)
+    steps = [item for item in series[: last + 1] if item.best and item.repeats is None]
+    lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {entry.title(item)}" for item in steps]
+    tried = f"{last + 1} iterations, {len(steps)} of them a new best:"
+    return ["## How it came about", "", tried, "", *lines, "", "![speedup by iteration](chart.svg)", ""]
+
+
+def _microbenchmark(about: Collected, pair: Pair) -> list[str]:
+    clock = next((row.clock for row in pair.new.values() if row.clock), "wall")
+    walls = clock != "wall" and any(row.wall for row in pair.new.values())
+    earlier = [f"{name_of(pair.before)} us"] if pair.before else []
+    titles = ["case", "baseline us", *earlier, f"{name_of(pair.after)} us", f"speedup ({clock})"]
+    titles += ["wall speedup"] if walls else []
+    titles += ["verdict"]
+    lines = ["## Microbenchmark", "", entry.cells(titles)]
+    lines.append(entry.cells(["---" if title in ("case", "verdict") else "---:" for title in titles]))
+    for case in about.task.timed:
+        row = pair.new.get(case.id)
+        if row is None:
+            continue
+        cells = [case.label, render.microseconds(row.baseline_us)]
+        old = pair.old.get(case.id)
+        cells += [render.microseconds(old.solution_us if old else None)] if pair.before else []
+        cells += [render.microseconds(row.solution_us), render.speedup(row.ratio)]
+        cells += [render.times(row.wall.speedup if row.wall else None)] if walls else []
+        lines.append(entry.cells([*cells, render.verdict(row)]))
+    return [*lines, *_totals(pair, len(titles), walls), "", *_remarks(about, pair, clock), ""]
+
+
+def _totals(pair: Pair, width: int, walls: bool) -> list[str]:
+    after = pair.after
+    lines = []
+    for name, ratio, wall in (
+        ("**geomean**", render.geomean(after.ratio), render.wall(after)),
+        (f"**worst**: {after.worst.label}", render.times(after.worst.speedup), "") if after.worst else ("", "", ""),
+    ):
+        if name:
+            cells = [name, *[""] * (width - (4 if walls else 3)), f"**{ratio}**", *([wall] if walls else []), ""]
+            lines.append(entry.cells(cells))
+    return lines
+
+
+def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
+    condition = pair.after.environment.condition
+    lines = [
+        f"Times are {'GPU time' if clock == 'device' else clock + ' time'} per call, taken in interleaved blocks"
+        f"{', ' + condition if condition else ''}; ± is half the 95 % interval."
+    ]
+    if pair.before:
+        lines.append(f"{name_of(pair.before)} was measured in its own run against the same baseline.")
+    launcher = [
+        about.task.case(row.id).label
+        for row in pair.new.values()
+        if clock != "wall" and row.wall and (row.wall.speedup or 0) > 1.05 and row.verdict in ("same", "slower")
+    ]
+    if launcher:
+        gain = "the gain is the launcher's alone: wall time falls, device time does not."
+        lines.append(f"On {', '.join(launcher)} {gain}")
+    return [*lines, "", "![cases over iterations](cases.svg)"]
+
+
+def _counters(about: Collected, pair: Pair) -> list[str]:
+    """Before and after on the hottest headline case that was profiled, and what moved; or the slot, named."""
+    cases = [case.id for case in about.hottest(pair.new)]
+    labels = {case.id: case.label for case in about.task.cases}
+    both = evidence.pair(about.profiles, pair.before.source, pair.after.source, cases) if pair.before else None
+    names = (name_of(pair.before) if pair.before else "", name_of(pair.after))
+    if both is None:
+        both = evidence.baseline_pair(about.profiles, pair.after.source, cases)
+        names = (pair.after.baseline, name_of(pair.after))
+    if both is None:
+        against = str(pair.before.iteration) if pair.before and pair.before.iteration else "baseline"
+        command = f"kernbench profile {about.task.name} --case {cases[0] if cases else 'ID'} --against {against}"
+        missing = f"_Missing: no Nsight Compute profile of both sources was kept; `{command}` makes the pair._"
+        return ["## Nsight Compute, before and after", "", missing, "", "## Why it is faster", "", MISSING_WHY, ""]
+    changes = evidence.changes(*both)
+    title = f"## Nsight Compute, before and after ({labels[both[1].case]})"
+    lines = [title, "", entry.cells(["", *names, ""]), entry.cells(["---", "---:", "---:", "---"])]
+    lines += [entry.cells([item.words, item.before, item.after, item.unit]) for item in changes]
+    versions = ", ".join(part for part in (both[1].gpu, both[1].ncu and f"ncu {both[1].ncu}") if part)
+    return [*lines, "", *([f"{versions}.", ""] if versions else []), "## Why it is faster", "", *_causes(changes), ""]
+
+
+MISSING_WHY = "_Missing: the causes are read from the two profiles (registers, occupancy, instructions, bandwidth)._"
+
+
+def _causes(changes: list[evidence.Change]) -> list[str]:
+    """Counters that moved, each with its numbers; durations are the effect and not named."""
+    moved = [
+        item
+        for item in changes
+        if item.name != "duration_us" and item.ratio is not None and abs(item.ratio - 1) > WORTH_SAYING
+    ]
+    if not moved:
+        return ["No counter moved by more than 3 %: the gain is not explained by this profile."]
+    return [
+        f"- {item.words} {'up' if (item.ratio or 0) > 1 else 'down'} {abs((item.ratio or 1) - 1) * 100:.0f} %:"
+        f" {item.before} -> {item.after} {item.unit}".rstrip()
+        for item in moved
+    ]
+
+
+def _environment(pair: Pair) -> list[str]:
+    after = pair.after
+    about = after.environment
+    clocks = about.clocks or about.condition
+    machine = [about.device_name or about.device, about.driver and f"driver {about.driver}", clocks]
+    versions = [
+        part for part in entry.provenance(after) if part.split()[0] in ("torch", "triton", "Python", "kernbench")
+    ]
+    against = f"baseline {after.baseline} ({after.baseline_hash[: entry.HASH]}), task {after.task_hash[: entry.HASH]}"
+    lines = [f"- {', '.join(part for part in parts if part)}" for parts in (machine, versions, [against])]
+    named = [("after", after), *([("before", pair.before)] if pair.before else [])]
+    lines += [f"- {name}: {name_of(item)}, source {item.source[:12]}, {render.minute(item.at)}" for name, item in named]
+    commands = list(dict.fromkeys(item.command for _name, item in named if item.command))
+    block = ["", "```sh", *commands, "```"] if commands else []
+    return ["## Environment and commands", "", *lines, *block, ""]
+
+
+def _change(diff: list[str] | None) -> list[str]:
+    if not diff:
+        return []
+    if len(diff) > DIFF_IN_BODY:
+        return ["## Diff", "", f"{len(diff)} lines, in [change.diff](change.diff).", ""]
+    fence = "`" * max(3, 1 + max((len(line) - len(line.lstrip("+- `")) for line in diff if "```" in line), default=0))
+    summary = f"<details><summary>{len(diff)} lines, also in change.diff</summary>"
+    return ["## Diff", "", summary, "", f"{fence}diff", *diff, fence, "", "</details>", ""]
+
+
+def _slots() -> list[str]:
+    return [
+        "## To be filled in by the author",
+        "",
+        "- [ ] Model level: microbenchmarks need not carry over",
+        "",
+        "  | model, stage | before ms | after ms | speedup |",
+        "  | --- | ---: | ---: | ---: |",
+        "  | _denoise stage_ | | | |",
+        "  | _end to end_ | | | |",
+        "",
+        "- [ ] Image or output generated with the change, beside one without it",
+    ]

@@ -1,0 +1,215 @@
+"""html: one file that opens offline. Everything is in it, everything is escaped, and it may ask nobody for anything.
+
+The list of iterations is whole; tables and diffs are given for those that became best and for the newest, and the page
+says how many it left out (the csv has them all).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from harness.records import CaseResult
+from kernbench import __version__, entry, evidence, render
+from kernbench.events import Summary
+from kernbench.export import charts
+from kernbench.export.collect import Collected, ExportError, name_of
+
+TOLD_IN_FULL = 60
+DIFF_LINES = 600
+EXTRA = "`pip install 'kernbench[report]'`"
+
+
+@dataclass(frozen=True)
+class CaseCells:
+    """A row of a table of cases; `_key` is what it is sorted by."""
+
+    id: str
+    label: str
+    headline: bool
+    baseline_us: str
+    baseline_key: float
+    solution_us: str
+    solution_key: float
+    speedup: str
+    speedup_key: float
+    wall: str
+    verdict: str
+    word: str
+    error: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Told:
+    """One iteration in full."""
+
+    name: str
+    anchor: str
+    summary: Summary
+    score: str
+    when: list[str]
+    provenance: list[str]
+    words: list[str]
+    result: str
+    cases: list[CaseCells]
+    checks: str
+    diff: list[tuple[str, str]]
+    diff_note: str
+
+
+def make(about: Collected) -> str:
+    try:
+        import jinja2
+    except ImportError:
+        raise ExportError(f"html needs Jinja2, which is not installed; {EXTRA} brings it") from None
+    from markupsafe import Markup
+
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
+    chosen = told_in_full(about)
+    best = about.best
+    return template.render(
+        task=about.task,
+        best=best,
+        best_rows=[case_cells(about, row) for row in shown(about, about.rows(best))] if best else [],
+        last=about.entries[-1],
+        entries=[(item, anchor(item) if item in chosen else "") for item in reversed(about.entries)],
+        trajectory=Markup(charts.trajectory(about.series)),
+        heatmap=Markup(heatmap(about)),
+        group=-(-len(about.series) // charts.MOST_COLUMNS),
+        told=[_told(about, item, previous) for item, previous in _with_previous(about, chosen)],
+        left_out=len(about.entries) - len(chosen),
+        other_series=len(about.entries) - len(about.series),
+        profiles=_profiles(about),
+        environments=_environments(about),
+        name_of=name_of,
+        render=render,
+        made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
+        version=__version__,
+    )
+
+
+def told_in_full(about: Collected) -> list[Summary]:
+    """Those that became best and the newest, oldest first."""
+    if len(about.entries) <= TOLD_IN_FULL:
+        return list(about.entries)
+    bests = [item for item in about.entries if item.best][-TOLD_IN_FULL // 2 :]
+    newest = [item for item in about.entries[-TOLD_IN_FULL:] if item not in bests][-(TOLD_IN_FULL - len(bests)) :]
+    return sorted([*bests, *newest], key=lambda item: (item.iteration or 0, item.at))
+
+
+def anchor(item: Summary) -> str:
+    return f"it-{item.iteration or item.source[:8]}"
+
+
+def shown(about: Collected, rows: dict[str, CaseResult]) -> list[CaseResult]:
+    """Rows of a table: no check cases but those that failed."""
+    return [row for row in rows.values() if about.task.case(row.id).kind != "check" or row.failed]
+
+
+def case_cells(about: Collected, row: CaseResult) -> CaseCells:
+    case = about.task.case(row.id)
+    speedup = row.speedup or 0.0
+    notes = [render.place(row.where, row.detail)] if row.detail else []
+    return CaseCells(
+        id=row.id,
+        label=case.label,
+        headline=case.headline,
+        baseline_us=render.microseconds(row.baseline_us),
+        baseline_key=row.baseline_us or -1.0,
+        solution_us=render.microseconds(row.solution_us),
+        solution_key=row.solution_us or -1.0,
+        speedup=render.speedup(row.ratio),
+        speedup_key=speedup,
+        wall=render.times(row.wall.speedup) if row.wall and row.clock != "wall" else "",
+        verdict=render.verdict(row),
+        word="wrong" if row.failed else row.verdict or "none",
+        error=render.error(row.error.max if row.error else None),
+        note="; ".join([*notes, *(f"{finding.name}: {finding.help}" for finding in row.findings)]),
+    )
+
+
+def _with_previous(about: Collected, chosen: Sequence[Summary]) -> list[tuple[Summary, Summary | None]]:
+    """Each with the iteration before it, newest first."""
+    before = dict(zip([item.run for item in about.entries[1:]], about.entries, strict=False))
+    return [(item, before.get(item.run)) for item in reversed(chosen)]
+
+
+def _told(about: Collected, item: Summary, previous: Summary | None) -> Told:
+    rows = about.rows(item)
+    checks = [row for row in rows.values() if about.task.case(row.id).kind == "check"]
+    right = sum(not row.failed and row.status != "skipped" for row in checks)
+    words = [line.removeprefix("- ") for block in entry.own_lines(item) for line in block]
+    words += [entry.stall(item).removeprefix("- ")] if item.stalled else []
+    lines, note = _diff(about, item, previous)
+    return Told(
+        name=name_of(item),
+        anchor=anchor(item),
+        summary=item,
+        score=entry.score(item),
+        when=entry.circumstances(item),
+        provenance=entry.provenance(item),
+        words=words,
+        result=entry.result(about.task, item, rows),
+        cases=[case_cells(about, row) for row in shown(about, rows)],
+        checks=f"{right}/{len(checks)} check cases right" if checks else "",
+        diff=lines,
+        diff_note=note,
+    )
+
+
+def _diff(about: Collected, item: Summary, previous: Summary | None) -> tuple[list[tuple[str, str]], str]:
+    """Lines with their kinds, and what is to be said of them."""
+    if previous is None:
+        return [], "the first iteration: nothing to compare with"
+    lines = about.diff(previous, item)
+    if lines is None:
+        return [], "the sources are not on this machine"
+    kinds = {"+": "add", "-": "del", "@": "at"}
+    told = [(kinds.get(line[:1], ""), line) for line in lines[:DIFF_LINES]]
+    more = len(lines) - len(told)
+    note = f"from {name_of(previous)} to {name_of(item)}"
+    return told, f"{note}; {more} more lines" if more else note if lines else f"{note}: no change"
+
+
+def heatmap(about: Collected) -> str:
+    """Timed cases over the iterations of the present series."""
+    columns = charts.columns(about.series)
+    labels = {case.id: case.label for case in about.task.timed}
+    part = about.frame[about.frame["run"].isin([item.run for item in columns])]
+    names = zip(part["run"], part["case"], strict=True)
+    values = zip(part["status"], part["speedup"], strict=True)
+    cells = {
+        key: (status, None if value != value else value) for key, (status, value) in zip(names, values, strict=True)
+    }
+    return charts.heatmap(columns, labels, cells)
+
+
+def _profiles(about: Collected) -> list[tuple[str, str, list[evidence.Change]]]:
+    """Before and after by Nsight Compute, where both sides were profiled: the baseline or the first, and the best."""
+    best = about.best
+    if best is None:
+        return []
+    cases = [case.id for case in about.hottest(about.rows(best))]
+    labels = {case.id: case.label for case in about.task.cases}
+    pairs = [
+        ("baseline", evidence.baseline_pair(about.profiles, best.source, cases)),
+        (name_of(about.series[0]), evidence.pair(about.profiles, about.series[0].source, best.source, cases)),
+    ]
+    return [(name, labels[both[1].case], evidence.changes(*both)) for name, both in pairs if both is not None]
+
+
+def _environments(about: Collected) -> list[tuple[str, list[str]]]:
+    """Each series' circumstances once, newest first, with the iterations they hold for."""
+    found: dict[tuple[str, ...], list[Summary]] = {}
+    for item in about.entries:
+        machine = item.environment.device_name or item.environment.device
+        key = (machine, item.environment.condition, f"baseline {item.baseline}", *entry.provenance(item))
+        found.setdefault(key, []).append(item)
+    return [
+        (f"{name_of(items[0])} to {name_of(items[-1])}", [part for part in key if part])
+        for key, items in reversed(found.items())
+    ]
