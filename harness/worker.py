@@ -37,6 +37,8 @@ class Channel:
         self._lock = threading.Lock()
         self._waiting: queue.SimpleQueue[tuple[dict[str, Any], float]] = queue.SimpleQueue()
         self._cancelled: set[str] = set()
+        self._free = threading.Event()
+        self._free.set()
 
     def start_reading(self) -> None:
         threading.Thread(target=self._read, name="requests", daemon=True).start()
@@ -50,6 +52,11 @@ class Channel:
                     continue
                 if message.get("request") == "cancel":
                     self._cancelled.add(str(message.get("run")))
+                    self._free.set()
+                elif message.get("request") == "hold":
+                    self._free.clear()
+                elif message.get("request") == "release":
+                    self._free.set()
                 else:
                     self._waiting.put((message, time.perf_counter()))
         os._exit(0)  # the workbench is gone; user code may be in the middle of anything
@@ -68,6 +75,12 @@ class Channel:
 
     def cancelled(self, run: str) -> bool:
         return run in self._cancelled
+
+    def rest(self, run: str) -> None:
+        """Between two rows: while somebody else needs the GPU nothing is launched."""
+        if not self._free.is_set() and not self.cancelled(run):
+            self.emit("held", run=run)
+            self._free.wait()
 
     def forget(self, run: str) -> None:
         self._cancelled.discard(run)
@@ -117,6 +130,8 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
     def emit(event: str, **fields: Any) -> None:
         at_ms = round((time.perf_counter() - read_at) * 1000, 3)
         channel.emit(event, run=name, at_ms=at_ms, **fields)
+        if event == "case":
+            channel.rest(name)
 
     try:
         request = decode(RunRequest, message)

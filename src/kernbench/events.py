@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.records import CaseResult, Environment, Finding, Ratio, Step, Task, VerdictWord, Where
+from kernbench.counters import Profile
+from kernbench.diagnose import Diagnosis
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,37 @@ class Notice:
     severity: Literal["information", "warning", "error"] = "information"
 
 
+@dataclass(frozen=True)
+class ProfileStarted:
+    """A case is being profiled; cold means that ncu has to start first."""
+
+    case: str
+    full: bool = False
+    warm: bool = True
+
+
+@dataclass(frozen=True)
+class ProfileReady:
+    """What Nsight Compute says of one case, in numbers and in words; `other` is what it stands beside."""
+
+    case: str
+    profile: Profile
+    diagnosis: Diagnosis
+    other: Profile | None = None
+    seconds: float = 0.0
+    """From the key to here."""
+
+
+@dataclass(frozen=True)
+class ProfileFailed:
+    case: str
+    message: str
+    """One sentence with what to do."""
+    where: Where | None = None
+    known: Profile | None = None
+    """What the compiler says all the same: no kernels, only facts."""
+
+
 Event = (
     WorkerChanged
     | TaskLoaded
@@ -187,4 +220,7 @@ Event = (
     | RunFinished
     | LogLine
     | Notice
+    | ProfileStarted
+    | ProfileReady
+    | ProfileFailed
 )

@@ -25,11 +25,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.records import UserError, Where, decode
+from harness.records import Where, decode
 from kernbench import refusals
 from kernbench.child import child_environment, ending, harness_folder
 from kernbench.counters import NAMES
 from kernbench.loglines import LogLimiter
+from kernbench.nsight import NoNcu, kill_group
 
 BOOT = """
 import sys, importlib.util as util
@@ -63,11 +64,6 @@ os._exit(code if code >= 0 else 128 - code)
 also one that is stopped. ncu is a shell script over a program over a launcher, so no death signal could reach them."""
 START_SECONDS = 90.0
 CSV_HEADER = '"Kernel Name"'
-TOOLKITS = (Path("/usr/local/cuda/bin"), Path("/opt/nvidia/nsight-compute"))
-
-
-class NoNcu(UserError):
-    """ncu cannot be used here; one sentence with what to do."""
 
 
 @dataclass(frozen=True)
@@ -94,54 +90,6 @@ class Outcome:
     where: Where | None = None
     report: Path | None = None
     """The .ncu-rep of a full profile; the caller takes it away before the standby is closed."""
-
-
-def find(given: str | None = None) -> Path:
-    """The ncu to use: the one named, on PATH, or in the toolkit's usual places."""
-    if given:
-        path = Path(given).expanduser()
-        if path.is_file() and os.access(path, os.X_OK):
-            return path.absolute()
-        raise NoNcu(refusals.not_there(path))
-    homes = [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    found = shutil.which("ncu") or shutil.which("ncu", path=os.pathsep.join(map(str, [*homes, TOOLKITS[0]])))
-    if found:
-        return Path(found)
-    standalone = sorted(TOOLKITS[1].glob("*/ncu"), key=lambda path: _numbers(path.parent.name))
-    if standalone:
-        return standalone[-1]
-    raise NoNcu(refusals.missing(("PATH", *map(str, homes), str(TOOLKITS[0]), f"{TOOLKITS[1]}/*")))
-
-
-async def version(ncu: Path) -> str:
-    """`2025.3.1`; raises NoNcu when it does not even say that."""
-    text = await read(ncu, "--version", seconds=20.0)
-    found = re.search(r"Version (\d+(?:\.\d+)+)", text)
-    if found is None:
-        raise NoNcu(f"{ncu} does not say its version; is it Nsight Compute? name another with `--ncu PATH`")
-    return ".".join(found[1].split(".")[:3])
-
-
-async def read(ncu: Path, *arguments: str, seconds: float = 60.0) -> str:
-    """What ncu prints when asked something that needs no GPU, such as a page of a report; empty when it fails."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            str(ncu),
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
-        )
-    except OSError:
-        return ""
-    try:
-        output, _ = await asyncio.wait_for(process.communicate(), seconds)
-    except TimeoutError:
-        return ""
-    finally:
-        _kill_group(process.pid)
-    return output.decode(errors="replace") if process.returncode == 0 else ""
 
 
 def command(setup: Setup, folder: Path, full: bool) -> list[str]:
@@ -252,7 +200,7 @@ class Standby:
         try:
             await asyncio.wait_for(self.process.wait(), 5.0)
         except TimeoutError:
-            _kill_group(self.process.pid)
+            kill_group(self.process.pid)
             await self.process.wait()
         _done, pending = await asyncio.wait(self._tasks, timeout=1.0)
         for task in pending:
@@ -341,12 +289,3 @@ def _environment(folder: Path) -> dict[str, str]:
         user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
         environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"torchinductor_{user}"))
     return environment
-
-
-def _kill_group(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGKILL)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text))

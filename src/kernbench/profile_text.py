@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from kernbench.counters import Facts, Profile
 from kernbench.diagnose import Diagnosis
+from kernbench.drilldown import HotLine
 from kernbench.render import DASH, microseconds
 
 WIDTH = 60
@@ -117,6 +118,18 @@ def facts_lines(facts: Sequence[Facts], width: int = WIDTH) -> list[str]:
         if fact.occupancy_pct is not None:
             lines.append(f"  occupancy {fact.occupancy_pct:.0f} % possible (limit: {fact.limit})")
     return [_clip(line, width) for line in lines or ["the compiler gave no facts (no Triton kernel was loaded)"]]
+
+
+def hot_lines(lines: Sequence[HotLine], width: int = 80) -> list[str]:
+    """Where the warps were seen waiting, the hottest line first."""
+    if not lines:
+        return ["no line was sampled: the kernel carries no line info, or ended too soon"]
+    table = [(f"{line.file}:{line.line}", line) for line in lines]
+    room = min(max(len(place) for place, _ in table), 32)
+    rows = [f"{'share':>6}  {'stall':<14}{'line':<{room}}"]
+    for place, line in table:
+        rows.append(f"{line.share * 100:>5.0f}%  {line.stall:<14}{place[-room:]:<{room}}  {line.text}")
+    return [_clip(row, width) for row in rows]
 
 
 def _numbers(profile: Profile) -> list[str]:

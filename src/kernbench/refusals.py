@@ -22,6 +22,7 @@ NO_COUNTERS = (
     "ncu cannot load the driver's profiling library here (LibraryNotLoaded): the sandbox or container hides it;"
     " give the container the driver capability `utility,compute,profiling` or use another runtime"
 )
+NO_DEVICE = "torch sees no CUDA device here, so there is nothing to profile: try --device or --python"
 LOCK = "ncu's lock file cannot be written although TMPDIR is private: check that {tmp} is writable and not full"
 NO_KERNEL = "the call launched no kernel on the GPU, so there is nothing to profile"
 _KNOWN = (
@@ -30,6 +31,7 @@ _KNOWN = (
     (r"LibraryNotLoaded", NO_COUNTERS),
     (r"InterprocessLockFailed|nsight-compute-lock", LOCK),
     (r"busy or unavailable|exclusive", EXCLUSIVE),
+    (r"No CUDA GPUs are available|not compiled with CUDA|no NVIDIA driver|Invalid device", NO_DEVICE),
     (
         r"[Dd]river (is )?not compatible|[Dd]river version|incompatible driver",
         "this ncu and this driver do not fit together: install the ncu of the driver's CUDA version and name it with"

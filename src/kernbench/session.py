@@ -23,12 +23,11 @@ from kernbench.baselines import Baseline
 from kernbench.child import Unusable
 from kernbench.counters import Profile
 from kernbench.drilldown import Drilldown
-from kernbench.events import Event, LogLine, Notice, Summary, TaskLoaded, WorkerChanged
+from kernbench.events import Event, Notice, Summary, TaskLoaded, WorkerChanged
 from kernbench.explain import Answer, Explainer
 from kernbench.iterations import LogbookError
 from kernbench.journal import Journal, JournalError
 from kernbench.logbook import Logbook
-from kernbench.profiler import Profiler
 from kernbench.runner import Ending, Order, Runner
 from kernbench.supervisor import Deadlines, Supervisor
 
@@ -97,14 +96,9 @@ class Session:
             spares=self.options.spares,
         )
         self._runner = Runner(self._supervisor, self.logbook, self._emit)
-        self._profiler = Profiler(
-            state,
-            self._supervisor.python,
-            self.options.harness,
-            self.options.ncu,
-            lambda line: self._emit(LogLine(line)),
+        self._explainer = Explainer(
+            self._supervisor, self.logbook, self._emit, self.options.harness, self.options.ncu
         )
-        self._explainer = Explainer(self._supervisor, self.logbook, self._profiler, self._emit)
         self._pending: Job | None = None
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
@@ -153,7 +147,7 @@ class Session:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._profiler.close()
+        await self._explainer.profiler.close()
         await self._supervisor.close()
 
     async def closed(self) -> None:
@@ -225,10 +219,6 @@ class Session:
         what = ", ".join(changed) if changed else "nothing to change"
         return f"restored {point.name}: {what}; what was there is kept as {before[:8]}"
 
-    @property
-    def profiler(self) -> Profiler:
-        return self._profiler
-
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> Answer:
         """What limits a case, by Nsight Compute: a run in progress rests meanwhile. The answer is emitted, too."""
         device = self.environment.device if self.environment is not None else self._supervisor.device
@@ -238,7 +228,7 @@ class Session:
 
     async def drilldown(self, profile: Profile) -> Drilldown:
         """What a full profile's report says beyond the numbers; empty where there is none."""
-        return await self._profiler.drilldown(profile)
+        return await self._explainer.profiler.drilldown(profile)
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
@@ -294,10 +284,8 @@ class Session:
             if self._wake.is_set() or len(self._supervisor.pids) < 2:
                 return
             await asyncio.sleep(0.05)
-        if self.options.standby and self._gpu() is not None:
-            await self._profiler.prepare(self._gpu() or "")
-            while self._profiler.starting and not self._wake.is_set():
-                await asyncio.sleep(0.05)
+        if self.options.standby and self.environment is not None and self.task.device == "cuda":
+            await self._explainer.prepare(self.environment.device, self._wake)
         if self.options.floors and self._last is not None and self.environment is not None:
             await self._measure_floors(self._last.source, self.environment)
 
@@ -335,7 +323,7 @@ class Session:
         environment = await self._ready()
         if environment is None or (self._pending is not None and job.reason != "command"):
             return None  # no worker, or superseded while it came up
-        await self._profiler.make_way()
+        await self._explainer.profiler.make_way()
         ending = await self._runner.run(self._order(job, source, environment))
         if isinstance(ending, Summary):
             self.environment = ending.environment
@@ -343,11 +331,6 @@ class Session:
                 self.hypothesis = self.next_step = ""
                 self._edited = None if job.reason == "open" else ending.iteration
         return ending
-
-    def _gpu(self) -> str | None:
-        """The worker's GPU; None before it is known and on a CPU."""
-        device = self.environment.device if self.environment is not None else "cpu"
-        return device if device.startswith("cuda") and self.task.device == "cuda" else None
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:
         known = job.reason == "open" and self.logbook.knows(source.sha)

@@ -4,6 +4,7 @@
 deadline of the step it announced, ends the conversation with a `Lost`. The spare has imported everything and waits; it
 is started only while nothing runs, and frozen (SIGSTOP) should a run begin before it is ready, so that it never takes a
 core from what is being timed. Freezing replaces a nice value, which an ordinary user could not take back.
+`hold` lends the GPU to somebody else: the run in progress rests between two rows, and none begins until `release`.
 """
 
 from __future__ import annotations
@@ -83,6 +84,9 @@ class Supervisor:
         self._deadline = 0.0
         self._cancelled = False
         self._announcing: asyncio.Task[None] | None = None
+        self._free = asyncio.Event()
+        self._free.set()
+        self._resting = asyncio.Event()
 
     async def ready(self) -> Environment:
         """A worker that can take a request now; raises Unusable when there can be none."""
@@ -98,6 +102,7 @@ class Supervisor:
             await self._drop()
 
     async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | Lost, None]:
+        await self._free.wait()
         await self.ready()
         child = self._child
         assert child is not None
@@ -117,6 +122,10 @@ class Supervisor:
                     return
                 if message.get("run") != self._run:
                     continue
+                if message.get("event") == "held":
+                    self._resting.set()
+                    self._deadline = float("inf")
+                    continue
                 if message.get("event") == "step":
                     case = message.get("case")
                     self._enter(str(message.get("step")))
@@ -125,8 +134,31 @@ class Supervisor:
                     return
         finally:
             self._run = None
+            self._resting.set()
             if self._spare is not None:
                 self._spare.thaw()
+
+    async def hold(self) -> None:
+        """Until nothing of ours uses the GPU: a run rests after its next row, an A/A measurement is given up."""
+        self._free.clear()
+        if self._child is None or self._run is None:
+            return
+        self._resting.clear()
+        if self._run.startswith("floor-"):
+            self.cancel()
+        else:
+            self._child.send({"request": "hold", "run": self._run})
+        await self._resting.wait()
+
+    def release(self) -> None:
+        """The run goes on where it rested."""
+        self._free.set()
+        if self._child is None:
+            return
+        self._child.send({"request": "release"})
+        if self._run is not None:
+            self._enter(self._step)
+            self._child.messages.put_nowait({"event": "released"})  # wakes the reader to see the deadline
 
     def cancel(self) -> None:
         """Asks the run to stop; if the worker does not answer soon, it is killed."""

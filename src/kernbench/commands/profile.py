@@ -1,0 +1,125 @@
+"""profile: Nsight Compute on one case, without the screen."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kernbench.commands.loop import NO_DEVICE, WRONG, load_task, make_session, run_until_signal, task_argument
+
+if TYPE_CHECKING:
+    from harness.records import Task
+    from kernbench.explain import Answer
+    from kernbench.session import Session
+
+
+@click.command()
+@task_argument
+@click.option(
+    "--case", required=True, metavar="ID", help="The case: its id, its label, or a pattern that only it matches."
+)
+@click.option("--against", metavar="baseline|best|N", help="Beside it: the baseline, the best, or an iteration.")
+@click.option("--full", is_flag=True, help="All metrics, the hottest lines, and the report for the vendor's GUI.")
+@click.option("--ncu", metavar="PATH", help="Another ncu than the one on PATH.")
+@click.option("--baseline", metavar="eager|compile|FILE", help="Which baseline, instead of the task's.")
+@click.option("--device", metavar="D", help="cuda:N; by default the first GPU.")
+@click.option("--python", metavar="P", help="The Python that has torch, if it is not this one.")
+@click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per side.")
+@click.option("--markdown", is_flag=True, help="The comparison as a markdown table, for a pull request.")
+def profile(task: str | None, case: str, as_json: bool, markdown: bool, against: str | None, **given: Any) -> None:
+    """What limits one case, and what people try next.
+
+    \b
+    kernbench profile rms_norm --case 4096x3072
+    kernbench profile rms_norm --case 4096x3072 --against best --json
+    kernbench profile rms_norm --case 4096x3072 --full
+    """
+    from kernbench.events import ProfileFailed
+    from kernbench.session import Options
+
+    if markdown and against is None:
+        raise click.UsageError("--markdown writes a comparison: say with what, such as --against baseline")
+    loaded = load_task(task)
+    options = Options(device=given["device"], python=given["python"], baseline=given["baseline"], ncu=given["ncu"])
+    only = _only(loaded, case)
+
+    async def main() -> int:
+        session = make_session(loaded, options, given["state"])
+        try:
+            click.echo(f"profiling {only}; without a workbench that waits, ncu has to start first", err=True)
+            answer = await session.profile(only, against, given["full"])
+            if isinstance(answer, ProfileFailed):
+                return _failed(answer, as_json)
+            await _print(session, answer, as_json, markdown)
+        finally:
+            await session.close()
+        return 0
+
+    sys.exit(run_until_signal(main()))
+
+
+def _only(task: Task, case: str) -> str:
+    from kernbench import plan
+
+    exact = [item.id for item in task.cases if case in (item.id, item.label)]
+    found = exact or [item.id for item in plan.matching(task, case)]
+    if len(found) != 1:
+        what = "no case" if not found else f"{len(found)} cases"
+        raise click.UsageError(f"--case {case}: {what} of {task.name} match; an id is {task.cases[0].id!r}")
+    return found[0]
+
+
+async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -> None:
+    from kernbench import profile_text
+    from kernbench.diagnose import diagnose
+    from kernbench.profiler import as_json as in_json
+
+    both = [answer.profile, *([answer.other] if answer.other else [])]
+    if as_json:
+        for item in both:
+            click.echo(json.dumps(in_json(item, diagnose(item)), ensure_ascii=False, allow_nan=False))
+        return
+    if markdown and answer.other is not None:
+        click.echo(profile_text.markdown(answer.other, answer.profile))
+        return
+    for line in profile_text.summary_lines(answer.profile, answer.diagnosis, answer.other, width=80):
+        click.echo(line)
+    if answer.profile.report:
+        await _print_full(session, answer.profile)
+    click.echo(f"{answer.seconds:.1f} s", err=True)
+
+
+async def _print_full(session: Session, profile: Any) -> None:
+    from kernbench import profile_text
+
+    found = await session.drilldown(profile)
+    click.echo()
+    for line in profile_text.hot_lines(found.lines):
+        click.echo(line)
+    click.echo()
+    click.echo(found.details)
+    click.echo(f"the report is {profile.report}; Nsight Compute's window opens it", err=True)
+
+
+def _failed(answer: Answer, as_json: bool) -> int:
+    from kernbench import profile_text, refusals, render
+    from kernbench.diagnose import diagnose
+    from kernbench.events import ProfileFailed
+    from kernbench.profiler import as_json as in_json
+
+    assert isinstance(answer, ProfileFailed)
+    click.echo(f"kernbench: {render.place(answer.where, answer.message)}", err=True)
+    if answer.known is not None and as_json:
+        click.echo(json.dumps(in_json(answer.known, diagnose(answer.known)), ensure_ascii=False, allow_nan=False))
+    elif answer.known is not None:
+        for line in profile_text.summary_lines(answer.known, diagnose(answer.known), width=80):
+            click.echo(line)
+    return NO_DEVICE if answer.message in (refusals.NO_DEVICE, refusals.EXCLUSIVE) else WRONG
+
+
+COMMANDS = (profile,)
