@@ -71,9 +71,9 @@ def checks(folder: Path | None = None, python: str | None = None) -> list[Check]
     return [check for step in steps for check in step()]
 
 
-def report(found: list[Check]) -> str:
+def report(found: list[Check], bad: str = "MISSING") -> str:
     """Aligned plain text: a word, the name, what was seen; the fix on a line of its own."""
-    words = {True: "ok", False: "MISSING", None: "-"}
+    words = {True: "ok", False: bad, None: "-"}
     width = max((len(check.name) for check in found), default=0)
     lines = []
     for check in found:

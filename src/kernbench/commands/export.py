@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kernbench.commands.history import opened, state_option
+from kernbench.commands.history import echo_diff, opened, state_option
 from kernbench.commands.loop import task_argument
 
 FORMATS = ("md", "csv", "json", "html", "pr")
@@ -46,4 +46,40 @@ def export(
         click.echo(f"wrote {path}", err=True)
 
 
-COMMANDS = (export,)
+@click.command()
+@task_argument
+@click.option(
+    "--to", "target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The file in the main tree."
+)
+@click.option("--from", "reference", default="best", show_default=True, metavar="N", help="The source to port.")
+@click.option("--file", "name", metavar="NAME", help="Which file of the source, where several could be meant.")
+@click.option("--dry-run", is_flag=True, help="Only show the difference.")
+@click.option("--force", is_flag=True, help="Write although the repository is not clean.")
+@state_option
+def port(
+    task: str | None, target: Path, reference: str, name: str | None, dry_run: bool, force: bool, state: Path | None
+) -> None:
+    """Show how the best solution differs from a file of the main tree, and write it there.
+
+    It is written only when that file's repository is clean, or with --force; exit 1 when it was not written.
+    """
+    from kernbench import port as porting
+
+    loaded, journal = opened(task, state)
+    plan = porting.plan(loaded, journal, target, reference, name)
+    lines = plan.diff()
+    echo_diff(lines)
+    if not lines and plan.old == plan.new:
+        click.echo(f"{target} already is {plan.name}", err=True)
+        return
+    if dry_run:
+        return
+    obstacle = porting.obstacle(target)
+    if obstacle and not force:
+        click.echo(f"kernbench: not written: {obstacle}; commit first, or `--force`", err=True)
+        sys.exit(1)
+    porting.write(plan)
+    click.echo(f"wrote {plan.name} to {target}", err=True)
+
+
+COMMANDS = (export, port)

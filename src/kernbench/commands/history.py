@@ -46,6 +46,12 @@ def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
     return None, list(words)
 
 
+def echo_diff(lines: list[str]) -> None:
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    for line in lines:
+        click.echo(click.style(line, fg=colours.get(line[:1])) if sys.stdout.isatty() else line)
+
+
 @click.command()
 @task_argument
 @state_option
@@ -91,7 +97,10 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
 @state_option
 @click.option("--source", is_flag=True, help="The source files instead of the entry.")
-def show(words: tuple[str, ...], state: Path | None, source: bool) -> None:
+@click.option(
+    "--to", "target", type=click.Path(path_type=Path), metavar="DIR", help="Write the source files into this folder."
+)
+def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path | None) -> None:
     """An iteration's entry, or its source. N is a number, best, last, or the start of a source hash."""
     from kernbench import iterations, report, trajectory
 
@@ -99,6 +108,10 @@ def show(words: tuple[str, ...], state: Path | None, source: bool) -> None:
     if len(references) != 1:
         raise click.UsageError(f"which iteration? give one: {REFERENCE}")
     task, journal = opened(name, state)
+    if target is not None:
+        names = trajectory.copy_out(trajectory.find(task, journal, references[0]), task, target)
+        click.echo(f"wrote {', '.join(names)} to {target}", err=True)
+        return
     if source:
         point = trajectory.find(task, journal, references[0])
         for path in trajectory.solution_files(point, task):
@@ -106,7 +119,8 @@ def show(words: tuple[str, ...], state: Path | None, source: bool) -> None:
             click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
         return
     summary = trajectory.summary_of(journal, references[0])
-    text = iterations.entry_of(Path(task.folder) / "ITERATIONS.md", summary.iteration) if summary.iteration else None
+    log = Path(task.folder) / "ITERATIONS.md"
+    text = iterations.entry_of(log, summary.iteration, summary.source) if summary.iteration else None
     if text is not None:
         click.echo(text, nl=False)
         return
@@ -127,9 +141,7 @@ def diff(words: tuple[str, ...], state: Path | None) -> None:
         raise click.UsageError(f"at most two sources can be compared; each is {REFERENCE}")
     task, journal = opened(name, state)
     old, new = (trajectory.find(task, journal, word) for word in [*references, *["best", "now"][len(references) :]])
-    colours = {"+": "green", "-": "red", "@": "cyan"}
-    for line in trajectory.diff(old, new, journal.state):
-        click.echo(click.style(line, fg=colours.get(line[:1])) if sys.stdout.isatty() else line)
+    echo_diff(trajectory.diff(old, new, journal.state))
 
 
 @click.command()

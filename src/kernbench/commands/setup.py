@@ -41,14 +41,24 @@ def new(name: str, source: str | None, host: bool) -> None:
 @click.argument("task", required=False, shell_complete=complete_task)
 @click.option("--python", metavar="P", help="The Python that has torch, if it is not this one.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per check.")
-def doctor(task: str | None, python: str | None, as_json: bool) -> None:
+@click.option(
+    "--repo",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Look at this repository instead: default branch, clean, in step with its upstream; exit 1 if not.",
+)
+def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | None) -> None:
     """What is here, what is missing, and how to mend it."""
     from kernbench import doctor as checks
-    from kernbench import project
+    from kernbench import hygiene, project
 
-    folder = project.find_task(task, to_edit=False) if task else None
-    found = checks.checks(python=python, folder=folder)
-    click.echo(checks.as_json(found) if as_json else checks.report(found))
+    if repo is not None:
+        found = hygiene.checks(repo)
+    else:
+        found = checks.checks(python=python, folder=project.find_task(task, to_edit=False) if task else None)
+    click.echo(checks.as_json(found) if as_json else checks.report(found, bad="NO" if repo else "MISSING"))
+    if repo is not None and not all(check.ok for check in found):
+        sys.exit(1)
 
 
 @click.command()

@@ -1,0 +1,96 @@
+"""The best solution, back to the file it is for: the difference is shown, and written only into a clean repository."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.records import Task, UserError
+from kernbench import hygiene, trajectory
+from kernbench.journal import Journal
+from kernbench.project import repository_root
+
+
+class PortError(UserError):
+    """The solution cannot be written there; one sentence."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """One file of a source, and where it is to go."""
+
+    source: Path
+    name: str
+    """As the diff calls it: `12/solution.py`."""
+    target: Path
+
+    @property
+    def new(self) -> bytes:
+        return self.source.read_bytes()
+
+    @property
+    def old(self) -> bytes | None:
+        try:
+            return self.target.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def diff(self) -> list[str]:
+        old = "/dev/null" if self.old is None else str(self.target)
+        before, after = (_lines(data) for data in (self.old, self.new))
+        return list(difflib.unified_diff(before, after, old, self.name, lineterm=""))
+
+
+def plan(task: Task, journal: Journal, target: Path, reference: str = "best", name: str | None = None) -> Port:
+    """Which file of which source goes there: the one asked for, else the only one that fits by name or ending."""
+    point = trajectory.find(task, journal, reference)
+    if point.summary is not None and not point.summary.right:
+        raise PortError(f"{reference} is not right on every case; port another")
+    files = trajectory.solution_files(point, task)
+    if target.is_dir() or not target.parent.is_dir():
+        what = "a folder" if target.is_dir() else "in a folder that is not there"
+        raise PortError(f"{target} is {what}; name a file")
+    fits = [path for path in files if path.as_posix() == name] if name else _fitting(files, target)
+    if len(fits) != 1:
+        names = ", ".join(path.as_posix() for path in files)
+        raise PortError(f"which file goes to {target.name}? `--file` names one of {names}")
+    return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target)
+
+
+def obstacle(target: Path) -> str | None:
+    """Why nothing should be written there now; None when the repository is clean."""
+    root = repository_root(target.absolute().parent)
+    if root is None:
+        return f"{target} is not in a git repository, so what is there could not be brought back"
+    check = hygiene.cleanliness(hygiene.Git(root))
+    return None if check.ok else f"{root} is not clean ({check.says})"
+
+
+def write(port: Port) -> None:
+    """Replaces the file as a whole, and keeps its mode; a link is followed."""
+    target = port.target.resolve()
+    scratch = None
+    try:
+        handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=".port-")
+        with os.fdopen(handle, "wb") as file:
+            file.write(port.new)
+        os.chmod(scratch, target.stat().st_mode & 0o7777 if target.exists() else 0o644)
+        os.replace(scratch, target)
+    except OSError as problem:
+        if scratch:
+            Path(scratch).unlink(missing_ok=True)
+        raise PortError(f"{target} cannot be written: {problem.strerror}") from None
+
+
+def _fitting(files: list[Path], target: Path) -> list[Path]:
+    same_name = [path for path in files if path.name == target.name]
+    named_solution = [path for path in files if path.name == f"solution{target.suffix}"]
+    same_ending = [path for path in files if path.suffix == target.suffix]
+    return same_name or named_solution or same_ending
+
+
+def _lines(data: bytes | None) -> list[str]:
+    return [] if data is None else data.decode("utf-8", "replace").splitlines()
