@@ -164,7 +164,7 @@ def _span(text: str, number: int, source: str | None) -> tuple[int, int] | None:
     starts = [(match.start(), int(match[1])) for match in HEADING.finditer(text)]
     ends = [start for start, _number in starts[1:]] + [len(text)]
     mark = f" · source {source[: entry.HASH]}" if source else ""
-    for (start, found), end in reversed(list(zip(starts, ends, strict=True))):
+    for (start, found), end in reversed(list(zip(starts, ends, strict=False))):
         if found == number and mark in text[start:end]:
             return start, end
     return None

@@ -1,0 +1,169 @@
+"""An entry is evidence: everything a reviewer asks for, nothing that was not measured, and only its own lines change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.records import Task
+from kernbench import compare, evidence, iterations
+from kernbench.events import Summary
+from kernbench.journal import Journal
+from kernbench.logbook import Logbook
+from tests.log.logs import make_log, make_task, rows_of, source_hash, summary_of
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> tuple[Task, Logbook]:
+    task = make_log(tmp_path / "t", 8, cases=3)
+    return task, Logbook(tmp_path / "t", tmp_path / "t" / ".kernbench")
+
+
+def profile(state: Path, number: int, case: str, **kernel: float) -> None:
+    (state / "profiles").mkdir(exist_ok=True)
+    data = {
+        "source": source_hash(number),
+        "case": case,
+        "at": f"2026-11-30T00:{number:02d}:00+00:00",
+        "gpu": "NVIDIA H200",
+        "ncu": "2025.3",
+        "kernels": [{"name": "rms", "duration_us": 10.0, **kernel}, {"name": "tail", "duration_us": 1.0}],
+    }
+    (state / "profiles" / f"{source_hash(number)[:8]}-{case}.json").write_text(json.dumps(data))
+
+
+def test_the_entry_reads_as_promised(log: tuple[Task, Logbook]) -> None:
+    task, book = log
+    profile(book.state, 8, task.timed[0].id, registers=32, occupancy_pct=87)
+    item = replace(book.journal.summaries[7], failed_builds=2, after_stall=True, move="changed direction", streak=3)
+    book.enter(task, replace(item, stalled=True), book.journal.cases_of(item.run))
+    assert book.path.read_text() == (HERE / "golden_entry.md").read_text()
+
+
+def test_what_was_not_measured_is_not_printed(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "t", 2)
+    bare = Summary("r", "ab" * 32, "2026-11-14T21:03:00+00:00", False, counts={"wrong": 2})
+    text = iterations.EntryText(task, bare, {})(1)
+    assert "None" not in text
+    for word in ("driver", "clocks", "torch", "evidence", "wall", "geomean", "command", "said"):
+        assert word not in text
+
+
+def test_evidence_compares_with_the_best_before_once_both_were_profiled(log: tuple[Task, Logbook]) -> None:
+    task, book = log
+    item = book.journal.summaries[7]
+    before = [entry for entry in book.journal.summaries[:7] if entry.best][-1]
+    book.enter(task, replace(item, iteration=None), book.journal.cases_of(item.run))
+    assert book.add_evidence(task, item.source) == ""
+    case = task.timed[1].id
+    assert before.iteration is not None
+    profile(book.state, before.iteration, case, registers=40, occupancy_pct=62, bytes_read=2e7, bytes_written=1e7)
+    profile(book.state, 8, case, registers=32, occupancy_pct=87, bytes_read=3e7, bytes_written=1e7)
+    (book.state / "profiles" / "torn.json").write_text('{"source"')
+    line = f"registers 40 -> 32, occupancy 62 -> 87 % (ncu, {task.timed[1].label})"
+    numbered = compare.numbered(item, 9)
+    book.journal.summaries[7] = numbered
+    assert book.add_evidence(task, item.source) == line
+    assert book.add_evidence(task, item.source) == line  # replaced, not repeated
+    assert book.path.read_text().count("- evidence: ") == 1
+    assert f"- evidence: {line}\n" in book.path.read_text()
+
+
+def test_bandwidth_is_told_only_when_every_kernel_counted_its_bytes(tmp_path: Path) -> None:
+    whole = {"duration_us": 10.0, "bytes_read": 3e7, "bytes_written": 1e7}
+    (tmp_path / "profiles").mkdir()
+    for name, kernels in (("a", [whole, whole]), ("b", [whole, {"duration_us": 1.0}]), ("c", [])):
+        data = {"source": name, "case": "x", "kernels": kernels}
+        (tmp_path / "profiles" / f"{name}.json").write_text(json.dumps(data))
+    found = {item.source: item.metrics for item in evidence.profiles(tmp_path)}
+    assert found["a"]["bandwidth"] == pytest.approx(4e12)
+    assert "bandwidth" not in found["b"]
+    assert "c" not in found
+
+
+def test_who_said_it_and_when_follows_the_words(log: tuple[Task, Logbook], monkeypatch: pytest.MonkeyPatch) -> None:
+    task, book = log
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Lee")
+    item = replace(book.journal.summaries[7], hypothesis="", hypothesis_at="", hypothesis_by="", run="r8")
+    entered = book.enter(task, item, {})
+    book.journal.finish(entered, [])
+    assert "- said" not in book.path.read_text()
+    book.reword(entered, "a better idea", "go on")
+    text = book.path.read_text()
+    assert "· a better idea ·" in text
+    assert "- hypothesis: a better idea\n- said by Lee, 20" in text
+    assert "UTC, after the run\n" in text
+    again = Journal(book.state).summaries[-1]
+    assert (again.hypothesis, again.hypothesis_by, again.next) == ("a better idea", "Lee", "go on")
+    book.reword(again, "a better idea", "go on further")
+    assert "- next: go on further\n" in book.path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("- next: -", "- next: mine"), "changed by hand meanwhile; edit it there"),
+        (("- hypothesis: ", "- my hypothesis: "), "changed by hand meanwhile; edit it there"),
+        (("- said by Kim", "- said by me"), "changed by hand meanwhile; edit it there"),
+        (("## 9 · ", "## 9: "), "has no entry 9 any more"),
+        (("· source ", "· commit "), "has no entry 9 about this source any more"),
+    ],
+)
+def test_a_line_changed_by_hand_is_never_overwritten(
+    log: tuple[Task, Logbook], change: tuple[str, str], says: str
+) -> None:
+    task, book = log
+    entered = book.enter(task, book.journal.summaries[7], {})
+    book.path.write_text(book.path.read_text().replace(*change))
+    before = book.path.read_bytes()
+    with pytest.raises(iterations.LogbookError, match=says):
+        book.reword(entered, "other words", "more")
+    assert book.path.read_bytes() == before
+    assert not list(book.path.parent.glob(".iterations-*"))
+
+
+def test_of_two_entries_with_one_number_the_right_one_is_changed(log: tuple[Task, Logbook]) -> None:
+    task, book = log
+    entered = book.enter(task, book.journal.summaries[7], {})
+    other = book.path.read_text().replace(entered.source[:8], "0000beef")
+    book.path.write_text(book.path.read_text() + "\n" + other)
+    book.reword(entered, "mine", "more")
+    mine, theirs = book.path.read_text().split("# Iterations of t\n")[1:]
+    assert "- hypothesis: mine" in mine
+    assert "- hypothesis: mine" not in theirs
+
+
+def test_stall_and_the_move_after_it(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "t", 2)
+    series: list[Summary] = []
+    for number in range(1, 7):
+        rows = rows_of(task, number, 1.0, {case.id: 2.0 for case in task.timed} if series else {}, 1)
+        series.append(summary_of(task, number, rows, series))
+    assert [item.best for item in series] == [True, False, False, False, False, False]
+    assert [item.stalled for item in series] == [False, False, False, True, True, True]
+    assert [item.streak for item in series] == [0, 1, 2, 3, 4, 5]
+    assert [item.after_stall for item in series] == [False, False, False, False, True, True]
+    assert [item.move for item in series] == ["", "", "", "", "", "changed direction"]
+    texts = [iterations.EntryText(task, item, {})(item.iteration or 0) for item in series]
+    assert "- stalled: 4 iterations without a new best; profile again, re-read the log, or change direction" in texts[4]
+    assert "- after the stall: not said (profile again, re-read the log, or change direction)" in texts[4]
+    assert "- after the stall: changed direction" in texts[5]
+
+
+@pytest.mark.parametrize(
+    ("words", "move"),
+    [
+        ("profile: the tail wave is long", "profiled again"),
+        ("Re-read the log: 4 had it", "re-read the log"),
+        ("change direction: TMA", "changed direction"),
+        ("profile guided layout", ""),
+        ("direction", ""),
+    ],
+)
+def test_the_move_is_what_the_hypothesis_begins_with(words: str, move: str) -> None:
+    assert compare.said_move(words) == move

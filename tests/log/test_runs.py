@@ -1,0 +1,178 @@
+"""runs.jsonl: old files stay readable, a tear costs only the torn line, the index is a cache and nothing more."""
+
+from __future__ import annotations
+
+import random
+import resource
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+import kernbench
+from harness.records import CaseResult, Environment, RunRequest, Task, decode, to_dict
+from kernbench import runindex
+from kernbench.events import CaseLanded, RunStarted, Summary
+from kernbench.journal import Journal, JournalError
+from kernbench.runsfile import RunsFile
+from tests.log.logs import make_log, make_task
+
+HERE = Path(__file__).parent
+STARTED = RunStarted("r1", "ab" * 32, "save", ("a",), "2026-11-14T21:03:00+00:00", "eager")
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    """A state folder with a file that the first version of the schema wrote."""
+    shutil.copy(HERE / "runs_v1.jsonl", tmp_path / "runs.jsonl")
+    return tmp_path
+
+
+def test_a_file_of_version_1_is_read_whole(old: Path) -> None:
+    journal = Journal(old)
+    assert [(item.iteration, item.right, item.best) for item in journal.summaries] == [
+        (1, True, True),
+        (None, True, True),
+        (2, False, False),
+    ]
+    assert journal.summaries[0].geomean == 0.9801185149717512
+    assert journal.summaries[2].failed_builds == 1
+    assert (journal.summaries[2].hypothesis, journal.summaries[2].next) == ("said later", "wider rows")
+    assert journal.controls == {"a95291382b84d496"}
+    assert len(journal.floors) == 1
+    assert {row.status for row in journal.last_cases.values()} == {"wrong"}
+    first = journal.cases_of(journal.summaries[0].run)
+    assert list(first) == ["softmax_19x3072", "softmax_2048x64", "smoke_4x16", "grid:rows=3,cols=7"]
+    assert all(row.checked == 2 for row in first.values())
+    assert first["softmax_19x3072"].samples is not None
+
+
+def test_an_old_file_goes_on_in_the_present_version(old: Path) -> None:
+    before = (old / "runs.jsonl").read_bytes()
+    journal = Journal(old)
+    journal.start(STARTED, "softmax_host", Environment())
+    journal.finish(Summary("r1", "ab" * 32, STARTED.at, True, iteration=3), [])
+    assert (old / "runs.jsonl").read_bytes().startswith(before)
+    assert [item.iteration for item in Journal(old).summaries] == [1, None, 2, 3]
+
+
+def test_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "runs.jsonl").write_text('{"event":"start","run":"r9","source":"ab","schema":2}\n')
+    with pytest.raises(JournalError, match=r"newer kernbench \(schema 2\); update this one"):
+        Journal(tmp_path)
+
+
+def test_lines_that_make_no_sense_are_passed_over(old: Path) -> None:
+    strange = ['{"event":"finished"}', '{"event":"floor","key":1}', '{"event":"words"}', "[1]", "null", '{"event":7}', ""]
+    strange += ['{"event":"finished","run":"r","source":"s","at":"t","right":true,"environment":7}']
+    strange += ['{"event":"case","id":"x","status":"wrong","solution_us":3.0,"run":"20261115T020753-c08191"}']
+    with (old / "runs.jsonl").open("a") as file:
+        file.write("\n" + "\n".join(strange) + "\n")
+    assert len(Journal(old).summaries) == 3
+
+
+def test_a_tear_anywhere_costs_only_the_torn_line(old: Path) -> None:
+    whole = (old / "runs.jsonl").read_bytes()
+    ends = [place + 1 for place, byte in enumerate(whole) if byte == 10]
+    rng = random.Random(6)
+    for cut in [rng.randrange(1, len(whole)) for _ in range(150)]:
+        (old / "runs.jsonl").write_bytes(whole[:cut])
+        journal = Journal(old)
+        journal.case(CaseLanded("r7", CaseResult("late", "ok", checked=2)))
+        journal.finish(Summary("r7", "cd" * 32, STARTED.at, True), [])
+        kept = whole[: max([end for end in ends if end <= cut], default=0)]
+        again = Journal(old)
+        finished = kept.count(b'{"event":"finished"')
+        assert len(again.summaries) in (finished + 1, finished + 2)  # a line cut just before its newline is whole
+        assert again.summaries[-1].run == "r7"
+        assert list(again.last_cases) == ["late"]
+        assert (old / "runs.jsonl").read_bytes().startswith(kept)
+
+
+def test_the_index_changes_nothing_but_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_log(tmp_path / "t", 12, cases=3)
+    state = tmp_path / "t" / ".kernbench"
+    plain = Journal(state)
+    assert not (state / "runs.index").exists()
+    monkeypatch.setattr(runindex, "WORTH_WRITING", 0)
+    assert Journal(state).summaries == plain.summaries
+    index = (state / "runs.index").read_bytes()
+    cached = Journal(state)
+    assert cached.summaries == plain.summaries
+    assert cached.last_cases == plain.last_cases
+    for item in plain.summaries:
+        assert cached.cases_of(item.run) == plain.cases_of(item.run)
+    cached.start(STARTED, "t", Environment())
+    cached.finish(Summary("r1", "ab" * 32, STARTED.at, True, iteration=13), [])
+    assert [item.iteration for item in Journal(state).summaries] == list(range(1, 14))
+    for broken in (b"", b"nonsense", index[:-7], index.replace(b"kernbench-index 1", b"kernbench-index 9")):
+        (state / "runs.index").write_bytes(broken)
+        assert len(Journal(state).summaries) == 13
+    lines = (state / "runs.jsonl").read_bytes().splitlines(keepends=True)
+    (state / "runs.jsonl").write_bytes(b"".join(lines[8:]))  # another file under the same name
+    assert [item.iteration for item in Journal(state).summaries] == list(range(2, 14))
+
+
+def test_a_run_that_was_killed_keeps_its_place_in_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runindex, "WORTH_WRITING", 0)
+    first, second = Journal(tmp_path), Journal(tmp_path)
+    first.start(STARTED, "t", Environment())
+    first.case(CaseLanded("r1", CaseResult("a", "ok", checked=2)))
+    second.hold("something else")
+    Journal(tmp_path)  # writes the index while r1 is still going on
+    first.case(CaseLanded("r1", CaseResult("b", "ok", checked=2)))
+    first.finish(Summary("r1", "ab" * 32, STARTED.at, True), [])
+    assert list(Journal(tmp_path).last_cases) == ["a", "b"]
+
+
+def test_a_full_disk_takes_back_what_did_not_fit(tmp_path: Path) -> None:
+    file = RunsFile(tmp_path / "runs.jsonl")
+    file.append("x" * 100)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (150, before[1]))
+        with pytest.raises(JournalError, match="cannot be written: .*; the run is not recorded"):
+            file.append("y" * 100)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert file.path.read_text() == "x" * 100 + "\n"
+    file.append("z")
+    assert file.path.read_text() == "x" * 100 + "\nz\n"
+
+
+def test_history_is_the_numbers_of_the_file(tmp_path: Path) -> None:
+    make_log(tmp_path / "t", 7, cases=4)
+    journal = Journal(tmp_path / "t" / ".kernbench")
+    frame = kernbench.history(tmp_path / "t")
+    assert len(frame) == 28
+    for summary in journal.summaries:
+        part = frame[frame["run"] == summary.run].set_index("case")
+        assert set(part["geomean_speedup"]) == {summary.geomean}
+        for case, row in journal.cases_of(summary.run).items():
+            if row.status == "ok":
+                assert part.loc[case, "baseline_us"] == row.baseline_us
+                assert part.loc[case, "speedup_low"] == row.low
+                assert part.loc[case, "wall_solution_us"] == row.wall.solution_us
+            else:
+                assert part.loc[case, "speedup"] != part.loc[case, "speedup"]
+
+
+def test_history_of_a_log_without_rows_has_the_columns(tmp_path: Path) -> None:
+    make_task(tmp_path / "t", 1)
+    frame = kernbench.history(tmp_path / "t")
+    assert len(frame) == 0
+    assert {"iteration", "case", "baseline_us"} <= set(frame.columns)
+
+
+def test_records_survive_their_own_json(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "t", 2)
+    request = RunRequest("r", task, "/s", floors={"a": 0.5}, cases=("a",))
+    again = decode(RunRequest, to_dict(request))
+    assert again == request
+    assert isinstance(again.task, Task)
+    assert decode(CaseResult, {"id": "a", "status": "ok", "samples": {"solution": [1, 2.5]}}).samples == {
+        "solution": (1.0, 2.5)
+    }
