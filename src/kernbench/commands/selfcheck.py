@@ -1,0 +1,88 @@
+"""selfcheck: the tool measures itself."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kernbench.commands.loop import loop_options, read_options, run_until_signal
+
+if TYPE_CHECKING:
+    from kernbench.selfcheck import Report
+
+
+@click.command()
+@click.argument("task", default="rms_norm")
+@click.option("--only", multiple=True, metavar="PART", help="aa, slow, ncu, latency, crash or memory; may be repeated.")
+@click.option("--repeats", type=int, default=20, show_default=True, help="Runs of aa; the other parts take a share.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON line per row, then one per part.")
+@loop_options
+def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **given: Any) -> None:
+    """Measure kernbench itself on this machine: do its numbers hold?
+
+    \b
+    kernbench selfcheck                         everything, on rms_norm; some minutes
+    kernbench selfcheck --only aa --repeats 5   a kernel against itself
+    kernbench selfcheck softmax_host --only latency --only memory
+    """
+    import sys
+
+    from kernbench.selfcheck import PARTS
+
+    unknown = [part for part in only if part not in PARTS]
+    if unknown:
+        raise click.UsageError(f"--only {unknown[0]}: the parts are {', '.join(PARTS)}")
+
+    async def main() -> int:
+        for part in only or PARTS:
+            _print(await measure(part, task, read_options(given), repeats), as_json)
+        return 0
+
+    sys.exit(run_until_signal(main()))
+
+
+async def measure(part: str, task: str, options: Any, repeats: int) -> Report:
+    from kernbench.selfcheck import accuracy, agreement, robustness
+
+    if part == "aa":
+        return await accuracy.against_itself(task, options, repeats)
+    if part == "slow":
+        return await accuracy.slowed_down(task, options, max(2, repeats // 2))
+    if part == "ncu":
+        return await agreement.with_ncu(task, options)
+    if part == "latency":
+        return await robustness.latency(task, options, max(2, repeats // 4))
+    if part == "crash":
+        return await robustness.crashes(task, options, max(2, repeats))
+    return await robustness.memory(task, options, max(10, 5 * repeats))
+
+
+def _print(report: Report, as_json: bool) -> None:
+    from harness.records import finite
+    from kernbench import report as text
+
+    if as_json:
+        for row in report.rows:
+            click.echo(json.dumps(finite({"event": "row", "part": report.part, **row})))
+        click.echo(json.dumps({"event": "part", "part": report.part, "notes": report.notes}))
+        return
+    click.echo(f"== {report.part}")
+    if report.rows:
+        header = tuple(report.rows[0])
+        cells = [tuple(_cell(row.get(name)) for name in header) for row in report.rows]
+        left = [place for place, name in enumerate(header) if isinstance(report.rows[0][name], str)]
+        for line in text.columns([header, *cells], left=left):
+            click.echo(line)
+    for note in report.notes:
+        click.echo(f"{report.part}: {note}")
+
+
+def _cell(value: object) -> str:
+    if value is None or value != value:
+        return "-"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)
+
+
+COMMANDS = (selfcheck,)

@@ -1,0 +1,22 @@
+"""`kernbench selfcheck`: the tool measures itself, so that its numbers can be believed on this very machine.
+
+Parts: `aa` (a kernel against itself, beside one-after-the-other timing), `slow` (a kernel made 2 % slower on one row
+must be called slower there and nowhere else), `ncu` (agreement with Nsight Compute), `latency` (save to rows, warm and
+cold), `crash` (what a bad save costs the next good one), `memory` (a day of edits). Each part works on a copy of a
+shipped task in a scratch folder and returns a Report: plain rows, printed as a table or as JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+PARTS = ("aa", "slow", "ncu", "latency", "crash", "memory")
+
+
+@dataclass
+class Report:
+    part: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    """Sentences that sum the rows up, or say why there are none."""

@@ -1,0 +1,155 @@
+"""aa and slow: equal sides must come out equal, and 2 % on one row must be seen there and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections import Counter
+
+from harness.records import CaseResult, to_dict
+from kernbench import project, render
+from kernbench.child import BOOT, child_environment, harness_folder
+from kernbench.selfcheck import Report
+from kernbench.selfcheck.workshop import Workshop
+from kernbench.session import Options
+
+SLOWED = '''"""RMSNorm with a ballast: on one shape, one program in fifty does its row twice."""
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _rms_norm(x, weight, out, rows, cols, eps, BLOCK: tl.constexpr):
+    start = (tl.program_id(0) % rows).to(tl.int64) * cols
+    column = tl.arange(0, BLOCK)
+    inside = column < cols
+    row = tl.load(x + start + column, mask=inside, other=0.0).to(tl.float32)
+    gain = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
+    scale = 1.0 / tl.sqrt(tl.sum(row * row, axis=0) / cols + eps)
+    tl.store(out + start + column, (row * scale * gain).to(out.dtype.element_ty), mask=inside)
+
+
+def rms_norm(x, weight, eps):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    cols = x.shape[-1]
+    rows = x.numel() // cols
+    block = triton.next_power_of_2(cols)
+    more = BALLAST if tuple(x.shape) == SHAPE else 0
+    _rms_norm[(rows + more,)](x, weight, out, rows, cols, eps, BLOCK=block, num_warps=min(max(block // 512, 1), 16))
+    return out
+'''
+
+
+async def against_itself(task: str, options: Options, repeats: int) -> Report:
+    report = Report("aa")
+    async with Workshop(task, options, baseline=shipped_solution(task)) as shop:
+        ratios: dict[str, list[CaseResult]] = {}
+        spent: dict[str, list[float]] = {}
+        for _ in range(repeats + 1):  # the first run builds
+            ending = await shop.run()
+            if not shop.rows():
+                return Report("aa", notes=[f"nothing was timed: {ending or shop.session.problem}"])
+            for case, row in shop.rows().items():
+                ratios.setdefault(case, []).append(row)
+                spent.setdefault(case, []).append(shop.steps.get(("time", case), 0.0))
+        contrast = await one_after_the_other(shop, repeats)
+        for case, rows in ratios.items():
+            report.rows.append(_row(shop, case, rows[1:], spent[case][1:], contrast.get(case, [])))
+    report.notes.append(_sum_up(report))
+    return report
+
+
+def _row(
+    shop: Workshop, case: str, rows: list[CaseResult], spent: list[float], contrast: list[float]
+) -> dict[str, object]:
+    off = [abs((row.speedup or 1.0) - 1) for row in rows]
+    words = Counter(row.verdict for row in rows)
+    return {
+        "case": shop.session.task.case(case).label,
+        "us": rows[-1].solution_us,
+        "worst_percent": 100 * max(off),
+        "rms_percent": 100 * math.sqrt(sum(value * value for value in off) / len(off)),
+        "said": " ".join(f"{count} {word}" for word, count in sorted(words.items(), key=str)),
+        "row_ms": 1000 * sum(spent) / len(spent),
+        "do_bench_worst_percent": 100 * max((abs(value - 1) for value in contrast), default=math.nan),
+    }
+
+
+def _sum_up(report: Report) -> str:
+    wrong = [row["case"] for row in report.rows if "faster" in row["said"] or "slower" in row["said"]]
+    broad = [row["case"] for row in report.rows if row["worst_percent"] > (1.5 if row["us"] < 5 else 0.5)]
+    said = f"false verdicts on {', '.join(wrong)}" if wrong else "no false verdict"
+    limit = f"outside the mark (0.5 %, 1.5 % under 5 us): {', '.join(broad)}" if broad else "every row within the mark"
+    return f"{said}; {limit}"
+
+
+async def one_after_the_other(shop: Workshop, repeats: int) -> dict[str, list[float]]:
+    """The same kernel against itself with triton.testing.do_bench, in a process of its own."""
+    session = shop.session
+    request = {"task": to_dict(session.task), "source": str(shop.folder), "repeats": min(repeats, 5)}
+    boot = BOOT.replace(
+        "from harness import worker\nworker.main(device)", "from harness import contrast\ncontrast.main()"
+    )
+    process = await asyncio.create_subprocess_exec(
+        session.supervisor.python,
+        "-c",
+        boot,
+        str(harness_folder()),
+        session.environment.device if session.environment else "cuda:0",
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env=child_environment(None),
+    )
+    out, _ = await process.communicate(json.dumps(request).encode())
+    found: dict[str, list[float]] = {}
+    for line in out.splitlines():
+        data = json.loads(line)
+        found[data["case"]] = data["ratios"]
+    return found
+
+
+def shipped_solution(task: str) -> str:
+    return (project.find_task(task, to_edit=False) / "solution.py").read_text(encoding="utf-8")
+
+
+async def slowed_down(task: str, options: Options, repeats: int) -> Report:
+    """Ten runs with one row made slower by a fiftieth."""
+    report = Report("slow")
+    async with Workshop(task, options, baseline=SLOWED.replace("BALLAST", "0").replace("SHAPE", "()")) as shop:
+        await shop.run()
+        long = [case for case, row in shop.rows().items() if (row.baseline_us or 0) >= 20]
+        if not long:
+            return Report("slow", notes=["no row takes 20 us or more: nothing to slow down"])
+        for number in range(repeats):
+            case = long[number % len(long)]
+            axes = shop.session.task.case(case).axes
+            rows, cols = int(axes["rows"]), int(axes["cols"])
+            shop.write(SLOWED.replace("BALLAST", str(rows // 50)).replace("SHAPE", f"({rows}, {cols})"))
+            await shop.run()
+            report.rows.append(_verdicts(shop, case))
+    seen = sum(row["verdict"] == "slower" for row in report.rows)
+    others = sum(int(row["others_wrong"]) for row in report.rows)
+    unclear = sum(int(row["unclear"]) for row in report.rows)
+    total = sum(int(row["rows"]) for row in report.rows)
+    report.notes.append(
+        f"slower on the slowed row {seen}/{repeats}; false words elsewhere {others}; unclear {unclear}/{total}"
+    )
+    return report
+
+
+def _verdicts(shop: Workshop, slowed: str) -> dict[str, object]:
+    rows = shop.rows()
+    others = [row for case, row in rows.items() if case != slowed]
+    return {
+        "slowed": shop.session.task.case(slowed).label,
+        "speedup": render.speedup(rows[slowed].ratio) if slowed in rows else "-",
+        "verdict": rows[slowed].verdict if slowed in rows else "-",
+        "others_wrong": sum(row.verdict in ("faster", "slower") for row in others),
+        "unclear": sum(row.verdict == "unclear" for row in rows.values()),
+        "rows": len(rows),
+    }

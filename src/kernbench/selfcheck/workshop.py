@@ -1,0 +1,104 @@
+"""A scratch copy of a task and a session on it, with what landed when."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+
+from harness import taskfile
+from harness.records import CaseResult, Environment
+from kernbench import project
+from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunStarted
+from kernbench.runner import Ending
+from kernbench.session import Options, Session
+
+
+class Workshop:
+    """`async with Workshop("rms_norm", options) as shop`; everything in it is gone afterwards."""
+
+    def __init__(self, task: str, options: Options, baseline: str | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="kernbench-selfcheck-")) / task
+        origin = project.find_task(task, to_edit=False)
+        shutil.copytree(
+            origin, self.folder, ignore=shutil.ignore_patterns(".kernbench", "ITERATIONS.md", "__pycache__")
+        )
+        self.original = (self.folder / "solution.py").read_text(encoding="utf-8")
+        self.beside = "".join(path.read_text(encoding="utf-8") for path in self.folder.glob("solution.c*"))
+        if baseline is not None:
+            (self.folder / "baseline.py").write_text(baseline, encoding="utf-8")
+            options = replace(options, baseline="baseline.py")
+        self.session = Session(taskfile.load(self.folder), self.folder / ".kernbench", options)
+        self.session.listen(self._hear)
+        self.landed: list[tuple[float, CaseResult]] = []
+        """Seconds since the run was asked for, and the row."""
+        self.steps: dict[tuple[str, str | None], float] = {}
+        """Seconds spent in each step of each case, in the last run."""
+        self._asked = 0.0
+        self._step: tuple[str, str | None] | None = None
+        self._since = 0.0
+        self.failure: BuildFailed | None = None
+
+    async def __aenter__(self) -> Workshop:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
+        await self.session.close()
+        shutil.rmtree(self.folder.parent, ignore_errors=True)
+
+    @property
+    def environment(self) -> Environment:
+        return self.session.environment or Environment()
+
+    def write(self, text: str) -> None:
+        (self.folder / "solution.py").write_text(text, encoding="utf-8")
+
+    def edit(self, number: int) -> None:
+        """A change that has to be built: in the C++ or CUDA file if there is one, else in the first kernel."""
+        beside = next((path for path in self.folder.glob("solution.c*")), None)
+        if beside is not None:
+            beside.write_text(self.beside + f"\nstatic int kernbench_edit_{number};\n", encoding="utf-8")
+        self.write(self.original if beside is not None else edited(self.original, number))
+
+    async def run(self) -> Ending | None:
+        """One run of the source as it is."""
+        self._asked = time.perf_counter()
+        self.landed, self.steps, self._step, self.failure = [], {}, None, None
+        return await self.session.run_once(iteration=False)
+
+    def first(self) -> float | None:
+        """Seconds to the first row that was timed."""
+        return next((at for at, row in self.landed if row.solution_us is not None), None)
+
+    def last(self, checked: int) -> float | None:
+        times = [at for at, row in self.landed if row.checked == checked and row.solution_us is not None]
+        return times[-1] if times else None
+
+    def rows(self) -> dict[str, CaseResult]:
+        return {row.id: row for _at, row in self.landed if row.status == "ok" and row.speedup is not None}
+
+    def _hear(self, event: Event) -> None:
+        now = time.perf_counter()
+        if isinstance(event, (Progress, CaseLanded, RunStarted)) and self._step is not None:
+            self.steps[self._step] = self.steps.get(self._step, 0.0) + now - self._since
+            self._step = None
+        if isinstance(event, Progress):
+            self._step, self._since = (event.step, event.case), now
+        elif isinstance(event, CaseLanded):
+            self.landed.append((now - self._asked, event.result))
+        elif isinstance(event, BuildFailed):
+            self.failure = event
+
+
+def edited(source: str, number: int) -> str:
+    """The same solution with one more statement in its first kernel (or function), so that it must be built again."""
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+    kernel = next((node for node in functions if node.decorator_list), functions[0])
+    line = kernel.body[0].lineno - 1
+    lines = source.split("\n")
+    indent = lines[line][: len(lines[line]) - len(lines[line].lstrip())]
+    return "\n".join([*lines[:line], f"{indent}edit_number = {number}  # noqa", *lines[line:]])
