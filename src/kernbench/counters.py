@@ -64,6 +64,7 @@ METRICS = (
     Metric("local_stores", "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum", "", "stores of spilled values"),
     Metric("global_loads", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "", "global load instructions"),
     Metric("global_stores", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", "", "global store instructions"),
+    Metric("load_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "sector", "sectors that loads ask for"),
     Metric(
         "load_bytes_per_sector",
         "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
@@ -147,6 +148,7 @@ class Kernel:
     local_stores: float | None = None
     global_loads: float | None = None
     global_stores: float | None = None
+    load_sectors: float | None = None
     load_bytes_per_sector: float | None = None
     store_bytes_per_sector: float | None = None
     shared_conflicts: float | None = None
@@ -176,6 +178,13 @@ class Kernel:
         """Bytes per second to and from DRAM."""
         moved = self.bytes_moved
         return None if moved is None or not self.duration_us else moved / self.duration_us * 1e6
+
+    @property
+    def load_bytes_per_lane(self) -> float | None:
+        """How wide a thread's loads are on average; 16 is the widest."""
+        if not self.global_loads or self.load_sectors is None or self.load_bytes_per_sector is None:
+            return None
+        return self.load_sectors * self.load_bytes_per_sector / self.global_loads / 32
 
     @property
     def top_stalls(self) -> list[tuple[str, float]]:

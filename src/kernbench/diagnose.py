@@ -204,9 +204,8 @@ def bandwidth(kernel: Kernel, profile: Profile) -> Clue | None:
     if kernel.dram_pct < CEILING:
         text = "memory bandwidth, though below what a plain copy reaches: loads are not always in flight"
         facts += _stall_facts(kernel)
-        return Clue(
-            "bandwidth", kernel.dram_pct / 100, text, tuple(facts), pick("vector loads", "more in flight", "tma")
-        )
+        keys = ("more in flight", "tma", "persistent") if _wide(kernel) else ("vector loads", "more in flight", "tma")
+        return Clue("bandwidth", kernel.dram_pct / 100, text, tuple(facts), pick(*keys))
     text = "at the limit: memory moves as fast as a plain copy, nothing left to gain in this kernel"
     facts += ["no byte too many"] if profile.needed_bytes is not None and len(profile.kernels) == 1 else []
     return Clue("at the limit", 0.96, text, tuple(facts), pick("fusion", "narrower"))
@@ -292,9 +291,12 @@ def latency(kernel: Kernel, profile: Profile) -> Clue | None:
     text = "memory latency: warps wait for loads, and neither memory nor arithmetic is near its limit"
     facts = [*_stall_facts(kernel), f"DRAM {kernel.dram_pct:.0f} %"]
     facts += [f"{kernel.eligible_warps:.1f} warps ready a cycle"] if kernel.eligible_warps is not None else []
-    keys = ("more in flight", "vector loads", "more rows")
-    if kernel.possible_pct is not None and kernel.possible_pct < 100.0 and kernel.limits[:1] == ["registers"]:
-        keys = ("more in flight", "vector loads", "register budget")
+    short = kernel.possible_pct is not None and kernel.possible_pct < 100.0 and kernel.limits[:1] == ["registers"]
+    keys = (
+        "more in flight",
+        "pipeline" if _wide(kernel) else "vector loads",
+        "register budget" if short else "more rows",
+    )
     return Clue("latency", share * min(1.0, 1.3 - busy / 100), text, tuple(facts), pick(*keys))
 
 
@@ -337,6 +339,11 @@ def _without_counters(profile: Profile) -> Diagnosis:
         text = f"{low.limit} lets only {low.occupancy_pct:.0f} % of the warps in; whether that hurts needs counters"
         return Diagnosis("occupancy", text, (f"{low.registers} registers a thread",), (), False, low.name)
     return Diagnosis("unknown", "without counters nothing can be said of what this call waits for")
+
+
+def _wide(kernel: Kernel) -> bool:
+    """Whether the loads are already as wide as they get."""
+    return (kernel.load_bytes_per_lane or 0.0) >= 12.0
 
 
 def _stall_facts(kernel: Kernel) -> list[str]:

@@ -111,7 +111,7 @@ class Standby:
     def __init__(self, process: asyncio.subprocess.Process, folder: Path, full: bool, counts: bool) -> None:
         self.process, self.folder, self.full, self.counts = process, folder, full, counts
         self.gpu: dict[str, Any] = {}
-        self._group: int | None = None
+        self.group: int | None = None
         """Of ncu and its target, once it is known."""
         self._facts: dict[str, dict[str, Any]] = {}
         self._step = "start"
@@ -210,9 +210,9 @@ class Standby:
             transport.close()
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._group is not None and self._group != os.getpgrp():
+        if self.group is not None and self.group != os.getpgrp():
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._group, number)
+                os.killpg(self.group, number)
 
     async def _outcome(self) -> Outcome:
         await self._stop()
@@ -251,7 +251,7 @@ class Standby:
         if kind == "ready":
             self._step, self.gpu = "ready", message["gpu"]
             with contextlib.suppress(ProcessLookupError):
-                self._group = os.getpgid(int(message["pid"]))
+                self.group = os.getpgid(int(message["pid"]))
                 self._signal(signal.SIGSTOP)
             self._ready.set()
         elif kind == "step":

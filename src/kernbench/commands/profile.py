@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,7 +46,13 @@ def profile(task: str | None, case: str, as_json: bool, markdown: bool, against:
     if markdown and against is None:
         raise click.UsageError("--markdown writes a comparison: say with what, such as --against baseline")
     loaded = load_task(task)
-    options = Options(device=given["device"], python=given["python"], baseline=given["baseline"], ncu=given["ncu"])
+    options = Options(
+        device=given["device"],
+        python=given["python"],
+        baseline=given["baseline"],
+        ncu=given["ncu"],
+        harness=Path(os.environ["KERNBENCH_HARNESS"]) if "KERNBENCH_HARNESS" in os.environ else None,
+    )
     only = _only(loaded, case)
 
     async def main() -> int:

@@ -15,7 +15,7 @@ import threading
 import time
 
 ENVIRONMENT = {
-    "device": "cpu",
+    "device": os.environ.get("FAKE_DEVICE", "cpu"),
     "device_name": "Fake 9000",
     "condition": "no clock",
     "python": "3",
@@ -30,6 +30,8 @@ class Worker:
         os.dup2(2, 1)
         self.requests = queue.Queue()
         self.cancelled = set()
+        self.free = threading.Event()
+        self.free.set()
 
     def emit(self, event, **data):
         os.write(self.out, (json.dumps({"event": event, **data}) + "\n").encode())
@@ -39,6 +41,9 @@ class Worker:
             request = json.loads(line)
             if request["request"] == "cancel":
                 self.cancelled.add(request["run"])
+                self.free.set()
+            elif request["request"] in ("hold", "release"):
+                self.free.clear() if request["request"] == "hold" else self.free.set()
             else:
                 self.requests.put(request)
         os._exit(0)
@@ -86,6 +91,9 @@ class Worker:
             result = self.measure(request, case, own, best, todo if where in (None, case) else None)
             self.emit("case", run=run, result={**result, "checked": 1})
             self.emit("case", run=run, result={**result, "checked": 2})
+            if not self.free.is_set():
+                self.emit("held", run=run)
+                self.free.wait()
             if result["status"] == "runtime_error" and todo == "cuda":
                 os._exit(70)
         self.emit("finished", run=run)

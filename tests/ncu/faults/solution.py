@@ -36,16 +36,20 @@ extern "C" __global__ void shared_limit(const float* x, float* y, int n) {
     for (int k = 1; k < 4; k++) v += x[(i + k * 1048583) & (n - 1)];
     y[i] = v + room[(threadIdx.x + 1) % blockDim.x];
 }
-extern "C" __global__ void __launch_bounds__(128, 3) register_limit(const float* x, float* y, int n) {
+extern "C" __global__ void register_limit(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
-    float v[112];
+    float v[128], s = 0;
     #pragma unroll
-    for (int k = 0; k < 112; k++) v[k] = x[(i + k * step) & (n - 1)];
+    for (int k = 0; k < 128; k++) v[k] = x[(i + k * 32) & (n - 1)];
+    unsigned at = i;
+    for (int r = 0; r < 24; r++) {  // one load waits for the one before, and all the values stay alive
+        s = x[at & (n - 1)];
+        at += step + (s > 2.0f);
+        #pragma unroll
+        for (int k = 0; k < 128; k += 16) v[k] = v[k] * s + 0.5f;
+    }
     #pragma unroll
-    for (int k = 0; k < 112; k++) v[k] = v[k] * v[(k * 7 + 5) % 112] + 0.5f;
-    float s = 0;
-    #pragma unroll
-    for (int k = 0; k < 112; k++) s += v[k] * v[(k + 1) % 112];
+    for (int k = 0; k < 128; k++) s = s * v[k] + v[(k * 7 + 5) % 128];
     y[i] = s;
 }
 extern "C" __global__ void few_blocks(const float* x, float* y, int n) {
@@ -124,7 +128,7 @@ def faulty(x, fault):
     elif fault == "shared_limit":
         kernel(fault, 200 * 1024)(blocks, (256, 1, 1), [x, y, n], shared_mem=200 * 1024)
     elif fault == "register_limit":
-        kernel(fault)((n // 128, 1, 1), (128, 1, 1), [x, y, n])
+        kernel(fault)((n // 4096, 1, 1), (128, 1, 1), [x, y, n])
     elif fault == "few_blocks":
         kernel(fault)((8, 1, 1), (1024, 1, 1), [x, y, n])
     elif fault == "tail":

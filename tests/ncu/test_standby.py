@@ -1,0 +1,220 @@
+"""The standby over a fake ncu: warm, cold, killed, refused; and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from kernbench import ncu, nsight, refusals
+from kernbench.counters import read_csv
+from tests.ncu.conftest import NCU
+
+pytestmark = pytest.mark.anyio
+REQUEST = {"task": {}, "sides": [{"name": "solution"}]}
+
+
+@pytest.fixture
+async def start(harness: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Callable[..., object]]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    opened: list[ncu.Standby] = []
+
+    async def make(tool: Path | None = NCU, full: bool = False) -> ncu.Standby:
+        opened.append(await ncu.Standby.start(ncu.Setup(sys.executable, "cuda:0", tool, harness), full))
+        return opened[-1]
+
+    yield make
+    for standby in opened:
+        await standby.close()
+        assert not standby.folder.exists()
+        assert group_of(standby) == []
+
+
+def group_of(standby: ncu.Standby) -> list[str]:
+    """State of every process in the standby's group."""
+    found = []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if standby.group is not None and os.getpgid(int(entry)) == standby.group:
+                found.append(Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[0])
+        except (OSError, ProcessLookupError):
+            continue
+    return [state for state in found if state != "Z"]
+
+
+@pytest.mark.usefixtures("rms_csv")
+async def test_a_key_is_answered_by_the_one_that_waits(start: Callable) -> None:
+    standby = await start()
+    assert await standby.wait_ready()
+    outcome = await standby.profile({**REQUEST, "case": "a"})
+    assert outcome.problem is None
+    assert [kernel.name for kernel in read_csv(outcome.text).kernels] == ["_rms_norm"]
+    assert outcome.facts["solution"]["needed_bytes"] == 1_000_000
+    assert outcome.gpu["name"] == "Fake 9000"
+    assert not standby.alive
+
+
+async def test_it_is_stopped_while_it_waits(start: Callable) -> None:
+    standby = await start()
+    assert await standby.wait_ready()
+    for _ in range(200):
+        if set(group_of(standby)) == {"T"}:
+            break
+        await asyncio.sleep(0.01)
+    assert set(group_of(standby)) == {"T"}
+
+
+async def test_a_kernel_that_never_ends_is_killed_with_what_it_started(start: Callable) -> None:
+    standby = await start()
+    outcome = await standby.profile({**REQUEST, "case": "hang"}, seconds=0.5)
+    assert outcome.problem == refusals.timed_out("profile", 0.5)
+    assert group_of(standby) == []
+
+
+async def test_ncu_killed_from_outside_is_a_sentence(start: Callable) -> None:
+    standby = await start()
+    await standby.wait_ready()
+    asking = asyncio.create_task(standby.profile({**REQUEST, "case": "hang"}, seconds=30))
+    while standby._step != "profile":
+        await asyncio.sleep(0.01)
+    os.killpg(standby.group, signal.SIGKILL)
+    outcome = await asking
+    assert outcome.problem is not None
+    assert outcome.problem.startswith("ncu exited with code 137")
+
+
+async def test_the_sources_own_fault_has_its_place(start: Callable) -> None:
+    outcome = await (await start()).profile({**REQUEST, "case": "raise"})
+    assert outcome.problem == "solution fails: NameError: boom"
+    assert str(outcome.where) == "solution.py:7"
+
+
+async def test_a_crash_is_told(start: Callable) -> None:
+    outcome = await (await start()).profile({**REQUEST, "case": "crash"})
+    assert outcome.problem == "ncu failed: The application returned an error code (-11)."
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "sentence"),
+    [
+        ("FAKE_NCU", "permission", refusals.PERMISSION),
+        ("FAKE_NCU", "counters", refusals.COUNTERS_TAKEN),
+        ("FAKE_NCU_CSV", "none", refusals.NO_KERNEL),
+        ("FAKE_TARGET", "busy", refusals.EXCLUSIVE),
+    ],
+)
+async def test_refusals(
+    start: Callable, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, sentence: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    outcome = await (await start()).profile({**REQUEST, "case": "a"})
+    assert outcome.problem == sentence
+
+
+@pytest.mark.usefixtures("rms_csv")
+async def test_the_full_set_leaves_a_report(start: Callable) -> None:
+    standby = await start(full=True)
+    outcome = await standby.profile({**REQUEST, "case": "a"})
+    assert outcome.report is not None
+    assert outcome.report.read_bytes() == b"a report"
+
+
+async def test_without_ncu_the_compilers_facts_come_all_the_same(start: Callable) -> None:
+    outcome = await (await start(tool=None)).profile({**REQUEST, "case": "a"})
+    assert outcome.problem is None
+    assert outcome.facts["solution"]["kernels"][0]["registers"] == 40
+
+
+async def test_nothing_outlives_a_workbench_that_is_killed(harness: Path) -> None:
+    """The workbench dies without a word while ncu is stopped; the guard takes the group down."""
+    code = f"""
+import asyncio, sys
+from pathlib import Path
+from kernbench import ncu
+async def main():
+    standby = await ncu.Standby.start(ncu.Setup(sys.executable, "cuda:0", Path({str(NCU)!r}), Path({str(harness)!r})))
+    await standby.wait_ready()
+    print(standby.group, standby.folder, flush=True)
+    await asyncio.sleep(60)
+asyncio.run(main())
+"""
+    workbench = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert workbench.stdout is not None
+    group, folder = workbench.stdout.readline().split()
+    workbench.kill()
+    workbench.wait()
+    workbench.stdout.close()
+    for _ in range(300):
+        states = [
+            Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+            for entry in filter(str.isdigit, os.listdir("/proc"))
+            if os.path.exists(f"/proc/{entry}/stat")
+        ]
+        if not [state for state in states if state[2] == group and state[0] != "Z"]:
+            break
+        time.sleep(0.02)
+    else:
+        pytest.fail(f"group {group} is still there")
+    subprocess.run(["rm", "-rf", folder], check=True)
+
+
+async def test_the_version_is_asked_of_ncu_itself(tmp_path: Path) -> None:
+    assert await nsight.version(NCU) == "2025.3.1"
+    with pytest.raises(nsight.NoNcu, match="does not say its version"):
+        await nsight.version(Path("/bin/true"))
+
+
+def test_no_ncu_names_the_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    monkeypatch.setattr(nsight, "TOOLKITS", (tmp_path / "toolkit", tmp_path / "nsight"))
+    with pytest.raises(nsight.NoNcu, match=r"no ncu in PATH, .*/cuda/bin, .*toolkit, .*nsight/\*.*--ncu PATH"):
+        nsight.find()
+    with pytest.raises(nsight.NoNcu, match="is not a program"):
+        nsight.find(str(tmp_path / "nothing"))
+    (tmp_path / "nsight" / "2024.1.0").mkdir(parents=True)
+    (tmp_path / "nsight" / "2025.3.1").mkdir()
+    for folder in (tmp_path / "nsight").iterdir():
+        (folder / "ncu").touch()
+    assert nsight.find().parent.name == "2025.3.1"
+
+
+def test_permission_is_known_beforehand(tmp_path: Path) -> None:
+    params, status = tmp_path / "params", tmp_path / "status"
+    params.write_text("RmProfilingAdminOnly: 1\n")
+    status.write_text("Name:\tx\nCapEff:\t0000000000000000\n")
+    assert not nsight.permitted(params, status)
+    status.write_text("CapEff:\t000001ffffffffff\n")
+    assert nsight.permitted(params, status)
+    status.write_text("CapEff:\t0000004000000000\n")
+    assert nsight.permitted(params, status)
+    params.write_text("RmProfilingAdminOnly: 0\n")
+    status.write_text("CapEff:\t0000000000000000\n")
+    assert nsight.permitted(params, status)
+    assert nsight.permitted(tmp_path / "none", status)
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("==ERROR== InterprocessLockFailed: /tmp/nsight-compute-lock", "TMPDIR is private"),
+        ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "LibraryNotLoaded"),
+        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "do not fit together"),
+        ("==ERROR== Profiling is not supported on this device", "newer Nsight Compute"),
+        ("==ERROR== Something new happened", "ncu failed: Something new happened"),
+        ("", "ncu exited with code 9: it said nothing"),
+    ],
+)
+def test_every_complaint_becomes_one_sentence(text: str, part: str) -> None:
+    said = refusals.explain(text, "exited with code 9")
+    assert part in said
+    assert "\n" not in said
