@@ -13,7 +13,7 @@ import click
 
 from harness.records import UserError
 from kernbench import __version__
-from kernbench.commands import export, history, loop, profile, setup
+from kernbench.commands import export, history, loop, profile, selfcheck, setup
 
 EXAMPLES = """\b
 Examples:
@@ -51,7 +51,14 @@ def cli() -> None:
     """
 
 
-for command in (*loop.COMMANDS, *history.COMMANDS, *export.COMMANDS, *profile.COMMANDS, *setup.COMMANDS):
+for command in (
+    *loop.COMMANDS,
+    *history.COMMANDS,
+    *export.COMMANDS,
+    *profile.COMMANDS,
+    *selfcheck.COMMANDS,
+    *setup.COMMANDS,
+):
     cli.add_command(command)
 
 
@@ -60,6 +67,10 @@ def main(argv: list[str] | None = None) -> Any:
         return cli.main(args=argv, prog_name="kernbench", standalone_mode=True)
     except UserError as problem:
         click.echo(f"kernbench: {problem}", err=True)
+        sys.exit(2)
+    except OSError as problem:
+        place = f"{problem.filename}: " if problem.filename else ""
+        click.echo(f"kernbench: {place}{problem.strerror or problem}", err=True)
         sys.exit(2)
 
 

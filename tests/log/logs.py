@@ -56,7 +56,7 @@ def make_task(folder: Path, cases: int = 12, odd: str = "") -> Task:
 
 
 def source_text(number: int) -> str:
-    lines = [f"BLOCK = {128 * (1 + number % 4)}", f"WARPS = {1 + number % 8}", ""]
+    lines = [f"BLOCK = {128 * (1 + number % 4)}", f"WARPS = {1 + number % 8}", f"STAGES = {number}"]
     lines += ["", "def rms_norm(x, weight):", f'    """{IDEAS[number % len(IDEAS)]}"""', "    return x"]
     return "\n".join(lines) + "\n"
 

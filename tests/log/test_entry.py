@@ -1,4 +1,4 @@
-"""An entry is evidence: everything a reviewer asks for, nothing that was not measured, and only its own lines change."""
+"""An entry is evidence: all that a reviewer asks for, nothing that was not measured, and only its own lines change."""
 
 from __future__ import annotations
 

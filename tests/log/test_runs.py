@@ -64,7 +64,7 @@ def test_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
 
 
 def test_lines_that_make_no_sense_are_passed_over(old: Path) -> None:
-    strange = ['{"event":"finished"}', '{"event":"floor","key":1}', '{"event":"words"}', "[1]", "null", '{"event":7}', ""]
+    strange = ['{"event":"finished"}', '{"event":"floor","key":1}', '{"event":"words"}', "[1]", '{"event":7}', ""]
     strange += ['{"event":"finished","run":"r","source":"s","at":"t","right":true,"environment":7}']
     strange += ['{"event":"case","id":"x","status":"wrong","solution_us":3.0,"run":"20261115T020753-c08191"}']
     with (old / "runs.jsonl").open("a") as file:
@@ -133,7 +133,7 @@ def test_a_full_disk_takes_back_what_did_not_fit(tmp_path: Path) -> None:
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (150, before[1]))
-        with pytest.raises(JournalError, match="cannot be written: .*; the run is not recorded"):
+        with pytest.raises(JournalError, match=r"cannot be written: .*; the run is not recorded"):
             file.append("y" * 100)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
