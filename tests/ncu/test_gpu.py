@@ -1,0 +1,78 @@
+"""The real ncu on a real GPU: kernels with known faults, a standby that costs nothing, a kernel that never ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import taskfile
+from harness.records import to_dict
+from kernbench import ncu, nsight
+from kernbench.counters import Profile, read_csv
+from kernbench.diagnose import diagnose
+from tests.ncu.test_standby import group_of
+
+pytestmark = [pytest.mark.gpu, pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
+FAULTS = Path(__file__).parent / "faults"
+EXPECTED = {
+    "copy": "at the limit",
+    "strided": "bandwidth",
+    "spills": "spills",
+    "shared_limit": "occupancy",
+    "few_blocks": "launch",
+    "conflicts": "shared memory",
+    "compute": "instructions",
+    "three": "fusion",
+}
+
+
+@pytest.fixture
+def setup() -> ncu.Setup:
+    try:
+        tool = nsight.find()
+    except nsight.NoNcu as problem:
+        pytest.skip(str(problem))
+    return ncu.Setup(os.environ.get("KERNBENCH_TEST_PYTHON", sys.executable), "cuda:0", tool)
+
+
+def request(case: str, build: Path) -> dict[str, Any]:
+    side = {"name": "solution", "kind": "file", "file": "solution.py", "source": str(FAULTS)}
+    return {"task": to_dict(taskfile.load(FAULTS)), "case": case, "build": str(build), "sides": [side]}
+
+
+async def test_known_faults_are_named(setup: ncu.Setup, tmp_path: Path) -> None:
+    standbys = await asyncio.gather(*(ncu.Standby.start(setup) for _ in EXPECTED))
+    found = {}
+    for case, standby in zip(EXPECTED, standbys, strict=True):
+        outcome = await standby.profile(request(case, tmp_path))
+        assert outcome.problem is None
+        needed = outcome.facts["solution"]["needed_bytes"]
+        found[case] = diagnose(Profile(read_csv(outcome.text).kernels, needed_bytes=needed)).bound
+        await standby.close()
+    assert found == EXPECTED
+
+
+async def test_an_endless_kernel_is_killed_and_leaves_nobody(setup: ncu.Setup, tmp_path: Path) -> None:
+    standby = await ncu.Standby.start(setup)
+    outcome = await standby.profile(request("endless", tmp_path), seconds=5.0)
+    assert outcome.problem is not None
+    assert "was killed" in outcome.problem
+    await standby.close()
+    for _ in range(100):  # the driver takes a moment to tear the context down
+        if not group_of(standby):
+            break
+        await asyncio.sleep(0.1)
+    assert group_of(standby) == []
+
+
+async def test_a_call_without_kernels_says_so(setup: ncu.Setup, tmp_path: Path) -> None:
+    standby = await ncu.Standby.start(setup)
+    outcome = await standby.profile(request("silent", tmp_path))
+    assert outcome.problem is not None
+    assert "launched no kernel" in outcome.problem
+    await standby.close()
