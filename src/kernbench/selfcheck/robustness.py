@@ -33,8 +33,12 @@ async def latency(task: str, options: Options, repeats: int) -> Report:
     for number in range(2):
         async with Workshop(task, options) as shop:
             shop.edit(int(time.time()) % 100000 + 500 + number)
-            await shop.run()
+            run = asyncio.create_task(shop.run())
+            while shop.first() is None and not run.done():
+                await asyncio.sleep(0.01)
             cold.append(_times("started cold", shop))
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
     report.rows = [*warm, *cold]
     first = [statistics.median(float(str(row["first_row_s"])) for row in group) for group in (warm, cold)]
     report.notes.append(f"first row {first[0]:.2f} s warm, {first[1]:.2f} s cold: {first[1] / first[0]:.1f} times")
