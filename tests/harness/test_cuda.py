@@ -1,0 +1,340 @@
+"""cuda.load: what can be said without a GPU, then kernels compiled by NVRTC and launched."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+from harness import cuda
+from tests.harness.child import Child, results, write_task
+from tests.harness.test_gpu import GPU_TASK
+
+SCALE = """
+#include "width.h"
+extern "C" __global__ void scale(const float* x, float* out, int n, float factor) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = x[i] * factor;
+}
+template <class T, int N> __global__ void add(T* out, long long n) {
+    if (threadIdx.x < n) out[threadIdx.x] += (T)(N * WIDTH);
+}
+__global__ void plain(double* out, double value) { *out = value; }
+__global__ void much(float* out, int n) {
+    extern __shared__ float kept[];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) kept[i] = i;
+    __syncthreads();
+    if (threadIdx.x == 0) *out = kept[n - 1];
+}
+"""
+ERRORS = """
+/home/me/solution.cu(3): warning #177-D: variable "x" was declared but never referenced
+  int x;
+      ^
+
+Remark: The warnings can be suppressed with "-diag-suppress <warning-number>"
+
+/home/me/solution.cu(4): error: expected a ";"
+  }
+  ^
+1 error detected in the compilation of "/home/me/solution.cu".
+"""
+NO_NAME = """
+__nv_name_map(2): error: identifier "gg" is undefined
+  #pragma nv_mangled_name gg<1>
+                          ^
+"""
+Load = Callable[..., Any]
+
+
+def source(folder: Path, text: str = SCALE, **headers: str) -> cuda._Source:
+    """A file in a snapshot whose user folder is elsewhere."""
+    snapshot = folder / "snapshot"
+    snapshot.mkdir(exist_ok=True)
+    (snapshot / "solution.cu").write_text(text)
+    for name, content in {"width": "#define WIDTH 10", **headers}.items():
+        (snapshot / f"{name}.h").write_text(content)
+    options = (*cuda.FLAGS, "-arch=sm_90a")
+    user_path = str(folder / "user" / "solution.cu")
+    return cuda._Source(str(snapshot / "solution.cu"), user_path, options, (str(snapshot),), str(folder / "build"))
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "sent"),
+    [
+        (True, 1, 1),
+        (-3, 4, -3),
+        (2**32 - 1, 4, 2**32 - 1),
+        (2**64 - 1, 8, -1),
+        (7, None, 7),
+        (None, 8, 0),
+        (0.5, 8, 0.5),
+        (0.5, 4, numpy.float32(0.5)),
+        (0.5, None, numpy.float32(0.5)),
+        (numpy.int16(3), 2, numpy.int16(3)),
+    ],
+)
+def test_values_take_the_width_that_the_kernel_declares(value: Any, size: int | None, sent: Any) -> None:
+    put = cuda.passed(type(value), size)
+    got = value if put is None else put(value)
+    assert got == sent
+    assert type(got) is type(sent) or isinstance(got, int)
+
+
+def test_a_ctypes_scalar_goes_as_it_is() -> None:
+    assert cuda.passed(ctypes.c_float, 4) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "words"),
+    [
+        (torch.ones(1), 4, "is a pointer, but the kernel declares 4 bytes there"),
+        (1.0, 2, "is a float, but the kernel declares 2 bytes there"),
+        (3, 16, "is an int, but the kernel declares 16 bytes there"),
+        (numpy.float64(1), 4, "is a float64 of 8 bytes, but the kernel declares 4"),
+        (ctypes.c_int64(1), 4, "is a c_long of 8 bytes, but the kernel declares 4"),
+        ("x", 8, "is a str; pass tensors, int, float"),
+    ],
+)
+def test_what_does_not_fit_is_said(value: Any, size: int, words: str) -> None:
+    with pytest.raises(TypeError, match=words):
+        cuda.passed(type(value), size)
+
+
+def test_a_number_too_large_for_its_parameter_is_refused() -> None:
+    put = cuda.passed(int, 4)
+    assert put is not None
+    with pytest.raises(OverflowError, match="4294967296 does not fit the 4 bytes"):
+        put(2**32)
+
+
+def test_a_tensor_in_host_memory_is_refused() -> None:
+    put = cuda.passed(torch.Tensor, 8)
+    assert put is not None
+    with pytest.raises(TypeError, match="it needs one on the GPU"):
+        put(torch.ones(1))
+
+
+def test_the_first_error_has_its_place_and_the_log_is_kept() -> None:
+    problem = cuda.compile_error(ERRORS, "/home/me/solution.cu")
+    assert (str(problem), problem.file, problem.line) == ('expected a ";"', "/home/me/solution.cu", 4)
+    assert "#177-D" in problem.output
+
+
+def test_a_name_that_is_not_there_is_no_line_of_the_file() -> None:
+    problem = cuda.compile_error(NO_NAME, "/home/me/solution.cu")
+    assert str(problem) == 'solution.cu has no kernel gg<1>: identifier "gg" is undefined'
+    assert (problem.file, problem.line) == ("/home/me/solution.cu", None)
+    bare = cuda.compile_error("nvrtc: error: invalid value for --gpu-architecture (-arch)\n", "/home/me/solution.cu")
+    assert str(bare) == "NVRTC failed: nvrtc: error: invalid value for --gpu-architecture (-arch)"
+
+
+@pytest.mark.parametrize("inside", ["include", "targets/x86_64-linux/include"])
+def test_headers_are_looked_for_in_the_toolkit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, inside: str) -> None:
+    include = tmp_path / inside
+    (include / "cccl").mkdir(parents=True)
+    (include / "cuda_fp16.h").write_text("")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    cuda.header_folders.cache_clear()
+    try:
+        assert cuda.header_folders() == (str(include), str(include / "cccl"))
+    finally:
+        cuda.header_folders.cache_clear()
+
+
+def test_headers_of_the_users_count_as_source(tmp_path: Path) -> None:
+    text = '#include <outer.h>\n#include "missing.h"\n'
+    made = source(tmp_path, text, outer='#include "inner.h"\n', inner="int x;\n")
+    texts = {text.decode() for text in cuda._texts(made)}
+    assert "int x;\n" in texts
+    assert len(texts) == 3
+
+
+def test_what_load_needs_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "solution.cu").write_text(SCALE)
+    scope = {"__file__": str(tmp_path / "solution.py"), "load": cuda.load}
+    with pytest.raises(cuda.CompileError, match=r"there is no other\.cu beside the file that loads it"):
+        exec("load('other.cu')", scope)
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    with pytest.raises(cuda.CompileError, match=r"needs cuda-core and cuda-bindings.*pip install 'kernbench\[cuda"):
+        exec("load('solution.cu')", scope)
+
+
+@pytest.fixture
+def nvrtc() -> None:
+    module = pytest.importorskip("cuda.bindings.nvrtc")
+    try:
+        module.nvrtcVersion()
+    except Exception as problem:
+        pytest.skip(f"no NVRTC: {problem}")
+
+
+@pytest.mark.usefixtures("nvrtc")
+class TestCompiler:
+    """NVRTC itself needs no GPU."""
+
+    def test_templates_get_a_name(self, tmp_path: Path) -> None:
+        code, lowered = cuda.compiled(source(tmp_path), ("add<float, 4>", "plain"))
+        assert code.startswith(b"\x7fELF")
+        assert lowered == {"add<float, 4>": "_Z3addIfLi4EEvPT_x", "plain": "_Z5plainPdd"}
+
+    def test_an_error_names_the_users_file(self, tmp_path: Path) -> None:
+        with pytest.raises(cuda.CompileError) as caught:
+            cuda.compiled(source(tmp_path, "__global__ void f() {\n  nothing;\n}\n"), ())
+        assert (caught.value.file, caught.value.line) == (str(tmp_path / "user" / "solution.cu"), 2)
+        assert str(caught.value) == 'identifier "nothing" is undefined'
+
+    def test_an_error_in_a_header_names_the_users_header(self, tmp_path: Path) -> None:
+        with pytest.raises(cuda.CompileError) as caught:
+            cuda.compiled(source(tmp_path, '#include "bad.h"\n', bad="\nint x = ;\n"), ())
+        assert (caught.value.file, caught.value.line) == (str(tmp_path / "user" / "bad.h"), 2)
+        assert "snapshot" not in caught.value.output
+
+    def test_headers_come_from_the_snapshot_not_from_what_is_being_edited(self, tmp_path: Path) -> None:
+        (tmp_path / "user").mkdir()
+        (tmp_path / "user" / "width.h").write_text("#error the file being edited\n")
+        assert cuda.compiled(source(tmp_path), ())[0]
+
+    def test_text_and_headers_and_options_change_the_hash(self, tmp_path: Path) -> None:
+        first = cuda._digest(source(tmp_path), ())
+        assert cuda._digest(source(tmp_path), ()) == first
+        assert cuda._digest(source(tmp_path), ("plain",)) != first
+        assert cuda._digest(source(tmp_path, width="#define WIDTH 2"), ()) != first
+        assert cuda._digest(source(tmp_path, SCALE + "\n"), ()) != first
+
+    @pytest.mark.gpu
+    def test_toolkit_headers_are_found(self, tmp_path: Path) -> None:
+        text = "#include <cuda_bf16.h>\n#include <cuda/std/array>\n__global__ void f(__nv_bfloat16* x) {}\n"
+        assert cuda.compiled(source(tmp_path, text), ())[0]
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def loaded(text: str = SCALE, **options: Any) -> Any:
+        made = source(tmp_path, text)
+        scope = {
+            "__file__": os.path.join(os.path.dirname(made.path), "solution.py"),
+            "__kernbench_folder__": str(tmp_path / "user"),
+            "__kernbench_build__": made.cache,
+            "load": cuda.load,
+            "options": options,
+        }
+        exec("library = load('solution.cu', **options)", scope)
+        return scope["library"]
+
+    return loaded
+
+
+@pytest.mark.gpu
+class TestLaunch:
+    def test_tensors_and_numbers_arrive(self, load: Load) -> None:
+        library, x = load(), torch.arange(1000.0, device="cuda")
+        out = torch.empty_like(x)
+        library.scale[4, 256](x, out, 1000, 0.5)
+        assert torch.equal(out, x * 0.5)
+        value = torch.zeros(1, dtype=torch.float64, device="cuda")
+        library.plain[1, 1](value, 0.1)
+        assert value.item() == 0.1
+
+    def test_templates_are_found_by_name_at_load_or_later(self, load: Load, tmp_path: Path) -> None:
+        library = load(names=["add<int, 2>"])
+        out = torch.zeros(4, dtype=torch.int32, device="cuda")
+        library.get("add<int, 2>")[1, 32](out, 3)
+        library.get("add<int, 1>")[1, 32](out, 4)
+        assert out.tolist() == [30, 30, 30, 10]
+        images = [(path.name, path.stat().st_mtime_ns) for path in sorted((tmp_path / "build").iterdir())]
+        assert len(images) == 4
+        load(names=["add<int, 2>"]).get("add<int, 1>")
+        assert [(path.name, path.stat().st_mtime_ns) for path in sorted((tmp_path / "build").iterdir())] == images
+
+    def test_much_shared_memory_is_allowed(self, load: Load) -> None:
+        kernel, out = load().much, torch.zeros(1, device="cuda")
+        kernel[1, 256, 160 * 1024](out, 40 * 1024)
+        assert out.item() == 40 * 1024 - 1
+        with pytest.raises(ValueError, match="shared memory are refused; a block of this GPU may have at most"):
+            kernel[1, 256, 1 << 20](out, 4)
+
+    def test_launches_follow_torchs_current_stream(self, load: Load) -> None:
+        library, x, side = load(), torch.ones(1 << 20, device="cuda"), torch.cuda.Stream()
+        out = torch.zeros_like(x)
+        with torch.cuda.stream(side):
+            torch.cuda._sleep(20_000_000)
+            library.scale[4096, 256](x, out, x.numel(), 3.0)
+        assert not side.query()
+        side.synchronize()
+        assert out.sum().item() == 3 * x.numel()
+
+    def test_graphs_capture_them(self, load: Load) -> None:
+        library, x, graph = load(), torch.ones(64, device="cuda"), torch.cuda.CUDAGraph()
+        out = torch.zeros_like(x)
+        library.scale[1, 64](x, out, 64, 1.0)
+        with torch.cuda.graph(graph):
+            library.scale[1, 64](x, out, 64, 5.0)
+        graph.replay()
+        assert out.sum().item() == 320
+
+    def test_wrong_arguments_are_said_before_the_launch(self, load: Load) -> None:
+        library, x = load(), torch.ones(4, device="cuda")
+        with pytest.raises(TypeError, match="scale takes 4 arguments, and 3 were given"):
+            library.scale[1, 4](x, x, 4)
+        with pytest.raises(TypeError, match="scale: argument 2 is a pointer, but the kernel declares 4 bytes"):
+            library.scale[1, 4](x, x, x, 1.0)
+        with pytest.raises(AttributeError, match=r"solution\.cu has no kernel nothing"):
+            library.nothing  # noqa: B018
+
+    def test_defines_and_options_count(self, load: Load) -> None:
+        text = 'extern "C" __global__ void put(int* out) { *out = VALUE; }\n'
+        out = torch.zeros(1, dtype=torch.int32, device="cuda")
+        load(text, defines={"VALUE": 3}, options=["--use_fast_math"]).put[1, 1](out)
+        assert out.item() == 3
+
+
+@pytest.fixture(scope="module")
+def child() -> Iterator[Child]:
+    with Child("cuda:0") as started:
+        yield started
+
+
+CUDA_SOLUTION = """
+import torch
+from harness.cuda import load
+_cu = load("solution.cu")
+
+def scale(x, factor):
+    out = torch.empty_like(x)
+    _cu.scale[(x.numel() + 255) // 256, 256](x, out, x.numel(), factor)
+    return out
+"""
+CUDA_FILE = SCALE.replace('#include "width.h"', "#define WIDTH 1")
+
+
+@pytest.mark.gpu
+class TestTask:
+    def test_a_cuda_solution_is_checked_and_timed(self, child: Child, tmp_path: Path) -> None:
+        folder = write_task(tmp_path, task_toml=GPU_TASK, solution_py=CUDA_SOLUTION, solution_cu=CUDA_FILE)
+        for result in results(child.run(folder, controls=True, budget_ms=100.0)).values():
+            assert (result["status"], result["checked"], result["findings"]) == ("ok", 2, []), result["detail"]
+            assert [kernel["name"] for kernel in result["ledger"]] == ["scale"]
+
+    def test_an_element_outside_is_found(self, child: Child, tmp_path: Path) -> None:
+        bad = CUDA_FILE.replace("i < n)", "i < n + 1)")
+        folder = write_task(tmp_path, task_toml=GPU_TASK, solution_py=CUDA_SOLUTION, solution_cu=bad)
+        result = results(child.run(folder, cases=("small",)))["small"]
+        assert (result["status"], result["detail"]) == ("wrong", "the call wrote 1 element past the end of output 0")
+
+    def test_a_compile_error_has_a_place(self, child: Child, tmp_path: Path) -> None:
+        bad = CUDA_FILE.replace("int i = ", "int j = ")
+        snapshot = write_task(tmp_path / "snapshot", task_toml=GPU_TASK, solution_py=CUDA_SOLUTION, solution_cu=bad)
+        user = write_task(tmp_path / "user", task_toml=GPU_TASK, solution_py=CUDA_SOLUTION, solution_cu=bad)
+        last = child.run(user, snapshot)[-1]
+        assert (last["event"], last["status"]) == ("failed", "build_error")
+        assert last["message"] == 'identifier "i" is undefined'
+        assert (last["where"]["file"], last["where"]["line"]) == ("solution.cu", 4)
+        assert "snapshot" not in last["traceback"]
