@@ -35,6 +35,8 @@ class Activity:
     """Everything that one call put on the device."""
 
     records: tuple[Record, ...] = field(default=())
+    home: int | None = None
+    """The stream that the call was made on."""
 
     @property
     def busy_us(self) -> float:
@@ -80,19 +82,19 @@ class LostRecords(Exception):
 
 def attribute(records: Iterable[Record], names: Names, calls: int) -> list[Activity]:
     """One Activity per call, in the order of the calls."""
-    found: list[list[Record]] = []
+    found: list[tuple[int, list[Record]]] = []
     inside = False
     for record in sorted(records, key=lambda item: (item.correlation, item.start_ns)):
         if record.name == names.mark:
-            found.append([])
+            found.append((record.stream, []))
             inside = True
         elif record.name in (names.flush, names.pause):
             inside = False
         elif inside:
-            found[-1].append(record)
+            found[-1][1].append(record)
     if len(found) != calls:
         raise LostRecords(f"{calls} calls left {len(found)} marks in the activity records")
-    return [Activity(tuple(item)) for item in found]
+    return [Activity(tuple(item), home) for home, item in found]
 
 
 class Recorder:

@@ -190,6 +190,14 @@ def aliased(outputs: Outputs, inputs: dict[str, object]) -> tuple[str, str] | No
     return None
 
 
+def shared(first: Outputs, second: Outputs) -> bool:
+    """Whether two results, both alive, have memory in common."""
+    held = {value.untyped_storage().data_ptr() for value in first.values() if value is not None and value.numel()}
+    return any(
+        value is not None and value.numel() and value.untyped_storage().data_ptr() in held for value in second.values()
+    )
+
+
 def one_ulp(dtype: torch.dtype, magnitude: float) -> float:
     if not dtype.is_floating_point:
         return 0.0

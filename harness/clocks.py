@@ -23,11 +23,6 @@ HEAD_START_CYCLES = 200_000
 WALL_CALLS = 30
 
 
-def clock_replaced() -> bool:
-    """Whether somebody has put another function in the clock's place since this module was loaded."""
-    return time.perf_counter_ns is not _now
-
-
 class Unsteady(Exception):
     """The GPU was throttled while it was timed; the reason in words."""
 

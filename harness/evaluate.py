@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from harness import check, clocks, controls, interpreter, machine, timing
+from harness import check, controls, interpreter, machine, originals, timing
 from harness.faults import BadTask, Paths, describe
 from harness.inputs import BadOutput, Draw, Reference, named_outputs
 from harness.opponents import Opponents
@@ -36,9 +36,6 @@ LATER = f"baseline: {COMPILING}"
 LESS_ACCURATE = Finding(
     "less accurate than the baseline",
     "the largest error is over twice the baseline's; check the accumulation dtype and fast-math functions",
-)
-CLOCK_REPLACED = Finding(
-    "clock replaced", "the source put another function in the place of time.perf_counter_ns; leave it alone", red=True
 )
 
 
@@ -74,6 +71,7 @@ class Run:
         self.threads = ThreadWatch()
         self.opponents = Opponents(request, shelf, self.environment.interpreted)
         self._done = 0
+        self._said: set[Finding] = set()
 
     def go(self) -> None:
         torch.set_num_threads(self.task.threads)
@@ -122,6 +120,7 @@ class Run:
             fault = describe(problem, self.paths)
             self._failed("build_error", fault.message, fault.where, fault.traceback)
             return
+        self._own_clocks()
         self.reference = self._load_reference()
         if self.request.controls:
             controls.try_task(self.reference, self.shelf, self.device, lambda case: self._step("check", case))
@@ -140,9 +139,15 @@ class Run:
         left = self.threads.left_running()
         if left is not None:
             self.emit("finding", finding=left)
-        if clocks.clock_replaced():
-            self.emit("finding", finding=CLOCK_REPLACED)
+        self._own_clocks()
         self.emit("finished")
+
+    def _own_clocks(self) -> None:
+        """Puts back what the source replaced among the things that times are taken with, and says so once."""
+        found = originals.restore()
+        if found is not None and found not in self._said:
+            self._said.add(found)
+            self.emit("finding", finding=found)
 
     def _load_reference(self) -> Reference:
         return self.shelf.reference(self.task, self.request.source, self.request.build)
@@ -227,6 +232,7 @@ class Run:
         if best is not None and self.opponents.best_is_right(case, materials[0]):
             sides["best"] = best
         sides["solution"] = self.solution
+        self._own_clocks()
         self._step("time", case)
         masters = [material.inputs for material in materials]
         try:
@@ -293,7 +299,9 @@ class Run:
 
     def _recheck(self, row: Row) -> None:
         self._step("recheck", row.case)
-        slow = SlowChecks(self.task, self.reference, self.device, self.request.seed, self.environment.interpreted)
+        interpreted = self.environment.interpreted
+        clock = None if interpreted or row.case.kind != "case" else self.stopwatch.clock()
+        slow = SlowChecks(self.task, self.reference, self.device, self.request.seed, interpreted, clock)
         try:
             fixed = self._material(row.case, Draw(0))
             judgement = slow.run(row.case, self.solution, fixed, self._pulse(row.case, "recheck"))

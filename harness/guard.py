@@ -143,7 +143,11 @@ def new_guard() -> Guard:
 
 
 def _guardable(result: Any) -> bool:
-    return type(result) is torch.Tensor and memory.plain(result) and not (result.is_cpu and _pinned(result))
+    if type(result) is not torch.Tensor or not memory.plain(result):
+        return False
+    if result.is_cuda:  # a graph would replay the filling of borders in every later call
+        return not torch.cuda.is_current_stream_capturing()
+    return not (result.is_cpu and _pinned(result))
 
 
 def _pinned(tensor: torch.Tensor) -> bool:

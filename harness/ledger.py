@@ -33,11 +33,11 @@ def usual_count(activities: Sequence[Activity]) -> int:
     return counts.most_common(1)[0][0] if counts else 0
 
 
-def findings(solution: Sequence[Activity], baseline: Sequence[Activity], home: int | None) -> list[Finding]:
-    """What the records say against a row; `home` is the stream the harness launches on."""
+def findings(solution: Sequence[Activity], baseline: Sequence[Activity]) -> list[Finding]:
+    """What the records say against a row."""
     if not solution:
         return []
-    found = [_nothing_ran(solution), _other_stream(solution, home), _uneven(solution)]
+    found = [_nothing_ran(solution), _other_stream(solution), _uneven(solution)]
     found += [_library_only(solution), _one_sided_graph(solution, baseline)]
     return [finding for finding in found if finding is not None]
 
@@ -50,9 +50,8 @@ def _nothing_ran(calls: Sequence[Activity]) -> Finding | None:
     return Finding("no kernel ran", text, red=True)
 
 
-def _other_stream(calls: Sequence[Activity], home: int | None) -> Finding | None:
-    away = {stream for call in calls for stream in call.streams if home is not None and stream != home}
-    if not away:
+def _other_stream(calls: Sequence[Activity]) -> Finding | None:
+    if not any(call.home is not None and call.streams - {call.home} for call in calls):
         return None
     text = "kernels ran on another stream than the caller's; make the caller's stream wait, or launch on it"
     return Finding("other stream", text)

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from harness import check, memory
+from harness import check, kept, memory, threads
+from harness.clocks import Clock
 from harness.faults import BadTask, describe
 from harness.inputs import Draw, Outputs, Reference
 from harness.records import Case, Finding, Task
@@ -27,6 +28,8 @@ class SlowChecks:
     device: str
     seed: int
     interpreted: bool
+    clock: Clock | None = None
+    """Tells what a call does; None where nothing is timed."""
 
     def draws(self) -> list[Draw]:
         if not self.reference.scales:
@@ -39,13 +42,17 @@ class SlowChecks:
         judgement, findings = self._twice(case, function, fixed, beat)
         if judgement.problem is not None or case.kind == "check":
             return Judgement(judgement.problem, judgement.error, (*judgement.findings, *findings))
+        less: list[bool] = []
         for draw in self.draws():
             beat()
-            judgement = self._draw(case, function, fixed, draw)
+            material = Material(self.reference, case, draw, self.device)
+            if self.clock is not None and (self.clock.name != "device" or not less):  # records need no second draw
+                less.append(kept.second_does_less(self.clock, function, fixed, material, self.task.mutates))
+            judgement = self._draw(function, fixed, material)
             if judgement.problem is not None:
                 detail = f"{judgement.problem} ({draw})"
                 return Judgement(detail, judgement.error, (*findings, *judgement.findings))
-        return Judgement(None, None, findings)
+        return Judgement(None, None, (*findings, kept.RESULT) if less and all(less) else findings)
 
     def _twice(
         self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]
@@ -53,13 +60,18 @@ class SlowChecks:
         first = Trial.of(function, fixed.inputs, self.task)
         judgement = judge(first, fixed, fixed.expected, self.task)
         judgement = judgement if judgement.problem else self._manners(case, first, fixed)
+        findings = (threads.RETURNED_TOO_SOON,) if first.unfinished else ()
         if judgement.problem is not None:
-            return judgement, ()
-        kept = {name: None if value is None else value.detach().clone() for name, value in first.outputs.items()}
-        del first
+            return judgement, findings
+        outputs = first.outputs
+        del first  # its inputs; the outputs stay, so that the next call cannot get their memory by chance
         beat()
         second = Trial.of(function, fixed.inputs, self.task)
-        return judgement, () if _same(kept, second.outputs) else (NONDETERMINISTIC,)
+        if check.shared(outputs, second.outputs):
+            findings = (*findings, kept.OUTPUT)
+        elif not _same(outputs, second.outputs):
+            findings = (*findings, NONDETERMINISTIC)
+        return judgement, findings
 
     def _manners(self, case: Case, trial: Trial, material: Material) -> Judgement:
         """Whether the call left alone what is not its own."""
@@ -88,8 +100,7 @@ class SlowChecks:
                 return Judgement(f"check {name!r}: error {error:.3g}, allowed {bound:.3g}")
         return Judgement()
 
-    def _draw(self, case: Case, function: Callable[..., Any], fixed: Material, draw: Draw) -> Judgement:
-        material = Material(self.reference, case, draw, self.device)
+    def _draw(self, function: Callable[..., Any], fixed: Material, material: Material) -> Judgement:
         trial = Trial.of(function, material.inputs, self.task)
         if not _finite(material.truth):
             return Judgement()
@@ -103,10 +114,10 @@ class SlowChecks:
         return check.compare(material.expected, material.truth, self.task).problem is None
 
 
-def _same(kept: Outputs, outputs: Outputs) -> bool:
-    return len(kept) == len(outputs) and all(
+def _same(first: Outputs, second: Outputs) -> bool:
+    return len(first) == len(second) and all(
         one is None or (other is not None and memory.same_bits(one.contiguous(), other.contiguous()))
-        for one, other in zip(kept.values(), outputs.values(), strict=True)
+        for one, other in zip(first.values(), second.values(), strict=True)
     )
 
 

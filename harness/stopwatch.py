@@ -7,7 +7,6 @@ On a CPU the wall clock is all there is.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -49,11 +48,11 @@ class Stopwatch:
     def floor(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
         """How far the function comes apart from itself, in four short runs."""
         with gpu.locked(self._gpu.uuid) if self._gpu else nullcontext():
-            clock = self._clock()
+            clock = self.clock()
             return timing.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
 
     def _on_gpu(self, device: gpu.Gpu, sides: timing.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
-        bench = self._bench(self._clock(), masters, len(sides), beat)
+        bench = self._bench(self.clock(), masters, len(sides), beat)
         try:
             samples = bench.run(sides)
         except (LostRecords, clocks.Unsteady) as problem:
@@ -67,7 +66,8 @@ class Stopwatch:
         timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples)]
         return timed
 
-    def _clock(self) -> clocks.Clock:
+    def clock(self) -> clocks.Clock:
+        """The best that can be had here."""
         if self._gpu is None:
             return clocks.WallClock()
         flush = self._gpu.flush(self._request.condition)
@@ -138,10 +138,7 @@ def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
 
 
 def _ledger_findings(samples: timing.Timing) -> list[Finding]:
-    baseline = samples.activities.get("baseline") or []
-    streams = Counter(stream for call in baseline for stream in call.streams)
-    home = streams.most_common(1)[0][0] if streams else None
-    return ledger.findings(samples.activities.get("solution") or [], baseline, home)
+    return ledger.findings(samples.activities.get("solution") or [], samples.activities.get("baseline") or [])
 
 
 def _neighbours(device: gpu.Gpu) -> list[Finding]:

@@ -15,7 +15,7 @@ def record(name: str, start: int, end: int, correlation: int, stream: int = 7, g
 
 
 def call(*records: Record) -> Activity:
-    return Activity(records)
+    return Activity(records, home=7)
 
 
 def test_records_go_to_the_call_that_launched_them_whatever_their_stream_and_order() -> None:
@@ -33,7 +33,7 @@ def test_records_go_to_the_call_that_launched_them_whatever_their_stream_and_ord
     first, second = attribute(records[::-1], NAMES, 2)
     assert first.names == ("kernel", "late")
     assert second.names == ("kernel",)
-    assert first.streams == {7, 9}
+    assert (first.streams, first.home) == ({7, 9}, 7)
 
 
 def test_marks_that_do_not_add_up_are_refused() -> None:
@@ -48,8 +48,8 @@ def test_busy_is_the_union_and_gap_is_what_it_leaves_of_the_span() -> None:
     assert call().busy_us == 0
 
 
-def names(solution: list[Activity], baseline: list[Activity], home: int | None = 7) -> list[str]:
-    return [finding.name for finding in ledger.findings(solution, baseline, home)]
+def names(solution: list[Activity], baseline: list[Activity]) -> list[str]:
+    return [finding.name for finding in ledger.findings(solution, baseline)]
 
 
 def test_an_honest_row_raises_nothing() -> None:

@@ -154,10 +154,8 @@ def test_the_floor_of_equal_sides_is_how_far_they_came_apart() -> None:
     assert 0 < timing.floor(lambda: bench(0.0), noisy(5, 0.2, 3)) < 0.5
 
 
-def test_a_replaced_clock_is_noticed_and_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replaced_clock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
-    assert not clocks.clock_replaced()
     monkeypatch.setattr(time, "perf_counter_ns", lambda: 0)
-    assert clocks.clock_replaced()
     assert clocks.WallClock().measure([clocks.Call(None, lambda: time.sleep(0.001))])[0].us >= 1000
