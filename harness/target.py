@@ -6,7 +6,8 @@ away its end of REQUESTS closes and this process leaves, whatever it is in the m
 ended by an alarm of its own. While it waits it holds a context and does nothing.
 
 Per side: load, inputs, one warm call (which compiles), then one call between cudaProfilerStart and Stop. Kernels of two
-sides are kept apart by one launch of a torch kernel that only spins. MODE `facts` leaves the profiled call out.
+sides are kept apart by one launch of a torch kernel that only spins. MODE `facts` leaves the profiled call out; a
+request with `trace` has torch's profiler look at the call instead, which needs no ncu and no GPU.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ def main(requests: str, events: str, device: str, mode: str) -> None:
     try:
         import torch
 
-        torch.cuda.set_device(device)
+        if device == "cpu":
+            os.environ["TRITON_INTERPRET"] = "1"
+        else:
+            torch.cuda.set_device(device)
         torch.zeros(1, device=device).item()
     except BaseException as problem:
         _leave(lines, f"{type(problem).__name__}: {problem}", code="device")
@@ -92,7 +96,11 @@ def _serve(lines: Lines, message: dict[str, Any], device: str, mode: str) -> Non
         for side in sides:
             name = side["name"]
             ready.append(call.warmed(side))
-        if mode != "facts":
+        if message.get("trace"):
+            from harness.spent import traced
+
+            lines.emit("trace", rows=traced(ready[0], device, message["trace"]))
+        elif mode != "facts":
             _profiled(lines, ready)
         lines.emit("done")
     except BaseException as problem:
@@ -127,7 +135,8 @@ class _Calls:
         self._step("build", side)
         self.compiled.clear()
         result = function(**placed)
-        torch.cuda.synchronize()
+        if self.device != "cpu":
+            torch.cuda.synchronize()
         outputs = named_outputs(result, placed, self.task.mutates)
         needed = nbytes(inputs) + nbytes(outputs)
         self.lines.emit("facts", side=side["name"], kernels=list(self.compiled.values()), needed_bytes=needed)
@@ -188,6 +197,8 @@ def _watch_triton() -> dict[str, dict[str, Any]]:
 def _gpu(device: str) -> dict[str, Any]:
     import torch
 
+    if device == "cpu":
+        return {"name": "CPU"}
     about = torch.cuda.get_device_properties(device)
     return {
         "name": about.name,

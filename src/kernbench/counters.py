@@ -1,10 +1,7 @@
 """What Nsight Compute counted: its raw csv -> Profile, one Kernel per launch. Never a wrong number: rather none.
 
-METRICS is the whole list that `n` asks for, with the unit that the rest of kernbench reckons in. ncu picks a unit per
-value (`us` here, `ns` there; `Kbyte` beside `byte`), so every value is converted from the unit that stands above it; a
-value whose unit is not known, or that is not a number, becomes None, as does a metric that a version or a GPU lacks.
-`read_csv` takes any text: messages and the program's own prints may stand between the lines, and a row cut short is
-left out and counted in `skipped`.
+A metric that a version or a GPU lacks, or whose value cannot be believed, is None. `read_csv` takes any text: messages
+and the program's own prints may stand between the lines, and a row cut short is left out and counted in `skipped`.
 """
 
 from __future__ import annotations
@@ -15,101 +12,13 @@ import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import NamedTuple
+from typing import Literal
 
 from harness.records import decode, to_dict
+from kernbench.metrics import METRICS, STALL, STALLS, in_unit, number
 
 SEPARATOR = "spin_kernel"
 """Part of the name of the kernel that stands between the calls of two sides."""
-
-
-class Metric(NamedTuple):
-    field: str
-    """Field of Kernel."""
-    name: str
-    """As ncu names it."""
-    unit: str
-    """What the field is in."""
-    meaning: str
-
-
-PEAK = "avg.pct_of_peak_sustained_elapsed"
-METRICS = (
-    Metric("duration_us", "gpu__time_duration.sum", "us", "time on the GPU"),
-    Metric("dram_pct", f"gpu__dram_throughput.{PEAK}", "%", "DRAM, of its peak"),
-    Metric("memory_pct", f"gpu__compute_memory_throughput.{PEAK}", "%", "busiest part of the memory system"),
-    Metric("sm_pct", f"sm__throughput.{PEAK}", "%", "busiest part of the SMs"),
-    Metric("l1_pct", f"l1tex__throughput.{PEAK}", "%", "L1 and shared memory, of their peak"),
-    Metric("l2_pct", f"lts__throughput.{PEAK}", "%", "L2, of its peak"),
-    Metric("bytes_read", "dram__bytes_read.sum", "byte", "read from DRAM"),
-    Metric("bytes_written", "dram__bytes_write.sum", "byte", "written to DRAM"),
-    Metric("l2_hit_pct", "lts__t_sector_hit_rate.pct", "%", "L2 hits"),
-    Metric("sm_hz", "gpc__cycles_elapsed.avg.per_second", "hz", "clock of the SMs while it ran"),
-    Metric("occupancy_pct", "sm__warps_active.avg.pct_of_peak_sustained_active", "%", "warps resident, of the most"),
-    Metric("possible_pct", "sm__maximum_warps_per_active_cycle_pct", "%", "occupancy that the launch allows"),
-    Metric("registers", "launch__registers_per_thread", "register/thread", "registers of a thread"),
-    Metric("shared_bytes", "launch__shared_mem_per_block", "byte/block", "shared memory of a block"),
-    Metric("limit_registers", "launch__occupancy_limit_registers", "block", "blocks per SM that the registers allow"),
-    Metric("limit_shared", "launch__occupancy_limit_shared_mem", "block", "blocks per SM that shared memory allows"),
-    Metric("limit_warps", "launch__occupancy_limit_warps", "block", "blocks per SM that the warp slots allow"),
-    Metric("limit_blocks", "launch__occupancy_limit_blocks", "block", "blocks per SM that the block slots allow"),
-    Metric("grid", "launch__grid_size", "", "blocks launched"),
-    Metric("block", "launch__block_size", "", "threads of a block"),
-    Metric("waves", "launch__waves_per_multiprocessor", "", "how often the grid fills the GPU"),
-    Metric("sms", "launch__sm_count", "SM", "multiprocessors"),
-    Metric("instructions", "smsp__inst_executed.sum", "inst", "warp instructions"),
-    Metric("issue_pct", "smsp__issue_active.avg.pct_of_peak_sustained_active", "%", "cycles with an issue"),
-    Metric("eligible_warps", "smsp__warps_eligible.avg.per_cycle_active", "warp", "warps ready, per scheduler"),
-    Metric("local_loads", "l1tex__t_requests_pipe_lsu_mem_local_op_ld.sum", "", "loads of spilled values"),
-    Metric("local_stores", "l1tex__t_requests_pipe_lsu_mem_local_op_st.sum", "", "stores of spilled values"),
-    Metric("global_loads", "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", "", "global load instructions"),
-    Metric("global_stores", "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum", "", "global store instructions"),
-    Metric("load_sectors", "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", "sector", "sectors that loads ask for"),
-    Metric(
-        "load_bytes_per_sector",
-        "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio",
-        "byte/sector",
-        "bytes used of every 32 that a load moves",
-    ),
-    Metric(
-        "store_bytes_per_sector",
-        "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio",
-        "byte/sector",
-        "bytes used of every 32 that a store moves",
-    ),
-    Metric("shared_conflicts", "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum", "", "extra shared-memory turns"),
-    Metric("shared_turns", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", "", "shared-memory turns in all"),
-    Metric("alu_pct", f"sm__pipe_alu_cycles_active.{PEAK}", "%", "integer and logic pipe"),
-    Metric("fma_pct", f"sm__pipe_fma_cycles_active.{PEAK}", "%", "multiply-add pipe"),
-    Metric("fp64_pct", f"sm__pipe_fp64_cycles_active.{PEAK}", "%", "double-precision pipe"),
-    Metric("xu_pct", f"sm__inst_executed_pipe_xu.{PEAK}", "%", "special functions and conversions"),
-    Metric("tensor_pct", f"sm__pipe_tensor_cycles_active.{PEAK}", "%", "tensor cores"),
-    Metric(
-        "cycles_per_issue", "smsp__average_warp_latency_per_inst_issued.ratio", "cycle", "from one issue to the next"
-    ),
-)
-STALLS = (
-    "barrier branch_resolving dispatch_stall drain gmma imc_miss lg_throttle long_scoreboard math_pipe_throttle membar"
-    " mio_throttle misc no_instruction not_selected selected short_scoreboard sleeping tex_throttle wait"
-).split()
-_STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
-NAMES = (*(metric.name for metric in METRICS), *map(_STALL.format, STALLS))
-"""Every metric that the summary needs."""
-
-_PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
-_SCALES = {
-    "us": {"nsecond": 1e-3, "ns": 1e-3, "usecond": 1.0, "us": 1.0, "msecond": 1e3, "ms": 1e3, "second": 1e6, "s": 1e6},
-    **{
-        unit: {prefix + spelled: scale for prefix, scale in _PREFIXES.items()}
-        for unit, spelled in (("byte", "byte"), ("byte/block", "byte/block"))
-    },
-    "hz": {(prefix + "hz" if prefix else "hz"): scale for prefix, scale in _PREFIXES.items()}
-    | {"cycle/nsecond": 1e9, "cycle/usecond": 1e6, "cycle/second": 1.0, "cycle/ns": 1e9, "cycle/us": 1e6},
-    "%": {"%": 1.0},
-}
-_PLAIN = {"", "register/thread", "block", "SM", "inst", "warp", "byte/sector", "cycle", "sector", "request", "thread"}
-_GROUPED = re.compile(r"-?\d{1,3}(,\d{3})+(\.\d+)?$")
-_NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][-+]?\d+)?$")
 
 
 @dataclass(frozen=True)
@@ -275,6 +184,17 @@ class Profile:
 
 
 @dataclass(frozen=True)
+class TraceRow:
+    """One kernel or operator of a call."""
+
+    kind: Literal["kernel", "operator"]
+    name: str
+    us: float
+    """A kernel's time on the GPU, an operator's own time on the host."""
+    count: int
+
+
+@dataclass(frozen=True)
 class Table:
     """Kernels as read, in order, and how many rows could not be."""
 
@@ -328,7 +248,7 @@ def _rows(text: str) -> Iterator[list[str]]:
 
 def _kernel(header: list[str], units: list[str], cells: list[str]) -> Kernel:
     columns = {name: (unit, cell) for name, unit, cell in zip(header, units, cells, strict=True)}
-    known = {metric.field: _value(metric.unit, *columns.get(metric.name, ("", ""))) for metric in METRICS}
+    known = {metric.field: in_unit(metric.unit, *columns.get(metric.name, ("", ""))) for metric in METRICS}
     for name, column in (("grid", "Grid Size"), ("block", "Block Size")):
         if known[name] is None:
             known[name] = _product(columns.get(column, ("", ""))[1])
@@ -337,30 +257,10 @@ def _kernel(header: list[str], units: list[str], cells: list[str]) -> Kernel:
 
 
 def _stalls(columns: dict[str, tuple[str, str]], whole: float | None) -> dict[str, float]:
-    found = {name: _number(columns.get(_STALL.format(name), ("", ""))[1]) for name in STALLS}
+    found = {name: number(columns.get(STALL.format(name), ("", ""))[1]) for name in STALLS}
     cycles = {name: value for name, value in found.items() if value is not None and value >= 0}
     whole = whole or sum(cycles.values())
     return {name: value / whole for name, value in cycles.items()} if whole else {}
-
-
-def _value(wanted: str, unit: str, cell: str) -> float | None:
-    number = _number(cell)
-    if number is None:
-        return None
-    if wanted in _SCALES:
-        scale = _SCALES[wanted].get(unit)
-        return None if scale is None else number * scale
-    return number if unit in _PLAIN else None
-
-
-def _number(cell: str) -> float | None:
-    cell = cell.strip()
-    if _GROUPED.match(cell):
-        cell = cell.replace(",", "")
-    if not _NUMBER.match(cell):
-        return None
-    number = float(cell)
-    return number if math.isfinite(number) else None
 
 
 def _product(cell: str) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import csv
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +104,7 @@ def _unique(header: list[str]) -> list[str]:
 
 
 def _lines(file: str, kernel: str, rows: list[dict[str, str]], snapshot: Path | None) -> Iterator[HotLine]:
-    name, at = _named(file, snapshot), 0
+    at = 0
     while at < len(rows):
         row, below = rows[at], at + 1
         while below < len(rows) and not rows[below]["Line No"]:
@@ -112,7 +113,8 @@ def _lines(file: str, kernel: str, rows: list[dict[str, str]], snapshot: Path | 
         if row["Line No"].isdigit() and samples is not None:
             code = sorted(rows[at + 1 : below], key=lambda item: -(_int(item.get("# Samples")) or 0))
             sass = tuple(item.get("Source 2", "").strip() for item in code[:8])
-            yield HotLine(name, int(row["Line No"]), row["Source"].strip(), samples, 0.0, _stall(row), kernel, sass)
+            line, words = int(row["Line No"]), row["Source"].strip()
+            yield HotLine(_named(file, snapshot, line, words), line, words, samples, 0.0, _stall(row), kernel, sass)
         at = below
 
 
@@ -126,10 +128,18 @@ def _stall(row: dict[str, str]) -> str:
     return most.removeprefix("stall_") if most and counts[most] else ""
 
 
-def _named(file: str, snapshot: Path | None) -> str:
-    with contextlib.suppress(ValueError):
-        if snapshot is not None:
+def _named(file: str, snapshot: Path | None, line: int, text: str) -> str:
+    """The file as the user names it. Triton keeps what it compiled, so an earlier snapshot's path may stand there."""
+    earlier = re.search(r"/sources/[0-9a-f]{64}/(.+)$", file)
+    if earlier:
+        return earlier[1]
+    if snapshot is not None:
+        with contextlib.suppress(ValueError):
             return str(Path(file).relative_to(snapshot))
+        with contextlib.suppress(OSError, IndexError):
+            own = (snapshot / Path(file).name).read_text(encoding="utf-8", errors="replace").splitlines()
+            if own[line - 1].strip() == text:
+                return Path(file).name
     return file
 
 

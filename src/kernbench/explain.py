@@ -15,6 +15,7 @@ from pathlib import Path
 from harness.records import Task, UserError
 from kernbench import snapshot
 from kernbench.baselines import Baseline
+from kernbench.counters import TraceRow
 from kernbench.diagnose import diagnose
 from kernbench.events import Event, LogLine, ProfileFailed, ProfileReady, ProfileStarted
 from kernbench.logbook import Logbook
@@ -59,12 +60,26 @@ class Explainer:
         self._emit(answer)
         return answer
 
+    async def trace(self, task: Task, case: str, baseline: Baseline, device: str, path: Path) -> tuple[TraceRow, ...]:
+        """Torch's own profiler on one call, with the GPU slot in hand; raises a UserError."""
+        source = snapshot.take(Path(task.folder), self._logbook.state)
+        _check(task, case)
+        wanted = Wanted(task, case, sides(task, source, None, baseline, self._logbook.journal), device)
+        async with self._one_at_a_time:
+            await self._supervisor.hold()
+            try:
+                return await self.profiler.trace(wanted, path)
+            finally:
+                self._supervisor.release()
+
     async def _answer(
         self, task: Task, case: str, against: str | None, full: bool, baseline: Baseline, device: str, began: float
     ) -> Answer:
         try:
             source = snapshot.take(Path(task.folder), self._logbook.state)
-            _check(task, case, device)
+            _check(task, case)
+            if device == "cpu":
+                raise NoProfile(f"{task.name} runs on the CPU here; Nsight Compute sees GPUs only, `trace` sees both")
             wanted = sides(task, source, against, baseline, self._logbook.journal)
             found = await self.profiler.take(Wanted(task, case, wanted, device, full))
         except NoProfile as problem:
@@ -79,8 +94,6 @@ class Explainer:
         return ProfileReady(case, found[0], diagnose(found[0]), other, time.monotonic() - began)
 
 
-def _check(task: Task, case: str, device: str) -> None:
+def _check(task: Task, case: str) -> None:
     if all(item.id != case for item in task.cases):
         raise NoProfile(f"{task.name} has no case {case!r}; an id is {task.cases[0].id!r}")
-    if device == "cpu":
-        raise NoProfile(f"{task.name} runs on the CPU here, and Nsight Compute sees GPUs only")

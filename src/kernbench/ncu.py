@@ -28,8 +28,8 @@ from typing import Any
 from harness.records import Where, decode
 from kernbench import refusals
 from kernbench.child import child_environment, ending, harness_folder
-from kernbench.counters import NAMES
 from kernbench.loglines import LogLimiter
+from kernbench.metrics import NAMES
 from kernbench.nsight import NoNcu, kill_group
 
 BOOT = """
@@ -86,6 +86,8 @@ class Outcome:
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By side: the compiler's facts and the bytes that the call must move."""
     gpu: dict[str, Any] = field(default_factory=dict)
+    trace: tuple[dict[str, Any], ...] = ()
+    """Rows of torch's profiler, where a trace was asked for."""
     problem: str | None = None
     where: Where | None = None
     report: Path | None = None
@@ -114,6 +116,7 @@ class Standby:
         self.group: int | None = None
         """Of ncu and its target, once it is known."""
         self._facts: dict[str, dict[str, Any]] = {}
+        self._trace: tuple[dict[str, Any], ...] = ()
         self._step = "start"
         self._problem: str | None = None
         self._where: Where | None = None
@@ -222,7 +225,8 @@ class Standby:
         if problem is None and (self._step != "done" or (self.counts and CSV_HEADER not in text)):
             said = text + "\n" + "\n".join(self._tail)
             problem = refusals.explain(said, ending(self.process.returncode), str(self.folder))
-        return Outcome(text, self._facts, self.gpu, problem, self._where, report if report.is_file() else None)
+        place = report if report.is_file() else None
+        return Outcome(text, self._facts, self.gpu, self._trace, problem, self._where, place)
 
     def _written(self) -> str:
         try:
@@ -258,6 +262,8 @@ class Standby:
             self._step = message["step"]
         elif kind == "facts":
             self._facts[message["side"]] = message
+        elif kind == "trace":
+            self._trace = tuple(message["rows"])
         elif kind == "done":
             self._step = "done"
         elif kind == "failed":

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 
-from kernbench.counters import Facts, Profile
+from kernbench.counters import Facts, Profile, TraceRow, short_name
 from kernbench.diagnose import Diagnosis
 from kernbench.drilldown import HotLine
 from kernbench.render import DASH, microseconds
@@ -130,6 +130,20 @@ def hot_lines(lines: Sequence[HotLine], width: int = 80) -> list[str]:
     for place, line in table:
         rows.append(f"{line.share * 100:>5.0f}%  {line.stall:<14}{place[-room:]:<{room}}  {line.text}")
     return [_clip(row, width) for row in rows]
+
+
+def trace_lines(rows: Sequence[TraceRow], width: int = 80) -> list[str]:
+    """Kernels, then operators, each by what it takes and its share of its kind."""
+    lines = []
+    for kind, title in (("kernel", "kernels, on the GPU"), ("operator", "operators, on the host")):
+        part = [row for row in rows if row.kind == kind]
+        whole = sum(row.us for row in part)
+        if part:
+            lines.append(f"{'us':>10}  {'share':>5}  {'calls':>5}  {title}")
+        for row in part[:15]:
+            name = short_name(row.name) if kind == "kernel" else row.name
+            lines.append(f"{microseconds(row.us):>10}  {row.us / whole * 100:>4.0f}%  {row.count:>5}  {name}")
+    return [_clip(line, width) for line in lines or ["the call spent no time that the profiler saw"]]
 
 
 def _numbers(profile: Profile) -> list[str]:

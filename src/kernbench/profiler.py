@@ -18,10 +18,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.records import Task, UserError, Where, to_dict
+from harness.records import Task, UserError, Where, decode, to_dict
 from kernbench import drilldown, ncu, nsight, occupancy, refusals, trajectory
 from kernbench.baselines import Baseline
-from kernbench.counters import Facts, Profile, read_csv
+from kernbench.counters import Facts, Profile, TraceRow, read_csv
 from kernbench.journal import Journal
 from kernbench.profiles import Profiles
 from kernbench.snapshot import Source
@@ -134,6 +134,18 @@ class Profiler:
         profiles = self._read(wanted, missing, outcome)
         self._want_full, self._failures = True, 0
         return [{**known, **profiles}[side.name] for side in wanted.sides]
+
+    async def trace(self, wanted: Wanted, path: Path) -> tuple[TraceRow, ...]:
+        """What one call of the solution spends, by torch's profiler: no ncu and no GPU is needed."""
+        standby = await ncu.Standby.start(self._setup(wanted.device, None), on_log=self._on_log)
+        try:
+            request = {**self._request(wanted, list(wanted.sides[:1])), "trace": str(path)}
+            outcome = await standby.profile(request, SECONDS)
+        finally:
+            await standby.close()
+        if outcome.problem is not None:
+            raise NoProfile(outcome.problem.replace("ncu ", "the traced call ", 1), outcome.where)
+        return tuple(decode(TraceRow, row) for row in outcome.trace)
 
     async def drilldown(self, profile: Profile) -> drilldown.Drilldown:
         """The sections, rules and hottest lines of a kept report."""

@@ -21,7 +21,7 @@ from harness.records import CaseResult, Environment, Task
 from kernbench import plan, snapshot, trajectory, watch
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
-from kernbench.counters import Profile
+from kernbench.counters import Profile, TraceRow
 from kernbench.drilldown import Drilldown
 from kernbench.events import Event, Notice, Summary, TaskLoaded, WorkerChanged
 from kernbench.explain import Answer, Explainer
@@ -221,10 +221,13 @@ class Session:
 
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> Answer:
         """What limits a case, by Nsight Compute: a run in progress rests meanwhile. The answer is emitted, too."""
-        device = self.environment.device if self.environment is not None else self._supervisor.device
-        answer = await self._explainer.explain(self.task, case, against, full, self._baseline, device)
+        answer = await self._explainer.explain(self.task, case, against, full, self._baseline, self._device())
         self._wake.set()  # the next standby
         return answer
+
+    async def trace(self, case: str, path: Path) -> tuple[TraceRow, ...]:
+        """What one call spends, by kernel and operator; raises a UserError. A chrome trace is written to `path`."""
+        return await self._explainer.trace(self.task, case, self._baseline, self._device(), path)
 
     async def drilldown(self, profile: Profile) -> Drilldown:
         """What a full profile's report says beyond the numbers; empty where there is none."""
@@ -331,6 +334,9 @@ class Session:
                 self.hypothesis = self.next_step = ""
                 self._edited = None if job.reason == "open" else ending.iteration
         return ending
+
+    def _device(self) -> str:
+        return self.environment.device if self.environment is not None else self._supervisor.device
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:
         known = job.reason == "open" and self.logbook.knows(source.sha)

@@ -16,6 +16,7 @@ EXPECTED = {
     "chase": ("bandwidth", "uncoalesced loads"),
     "spills": ("spills", "spilled to local memory"),
     "shared_limit": ("occupancy", "shared memory lets only 12 %"),
+    "register_limit": ("registers", "registers lets only 19 %"),
     "few_blocks": ("launch", "too few blocks: 94 %"),
     "tail": ("launch", "last wave"),
     "conflicts": ("shared memory", "bank conflicts"),
@@ -44,6 +45,11 @@ def test_every_rule_speaks_on_some_real_kernel() -> None:
     profiles = [profile_of(path.stem) for path in sorted(DATA.glob("*.csv"))]
     silent = [rule.__name__ for rule in RULES if not any(p.main and rule(p.main, p) for p in profiles)]
     assert silent == []
+
+
+def test_loads_that_are_wide_are_not_to_be_widened() -> None:
+    assert profile_of("rms_4096x3072").kernels[0].load_bytes_per_lane == 16
+    assert "16-byte loads" not in [technique.name for technique in diagnose(profile_of("rms_4096x3072")).tries]
 
 
 def test_mixed_evidence_is_called_mixed() -> None:

@@ -71,7 +71,7 @@ def test_what_the_log_reads_is_what_was_kept(tmp_path: Path) -> None:
     Profiles(tmp_path).keep(NOW)
     (read,) = evidence.profiles(tmp_path)
     assert read.metrics["registers"] == 39
-    assert read.metrics["duration_us"] == pytest.approx(444.224)
+    assert read.metrics["duration_us"] == pytest.approx(444.736)
 
 
 def test_the_evidence_line_tells_what_moved() -> None:
@@ -126,6 +126,17 @@ def test_the_hottest_lines_of_a_real_report() -> None:
     assert lines[0].sass
     assert lines[1].file.endswith("triton/language/standard.py")
     assert all(len(line) <= 80 for line in profile_text.hot_lines(lines))
+
+
+def test_a_line_is_named_by_the_users_file_whichever_snapshot_compiled_it(tmp_path: Path) -> None:
+    """Triton keeps what it compiled: the line info may name an earlier snapshot, or the folder of another checkout."""
+    text = (DATA / "page_source.txt").read_text()
+    earlier = text.replace("/work/kernels/rms_norm/", f"/home/x/toy/.kernbench/sources/{'a' * 64}/")
+    assert hot_lines(earlier)[0].file == "solution.py"
+    (tmp_path / "solution.py").write_text("\n" * 14 + "    " + hot_lines(text)[0].text + "\n")
+    assert hot_lines(text, tmp_path)[0].file == "solution.py"
+    (tmp_path / "solution.py").write_text("\n" * 14 + "    something else\n")
+    assert hot_lines(text, tmp_path)[0].file == "/work/kernels/rms_norm/solution.py"
 
 
 def test_a_damaged_source_page_gives_what_it_has() -> None:

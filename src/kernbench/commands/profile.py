@@ -1,4 +1,4 @@
-"""profile: Nsight Compute on one case, without the screen."""
+"""profile and trace: one case under Nsight Compute, or under torch's profiler, without the screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernbench.commands.loop import NO_DEVICE, WRONG, load_task, make_session, r
 if TYPE_CHECKING:
     from harness.records import Task
     from kernbench.explain import Answer
-    from kernbench.session import Session
+    from kernbench.session import Options, Session
 
 
 @click.command()
@@ -41,22 +41,14 @@ def profile(task: str | None, case: str, as_json: bool, markdown: bool, against:
     kernbench profile rms_norm --case 4096x3072 --full
     """
     from kernbench.events import ProfileFailed
-    from kernbench.session import Options
 
     if markdown and against is None:
         raise click.UsageError("--markdown writes a comparison: say with what, such as --against baseline")
     loaded = load_task(task)
-    options = Options(
-        device=given["device"],
-        python=given["python"],
-        baseline=given["baseline"],
-        ncu=given["ncu"],
-        harness=Path(os.environ["KERNBENCH_HARNESS"]) if "KERNBENCH_HARNESS" in os.environ else None,
-    )
     only = _only(loaded, case)
 
     async def main() -> int:
-        session = make_session(loaded, options, given["state"])
+        session = make_session(loaded, _options(given), given["state"])
         try:
             click.echo(f"profiling {only}; without a workbench that waits, ncu has to start first", err=True)
             answer = await session.profile(only, against, given["full"])
@@ -129,4 +121,53 @@ def _failed(answer: Answer, as_json: bool) -> int:
     return NO_DEVICE if answer.message in (refusals.NO_DEVICE, refusals.EXCLUSIVE) else WRONG
 
 
-COMMANDS = (profile,)
+@click.command()
+@task_argument
+@click.option("--case", required=True, metavar="ID", help="The case: its id, its label, or a pattern.")
+@click.option("--device", metavar="D", help="cpu or cuda:N; by default what the task wants.")
+@click.option("--python", metavar="P", help="The Python that has torch, if it is not this one.")
+@click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Where the chrome trace goes.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per kernel and operator.")
+def trace(task: str | None, case: str, output: Path | None, as_json: bool, **given: Any) -> None:
+    """What one call spends, by kernel and by operator, with torch's profiler; writes a chrome trace.
+
+    \b
+    kernbench trace softmax_host --case 4096x1024
+    kernbench trace rms_norm --case 4096x3072 -o trace.json
+    """
+    from dataclasses import asdict
+
+    from kernbench import profile_text
+
+    loaded = load_task(task)
+    only = _only(loaded, case)
+
+    async def main() -> int:
+        session = make_session(loaded, _options(given), given["state"])
+        place = (output or session.state / f"trace-{only}.json").absolute()
+        try:
+            rows = await session.trace(only, place)
+        finally:
+            await session.close()
+        for line in [json.dumps(asdict(row)) for row in rows] if as_json else profile_text.trace_lines(rows):
+            click.echo(line)
+        click.echo(f"{place} opens in a browser: chrome://tracing or ui.perfetto.dev", err=True)
+        return 0
+
+    sys.exit(run_until_signal(main()))
+
+
+def _options(given: dict[str, Any]) -> Options:
+    from kernbench.session import Options
+
+    return Options(
+        device=given["device"],
+        python=given["python"],
+        baseline=given.get("baseline"),
+        ncu=given.get("ncu"),
+        harness=Path(os.environ["KERNBENCH_HARNESS"]) if "KERNBENCH_HARNESS" in os.environ else None,
+    )
+
+
+COMMANDS = (profile, trace)
