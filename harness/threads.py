@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Collection
 from types import FrameType
 
 from harness.records import Finding
@@ -16,18 +15,16 @@ LOOK_S = 0.05
 """Long enough for a busy thread to be charged a tick or more."""
 
 
+_OWN = frozenset(sys._current_frames())  # this module is imported before any source runs
 RETURNED_TOO_SOON = Finding(
     "left threads running", "a thread of the call still ran when it returned; join it before returning", red=True
 )
 
 
-def unfinished(known: Collection[threading.Thread]) -> bool:
-    """Whether a thread that is not among the known ones is at work; pools that wait do no harm."""
-    new = [thread.ident for thread in threading.enumerate() if thread not in known]
-    if not new:
-        return False
-    frames = sys._current_frames()
-    return any(not _idle(frames.get(ident or 0)) for ident in new)
+def source_at_work() -> bool:
+    """Whether a Python thread beside our own runs now; those of pools that wait for work do not count."""
+    own = {*_OWN, threading.get_ident()}
+    return any(ident not in own and not _idle(frame) for ident, frame in sys._current_frames().items())
 
 
 class ThreadWatch:
@@ -58,12 +55,11 @@ class ThreadWatch:
         return sum(1 for tid, ticks in before.items() if after.get(tid, 0) > ticks + 1)
 
 
-def _idle(frame: FrameType | None) -> bool:
+def _idle(frame: FrameType) -> bool:
     """Whether a thread of a pool waits for work; one that runs a task stands in the task or in the pool's `run`."""
-    if frame is None or frame.f_code.co_name == "run":
-        return frame is None
     waits = ("threading", "queue", "selectors", "subprocess", *POOLS)
-    return frame.f_globals.get("__name__", "").partition(".")[0] in waits and _of_a_pool(frame)
+    inside = frame.f_globals.get("__name__", "").partition(".")[0]
+    return frame.f_code.co_name != "run" and inside in waits and _of_a_pool(frame)
 
 
 def _of_a_pool(frame: FrameType | None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -32,10 +31,9 @@ class Trial:
     def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task) -> Trial:
         guard = new_guard()
         placed = guard.place(inputs, task.mutates)
-        known = threading.enumerate()
         with guard:
             result = function(**placed)
-        late = threads.unfinished(known)
+        late = threads.source_at_work()
         if any(isinstance(value, torch.Tensor) and value.is_cuda for value in placed.values()):
             torch.cuda.synchronize()
         try:
