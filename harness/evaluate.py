@@ -301,7 +301,7 @@ class Run:
         self._step("recheck", row.case)
         interpreted = self.environment.interpreted
         clock = None if interpreted or row.case.kind != "case" else self.stopwatch.clock()
-        slow = SlowChecks(self.task, self.reference, self.device, self.request.seed, interpreted, clock)
+        slow = SlowChecks(self.task, self.reference, self.device, self.request.seed, interpreted, clock, self.threads)
         try:
             fixed = self._material(row.case, Draw(0))
             judgement = slow.run(row.case, self.solution, fixed, self._pulse(row.case, "recheck"))

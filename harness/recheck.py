@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
-from harness import check, kept, memory, threads
+from harness import check, kept, memory
 from harness.clocks import Clock
 from harness.faults import BadTask, describe
 from harness.inputs import Draw, Outputs, Reference
 from harness.records import Case, Finding, Task
 from harness.shelf import Material
+from harness.threads import RETURNED_TOO_SOON, ThreadWatch
 from harness.trial import Judgement, Trial, judge
 
 NONDETERMINISTIC = Finding(
@@ -30,6 +31,7 @@ class SlowChecks:
     interpreted: bool
     clock: Clock | None = None
     """Tells what a call does; None where nothing is timed."""
+    threads: ThreadWatch | None = None
 
     def draws(self) -> list[Draw]:
         if not self.reference.scales:
@@ -58,9 +60,10 @@ class SlowChecks:
         self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]
     ) -> tuple[Judgement, tuple[Finding, ...]]:
         first = Trial.of(function, fixed.inputs, self.task)
+        late = self.threads is not None and self.threads.at_work()
         judgement = judge(first, fixed, fixed.expected, self.task)
         judgement = judgement if judgement.problem else self._manners(case, first, fixed)
-        findings = (threads.RETURNED_TOO_SOON,) if first.unfinished else ()
+        findings = (RETURNED_TOO_SOON,) if late else ()
         if judgement.problem is not None:
             return judgement, findings
         outputs = first.outputs

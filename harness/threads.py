@@ -15,36 +15,36 @@ LOOK_S = 0.05
 """Long enough for a busy thread to be charged a tick or more."""
 
 
-_OWN = frozenset(sys._current_frames())  # this module is imported before any source runs
 RETURNED_TOO_SOON = Finding(
     "left threads running", "a thread of the call still ran when it returned; join it before returning", red=True
 )
 
 
-def source_at_work() -> bool:
-    """Whether a Python thread beside our own runs now; those of pools that wait for work do not count."""
-    own = {*_OWN, threading.get_ident()}
-    return any(ident not in own and not _idle(frame) for ident, frame in sys._current_frames().items())
-
-
 class ThreadWatch:
     def __init__(self) -> None:
-        self._known = {thread.ident for thread in threading.enumerate()}
+        self._known = set(threading.enumerate())  # not their numbers: those are given again
         self._native = set(_native_times())
+
+    def at_work(self) -> bool:
+        """Whether a Python thread that came later runs now; those of pools that wait for work do not count."""
+        return any(frame is not None and not _idle(frame) for frame in self._new_frames())
 
     def left_running(self) -> Finding | None:
         """Python threads that are new, or native ones that are new and busy.
 
         Pools that wait for work do no harm: OpenMP's, those of the standard library, those of torch's compiler.
         """
-        frames = sys._current_frames()
-        new = [thread.ident for thread in threading.enumerate() if thread.ident not in self._known]
-        count = sum(1 for ident in new if not _of_a_pool(frames.get(ident or 0))) or self._busy()
+        count = sum(1 for frame in self._new_frames() if not _of_a_pool(frame)) or self._busy()
         if not count:
             return None
         threads = "1 thread" if count == 1 else f"{count} threads"
         text = f"{threads} of the source still ran after its last call; join them before returning"
         return Finding("left threads running", text)
+
+    def _new_frames(self) -> list[FrameType | None]:
+        """Where each new thread stands."""
+        frames = sys._current_frames()
+        return [frames.get(thread.ident or 0) for thread in threading.enumerate() if thread not in self._known]
 
     def _busy(self) -> int:
         before = {tid: ticks for tid, ticks in _native_times().items() if tid not in self._native}

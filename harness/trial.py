@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from harness import check, threads
+from harness import check
 from harness.guard import new_guard
 from harness.inputs import BadOutput, Inputs, Outputs, named_outputs
 from harness.records import Finding, OutputError, Task
@@ -24,8 +24,6 @@ class Trial:
     outputs: Outputs
     breach: Finding | None = None
     problem: str | None = None
-    unfinished: bool = False
-    """A thread of the call was still at work when it returned."""
 
     @classmethod
     def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task) -> Trial:
@@ -33,14 +31,13 @@ class Trial:
         placed = guard.place(inputs, task.mutates)
         with guard:
             result = function(**placed)
-        late = threads.source_at_work()
         if any(isinstance(value, torch.Tensor) and value.is_cuda for value in placed.values()):
             torch.cuda.synchronize()
         try:
             outputs = named_outputs(result, placed, task.mutates)
         except BadOutput as problem:
-            return cls(result, placed, {}, guard.breach({}), str(problem), late)
-        return cls(result, placed, outputs, guard.breach(outputs), None, late)
+            return cls(result, placed, {}, guard.breach({}), str(problem))
+        return cls(result, placed, outputs, guard.breach(outputs))
 
 
 @dataclass(frozen=True)

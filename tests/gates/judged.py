@@ -34,9 +34,6 @@ def judged(child: Child, folder: Path, case: str, files: dict[str, str], **reque
         result["status"],
         result["checked"],
         result["detail"] or "",
-        {
-            finding["name"]: any(other["red"] for other in found if other["name"] == finding["name"])
-            for finding in found
-        },
+        {finding["name"]: finding["red"] for finding in sorted(found, key=lambda finding: bool(finding["red"]))},
         " ".join(finding["help"] for finding in found),
     )
