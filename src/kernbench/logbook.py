@@ -25,8 +25,12 @@ class Logbook:
     def __init__(self, folder: Path, state: Path) -> None:
         self.path = folder / "ITERATIONS.md"
         self.state = state
-        self.journal = Journal(state)
         self._seen = iterations.Seen()
+
+    @functools.cached_property
+    def journal(self) -> Journal:
+        """Read when it is first asked for: a long one takes a second, and the screen opens before that."""
+        return Journal(self.state)
 
     def series(self, task: Task, baseline: str, device_name: str) -> list[Summary]:
         """Runs that may be compared; against best, the task's own series is meant."""

@@ -31,6 +31,8 @@ from kernbench.logbook import Logbook
 from kernbench.runner import Ending, Order, Runner
 from kernbench.supervisor import Deadlines, Supervisor
 
+LONG_PAST_BYTES = 2 << 20
+
 
 @dataclass(frozen=True)
 class Options:
@@ -136,6 +138,18 @@ class Session:
         self._listeners.append(listener)
 
     # -- what the screen and the commands ask for -------------------------------------------------------------------
+
+    @property
+    def has_long_past(self) -> bool:
+        """Reading the log takes longer than a glance."""
+        try:
+            return (self.logbook.state / "runs.jsonl").stat().st_size > LONG_PAST_BYTES
+        except OSError:
+            return False
+
+    def remember(self) -> None:
+        """Reads the log; what is asked for first would read it too."""
+        _ = self.journal
 
     async def start(self) -> None:
         """Serves saves until closed; the present source is run at once."""

@@ -219,6 +219,8 @@ class FakeEngine:
         self.state = Path(tempfile.mkdtemp(prefix="kernbench-scene-"))
         self.pids: tuple[int, ...] = (4242,)
         self.restored: list[str] = []
+        self.has_long_past = False
+        self.remembered = 0
         self.reruns = 0
         self.history = [] if fresh else history()
         self.results: dict[str, CaseResult] = {}
@@ -226,6 +228,9 @@ class FakeEngine:
             self.results = {row[1]: right(index) for index, row in enumerate(_ROWS)}
             self.results |= {case.id: checked_only(case.id) for case in self.task.cases if case.kind != "case"}
         self._listeners: list[Callable[[Event], None]] = []
+
+    def remember(self) -> None:
+        self.remembered += 1
 
     def say(self, *events: Event) -> None:
         for event in events:

@@ -356,3 +356,18 @@ def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:
         app.board.take(event)
     text = copying.row(app.board.rows()[0])
     assert "| nss_s75600_d5120_mod-row3d-bf16 | - | - | - | WRONG | 5.0e-01 |" in text
+
+
+@pytest.mark.anyio
+async def test_a_long_past_does_not_hold_the_first_paint(engine: FakeEngine) -> None:
+    engine.has_long_past = True
+    app = make_app(engine)
+    assert engine.remembered == 0
+    assert app.board.reading
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.pause(0.1)
+        assert (engine.remembered, engine.started) == (1, True)
+        text = screen_text(app)
+        assert "1.31x" in text
+        assert "16-byte loads" in text
+        assert "518.6" in text

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
@@ -27,7 +28,7 @@ from kernbench import clipboard
 from kernbench.events import Event, RunFinished
 from kernbench.settings import Settings
 from kernbench.telemetry import Reader, Sample, Telemetry
-from kernbench.tui import copying, detail, editor, history, keymap, theme
+from kernbench.tui import copying, detail, editor, hangup, history, keymap, theme
 from kernbench.tui.board import Board
 from kernbench.tui.dialogs import Choose, Confirm, Page
 from kernbench.tui.differences import Sources
@@ -90,7 +91,12 @@ class Workbench(App[None]):
 
     def _take_engine(self, engine: Engine) -> None:
         self.engine = engine
-        self.board = Board(engine.task, engine.environment, engine.last_results(), engine.last_summary())
+        if engine.has_long_past:
+            self.board = Board(engine.task, engine.environment)
+            self.board.reading = True
+        else:
+            engine.remember()
+            self.board = Board(engine.task, engine.environment, engine.last_results(), engine.last_summary())
         self.board.solution = editor.solution(Path(engine.task.folder))
         self._inbox.clear()
 
@@ -104,9 +110,16 @@ class Workbench(App[None]):
         for number in (signal.SIGHUP, signal.SIGTERM):
             with contextlib.suppress(RuntimeError, ValueError):
                 asyncio.get_running_loop().add_signal_handler(number, self.exit)
+        if not self.is_headless:
+            self.set_interval(2, self._leave_a_dead_terminal)
         self._connect()
         if self._telemetry is not None:
             self.call_after_refresh(self._telemetry.start)
+
+    def _leave_a_dead_terminal(self) -> None:
+        """Where no SIGHUP comes (nohup), Textual would read the end of the input for ever."""
+        if hangup.is_dead(sys.__stdin__.fileno() if sys.__stdin__ else -1):
+            self.exit()
 
     def _connect(self) -> None:
         engine = self.engine
@@ -125,6 +138,9 @@ class Workbench(App[None]):
 
     async def _start(self) -> None:
         try:
+            if self.board.reading:
+                await asyncio.to_thread(self.engine.remember)
+                self.main.remember()
             await self.engine.start()
         except Exception as error:  # whatever the engine does, the screen stays up
             self.say(f"the engine could not start: {error}", "error")
@@ -137,6 +153,8 @@ class Workbench(App[None]):
         self._inbox.append(event)
 
     def on_heard(self) -> None:
+        if not self.main.ready:
+            return
         while self._inbox:
             event = self._inbox.popleft()
             self.main.take(event)

@@ -84,12 +84,25 @@ class Board:
         self._finished = dict(self._results)
         """Results of the last finished run."""
         self._before: dict[str, CaseResult] = {}
+        """What the rows of the newest source are held against, and below those of the source before it."""
+        self._before_that: dict[str, CaseResult] = {}
         self.warning = ""
         """What makes times doubtful right now: another process on the GPU, heat."""
+        self.reading = False
+        """The log is being read: what earlier runs came to is not known yet."""
         self.usual_seconds: float | None = None
         """What a run takes, learned from earlier ones."""
         self.cases = self._order()
         """Cases that have a row, in the order of the table."""
+
+    def remember(self, results: Mapping[str, CaseResult], summary: Summary | None) -> Change:
+        """What earlier runs came to, once the log is read."""
+        self.reading = False
+        self.summary = summary
+        self._results = dict(results)
+        self._finished = dict(results)
+        self.cases = self._order()
+        return Change(rows=True)
 
     def take(self, event: Event) -> Change:
         """Fold one event in and say what it changed."""
@@ -102,7 +115,7 @@ class Board:
             self.run = self.last_run = event
             self.progress, self.failure, self.cancelled = None, None, ""
             self._fresh.clear()
-            self._before = self._finished
+            self._before_that, self._before = self._before, self._finished
             return Change(rows=True)
         if isinstance(event, RunFinished | BuildFailed | RunCancelled):
             return self._end(event)
@@ -129,7 +142,8 @@ class Board:
 
     def row(self, case: Case) -> Row:
         fresh = case.id in self._fresh
-        return Row(case, self._results.get(case.id), fresh, self._before.get(case.id) if fresh else None)
+        before = self._before if fresh else self._before_that
+        return Row(case, self._results.get(case.id), fresh, before.get(case.id))
 
     def rows(self) -> list[Row]:
         return [self.row(case) for case in self.cases]
@@ -193,7 +207,7 @@ class Board:
             self.summary = None
             self._results.clear()
             self._fresh.clear()
-            self._finished, self._before = {}, {}
+            self._finished, self._before, self._before_that = {}, {}, {}
         self.cases = self._order()
         return Change(rows=True)
 

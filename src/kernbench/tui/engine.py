@@ -47,6 +47,13 @@ class Engine(Protocol):
     selected: str | None
     """Case id under the cursor: set by the screen, answered early by the engine."""
 
+    @property
+    def has_long_past(self) -> bool:
+        """Reading the log takes longer than a glance: the screen opens before."""
+
+    def remember(self) -> None:
+        """Reads the log; may be called in a thread."""
+
     def listen(self, listener: Callable[[Event], None]) -> None: ...
 
     async def start(self) -> None: ...

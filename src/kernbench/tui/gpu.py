@@ -1,15 +1,12 @@
-"""The GPU pane: the machine's meters, painted where a figure changed."""
+"""The GPU pane: the machine's meters; a line is sent when a figure in it changed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.cells import cell_len
-from textual.geometry import Region
-
 from kernbench.telemetry import Sample
 from kernbench.tui.meters import Meters
-from kernbench.tui.rows import GUTTER, RowView
+from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span
 
 
@@ -35,12 +32,9 @@ class Gpu(RowView):
         if len(before) != len(self._shown):
             self.reshape()
             return
-        for y, (old, new) in enumerate(zip(before, self._shown, strict=True)):
+        for index, (old, new) in enumerate(zip(before, self._shown, strict=True)):
             if old != new:
-                left, right = _changed(old, new)
-                line = y - self.scroll_offset.y
-                if 0 <= line < self.size.height:
-                    self.refresh(Region(left + GUTTER, line, right - left, 1))
+                self.refresh_row(index)
 
     def count(self) -> int:
         return len(self._shown)
@@ -48,32 +42,3 @@ class Gpu(RowView):
     def line(self, index: int, width: int) -> Sequence[Span]:
         return self._shown[index]
 
-
-def _changed(old: list[Span], new: list[Span]) -> tuple[int, int]:
-    """Cells between which two lines differ; the whole line where a style does."""
-    before, after = "".join(text for text, _ in old), "".join(text for text, _ in new)
-    most = max(cell_len(before), cell_len(after))
-    if [style for _, style in old] != [style for _, style in new] or not before.isascii() or not after.isascii():
-        return _changed_spans(old, new, most)
-    return _between(before, after)
-
-
-def _changed_spans(old: list[Span], new: list[Span], most: int) -> tuple[int, int]:
-    """The same for lines with sparklines: spans that stayed keep their cells."""
-    if [(cell_len(text), style) for text, style in old] != [(cell_len(text), style) for text, style in new]:
-        return 0, most
-    left, right, at = most, 0, 0
-    for (before, _), (after, _) in zip(old, new, strict=True):
-        width = cell_len(after)
-        if before != after:
-            start, end = _between(before, after) if before.isascii() and after.isascii() else (0, width)
-            left, right = min(left, at + start), max(right, at + end)
-        at += width
-    return left, right
-
-
-def _between(before: str, after: str) -> tuple[int, int]:
-    most = max(len(before), len(after))
-    before, after = before.ljust(most), after.ljust(most)
-    different = [index for index in range(most) if before[index] != after[index]]
-    return different[0], different[-1] + 1

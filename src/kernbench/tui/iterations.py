@@ -27,6 +27,8 @@ class Iterations(RowView):
         super().__init__(id="iterations", ascii_only=ascii_only)
         self._now = now
         self._newest_first: list[Summary] = []
+        self.reading = False
+        """The log is still being read."""
 
     def show(self, iterations: Sequence[Summary]) -> None:
         """The cursor stays on its iteration, or on the newest where it was there."""
@@ -53,7 +55,8 @@ class Iterations(RowView):
 
     def line(self, index: int, width: int) -> Sequence[Span]:
         if not self._newest_first:
-            return [(clip("no iterations yet: save the solution to make the first", width), "dim")]
+            said = "reading the log" if self.reading else "no iterations yet: save the solution to make the first"
+            return [(clip(said, width), "dim")]
         summary = self._newest_first[index]
         word = render.outcome(summary)
         style = _STYLES.get(word, "" if summary.right else "bad")

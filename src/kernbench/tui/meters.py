@@ -117,11 +117,8 @@ class Meters:
 
     def _figure(self, label: str, value: str, name: str) -> Line:
         minute = self._minutes.get(name)
-        return [
-            (pad(label, LABEL), "dim"),
-            (pad(value, VALUE), ""),
-            (minute.text(self._ascii) if minute else "", "accent"),
-        ]
+        # One style a line: every other one would cost as many bytes as the figures themselves.
+        return [(pad(label, LABEL) + pad(value, VALUE) + (minute.text(self._ascii) if minute else ""), "")]
 
     def _short(self, gpu: GpuSample, used: bool, width: int) -> Line:
         figures = [
@@ -135,38 +132,36 @@ class Meters:
 
     def _processes(self, gpu: GpuSample, width: int) -> Line:
         if gpu.processes is None:
-            return [(pad("procs", LABEL), "dim"), (DASH, "")]
+            return [(pad("procs", LABEL) + DASH, "")]
         own = self.own()
         others = telemetry.strangers(gpu, own)
         if not others:
             ours = sum(1 for process in gpu.processes if process.pid in own)
             words = f"{ours} ours" if ours else _processes(len(gpu.processes)) if gpu.processes else "none"
-            return [(pad("procs", LABEL), "dim"), (words, "")]
+            return [(pad("procs", LABEL) + words, "")]
         named = ", ".join(f"{clean(item.name or '?')} {item.pid} {_gib(item.memory)}G" for item in others)
-        return [(pad("procs", LABEL), "dim"), (clip(f"! {len(others)} not ours: {named}", width - LABEL), "warn")]
+        return [(pad("procs", LABEL), ""), (clip(f"! {len(others)} not ours: {named}", width - LABEL), "warn")]
 
 
 def _gpu_figures(gpu: GpuSample) -> dict[str, float | None]:
     return {
         "busy": _share(gpu.busy, 100),
         "bus": _share(gpu.bus, 100),
-        "memory": _share(gpu.memory_used, gpu.memory_total),
         "sm": _share(gpu.sm_mhz, gpu.sm_max_mhz),
-        "mem": _share(gpu.memory_mhz, gpu.memory_max_mhz),
         "power": _share(gpu.power_w, gpu.limit_w),
         "heat": _share(gpu.celsius, 100),
     }
 
 
 def _host_figures(host: HostSample) -> dict[str, float | None]:
-    return {"cpu": _share(host.busy, 100), "ram": _share(host.memory_used, host.memory_total)}
+    return {"cpu": _share(host.busy, 100)}
 
 
 def _limits(gpu: GpuSample, width: int) -> Line:
     if gpu.limits is None:
-        return [(pad("limit", LABEL), "dim"), (DASH, "")]
+        return [(pad("limit", LABEL) + DASH, "")]
     words = ", ".join(gpu.limits) or "none"
-    return [(pad("limit", LABEL), "dim"), (clip(words, width - LABEL), "warn" if gpu.limits else "")]
+    return [(pad("limit", LABEL), ""), (clip(words, width - LABEL), "warn" if gpu.limits else "")]
 
 
 def _share(value: float | None, most: float | None) -> float | None:

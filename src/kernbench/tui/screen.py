@@ -181,7 +181,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def feel(self, sample: Sample) -> None:
         """The machine, a second later."""
-        if self._turning:
+        if not self.ready:
             return
         environment = self.board.environment
         meters = self.gpu.meters
@@ -193,8 +193,21 @@ class MainScreen(Screen[None], inherit_bindings=False):
             self.board.warning = warning
             self.paint_soon()
 
+    def remember(self) -> None:
+        """The log was read."""
+        engine = self.bench.engine
+        self._change = self.board.remember(engine.last_results(), engine.last_summary())
+        self._show_iterations()
+        self.paint()
+
+    @property
+    def ready(self) -> bool:
+        """Its panes are there: not while the program leaves or turns to another task."""
+        return not self._turning and bool(self.query("#log"))
+
     def _show_iterations(self) -> None:
-        iterations = self.bench.engine.iterations()
+        self.iterations.reading = self.board.reading
+        iterations = [] if self.board.reading else self.bench.engine.iterations()
         self.iterations.show(iterations)
         self.plot.show(iterations)
 

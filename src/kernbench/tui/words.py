@@ -100,7 +100,7 @@ def _best(summary: Summary) -> str:
 def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
     environment = board.environment
     name = clean(board.task.name)
-    forms, style = geomean(board.summary)
+    forms, style = (("reading the log",), "dim") if board.reading else geomean(board.summary)
     old = board.run is not None or board.failure is not None or not board.landed()
     parts = [
         Part((name, clip(name, 20), clip(name, 12)), "head"),
