@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.records import Task, UserError
-from kernbench import snapshot
+from kernbench import refusals, snapshot
 from kernbench.baselines import Baseline
-from kernbench.counters import TraceRow
+from kernbench.counters import Profile, TraceRow
 from kernbench.diagnose import diagnose
 from kernbench.events import Event, LogLine, ProfileFailed, ProfileReady, ProfileStarted
 from kernbench.logbook import Logbook
@@ -81,7 +81,7 @@ class Explainer:
             if device == "cpu":
                 raise NoProfile(f"{task.name} runs on the CPU here; Nsight Compute sees GPUs only, `trace` sees both")
             wanted = sides(task, source, against, baseline, self._logbook.journal)
-            found = await self.profiler.take(Wanted(task, case, wanted, device, full))
+            found = await self._taken(Wanted(task, case, wanted, device, full))
         except NoProfile as problem:
             return ProfileFailed(case, str(problem), problem.where, problem.known)
         except UserError as problem:
@@ -92,6 +92,16 @@ class Explainer:
             self._logbook.add_evidence(task, source.sha)
         other = found[1] if len(found) > 1 else None
         return ProfileReady(case, found[0], diagnose(found[0]), other, time.monotonic() - began)
+
+    async def _taken(self, wanted: Wanted) -> list[Profile]:
+        """On a GPU that admits one process at a time the worker steps aside, unless it is in the middle of a run."""
+        try:
+            return await self.profiler.take(wanted)
+        except NoProfile as problem:
+            if str(problem) != refusals.EXCLUSIVE or not self._supervisor.pids or self._supervisor.busy:
+                raise
+        await self._supervisor.close()
+        return await self.profiler.take(wanted)
 
 
 def _check(task: Task, case: str) -> None:

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import json
 import os
-import re
 import shutil
 import signal
 import sys
@@ -289,9 +287,5 @@ class Standby:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The worker's, with a TMPDIR of its own; torch's compiler keeps its cache where it always is."""
-    environment = child_environment(None) | {"TMPDIR": str(folder)}
-    with contextlib.suppress(KeyError, OSError):
-        user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())
-        environment.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"torchinductor_{user}"))
-    return environment
+    """The worker's, with a TMPDIR of its own; what the program itself keeps in the usual one stays there."""
+    return child_environment(None) | {"TMPDIR": str(folder), "KERNBENCH_TMPDIR": tempfile.gettempdir()}

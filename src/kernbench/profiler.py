@@ -31,7 +31,7 @@ COMPILE_SECONDS = 180.0
 """With torch.compile among the sides."""
 FAILURES = 2
 """Standbys that died before they were ready; after so many none is started until a key asks for it."""
-LASTING = (refusals.PERMISSION, refusals.NO_COUNTERS, refusals.EXCLUSIVE)
+LASTING = (refusals.PERMISSION, refusals.NO_COUNTERS)
 """Refusals that the next try would meet again: no standby is kept for them."""
 
 

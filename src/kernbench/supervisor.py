@@ -188,6 +188,11 @@ class Supervisor:
         return self._spare is not None and self._spare.ready
 
     @property
+    def busy(self) -> bool:
+        """A run is in progress, resting or not."""
+        return self._run is not None
+
+    @property
     def pids(self) -> tuple[int, ...]:
         return tuple(child.pid for child in (self._child, self._spare) if child is not None and child.alive)
 

@@ -15,7 +15,7 @@ from harness.records import to_dict
 from kernbench import ncu, nsight
 from kernbench.counters import Profile, read_csv
 from kernbench.diagnose import diagnose
-from tests.ncu.test_standby import group_of
+from tests.ncu.test_standby import gone
 
 pytestmark = [pytest.mark.gpu, pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
 FAULTS = Path(__file__).parent / "faults"
@@ -63,11 +63,7 @@ async def test_an_endless_kernel_is_killed_and_leaves_nobody(setup: ncu.Setup, t
     assert outcome.problem is not None
     assert "was killed" in outcome.problem
     await standby.close()
-    for _ in range(100):  # the driver takes a moment to tear the context down
-        if not group_of(standby):
-            break
-        await asyncio.sleep(0.1)
-    assert group_of(standby) == []
+    assert await gone(standby)
 
 
 async def test_a_call_without_kernels_says_so(setup: ncu.Setup, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -161,6 +162,47 @@ async def test_without_permission_the_compilers_facts_are_shown(
     assert answer.known is not None
     assert answer.known.facts[0].registers == 40
     assert it.session._explainer.profiler.refused == refusals.PERMISSION
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("rms_csv")
+async def test_a_gpu_for_one_process_is_had_by_sending_the_idle_worker_away(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_TARGET", str(os.getpid()))
+    it = watched(standby=False)
+    await it.session.start()
+    await it.ended(1)
+    assert isinstance(await it.session.profile("a"), ProfileReady)
+    it.session.rerun()
+    await it.ended(2)
+
+
+@pytest.mark.anyio
+@pytest.mark.slow
+async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    folder.mkdir()
+    cases = "".join(f'[[case]]\nid = "{name}"\naxes = {{ rows = 8 }}\n' for name in "abcdef")
+    (folder / "task.toml").write_text(f'name = "rows"\nentry = "rows"\ndevice = "cpu"\nbaseline = "eager"\n{cases}')
+    inputs = "import torch\ndef make_inputs(case, seed, device):\n    return {'x': torch.ones(case['rows'])}\n"
+    (folder / "reference.py").write_text(inputs + "def rows(x):\n    return x * 2\n")
+    (folder / "solution.py").write_text("def rows(x):\n    return x + x\n")
+    session = Session(taskfile.load(folder), folder / ".kernbench", Options(spares=False, floors=False))
+    it = Watched(session)
+    try:
+        await session.start()
+        await it.until(lambda: bool(it.of(CaseLanded)), seconds=60)
+        await session.supervisor.hold()
+        assert session.running is not None
+        before = len(it.of(CaseLanded))
+        await asyncio.sleep(0.5)
+        assert len(it.of(CaseLanded)) == before
+        session.supervisor.release()
+        await it.until(lambda: bool(it.of(RunFinished)), seconds=60)
+        assert not it.of(RunCancelled)
+    finally:
+        await session.close()
 
 
 @pytest.mark.anyio

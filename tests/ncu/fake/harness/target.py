@@ -11,6 +11,19 @@ import time
 GPU = {"name": "Fake 9000", "capability": [9, 0], "registers": 65536, "shared_bytes": 233472, "threads": 2048}
 
 
+def _worker_of(workbench):
+    """Whether the workbench has a worker: then a GPU in exclusive-process mode is taken."""
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{entry}/cmdline") as words, open(f"/proc/{entry}/stat") as fields:
+                parent = int(fields.read().rsplit(")", 1)[1].split()[1])
+                if parent == workbench and "worker.main" in words.read():
+                    return True
+        except OSError:
+            continue
+    return False
+
+
 def main(requests, events, device, mode):
     source = os.open(requests, os.O_RDONLY | os.O_NONBLOCK)
     out = os.open(events, os.O_WRONLY)
@@ -18,7 +31,8 @@ def main(requests, events, device, mode):
     def emit(event, **data):
         os.write(out, (json.dumps({"event": event, **data}) + "\n").encode())
 
-    if os.environ.get("FAKE_TARGET") == "busy":
+    alone = os.environ.get("FAKE_TARGET", "")
+    if alone == "busy" or (alone.isdigit() and _worker_of(int(alone))):
         emit("unusable", message="RuntimeError: all CUDA-capable devices are busy or unavailable", code="device")
         sys.exit(3)
     emit("ready", pid=os.getpid(), gpu=GPU)
