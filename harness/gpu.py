@@ -101,12 +101,14 @@ class Nvml:
 
 
 def _family(pid: int) -> bool:
-    """Whether a process is the workbench's own: the spare or a waiting profiler, started by the same parent."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return int(fields[1]) == os.getppid()
-    except (OSError, IndexError, ValueError):
-        return False
+    """Whether a process is the workbench's own: the spare, or a waiting profiler some levels below it."""
+    workbench = os.getppid()
+    while pid > 1 and pid != workbench:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError, ValueError):
+            return False
+    return pid == workbench
 
 
 @contextlib.contextmanager
