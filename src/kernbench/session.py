@@ -22,12 +22,14 @@ from kernbench import plan, snapshot, trajectory, watch
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
 from kernbench.counters import Profile, TraceRow
+from kernbench.diagnose import diagnose
 from kernbench.drilldown import Drilldown
-from kernbench.events import Event, Notice, Summary, TaskLoaded, WorkerChanged
+from kernbench.events import Event, Notice, ProfileReady, Summary, TaskLoaded, WorkerChanged
 from kernbench.explain import Answer, Explainer
 from kernbench.iterations import LogbookError
 from kernbench.journal import Journal, JournalError
 from kernbench.logbook import Logbook
+from kernbench.profiles import Profiles
 from kernbench.runner import Ending, Order, Runner
 from kernbench.supervisor import Deadlines, Supervisor
 
@@ -222,6 +224,21 @@ class Session:
 
     def iteration_text(self, number: int) -> str:
         return self.logbook.text(number)
+
+    def profiles(self) -> dict[str, ProfileReady]:
+        """The newest kept profile of each case."""
+        kept = [profile for profile in Profiles(self.logbook.state).newest() if profile.side == "solution"]
+        return {item.case: ProfileReady(item.case, item, diagnose(item)) for item in reversed(kept)}
+
+    def export(self, kind: str, force: bool) -> list[Path]:
+        from kernbench.export import export
+
+        return export(self.task, self.logbook.state, kind, self.export_target(kind), force=force)
+
+    def export_target(self, kind: str) -> Path:
+        from kernbench.export import default_target
+
+        return default_target(self.task, kind)
 
     def sources(self, reference: str) -> dict[str, str]:
         """Solution files of an iteration, `best`, `last` or `now`, by name."""

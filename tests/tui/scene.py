@@ -25,10 +25,21 @@ from harness.records import (
     WallTime,
     Where,
 )
-from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunFinished, RunStarted, Summary, Worst
+from kernbench.events import (
+    BuildFailed,
+    CaseLanded,
+    Event,
+    ProfileReady,
+    Progress,
+    RunFinished,
+    RunStarted,
+    Summary,
+    Worst,
+)
 from kernbench.settings import Settings
 from kernbench.telemetry import GpuProcess, GpuSample, HostSample, Sample
-from kernbench.tui.app import Tasks, Workbench
+from kernbench.tui.app import Workbench
+from kernbench.tui.messages import Tasks
 from kernbench.tui.picker import TaskRow
 
 NOW = datetime(2026, 11, 14, 21, 30, tzinfo=timezone.utc)
@@ -220,6 +231,8 @@ class FakeEngine:
         self.pids: tuple[int, ...] = (4242,)
         self.restored: list[str] = []
         self.has_long_past = False
+        self.profiled: list[tuple[str, bool]] = []
+        self.exported: list[tuple[str, bool]] = []
         self.remembered = 0
         self.reruns = 0
         self.history = [] if fresh else history()
@@ -278,6 +291,23 @@ class FakeEngine:
     def iteration_text(self, number: int) -> str:
         return f"## {number} · 16-byte loads · 1.31x\n- hypothesis: m[bf16] loads"
 
+
+    async def profile(self, case: str, against: str | None = None, full: bool = False) -> object:
+        self.profiled.append((case, full))
+        return None
+
+    def profiles(self) -> Mapping[str, ProfileReady]:
+        return {}
+
+    def export_target(self, kind: str) -> Path:
+        return self.state / f"log.{kind}"
+
+    def export(self, kind: str, force: bool) -> list[Path]:
+        if kind == "html":
+            raise UserError("Jinja2 is not installed")
+        self.exported.append((kind, force))
+        self.export_target(kind).write_text(kind)
+        return [self.export_target(kind)]
 
     def sources(self, reference: str) -> Mapping[str, str]:
         if reference == "7":

@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Where
+from harness.records import Environment, Where
 from kernbench import clipboard
-from kernbench.events import LogLine, WorkerChanged
+from kernbench.counters import Kernel, Profile
+from kernbench.diagnose import diagnose
+from kernbench.events import LogLine, ProfileFailed, ProfileReady, ProfileStarted, WorkerChanged
 from kernbench.tui import arrange, copying, differences, plot, words
 from kernbench.tui.columns import bar
 from kernbench.tui.detail import histogram
 from kernbench.tui.history import DiffPage
 from kernbench.tui.log import place_in
-from kernbench.tui.profiles import Profile, lines
+from kernbench.tui.profiles import lines
 from tests.tui.scene import (
     H200,
     HOST,
@@ -192,7 +194,7 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
 async def test_a_source_that_is_not_here_says_so(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        app.show_diff("7", "now")
+        app.past.show_diff("7", "now")
         await pilot.pause()
         assert [note.message for note in app._notifications] == ["the source of 7 is not on this machine"]
         assert not isinstance(app.screen, DiffPage)
@@ -329,10 +331,58 @@ def test_ten_thousand_iterations_are_plotted_as_the_newest() -> None:
 
 def test_a_profile_has_an_age_and_a_source(engine: FakeEngine) -> None:
     row = make_app(engine).board.rows()[0]
-    text = plain(lines(row, Profile("bound by memory m[bf16]", "3 min", "iteration 11", stale=True), 40))
-    assert text == ["stale: 3 min old, of iteration 11; the", "row has another source now", "bound by memory m[bf16]"]
-    assert plain(lines(row, None, 60))[0] == "wan 75600x5120: not profiled"
-    assert plain(lines(None, None, 60)) == ["the task has no rows"]
+    kernel = Kernel(name="m[bf16]", duration_us=371.0)
+    profile = Profile(kernels=(kernel,), case=row.case.id, source="ab12cd34ef", at="2026-11-14T21:27:00+00:00")
+    ready = ProfileReady(row.case.id, profile, diagnose(profile))
+    assert plain(lines(row, ready, "ab12cd34ef", NOW, 60))[0] == "3 min old, of source ab12cd34"
+    stale = plain(lines(row, ready, "other", NOW, 60))
+    assert stale[0] == "stale: 3 min old, of source ab12cd34; another source ran"
+    assert any("371" in line for line in stale)
+    failed = ProfileFailed(row.case.id, "ncu may not read the counters")
+    assert plain(lines(row, failed, "", NOW, 60)) == ["ncu may not read the counters"]
+    started = ProfileStarted(row.case.id, warm=False)
+    assert plain(lines(row, started, "", NOW, 60)) == ["profiling wan 75600x5120: ncu has to start first"]
+    assert plain(lines(row, None, "", NOW, 60))[0] == "wan 75600x5120: not profiled"
+    assert plain(lines(None, None, "", NOW, 60)) == ["the task has no rows"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (160, 48)])
+async def test_n_asks_for_a_profile_and_shows_it(size: tuple[int, int], engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await pilot.press("n")
+        engine.say(WorkerChanged("ready", Environment(device="cpu")))
+        await settle(pilot)
+        await pilot.press("n")
+        assert engine.profiled == []
+        assert len(app._notifications) == 2
+        engine.say(READY, *whole_run())
+        await settle(pilot)
+        await pilot.press("n")
+        case = app.board.cases[0].id
+        assert engine.profiled == [(case, False)]
+        engine.say(ProfileStarted(case), ProfileFailed(case, "ncu is not installed: apt install m[bf16]"))
+        await settle(pilot)
+        pane = app.main.profile
+        assert pane.size.area
+        assert "install m[bf16]" in " ".join(plain([pane.line(index, 40) for index in range(pane.count())]))
+        assert "ncu is not installed" in screen_text(app)
+
+
+@pytest.mark.anyio
+async def test_export_asks_for_a_format_and_before_it_overwrites(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("w", "enter")
+        await pilot.pause(0.1)
+        assert engine.exported == [("md", False)]
+        await pilot.press("w", "enter", "n", "w", "enter", "y")
+        await pilot.pause(0.1)
+        assert engine.exported == [("md", False), ("md", True)]
+        await pilot.press("w", "down", "down", "down", "enter")
+        await pilot.pause(0.1)
+        assert [note.message for note in app._notifications][-1] == "nothing was exported: Jinja2 is not installed"
 
 
 def test_what_is_left_of_a_run(engine: FakeEngine) -> None:

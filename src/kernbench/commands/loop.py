@@ -161,7 +161,8 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
             return
     loaded = load_task(task)
     from kernbench.telemetry import MachineReader
-    from kernbench.tui.app import Tasks, Workbench
+    from kernbench.tui.app import Workbench
+    from kernbench.tui.messages import Tasks
 
     app = Workbench(
         make_session(loaded, options, given["state"]),
@@ -212,14 +213,27 @@ def pick() -> str | None:
 @click.option("--next", "next_step", default="", metavar="TEXT", help="Next step, for the entry.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII.")
-def run(task: str | None, message: str | None, next_step: str, as_json: bool, ascii_only: bool, **given: Any) -> None:
+@click.option("--sanitize", is_flag=True, help="Instead: one call of the smallest case under compute-sanitizer.")
+def run(
+    task: str | None,
+    message: str | None,
+    next_step: str,
+    as_json: bool,
+    ascii_only: bool,
+    sanitize: bool,
+    **given: Any,
+) -> None:
     """Check and time once; exit 1 if a case is wrong, failed or slower.
 
     \b
     kernbench run softmax_host --json | jq 'select(.event == "case")'
     kernbench run rms_norm --case '*3072*' -m "two rows per program" --next "try four"
+    kernbench run rms_norm --sanitize --case '*3072*'
     """
     from kernbench.commands.printing import JsonPrinter, TablePrinter
+
+    if sanitize:
+        sys.exit(run_sanitizer(load_task(task), read_options(given), given["state"], as_json))
 
     async def main() -> int:
         session = make_session(load_task(task), read_options(given), given["state"])
@@ -235,6 +249,31 @@ def run(task: str | None, message: str | None, next_step: str, as_json: bool, as
         return printer.exit_code
 
     sys.exit(run_until_signal(main()))
+
+
+def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: bool) -> int:
+    import json
+    from dataclasses import asdict
+
+    from kernbench import project, sanitize, snapshot
+    from kernbench.child import harness_folder
+
+    device = "cuda:0" if options.device in (None, "auto", "cuda") else options.device
+    if task.device == "cpu" or device == "cpu":
+        raise click.UsageError(f"--sanitize looks at GPU memory, and {task.name} runs on the CPU here")
+    case, kept = sanitize.smallest(task, options.case), project.state_dir(Path(task.folder), state and state.absolute())
+    sanitize.find()
+    click.echo(f"one call of {case.id} under {sanitize.TOOL}; this takes a while", err=True)
+    source = snapshot.take(Path(task.folder), kept)
+    place, python = options.harness or harness_folder(), options.python or sys.executable
+    report = sanitize.check(task, case, source.folder, kept / "build", python, device, place)
+    for error in report.errors:
+        click.echo(json.dumps(asdict(error)) if as_json else str(error))
+    if report.problem is not None:
+        click.echo(f"kernbench: {case.id}: {report.problem}", err=True)
+    elif not report.errors:
+        click.echo(f"{case.id}: no memory errors", err=True)
+    return WRONG if report.errors or report.problem is not None else 0
 
 
 @click.command()

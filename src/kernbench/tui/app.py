@@ -20,7 +20,6 @@ from typing import Any, ClassVar
 
 from textual.app import App, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.screen import Screen
 
 from harness.records import UserError, Where
@@ -28,37 +27,16 @@ from kernbench import clipboard
 from kernbench.events import Event, RunFinished
 from kernbench.settings import Settings
 from kernbench.telemetry import Reader, Sample, Telemetry
-from kernbench.tui import copying, detail, editor, hangup, history, keymap, theme
+from kernbench.tui import copying, detail, editor, exporting, hangup, keymap, theme
 from kernbench.tui.board import Board
-from kernbench.tui.dialogs import Choose, Confirm, Page
-from kernbench.tui.differences import Sources
+from kernbench.tui.dialogs import Choose, Page
 from kernbench.tui.engine import Engine
 from kernbench.tui.help import Help, key_rows, main_bindings
-from kernbench.tui.picker import TaskRow, TaskScreen
+from kernbench.tui.messages import Heard, Sampled, Tasks
+from kernbench.tui.past import Past
+from kernbench.tui.picker import TaskScreen
 from kernbench.tui.screen import MainScreen
 from kernbench.tui.spans import clean
-
-
-class Heard(Message):
-    """The engine said something: it waits in the inbox."""
-
-
-class Sampled(Message):
-    """The machine was read; only the newest counts."""
-
-    def __init__(self, sample: Sample) -> None:
-        self.sample = sample
-        super().__init__()
-
-    def can_replace(self, message: Message) -> bool:
-        return isinstance(message, Sampled)
-
-
-class Tasks:
-    """The tasks that `T` offers, and how one is opened; without any, `T` says why."""
-
-    def __init__(self, rows: Callable[[], Sequence[TaskRow]], open_task: Callable[[str], Engine]) -> None:
-        self.rows, self.open = rows, open_task
 
 
 class Workbench(App[None]):
@@ -87,6 +65,7 @@ class Workbench(App[None]):
         self.theme = self.settings.theme or theme.default(os.environ)
         self.set_keymap(self.settings.keys)
         self._take_engine(engine)
+        self.past = Past(self)
         self.main = MainScreen(self.board, ascii_only)
 
     def _take_engine(self, engine: Engine) -> None:
@@ -183,9 +162,9 @@ class Workbench(App[None]):
         for binding in main_bindings():
             yield SystemCommand(binding.description, binding.tooltip, partial(self._run_on_main, binding.action))
         yield SystemCommand("row", "everything known of the selected row", self.show_row)
-        yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", self.show_iteration)
+        yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", self.past.show_entry)
         yield SystemCommand("copy entry", "the selected entry as markdown", self.copy_entry)
-        yield SystemCommand("restore", "bring the selected iteration's source back", self.restore_selected)
+        yield SystemCommand("restore", "bring the selected iteration's source back", self.past.restore_selected)
         yield SystemCommand("theme", "choose colours; ansi themes keep the terminal's own", self.action_change_theme)
 
     async def _run_on_main(self, action: str) -> None:
@@ -286,64 +265,21 @@ class Workbench(App[None]):
         lines = detail.lines(row, self.board.task, self.ascii_only)
         self.push_screen(Page(clean(row.case.label), lines, about=row.case.id))
 
-    def show_iteration(self) -> None:
-        found = self._entry()
-        if found is not None:
-            self.push_screen(history.EntryPage(*found))
-
-    def _entry(self) -> tuple[int, str] | None:
-        """Number and text of the selected entry; None after saying why there is none."""
-        summary = self.main.iterations.selected
-        if summary is None or summary.iteration is None:
-            self.say(f"no iterations yet: save {self.board.solution} to make the first")
-            return None
-        try:
-            return summary.iteration, self.engine.iteration_text(summary.iteration)
-        except (OSError, LookupError) as error:
-            self.say(f"iteration {summary.iteration} cannot be read: {error}", "error")
-            return None
-
-    def _sources(self, reference: str) -> Sources | None:
-        try:
-            return self.engine.sources(reference)
-        except (UserError, OSError) as problem:
-            self.say(str(problem), "warning")
-            return None
-
     def action_diff(self) -> None:
-        self.show_diff("best", "now")
+        self.past.show_diff("best", "now")
 
-    def show_diff(self, old: str, new: str) -> None:
-        if self._sources(old) is None:
-            return
-        numbers = [str(summary.iteration) for summary in reversed(self.engine.iterations())]
-        self.push_screen(history.DiffPage(old, new, self._sources, ["best", "last", *dict.fromkeys(numbers)]))
+    def action_profile(self, full: bool) -> None:
+        row, environment = self.main.results.selected, self.board.environment
+        if row is None or environment is None:
+            self.say("no row to profile" if row is None else "the worker is still starting")
+        elif not environment.device.startswith("cuda"):
+            self.say("Nsight Compute profiles GPUs, and this task runs on the CPU")
+        else:
+            self.main.bring("profile")
+            self.run_worker(self.engine.profile(row.case.id, None, full), exit_on_error=False)
 
-    def show_source(self, reference: str) -> None:
-        sources = self._sources(reference)
-        if sources is not None:
-            self.push_screen(Page(f"Source of {reference}", history.source_lines(sources)))
-
-    def restore_selected(self) -> None:
-        found = self._entry()
-        if found is not None:
-            self.ask_restore(str(found[0]))
-
-    def ask_restore(self, reference: str) -> None:
-        question = f"Bring the source of iteration {reference} back?"
-        detail_words = "What is there now is kept first, as a snapshot; the task's own files stay."
-        self.push_screen(Confirm(question, detail_words), partial(self._restore, reference))
-
-    def _restore(self, reference: str, yes: bool | None) -> None:
-        if not yes:
-            return
-        try:
-            self.say(self.engine.restore(reference))
-        except (UserError, OSError) as problem:
-            self.say(str(problem), "error")
-            return
-        while len(self.screen_stack) > 1:
-            self.pop_screen()
+    def action_export(self) -> None:
+        exporting.ask(self)
 
     # -- copying
 
@@ -362,7 +298,7 @@ class Workbench(App[None]):
         await self.copy(copying.table(rows, self.board.summary), "the table")
 
     async def copy_entry(self) -> None:
-        found = self._entry()
+        found = self.past.entry()
         if found is not None:
             await self.copy(found[1], f"entry {found[0]}")
 

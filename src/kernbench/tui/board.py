@@ -136,6 +136,13 @@ class Board:
         return plan.is_interpreted(self.task, self.environment)
 
     @property
+    def source(self) -> str:
+        """Hash of what ran last; empty where nothing did."""
+        if self.last_run is not None:
+            return self.last_run.source
+        return self.summary.source if self.summary is not None else ""
+
+    @property
     def unusable(self) -> str:
         """Why no worker can be had; one that was merely lost is replaced with the next run."""
         return self.worker_detail if self.worker == "lost" else ""

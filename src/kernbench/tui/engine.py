@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.records import CaseResult, Environment, Task
-from kernbench.events import Event, Summary
+from kernbench.events import Event, ProfileReady, Summary
 
 
 class Engine(Protocol):
@@ -82,6 +82,17 @@ class Engine(Protocol):
     def last_summary(self) -> Summary | None: ...
 
     def iteration_text(self, number: int) -> str: ...
+
+    async def profile(self, case: str, against: str | None = None, full: bool = False) -> object:
+        """Asks Nsight Compute; the answer is an event, whatever comes of it."""
+
+    def profiles(self) -> Mapping[str, ProfileReady]:
+        """Kept ones, the newest of each case."""
+
+    def export(self, kind: str, force: bool) -> list[Path]:
+        """Writes the log for other people; a UserError says why it cannot."""
+
+    def export_target(self, kind: str) -> Path: ...
 
     def sources(self, reference: str) -> Mapping[str, str]:
         """File name to text of `now`, `best`, `last` or an iteration; a UserError says why it cannot be had."""

@@ -41,4 +41,3 @@ class Gpu(RowView):
 
     def line(self, index: int, width: int) -> Sequence[Span]:
         return self._shown[index]
-

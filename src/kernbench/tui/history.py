@@ -35,13 +35,13 @@ class EntryPage(Page):
         return cast("Workbench", self.app)
 
     def action_diff(self) -> None:
-        self.bench.show_diff(str(self.number), "now")
+        self.bench.past.show_diff(str(self.number), "now")
 
     def action_source(self) -> None:
-        self.bench.show_source(str(self.number))
+        self.bench.past.show_source(str(self.number))
 
     def action_restore(self) -> None:
-        self.bench.ask_restore(str(self.number))
+        self.bench.past.ask_restore(str(self.number))
 
     async def action_copy(self) -> None:
         await self.bench.copy(self.text, f"entry {self.number}")

@@ -1,44 +1,52 @@
 """The profile pane: what explains the selected row, with its age and where it comes from.
 
-Without a profile it says so, and shows what the measurement itself knows of the row.
+Without a profile it says so, and shows what the measurement itself knows of the row. A profile of another source than
+the one that ran last stays, and says that it is stale.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 
-from kernbench import render
+from kernbench import profile_text, render
+from kernbench.events import ProfileFailed, ProfileReady, ProfileStarted
 from kernbench.tui.board import Row
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, spell
 
-
-@dataclass(frozen=True)
-class Profile:
-    """A summary to read, as the profiler's reader wrote it."""
-
-    text: str
-    age: str
-    source: str
-    """What it was taken of: `iteration 12`, `the baseline`."""
-    stale: bool = False
-    """The row has another source by now."""
+Answer = ProfileStarted | ProfileReady | ProfileFailed
 
 
-def lines(row: Row | None, profile: Profile | None, width: int) -> list[list[Span]]:
+def lines(row: Row | None, answer: Answer | None, source: str, now: datetime, width: int) -> list[list[Span]]:
+    """`source` is the hash of what ran last."""
+    width = max(width, 10)
     if row is None:
         return [[("the task has no rows", "dim")]]
-    found = list(_profiled(profile) if profile else _unprofiled(row))
-    return [[(part, style)] for text, style in found for part in textwrap.wrap(text, max(width, 10)) or [""]]
+    label = clean(row.case.label)
+    if isinstance(answer, ProfileReady):
+        return _profiled(answer, source, now, width)
+    if isinstance(answer, ProfileStarted):
+        return _wrapped([(f"profiling {label}" + ("" if answer.warm else ": ncu has to start first"), "accent")], width)
+    if isinstance(answer, ProfileFailed):
+        facts = profile_text.facts_lines(answer.known.facts, width) if answer.known else []
+        said = _wrapped([(clean(render.place(answer.where, answer.message)), "warn")], width)
+        return said + [[(clean(line), "")] for line in facts]
+    return _wrapped(_unprofiled(row), width)
 
 
-def _profiled(profile: Profile) -> Iterator[Span]:
-    age = f"{profile.age} old, of {profile.source}"
-    yield (f"stale: {age}; the row has another source now", "warn") if profile.stale else (age, "dim")
-    for part in profile.text.splitlines():
-        yield clean(part), ""
+def _wrapped(spans: Sequence[Span] | Iterator[Span], width: int) -> list[list[Span]]:
+    return [[(part, style)] for text, style in spans for part in textwrap.wrap(text, width) or [""]]
+
+
+def _profiled(answer: ProfileReady, source: str, now: datetime, width: int) -> list[list[Span]]:
+    profile = answer.profile
+    about = f"{render.age(profile.at, now)} old, of source {profile.source[:8]}"
+    stale = bool(source) and profile.source != source
+    head = (f"stale: {about}; another source ran since", "warn") if stale else (about, "dim")
+    summary = profile_text.summary_lines(profile, answer.diagnosis, answer.other, width)
+    return _wrapped([head], width) + [[(clean(line), "strong" if line.startswith("=>") else "")] for line in summary]
 
 
 def _unprofiled(row: Row) -> Iterator[Span]:
@@ -70,14 +78,25 @@ class ProfilePane(RowView):
     HEADER = 0
     HAS_CURSOR = False
 
-    def __init__(self, ascii_only: bool) -> None:
+    def __init__(self, now: Callable[[], datetime], ascii_only: bool) -> None:
         super().__init__(id="profile", ascii_only=ascii_only)
+        self._now = now
         self._row: Row | None = None
-        self._profile: Profile | None = None
+        self._source = ""
+        self._answers: dict[str, Answer] = {}
         self._lines: list[list[Span]] = []
 
-    def show(self, row: Row | None, profile: Profile | None = None) -> None:
-        self._row, self._profile = row, profile
+    def remember(self, answers: Mapping[str, ProfileReady]) -> None:
+        """Profiles that were kept, by case."""
+        self._answers = {**answers, **self._answers}
+
+    def hear(self, answer: Answer) -> None:
+        self._answers[answer.case] = answer
+        self._fill()
+
+    def show(self, row: Row | None, source: str) -> None:
+        """The selected row, and the hash of what ran last."""
+        self._row, self._source = row, source
         self._fill()
 
     def on_resize(self) -> None:
@@ -90,7 +109,8 @@ class ProfilePane(RowView):
         return [(spell(text, self.ascii_only), style) for text, style in self._lines[index]]
 
     def _fill(self) -> None:
-        found = lines(self._row, self._profile, self.line_width)
+        answer = self._answers.get(self._row.case.id) if self._row else None
+        found = lines(self._row, answer, self._source, self._now(), self.line_width)
         if found != self._lines:
             self._lines = found
             self.reshape()

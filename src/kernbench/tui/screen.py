@@ -17,7 +17,19 @@ from textual.getters import query_one
 from textual.screen import Screen
 from textual.widgets import Static
 
-from kernbench.events import BuildFailed, CaseLanded, Event, LogLine, Notice, RunFinished, RunStarted, TaskLoaded
+from kernbench.events import (
+    BuildFailed,
+    CaseLanded,
+    Event,
+    LogLine,
+    Notice,
+    ProfileFailed,
+    ProfileReady,
+    ProfileStarted,
+    RunFinished,
+    RunStarted,
+    TaskLoaded,
+)
 from kernbench.telemetry import Sample
 from kernbench.tui import detail, words
 from kernbench.tui.board import Board, Change
@@ -59,10 +71,13 @@ class MainScreen(Screen[None], inherit_bindings=False):
         Binding("space", "app.pause", "pause", tooltip="stop or go on answering saves", id="pause"),
         Binding("h", "app.hypothesis", "why", tooltip="the hypothesis of the run to come", id="hypothesis"),
         Binding("d", "app.diff", "diff", tooltip="what changed from best to the files now", id="diff"),
+        Binding("n", "app.profile(False)", "ncu", tooltip="what limits the row, by Nsight Compute", id="profile"),
+        Binding("N", "app.profile(True)", "full ncu", show=False, tooltip="all that ncu knows", id="profile_full"),
         Binding("i", "pane('iterations')", "iters", tooltip="the iterations and their plot", id="iterations"),
         Binding("slash", "filter", "filter", key_display="/", tooltip="only the rows that match", id="filter"),
         Binding("e", "app.edit", "edit", tooltip="open $EDITOR at the error, or the solution", id="edit"),
         Binding("x", "app.next_step", "next", tooltip="the next step, written to the last entry", id="next"),
+        Binding("w", "app.export", "export", tooltip="write the log for other people", id="export"),
         Binding("y", "app.copy_selected", "copy", tooltip="copy the row, or the entry, as markdown", id="copy"),
         Binding("Y", "app.copy_table", "copy table", show=False, tooltip="copy the table as markdown", id="copy_table"),
         Binding("s", "sort", "sort", tooltip="another order of the rows", id="sort"),
@@ -120,7 +135,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
             with Vertical(id="side"):
                 yield TabLine(id="side-tabs")
                 yield Gpu(self.ascii_only)
-                yield ProfilePane(self.ascii_only)
+                yield ProfilePane(self.bench.now, self.ascii_only)
                 yield Iterations(self.bench.now, self.ascii_only)
                 yield Trajectory(self.ascii_only)
                 yield Log(self.board, self.ascii_only)
@@ -150,7 +165,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
             self.query_one(f"#{name}").border_title = title
         self.gpu.meters.own = self.bench.own_pids
         self._show_iterations()
-        self._show_profile()
+        self._show_kept_profiles()
         self.arrange_panes()
 
     def on_resize(self, event: events.Resize) -> None:
@@ -166,6 +181,9 @@ class MainScreen(Screen[None], inherit_bindings=False):
             return
         if isinstance(event, Notice):
             self.notify(event.text, severity=event.severity, markup=False)
+            return
+        if isinstance(event, ProfileStarted | ProfileReady | ProfileFailed):
+            self.profile.hear(event)
             return
         change = self.board.take(event)
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
@@ -198,6 +216,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         engine = self.bench.engine
         self._change = self.board.remember(engine.last_results(), engine.last_summary())
         self._show_iterations()
+        self._show_kept_profiles()
         self.paint()
 
     @property
@@ -211,8 +230,13 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self.iterations.show(iterations)
         self.plot.show(iterations)
 
+    def _show_kept_profiles(self) -> None:
+        if not self.board.reading:
+            self.profile.remember(self.bench.engine.profiles())
+        self._show_profile()
+
     def _show_profile(self) -> None:
-        self.profile.show(self.results.selected)
+        self.profile.show(self.results.selected, self.board.source)
 
     def paint_soon(self) -> None:
         """Paint now if nothing was painted lately, else with the next tick."""
@@ -294,6 +318,15 @@ class MainScreen(Screen[None], inherit_bindings=False):
         # At once, so that a key typed right after belongs to the new pane.
         self.set_focus(self.query_one(f"#{name}"))
 
+    def bring(self, name: str) -> None:
+        """Show a pane, if it is not in view, without taking the keys to it."""
+        pane = self.query_one(f"#{name}")
+        if not pane.display and self.size.width >= WIDE and not self._whole:
+            self._side = name
+            self.arrange_panes()
+        elif not pane.display or not pane.parent or not self.query_one("#side").display:
+            self.action_pane(name)
+
     def action_step_pane(self, step: int) -> None:
         names = [name for name, _ in PANES]
         self.action_pane(names[(names.index(self.active) + step) % len(names)])
@@ -372,7 +405,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         if isinstance(event.view, Results):
             self.bench.show_row()
         elif isinstance(event.view, Iterations):
-            self.bench.show_iteration()
+            self.bench.past.show_entry()
 
 
 def _is_failure(event: Event) -> bool:
