@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from harness import cuda
+from tests.gates.judged import PASSING
 from tests.harness.child import Child, results, write_task
 from tests.harness.test_gpu import GPU_TASK
 
@@ -320,7 +321,8 @@ class TestTask:
     def test_a_cuda_solution_is_checked_and_timed(self, child: Child, tmp_path: Path) -> None:
         folder = write_task(tmp_path, task_toml=GPU_TASK, solution_py=CUDA_SOLUTION, solution_cu=CUDA_FILE)
         for result in results(child.run(folder, controls=True, budget_ms=100.0)).values():
-            assert (result["status"], result["checked"], result["findings"]) == ("ok", 2, []), result["detail"]
+            assert (result["status"], result["checked"]) == ("ok", 2), result["detail"]
+            assert {finding["name"] for finding in result["findings"]} <= set(PASSING)
             assert [kernel["name"] for kernel in result["ledger"]] == ["scale"]
 
     def test_an_element_outside_is_found(self, child: Child, tmp_path: Path) -> None:
