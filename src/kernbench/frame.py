@@ -43,15 +43,15 @@ def history(task: str | Path | None = None, state: Path | None = None) -> pandas
     return frame(taskfile.load(folder), Journal(state or folder / project.STATE_FOLDER))
 
 
-def frame(task: Task, journal: Journal) -> pandas.DataFrame:
-    """Finished runs in the order in which they ended, each with its cases in the order in which they landed."""
+def frame(task: Task, journal: Journal, only: set[str] | None = None) -> pandas.DataFrame:
+    """Finished runs (or those asked for) in the order in which they ended, each with its cases as they landed."""
     import pandas
 
     place = {summary.run: index for index, summary in enumerate(journal.summaries)}
     about = {case.id: (case.label, case.kind, case.headline) for case in task.cases}
     rows: list[tuple[Any, ...]] = []
     owners: list[int] = []
-    for run, cases in journal.runs():
+    for run, cases in journal.runs(only):
         if run in place:
             owners += [place[run]] * len(cases)
             rows += [_case_row(data, about.get(data["id"])) for data in cases]

@@ -8,6 +8,7 @@ those of the last finished run.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Iterator
@@ -38,6 +39,8 @@ class Journal:
         """Hashes of the tasks that held against themselves, with the device they were tried on."""
         self.floors: dict[str, float] = {}
         self._file = RunsFile(self.path)
+        self._highest = 0
+        self._environments: dict[str, Environment] = {}
         self._begins: dict[str, int] = {}
         """Where the lines of each run begin."""
         self._read()
@@ -47,7 +50,8 @@ class Journal:
         return [summary for summary in self.summaries if summary.iteration is not None]
 
     def highest(self) -> int:
-        return max((summary.iteration or 0 for summary in self.summaries), default=0)
+        """The highest number that an iteration has; kept, so that a long log costs no more than a short one."""
+        return self._highest
 
     def iteration_of(self, source: str) -> int | None:
         """Number of the newest iteration with this very source."""
@@ -63,7 +67,7 @@ class Journal:
 
     def finish(self, summary: Summary, results: Iterable[CaseResult]) -> None:
         self._file.append(encode("finished", summary))
-        self.summaries.append(summary)
+        self._add(summary)
         self.last_cases = {result.id: result for result in results}
         self.failed_builds = 0
 
@@ -104,17 +108,18 @@ class Journal:
     def cases_of(self, run: str) -> dict[str, CaseResult]:
         """Results of any run, read from the file."""
         found: dict[str, CaseResult] = {}
+        wanted = json.dumps(run, ensure_ascii=False)[1:-1].encode()
         for _place, line in self._file.scan(self._begins.get(run, 0)):
-            data = parse(line) if line.startswith((runindex.ROW, b'{"event":"finished"')) else None
-            if data is None or data.get("run") != run:
-                continue
-            if data["event"] == "finished":
+            if line.startswith(runindex.ROW):
+                data = parse(line) if _names(line)[0] == wanted else None
+                if data is not None:
+                    _take_row(found, data)
+            elif (end := runindex.END.match(line)) and end[1] == wanted:
                 break
-            _take_row(found, data)
         return found
 
-    def runs(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """Every finished run with its rows as plain data, in one pass over the file.
+    def runs(self, only: set[str] | None = None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """Every finished run, or those asked for, with its rows as plain data, in one pass over the file.
 
         Of each case the last line counts; the samples, most of a line, are left out.
         """
@@ -125,25 +130,33 @@ class Journal:
                 rows.setdefault(run, {})[case] = line
             elif end := runindex.END.match(line):
                 landed = rows.pop(end[1], {})
-                if line.startswith(b'{"event":"finished"'):
-                    yield end[1].decode(), _parse_rows(landed.values())
+                run_id = end[1].decode()
+                if line.startswith(b'{"event":"finished"') and (only is None or run_id in only):
+                    yield run_id, _parse_rows(landed.values())
 
     def _read(self) -> None:
-        for kept in runindex.lines(self._file):
-            data = parse(kept.line)
-            if data is None:
-                continue
-            try:
+        found = list(runindex.lines(self._file))
+        for kept, data in zip(found, _parse_all([item.line for item in found]), strict=True):
+            with contextlib.suppress(*UNREADABLE):
                 self._fold(str(data["event"]), data, kept.begin)
-            except UNREADABLE:
-                continue
         if self.summaries:
             self.last_cases = self.cases_of(self.summaries[-1].run)
 
+    def _summary(self, data: dict[str, Any]) -> Summary:
+        """Machines change rarely: equal environments are one object."""
+        about = str(data.get("environment"))
+        if about not in self._environments:
+            self._environments[about] = decode(Environment, data.get("environment") or {})
+        return decode(Summary, {**data, "environment": self._environments[about]})
+
+    def _add(self, summary: Summary) -> None:
+        self.summaries.append(summary)
+        self._highest = max(self._highest, summary.iteration or 0)
+
     def _fold(self, kind: str, data: dict[str, Any], begin: int) -> None:
         if kind == "finished":
-            summary = decode(Summary, data)
-            self.summaries.append(summary)
+            summary = self._summary(data)
+            self._add(summary)
             self._begins[summary.run] = begin
             self.failed_builds = 0
         elif kind == "failed":
@@ -179,13 +192,19 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def _parse_rows(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Rows as data, without their samples; read in one go, which is half the time, unless a line is torn."""
-    short = [_without_samples(line) for line in lines]
+    """Rows as data, without their samples."""
+    return [row for row in _parse_all([_without_samples(line) for line in lines]) if "id" in row]
+
+
+def _parse_all(lines: list[bytes]) -> list[dict[str, Any]]:
+    """Each line as data, an empty table for one that is torn; in one go where none is, which is half the time."""
     try:
-        rows: list[dict[str, Any]] = json.loads(b"[%s]" % b",".join(short))
+        data = json.loads(b"[%s]" % b",".join(lines))
     except ValueError:
-        rows = [data for data in map(parse, short) if data is not None]
-    return [row for row in rows if isinstance(row, dict) and "id" in row]
+        data = []
+    if len(data) != len(lines):
+        return [parse(line) or {} for line in lines]
+    return [item if isinstance(item, dict) else {} for item in data]
 
 
 def _without_samples(line: bytes) -> bytes:

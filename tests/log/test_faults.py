@@ -95,7 +95,7 @@ def test_killed_at_random_moments(folder: Path) -> None:
         with drive(folder, RUNS) as process:
             assert process.stdout is not None
             first = process.stdout.readline()
-            time.sleep(rng.uniform(0.0, 0.35))
+            time.sleep(rng.uniform(0.0, 0.06))
             process.send_signal(signal.SIGKILL)
             said += reports(first + process.stdout.read())
         kills += 1

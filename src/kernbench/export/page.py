@@ -16,6 +16,7 @@ from kernbench import __version__, entry, evidence, render
 from kernbench.events import Summary
 from kernbench.export import charts
 from kernbench.export.collect import Collected, ExportError, name_of
+from kernbench.frame import frame
 
 TOLD_IN_FULL = 60
 DIFF_LINES = 600
@@ -70,13 +71,14 @@ def make(about: Collected) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
     chosen = told_in_full(about)
+    linked = {item.run for item in chosen}
     best = about.best
     return template.render(
         task=about.task,
         best=best,
         best_rows=[case_cells(about, row) for row in shown(about, about.rows(best))] if best else [],
         last=about.entries[-1],
-        entries=[(item, anchor(item) if item in chosen else "") for item in reversed(about.entries)],
+        entries=[(item, anchor(item) if item.run in linked else "") for item in reversed(about.entries)],
         trajectory=Markup(charts.trajectory(about.series)),
         heatmap=Markup(heatmap(about)),
         group=-(-len(about.series) // charts.MOST_COLUMNS),
@@ -97,8 +99,10 @@ def told_in_full(about: Collected) -> list[Summary]:
     if len(about.entries) <= TOLD_IN_FULL:
         return list(about.entries)
     bests = [item for item in about.entries if item.best][-TOLD_IN_FULL // 2 :]
-    newest = [item for item in about.entries[-TOLD_IN_FULL:] if item not in bests][-(TOLD_IN_FULL - len(bests)) :]
-    return sorted([*bests, *newest], key=lambda item: (item.iteration or 0, item.at))
+    newest = about.entries[len(bests) - TOLD_IN_FULL :]
+    return sorted(
+        {item.run: item for item in [*bests, *newest]}.values(), key=lambda item: (item.iteration or 0, item.at)
+    )
 
 
 def anchor(item: Summary) -> str:
@@ -179,7 +183,7 @@ def heatmap(about: Collected) -> str:
     """Timed cases over the iterations of the present series."""
     columns = charts.columns(about.series)
     labels = {case.id: case.label for case in about.task.timed}
-    part = about.frame[about.frame["run"].isin([item.run for item in columns])]
+    part = frame(about.task, about.journal, only={item.run for item in columns})
     names = zip(part["run"], part["case"], strict=True)
     values = zip(part["status"], part["speedup"], strict=True)
     cells = {

@@ -1,0 +1,205 @@
+"""Sources by number, hash or word; restored without losing anything; copied out; compared with the main tree."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from harness.records import Task
+from kernbench import snapshot, trajectory
+from kernbench.cli import cli
+from kernbench.journal import Journal
+from tests.log.logs import make_log, source_hash, source_text
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    return make_log(tmp_path / "rms_norm", 6, cases=2)
+
+
+@pytest.fixture
+def journal(task: Task) -> Journal:
+    return Journal(Path(task.folder) / ".kernbench")
+
+
+def kernbench(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words))
+
+
+@pytest.mark.parametrize("reference", ["3", source_hash(3), source_hash(3)[:6]])
+def test_found_by_number_and_hash(task: Task, journal: Journal, reference: str) -> None:
+    point = trajectory.find(task, journal, reference)
+    assert (point.folder / "solution.py").read_text() == source_text(3)
+
+
+def test_restore_keeps_what_was_there_and_what_is_not_its_own(task: Task, journal: Journal) -> None:
+    folder = Path(task.folder)
+    (folder / "solution.py").write_text("never run\n")
+    (folder / "solution.py").chmod(0o640)
+    (folder / "notes.txt").write_text("mine\n")
+    before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    assert changed == ["solution.py"]
+    assert (folder / "solution.py").read_text() == source_text(2)
+    assert (folder / "solution.py").stat().st_mode & 0o777 == 0o640
+    assert (folder / "notes.txt").read_text() == "mine\n"
+    assert (journal.state / "sources" / before / "solution.py").read_text() == "never run\n"
+    assert not list(folder.glob(".*.restore"))
+
+
+def test_a_file_too_large_to_be_kept_is_not_replaced(task: Task, journal: Journal) -> None:
+    folder = Path(task.folder)
+    large = "x = 1\n" * (snapshot.LARGEST_FILE // 6 + 1)
+    (folder / "solution.py").write_text(large)
+    with pytest.raises(trajectory.TrajectoryError, match=r"solution\.py .* too large to be kept"):
+        trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    assert (folder / "solution.py").read_text() == large
+    assert not list(folder.glob(".*.restore"))
+
+
+def test_a_save_of_this_moment_is_not_replaced(task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(task.folder)
+    real = snapshot.take
+
+    def take_then_save(*places: Path) -> snapshot.Source:
+        taken = real(*places)
+        (folder / "solution.py").write_text("saved this moment\n")
+        return taken
+
+    monkeypatch.setattr(snapshot, "take", take_then_save)
+    with pytest.raises(trajectory.TrajectoryError, match="was saved this moment"):
+        trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    assert (folder / "solution.py").read_text() == "saved this moment\n"
+
+
+def test_a_source_that_is_not_here_is_listed_and_says_so(task: Task, journal: Journal) -> None:
+    for path in sorted((journal.state / "sources" / source_hash(2)).iterdir(), reverse=True):
+        path.unlink()
+    (journal.state / "sources" / source_hash(2)).rmdir()
+    assert "(source not on this machine)" in kernbench("log", task.folder).stdout
+    with pytest.raises(trajectory.TrajectoryError, match=r"the source of 2 \([0-9a-f]{8}\) is not on this machine"):
+        trajectory.find(task, journal, "2")
+
+
+def test_log_has_a_column_for_the_stall(tmp_path: Path) -> None:
+    task = make_log(tmp_path / "t", 40, cases=2)
+    lines = kernbench("log", task.folder).stdout.splitlines()
+    column = lines[0].index("stall")
+    stalled = [line for line in lines[1:] if line[column:].startswith("stalled")]
+    assert len(stalled) == sum(item.stalled for item in Journal(tmp_path / "t" / ".kernbench").summaries) > 0
+
+
+def test_copied_out(task: Task, tmp_path: Path) -> None:
+    target = tmp_path / "out"
+    assert kernbench("show", task.folder, "4", "--to", str(target)).exit_code == 0
+    assert (target / "solution.py").read_text() == source_text(4)
+    again = kernbench("show", task.folder, "5", "--to", str(target))
+    assert "is there already; name another folder" in str(again.exception)
+    assert (target / "solution.py").read_text() == source_text(4)
+
+
+# -- the main tree -----------------------------------------------------------------------------------------------------
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=Kim", "-c", "user.email=kim@example.org"]
+    command = ["git", "-C", str(folder), *identity, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A clone of a repository with one commit, in step with it."""
+    origin, clone = tmp_path / "origin", tmp_path / "clone"
+    origin.mkdir()
+    git(origin, "init", "-q", "-b", "trunk")
+    (origin / "norm.py").write_text("old = 1\n")
+    git(origin, "add", ".")
+    git(origin, "commit", "-qm", "one")
+    git(tmp_path, "clone", "-q", str(origin), str(clone))
+    return clone
+
+
+def test_a_repository_that_is_fit_says_so_with_its_exit_code(tree: Path) -> None:
+    result = kernbench("doctor", "--repo", str(tree / "norm.py"))
+    assert result.exit_code == 0
+    assert "trunk, the default branch" in result.stdout
+    assert "nothing to commit" in result.stdout
+    assert "in step with origin/trunk (never fetched since it was cloned)" in result.stdout
+
+
+def test_a_repository_that_is_not_fit_names_each_fault_and_its_fix(tree: Path) -> None:
+    (tree.parent / "origin" / "more.py").write_text("x\n")
+    git(tree.parent / "origin", "add", ".")
+    git(tree.parent / "origin", "commit", "-qm", "two")
+    git(tree, "fetch", "-q")
+    (tree / "norm.py").write_text("changed\n")
+    behind = kernbench("doctor", "--repo", str(tree))
+    assert behind.exit_code == 1
+    assert "1 behind origin/trunk (as of the fetch 0 s ago)" in behind.stdout
+    assert "1 not committed: norm.py" in behind.stdout
+    assert "-> `git pull --ff-only`." in behind.stdout
+    git(tree, "commit", "-qam", "mine")
+    assert "1 ahead of and 1 behind origin/trunk" in kernbench("doctor", "--repo", str(tree)).stdout
+    git(tree, "switch", "-qc", "topic")
+    other = kernbench("doctor", "--repo", str(tree)).stdout
+    assert "topic, not the default branch trunk" in other
+    assert "the branch follows no upstream" in other
+    git(tree, "switch", "-q", "--detach")
+    assert "no branch is checked out" in kernbench("doctor", "--repo", str(tree)).stdout
+
+
+def test_what_is_no_repository_is_one_line(tmp_path: Path) -> None:
+    result = kernbench("doctor", "--repo", str(tmp_path))
+    assert result.exit_code == 1
+    assert "is not in a git repository" in result.stdout
+
+
+def test_port_writes_the_best_into_a_clean_tree(task: Task, journal: Journal, tree: Path) -> None:
+    target = tree / "norm.py"
+    target.chmod(0o755)
+    git(tree, "commit", "-qam", "mode")
+    best = trajectory.summary_of(journal, "best")
+    result = kernbench("port", task.folder, "--to", str(target))
+    assert result.exit_code == 0
+    assert "-old = 1" in result.stdout
+    assert f"+++ {best.iteration}/solution.py" in result.stdout
+    assert target.read_text() == source_text(best.iteration or 0)
+    assert target.stat().st_mode & 0o777 == 0o755
+    assert "already is" in kernbench("port", task.folder, "--to", str(target)).stderr
+
+
+def test_port_shows_and_does_not_write_where_something_is_not_committed(task: Task, tree: Path) -> None:
+    target = tree / "norm.py"
+    (tree / "other.py").write_text("not committed\n")
+    result = kernbench("port", task.folder, "--to", str(target))
+    assert result.exit_code == 1
+    assert "+def rms_norm" in result.stdout
+    assert "is not clean (1 not committed: other.py); commit first, or `--force`" in result.stderr
+    assert target.read_text() == "old = 1\n"
+    assert kernbench("port", task.folder, "--to", str(target), "--force").exit_code == 0
+    assert target.read_text() != "old = 1\n"
+
+
+def test_port_outside_a_repository_needs_force(task: Task, tmp_path: Path) -> None:
+    target = tmp_path / "plain.py"
+    target.write_text("mine\n")
+    result = kernbench("port", task.folder, "--to", str(target))
+    assert result.exit_code == 1
+    assert "could not be brought back" in result.stderr
+    assert target.read_text() == "mine\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--to", "norm.cu"], "which file goes to norm.cu? `--file` names one of solution.py"),
+        (["--to", "."], "is a folder; name a file"),
+        (["--to", "no/such/norm.py"], "in a folder that is not there"),
+        (["--to", "x.py", "--from", "6"], "6 is not right on every case"),
+    ],
+)
+def test_port_mistakes_are_one_sentence(task: Task, words: list[str], says: str) -> None:
+    assert says in str(kernbench("port", task.folder, *words).exception)
