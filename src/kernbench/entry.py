@@ -73,7 +73,7 @@ def provenance(summary: Summary) -> list[str]:
         ("task", summary.task_hash[:HASH]),
         ("baseline", summary.baseline_hash[:HASH]),
         ("driver", about.driver),
-        ("clocks", about.clocks),
+        ("clocks", render.clocks(about)),
         ("torch", about.torch),
         ("triton", about.triton),
         ("Python", about.python),

@@ -89,7 +89,7 @@ def _run_row(summary: Summary) -> tuple[Any, ...]:
         about.device_name,
         about.condition,
         about.driver,
-        about.clocks,
+        render.clocks(about),
         about.torch,
         about.triton,
         about.python,

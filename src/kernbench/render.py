@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from harness.records import CaseResult, Ratio, Where
+from harness.records import CaseResult, Environment, Ratio, Where
 from kernbench.events import Progress, Summary
 
 DASH = "-"
@@ -124,6 +124,11 @@ def counts(summary: Summary) -> str:
 def minute(at: str) -> str:
     """An ISO time in UTC, to the minute."""
     return f"{at[:10]} {at[11:16]} UTC"
+
+
+def clocks(about: Environment) -> str:
+    """What is known of the clocks; empty where nothing could be read."""
+    return about.clocks or (f"SM {about.sm_mhz} MHz" if about.sm_mhz else "")
 
 
 def wall(summary: Summary) -> str:

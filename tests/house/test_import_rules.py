@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-HEAVY = {"torch", "triton", "textual", "pandas", "numpy", "matplotlib"}
+HEAVY = {"torch", "triton", "textual", "pandas", "numpy", "matplotlib", "jinja2"}
 SHARED = {"records", "stats", "taskfile"}
 TORCH_FREE = [
     "kernbench",
     "kernbench.cli",
     "kernbench.doctor",
+    "kernbench.export",
+    "kernbench.frame",
     "kernbench.journal",
     "kernbench.project",
     "kernbench.render",

@@ -54,6 +54,7 @@ def test_it_holds_the_packages_and_the_shipped_tasks_and_nobodys_runs(wheel: Pat
         assert f"kernbench/tasks/{task}/task.toml" in names
     assert "kernbench/tasks/softmax_host/solution.cpp" in names
     assert "kernbench/templates/host/solution.cpp" in names
+    assert "kernbench/export/page.html" in names
     assert not [name for name in names if ".kernbench" in name or "__pycache__" in name or "ruff.toml" in name]
 
 

@@ -193,8 +193,8 @@ def _causes(changes: list[evidence.Change]) -> list[str]:
 def _environment(pair: Pair) -> list[str]:
     after = pair.after
     about = after.environment
-    clocks = about.clocks or about.condition
-    machine = [about.device_name or about.device, about.driver and f"driver {about.driver}", clocks]
+    driver = about.driver and f"driver {about.driver}"
+    machine = [about.device_name or about.device, driver, render.clocks(about), about.condition]
     versions = [
         part for part in entry.provenance(after) if part.split()[0] in ("torch", "triton", "Python", "kernbench")
     ]

@@ -173,7 +173,9 @@ def _diff(about: Collected, item: Summary, previous: Summary | None) -> tuple[li
     if lines is None:
         return [], "the sources are not on this machine"
     kinds = {"+": "add", "-": "del", "@": "at"}
-    told = [(kinds.get(line[:1], ""), line) for line in lines[:DIFF_LINES]]
+    told = [
+        ("at" if line.startswith(("--- ", "+++ ")) else kinds.get(line[:1], ""), line) for line in lines[:DIFF_LINES]
+    ]
     more = len(lines) - len(told)
     note = f"from {name_of(previous)} to {name_of(item)}"
     return told, f"{note}; {more} more lines" if more else note if lines else f"{note}: no change"
