@@ -18,22 +18,19 @@ from typing import Literal
 
 from harness import taskfile
 from harness.records import CaseResult, Environment, Task
-from kernbench import plan, snapshot, trajectory, watch
+from kernbench import plan, snapshot, watch
+from kernbench.archive import Archive
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
 from kernbench.counters import Profile, TraceRow
-from kernbench.diagnose import diagnose
 from kernbench.drilldown import Drilldown
-from kernbench.events import Event, Notice, ProfileReady, Summary, TaskLoaded, WorkerChanged
+from kernbench.events import Event, Notice, Summary, TaskLoaded, WorkerChanged
 from kernbench.explain import Answer, Explainer
 from kernbench.iterations import LogbookError
 from kernbench.journal import Journal, JournalError
 from kernbench.logbook import Logbook
-from kernbench.profiles import Profiles
 from kernbench.runner import Ending, Order, Runner
 from kernbench.supervisor import Deadlines, Supervisor
-
-LONG_PAST_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
@@ -82,6 +79,7 @@ class Session:
         self.task = task
         self.options = options or Options()
         self.logbook = Logbook(Path(task.folder), state)
+        self.archive = Archive(lambda: self.task, self.logbook)
         self.environment: Environment | None = None
         self.paused = False
         self.selected: str | None = None
@@ -140,18 +138,6 @@ class Session:
         self._listeners.append(listener)
 
     # -- what the screen and the commands ask for -------------------------------------------------------------------
-
-    @property
-    def has_long_past(self) -> bool:
-        """Reading the log takes longer than a glance."""
-        try:
-            return (self.logbook.state / "runs.jsonl").stat().st_size > LONG_PAST_BYTES
-        except OSError:
-            return False
-
-    def remember(self) -> None:
-        """Reads the log; what is asked for first would read it too."""
-        _ = self.journal
 
     async def start(self) -> None:
         """Serves saves until closed; the present source is run at once."""
@@ -224,31 +210,6 @@ class Session:
 
     def iteration_text(self, number: int) -> str:
         return self.logbook.text(number)
-
-    def profiles(self) -> dict[str, ProfileReady]:
-        """The newest kept profile of each case."""
-        kept = [profile for profile in Profiles(self.logbook.state).newest() if profile.side == "solution"]
-        return {item.case: ProfileReady(item.case, item, diagnose(item)) for item in reversed(kept)}
-
-    def export(self, kind: str, force: bool) -> list[Path]:
-        from kernbench.export import export
-
-        return export(self.task, self.logbook.state, kind, self.export_target(kind), force=force)
-
-    def export_target(self, kind: str) -> Path:
-        from kernbench.export import default_target
-
-        return default_target(self.task, kind)
-
-    def sources(self, reference: str) -> dict[str, str]:
-        """Solution files of an iteration, `best`, `last` or `now`, by name."""
-        return trajectory.texts(trajectory.find(self.task, self.journal, reference), self.task, self.logbook.state)
-
-    def restore(self, reference: str) -> str:
-        point = trajectory.find(self.task, self.journal, reference)
-        before, changed = trajectory.restore(self.task, point, self.logbook.state)
-        what = ", ".join(changed) if changed else "nothing to change"
-        return f"restored {point.name}: {what}; what was there is kept as {before[:8]}"
 
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> Answer:
         """What limits a case, by Nsight Compute: a run in progress rests meanwhile. The answer is emitted, too."""

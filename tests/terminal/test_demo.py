@@ -96,7 +96,7 @@ def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
     terminal.until(r"error .*it called sys.exit")
     python('print(("x" * 99 + chr(10)) * 10_000)')
     terminal.until(r"#7 [^\n]*35/35 right", 90)
-    terminal.press("3")
+    terminal.press("5")
     terminal.until("were not kept")
     terminal.press("1")
     (folder / "solution.py").write_text(good_py)

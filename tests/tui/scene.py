@@ -230,7 +230,8 @@ class FakeEngine:
         self.state = Path(tempfile.mkdtemp(prefix="kernbench-scene-"))
         self.pids: tuple[int, ...] = (4242,)
         self.restored: list[str] = []
-        self.has_long_past = False
+        self.is_long = False
+        self.archive = self
         self.profiled: list[tuple[str, bool]] = []
         self.exported: list[tuple[str, bool]] = []
         self.remembered = 0
@@ -242,7 +243,7 @@ class FakeEngine:
             self.results |= {case.id: checked_only(case.id) for case in self.task.cases if case.kind != "case"}
         self._listeners: list[Callable[[Event], None]] = []
 
-    def remember(self) -> None:
+    def read(self) -> None:
         self.remembered += 1
 
     def say(self, *events: Event) -> None:

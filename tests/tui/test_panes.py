@@ -410,7 +410,7 @@ def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:
 
 @pytest.mark.anyio
 async def test_a_long_past_does_not_hold_the_first_paint(engine: FakeEngine) -> None:
-    engine.has_long_past = True
+    engine.is_long = True
     app = make_app(engine)
     assert engine.remembered == 0
     assert app.board.reading

@@ -70,11 +70,11 @@ class Workbench(App[None]):
 
     def _take_engine(self, engine: Engine) -> None:
         self.engine = engine
-        if engine.has_long_past:
+        if engine.archive.is_long:
             self.board = Board(engine.task, engine.environment)
             self.board.reading = True
         else:
-            engine.remember()
+            engine.archive.read()
             self.board = Board(engine.task, engine.environment, engine.last_results(), engine.last_summary())
         self.board.solution = editor.solution(Path(engine.task.folder))
         self._inbox.clear()
@@ -118,7 +118,7 @@ class Workbench(App[None]):
     async def _start(self) -> None:
         try:
             if self.board.reading:
-                await asyncio.to_thread(self.engine.remember)
+                await asyncio.to_thread(self.engine.archive.read)
                 self.main.remember()
             await self.engine.start()
         except Exception as error:  # whatever the engine does, the screen stays up

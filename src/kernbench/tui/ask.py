@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Static, TextArea
 
@@ -21,6 +23,19 @@ class Field(TextArea):
         self.highlight_cursor_line = False
         self._versions = [value, *(text for text in history if text != value)]
         self._at = 0
+
+    class Saved(Message):
+        """Enter: comes after every letter typed before it, as a binding of the screen would not."""
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "enter":
+            self.post_message(self.Saved())
+        elif event.key in ("ctrl+j", "alt+enter"):
+            self.insert("\n")
+        else:
+            return
+        event.stop()
+        event.prevent_default()
 
     def action_cursor_up(self, select: bool = False) -> None:
         if self.cursor_at_first_line:
@@ -48,9 +63,7 @@ class Ask(ModalScreen[str | None]):
     """Enter saves; ctrl+j begins another line, as enter does in an editor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "leave", priority=True),
-        Binding("enter", "save", "save", priority=True),
-        Binding("ctrl+j,alt+enter", "newline", "new line", priority=True),
+        Binding("escape", "dismiss(None)", "leave"),
     ]
 
     def __init__(self, title: str, value: str, placeholder: str, history: Sequence[str] = ()) -> None:
@@ -69,8 +82,5 @@ class Ask(ModalScreen[str | None]):
         field = self.query_one(Field)
         field.move_cursor(field.document.end)
 
-    def action_save(self) -> None:
+    def on_field_saved(self) -> None:
         self.dismiss(self.query_one(Field).text.strip())
-
-    def action_newline(self) -> None:
-        self.query_one(Field).insert("\n")

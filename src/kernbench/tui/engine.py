@@ -10,6 +10,31 @@ from harness.records import CaseResult, Environment, Task
 from kernbench.events import Event, ProfileReady, Summary
 
 
+class Archive(Protocol):
+    """What a task keeps. A UserError says why something cannot be had."""
+
+    @property
+    def is_long(self) -> bool:
+        """Reading the log takes longer than a glance: the screen opens before."""
+
+    def read(self) -> None:
+        """Reads the log; may be called in a thread."""
+
+    def sources(self, reference: str) -> Mapping[str, str]:
+        """File name to text of `now`, `best`, `last` or an iteration."""
+
+    def restore(self, reference: str) -> str:
+        """Brings a source back and says what changed; what was there is kept."""
+
+    def profiles(self) -> Mapping[str, ProfileReady]:
+        """Kept ones, the newest of each case."""
+
+    def export(self, kind: str, force: bool) -> list[Path]:
+        """Writes the log for other people."""
+
+    def export_target(self, kind: str) -> Path: ...
+
+
 class Engine(Protocol):
     """One task being worked on. Events arrive in the event loop that called `start`."""
 
@@ -41,18 +66,14 @@ class Engine(Protocol):
         """The folder that keeps the task's runs."""
 
     @property
+    def archive(self) -> Archive: ...
+
+    @property
     def pids(self) -> Sequence[int]:
         """Of the worker and its spare."""
 
     selected: str | None
     """Case id under the cursor: set by the screen, answered early by the engine."""
-
-    @property
-    def has_long_past(self) -> bool:
-        """Reading the log takes longer than a glance: the screen opens before."""
-
-    def remember(self) -> None:
-        """Reads the log; may be called in a thread."""
 
     def listen(self, listener: Callable[[Event], None]) -> None: ...
 
@@ -85,17 +106,3 @@ class Engine(Protocol):
 
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> object:
         """Asks Nsight Compute; the answer is an event, whatever comes of it."""
-
-    def profiles(self) -> Mapping[str, ProfileReady]:
-        """Kept ones, the newest of each case."""
-
-    def export(self, kind: str, force: bool) -> list[Path]:
-        """Writes the log for other people; a UserError says why it cannot."""
-
-    def export_target(self, kind: str) -> Path: ...
-
-    def sources(self, reference: str) -> Mapping[str, str]:
-        """File name to text of `now`, `best`, `last` or an iteration; a UserError says why it cannot be had."""
-
-    def restore(self, reference: str) -> str:
-        """Brings a source back and says what changed; what was there is kept."""

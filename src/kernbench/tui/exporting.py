@@ -34,7 +34,7 @@ def _chosen(bench: Workbench, choice: str | None) -> None:
     if choice is None:
         return
     kind = choice.partition(":")[0]
-    target = bench.engine.export_target(kind)
+    target = bench.engine.archive.export_target(kind)
     if target.exists():
         question = f"Overwrite {_short(bench, target)}?"
         bench.push_screen(Confirm(question, "It was there before."), partial(_confirmed, bench, kind))
@@ -49,7 +49,7 @@ def _confirmed(bench: Workbench, kind: str, yes: bool | None) -> None:
 
 async def _write(bench: Workbench, kind: str, force: bool) -> None:
     try:
-        written = await asyncio.to_thread(bench.engine.export, kind, force)
+        written = await asyncio.to_thread(bench.engine.archive.export, kind, force)
     except (UserError, OSError, ImportError) as problem:
         bench.say(f"nothing was exported: {problem}", "error")
         return

@@ -37,7 +37,7 @@ class Past:
 
     def sources(self, reference: str) -> Sources | None:
         try:
-            return self._bench.engine.sources(reference)
+            return self._bench.engine.archive.sources(reference)
         except (UserError, OSError) as problem:
             self._bench.say(str(problem), "warning")
             return None
@@ -67,7 +67,7 @@ class Past:
         if not yes:
             return
         try:
-            self._bench.say(self._bench.engine.restore(reference))
+            self._bench.say(self._bench.engine.archive.restore(reference))
         except (UserError, OSError) as problem:
             self._bench.say(str(problem), "error")
             return

@@ -232,7 +232,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def _show_kept_profiles(self) -> None:
         if not self.board.reading:
-            self.profile.remember(self.bench.engine.profiles())
+            self.profile.remember(self.bench.engine.archive.profiles())
         self._show_profile()
 
     def _show_profile(self) -> None:

@@ -1,0 +1,61 @@
+"""What a task keeps, for the screen: earlier sources, kept profiles, and the log as others may read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.records import Task
+from kernbench import trajectory
+from kernbench.diagnose import diagnose
+from kernbench.events import ProfileReady
+from kernbench.logbook import Logbook
+from kernbench.profiles import Profiles
+
+LONG_BYTES = 2 << 20
+
+
+class Archive:
+    def __init__(self, task: Callable[[], Task], logbook: Logbook) -> None:
+        """The task is asked for each time: it may change while the workbench is open."""
+        self._task, self._logbook = task, logbook
+
+    @property
+    def is_long(self) -> bool:
+        """Reading the log takes longer than a glance."""
+        try:
+            return (self._logbook.state / "runs.jsonl").stat().st_size > LONG_BYTES
+        except OSError:
+            return False
+
+    def read(self) -> None:
+        """Reads the log; what is asked for first would read it too. May be called in a thread."""
+        _ = self._logbook.journal
+
+    def sources(self, reference: str) -> dict[str, str]:
+        """Solution files of an iteration, `best`, `last` or `now`, by name."""
+        point = trajectory.find(self._task(), self._logbook.journal, reference)
+        return trajectory.texts(point, self._task(), self._logbook.state)
+
+    def restore(self, reference: str) -> str:
+        """Brings a source back and says what changed; what was there is kept."""
+        point = trajectory.find(self._task(), self._logbook.journal, reference)
+        before, changed = trajectory.restore(self._task(), point, self._logbook.state)
+        what = ", ".join(changed) if changed else "nothing to change"
+        return f"restored {point.name}: {what}; what was there is kept as {before[:8]}"
+
+    def profiles(self) -> dict[str, ProfileReady]:
+        """The newest kept profile of each case."""
+        kept = [profile for profile in Profiles(self._logbook.state).newest() if profile.side == "solution"]
+        return {item.case: ProfileReady(item.case, item, diagnose(item)) for item in reversed(kept)}
+
+    def export(self, kind: str, force: bool) -> list[Path]:
+        """Writes the log for other people; a UserError says why it cannot."""
+        from kernbench.export import export
+
+        return export(self._task(), self._logbook.state, kind, self.export_target(kind), force=force)
+
+    def export_target(self, kind: str) -> Path:
+        from kernbench.export import default_target
+
+        return default_target(self._task(), kind)

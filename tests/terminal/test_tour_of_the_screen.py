@@ -1,0 +1,235 @@
+"""The whole screen in a real terminal, narrow and wide, over the fake harness: from opening to the way out.
+
+The harness reads what to do from the solution: TIME_US is what a call takes against a baseline of 100, DO a mistake.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FAKE = ROOT / "tests" / "fake" / "harness"
+TASK = """
+name = "toy"
+entry = "toy"
+device = "cpu"
+[[case]]
+id = "a_16x16_m[bf16]"
+label = "a m[bf16]"
+axes = { rows = 16 }
+[[case]]
+id = "b_32x32"
+label = "b 32x32"
+axes = { rows = 32 }
+[[case]]
+id = "c_64x64"
+label = "c 64x64"
+axes = { rows = 64 }
+[grid]
+rows = [1, 2, 3]
+"""
+pytestmark = [pytest.mark.tmux, pytest.mark.slow, pytest.mark.timeout(120)]
+_numbers = itertools.count()
+
+
+class Terminal:
+    """A tmux server of its own with one shell, in which the workbench is started."""
+
+    def __init__(self, folder: Path, width: int, height: int, *words: str) -> None:
+        self.socket = f"kernbench-tour-{os.getpid()}-{next(_numbers)}"
+        paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+        command = f"{sys.executable} -m kernbench {folder} {' '.join(words)}"
+        # An interactive shell has job control, which ctrl+z needs.
+        environ = {"PYTHONPATH": paths, "KERNBENCH_HARNESS": FAKE, "XDG_CONFIG_HOME": folder.parent, "PS1": "$ "}
+        shell = ["env", *[f"{name}={value}" for name, value in environ.items()], "bash", "--norc", "--noprofile", "-i"]
+        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), *shell)
+        self.press(f"{command}; echo left with $?", "Enter")
+
+    def _tmux(self, *words: str) -> str:
+        command = ["tmux", "-L", self.socket, "-f", "/dev/null", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+
+    def screen(self) -> str:
+        return self._tmux("capture-pane", "-p")
+
+    def press(self, *keys: str) -> None:
+        self._tmux("send-keys", *keys)
+
+    def until(self, pattern: str, seconds: float = 20.0) -> str:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            screen = self.screen()
+            if re.search(pattern, screen, re.MULTILINE):
+                return screen
+            time.sleep(0.05)
+        raise AssertionError(f"{pattern!r} did not come up; the screen shows:\n{self.screen()}")
+
+    def buffer(self) -> str:
+        return self._tmux("show-buffer")
+
+    def close(self) -> None:
+        subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False, timeout=20)
+
+
+Opens = Callable[..., Terminal]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "toy"
+    place.mkdir()
+    (place / "task.toml").write_text(TASK)
+    (place / "reference.py").write_text("def make_inputs(case, seed, device): ...\ndef toy(): ...\n")
+    save(place, "TIME_US = 50.0")
+    return place
+
+
+def save(folder: Path, *lines: str) -> None:
+    (folder / "solution.py").write_text("\n".join(["def toy(): ...", *lines, ""]))
+
+
+@pytest.fixture
+def open_terminal() -> Iterator[Callable[..., Terminal]]:
+    opened: list[Terminal] = []
+
+    def start(*given: object) -> Terminal:
+        opened.append(Terminal(*given))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield start
+    for terminal in opened:
+        terminal.close()
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 48)])
+def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_terminal: Opens) -> None:
+    terminal = open_terminal(folder, width, height)
+    first = terminal.until(r"#1 .*6/6 right")
+    assert "a m[bf16]" in first
+    assert "no GPU" in first or width < 160
+
+    terminal.press("h")
+    terminal.until("What does the next save try")
+    terminal.press("-l", "halve m[f32]")
+    terminal.press("Enter")
+    terminal.until(r"hypothesis: halve m\[f32\]")
+    save(folder, "TIME_US = 25.0")
+    better = terminal.until(r"#2 .*halve m\[f32\]")
+    assert re.search(r"b[ _]32x32 +100\.0 +25\.00 +4\.000x", better)
+    assert "▲ faster" in better
+
+    terminal.press("Down", "Enter")
+    row = terminal.until("against the baseline")
+    assert "b_32x32" in row
+    assert "against the best" in row
+    terminal.press("Escape")
+    terminal.until("^> b[ _]32x32")
+
+    terminal.press("/")
+    terminal.until("filter: words of")
+    terminal.press("-l", "c 64")
+    terminal.press("Enter")
+    filtered = terminal.until("1 of 3 rows match 'c 64'")
+    assert not re.search("b[ _]32x32", filtered)
+    terminal.press("Escape")
+    terminal.until("b[ _]32x32")
+
+    save(folder, "TIME_US = 25.0", 'DO = "wrong"', 'ON = "c_64x64"')
+    terminal.until("c[ _]64x64 +WRONG")
+    terminal.press("d")
+    diff = terminal.until("best -> the files now")
+    assert re.search(r'^ \+ DO = "wrong"' if width < 130 else r'\|    3 DO = "wrong"', diff, re.MULTILINE)
+    terminal.press("Escape")
+    terminal.until("c[ _]64x64 +WRONG")  # esc and a letter in one go would be another key
+
+    terminal.press("i")
+    terminal.until(r"> +3 .*wrong")
+    terminal.press("Down", "Enter")
+    terminal.until("## 2 · halve")
+    terminal.press("R")
+    terminal.until("Bring the source of iteration 2 back")
+    terminal.press("y")
+    terminal.until("restored 2: solution.py")
+    terminal.until("#4 ")
+    assert (folder / "solution.py").read_text() == "def toy(): ...\nTIME_US = 25.0\n"
+
+    terminal.press("1", "y")
+    terminal.until("copied .*tmux buffer")
+    assert terminal.buffer().startswith("| case | baseline us |")
+    terminal.press("w")
+    terminal.until("Export as")
+    terminal.press("Enter")
+    terminal.until(r"wrote exports/toy\.md")
+    assert "halve m[f32]" in (folder / "exports" / "toy.md").read_text()
+
+    terminal.press("q")
+    terminal.until("left with 0")
+    log = (folder / "ITERATIONS.md").read_text()
+    assert [int(number) for number in re.findall(r"^## (\d+) ·", log, re.MULTILINE)] == [1, 2, 3, 4]
+
+
+def test_to_the_shell_and_back(folder: Path, open_terminal: Opens) -> None:
+    terminal = open_terminal(folder, 80, 24, "--ascii", "--no-mouse")
+    screen = terminal.until(r"#1 .*6/6 right")
+    assert screen.isascii()
+    terminal.press("C-z")
+    terminal.until(r"Stopped")
+    terminal.press("fg", "Enter")
+    terminal.until(r"#1 .*6/6 right")
+    save(folder, "TIME_US = 20.0")
+    terminal.until(r"#2 .*6/6 right")
+    terminal.press("q")
+    terminal.until("left with|Stopped|\\$ $")
+
+
+def test_a_lost_connection_loses_nothing(folder: Path, open_terminal: Opens) -> None:
+    terminal = open_terminal(folder, 80, 24)
+    terminal.until(r"#1 .*6/6 right")
+    save(folder, "TIME_US = 40.0", 'DO = "hang"', 'ON = "c_64x64"')
+    terminal.until(r"b[ _]32x32 +100\.0 +40\.00")
+    terminal.close()
+    runs = folder / ".kernbench" / "runs.jsonl"
+    end = time.monotonic() + 10
+    while time.monotonic() < end and _processes(folder):
+        time.sleep(0.1)
+    assert _processes(folder) == []
+    lines = [json.loads(line) for line in runs.read_text().splitlines()]
+    assert {line["id"] for line in lines if line["event"] == "case" and line.get("solution_us") == 40.0} >= {"b_32x32"}
+    save(folder, "TIME_US = 10.0")
+    again = open_terminal(folder, 80, 24)
+    assert "10.00x" in again.until(r"#2 .*6/6 right")
+    again.press("q")
+    again.until("left with 0")
+
+
+def _processes(folder: Path) -> list[str]:
+    """Processes that name the task's folder."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (place / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if str(folder).encode() in command:
+            found.append(place.name)
+    return found
+
+
+def test_settings_are_checked_before_anything_opens(folder: Path, open_terminal: Opens) -> None:
+    place = folder.parent / "kernbench"
+    place.mkdir()
+    (place / "config.toml").write_text('[keys]\nrerun = "q"\n')
+    terminal = open_terminal(folder, 80, 24)
+    said = " ".join(terminal.until("left with 2").split())
+    assert "keys.rerun is the key of quit too" in said
+    assert "Traceback" not in said
