@@ -41,7 +41,12 @@ def make_task(folder: Path, cases: int = 12, odd: str = "") -> Task:
     """A task whose ids and labels are plain, but for one odd name where it is wanted."""
     folder.mkdir(parents=True, exist_ok=True)
     sizes = [(2 ** (4 + place % 9) * 19, 1024 * (1 + place % 5)) for place in range(cases)]
-    text = ['name = "rms_norm"', 'entry = "rms_norm"', 'summary = "RMSNorm over the last axis, bf16"', 'device = "cpu"']
+    text = [
+        'name = "rms_norm"',
+        'entry = "rms_norm"',
+        'summary = "RMSNorm over the last axis, bf16"',
+        'device = "cuda"',
+    ]
     for rows, columns in sizes:
         name = f"rms_{rows}x{columns}_{len(text)}"
         text += ["[[case]]", f"id = {json.dumps(name)}", f'label = "qwen {rows}x{columns}"', "headline = true"]

@@ -167,6 +167,15 @@ def test_pr_holds_what_a_reviewer_asks_for(task: Task, state: Path, tmp_path: Pa
     assert "+STAGES = 9" in (target / "change.diff").read_text()
 
 
+def test_pr_of_a_cpu_task_asks_for_no_gpu_counters(tmp_path: Path) -> None:
+    make_log(tmp_path / "t", 3, cases=2)
+    file = tmp_path / "t" / "task.toml"
+    file.write_text(file.read_text().replace('device = "cuda"', 'device = "cpu"'))
+    body = export.text(taskfile.load(tmp_path / "t"), tmp_path / "t" / ".kernbench", "pr")
+    assert "Nsight" not in body
+    assert "_To be said by the author: a task on the CPU has no GPU counters._" in body
+
+
 def test_pr_explains_itself_by_the_counters(task: Task, state: Path) -> None:
     case = task.timed[0].id
     best = next(item for item in reversed(Journal(state).summaries) if item.best)

@@ -91,7 +91,8 @@ def _path(about: Collected, pair: Pair) -> list[str]:
     last = next((place for place, item in enumerate(series) if item.run == pair.after.run), len(series) - 1)
     steps = [item for item in series[: last + 1] if item.best and item.repeats is None]
     lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {entry.title(item)}" for item in steps]
-    tried = f"{last + 1} iterations, {len(steps)} of them a new best:"
+    count = f"{last + 1} iteration{'s' if last else ''}"
+    tried = f"{count}, {len(steps)} of them a new best:" if last else f"{count}:"
     return ["## How it came about", "", tried, "", *lines, "", "![speedup by iteration](chart.svg)", ""]
 
 
@@ -158,6 +159,8 @@ def _counters(about: Collected, pair: Pair) -> list[str]:
     if both is None:
         both = evidence.baseline_pair(about.profiles, pair.after.source, cases)
         names = (pair.after.baseline, name_of(pair.after))
+    if about.task.device == "cpu" and both is None:
+        return ["## Why it is faster", "", "_To be said by the author: a task on the CPU has no GPU counters._", ""]
     if both is None:
         against = str(pair.before.iteration) if pair.before and pair.before.iteration else "baseline"
         command = f"kernbench profile {about.task.name} --case {cases[0] if cases else 'ID'} --against {against}"
