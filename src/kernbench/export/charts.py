@@ -147,7 +147,7 @@ def _mark(scale: Scale, index: int, item: Summary, titled: bool) -> str:
 
 
 def _column_names(entries: Sequence[Summary], left: int, cell: float, head: int) -> str:
-    step = max(1, math.ceil(34 / cell))
+    step = max(1, math.ceil((12 + 8 * len(name_of(entries[-1]))) / cell))
     return "".join(
         f'<text class="in" x="{left + (index + 0.5) * cell:.1f}" y="{head - 10}">{escape(name_of(item))}</text>'
         for index, item in enumerate(entries)
@@ -157,15 +157,15 @@ def _column_names(entries: Sequence[Summary], left: int, cell: float, head: int)
 
 def _cell(x: float, y: float, width: float, height: float, name: str, status: str, speedup: float | None) -> str:
     gap = 2 if width > 8 else 0
-    place = f'x="{x:.1f}" y="{y}" width="{max(width - gap, 0.5):.1f}" height="{height - 2}"'
+    place = f'x="{x:.1f}" y="{y}" width="{max(width - gap, 0.5):.1f}" height="{height - 2}" rx="{gap}"'
     if speedup is not None:
         title = f"<title>{escape(name)}: {speedup:.3f}x</title>"
         shade, ink = _shade(speedup)
         text = f'<text class="in" x="{x + width / 2 - 1:.1f}" y="{y + 14}" style="fill:{ink}">{speedup:.2f}</text>'
-        return f'<g>{title}<rect {place} rx="2" fill="{shade}"/>{text if width >= 34 else ""}</g>'
+        return f'<g>{title}<rect {place} fill="{shade}"/>{text if width >= 34 else ""}</g>'
     bad = status not in ("", "ok", "skipped", "interpreted")
     cross = f'<text class="in" x="{x + width / 2 - 1:.1f}" y="{y + 14}" style="fill:#fff">×</text>' if bad else ""
-    box = f'<rect {place} rx="2" class="{"badcell" if bad else "none"}"/>'
+    box = f'<rect {place} class="{"badcell" if bad else "none"}"/>'
     return f"<g><title>{escape(name)}: {escape(status or 'not run')}</title>{box}{cross if width >= 12 else ''}</g>"
 
 
