@@ -11,7 +11,7 @@
 
 Launches go to torch's current stream. Tensors go as their data pointer and None as a null pointer; int and bool as an
 integer and float as a float or double of the width that the kernel declares (write 2.0, not 2, where it declares a
-float); numpy and ctypes scalars as they are. Number and widths of arguments are compared with the kernel's (where the
+float); numpy scalars as they are. Number and widths of arguments are compared with the kernel's (where the
 driver is too old to tell them: int as 64 bits, float as 32). `defines` is a dict, `includes` folders beside the file's
 own and the toolkit's, `options` what NVRTC takes, such as "--use_fast_math". Kernels asked for by `names` are built by
 `load`, others when `get` first asks. An unchanged file is compiled once. This file stands alone: it imports nothing
@@ -30,8 +30,10 @@ import json
 import os
 import re
 import shutil
+import struct
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,10 +41,10 @@ from typing import Any
 import torch
 
 FLAGS = ("-std=c++17", "-lineinfo", "--no-source-include")
+INTEGERS = {8: "q", 4: "i", 2: "h", 1: "b"}
+"""Codes of struct by width; where a width is not known the first is taken."""
 STATIC_SHARED = 48 * 1024
 """Dynamic shared memory up to here needs no permission."""
-LEGACY_STREAM = 1
-"""The default stream by its own handle: cuda.core takes null for none."""
 _ERROR = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error.*?: (?P<what>.+)$", re.M)
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 _MISSING = (
@@ -89,10 +91,12 @@ class Library:
 
     def get(self, name: str) -> Kernel:
         """A kernel by its C++ name, such as `scale` or `rms_norm<float, 4>`."""
-        found = self._kernels.get(name)
-        if found is None:
-            found = self._kernels[name] = self._find(name)
-        return found
+        if name not in self._kernels:
+            kernel = self._image.kernel(name) or _Image.of(self._source, (name,)).kernel(name)
+            if kernel is None:
+                raise CompileError(f"{self._source.file}: {name} is no __global__ function", self._source.user_path)
+            self._kernels[name] = Kernel(kernel, name)
+        return self._kernels[name]
 
     def __getattr__(self, name: str) -> Kernel:
         if name.startswith("__"):
@@ -103,12 +107,6 @@ class Library:
             raise AttributeError(str(problem)) from None
         self.__dict__[name] = kernel  # the next access costs nothing
         return kernel
-
-    def _find(self, name: str) -> Kernel:
-        kernel = self._image.kernel(name) or _Image.of(self._source, (name,)).kernel(name)
-        if kernel is None:
-            raise CompileError(f"{self._source.file} has no kernel {name!r}", self._source.user_path)
-        return Kernel(kernel, name)
 
 
 class _Image:
@@ -123,14 +121,19 @@ class _Image:
     @classmethod
     def of(cls, source: _Source, names: tuple[str, ...]) -> _Image:
         stem = os.path.join(source.cache, f"{os.path.splitext(source.file)[0]}-{_digest(source, names)}")
-        try:
-            with open(stem + ".json", encoding="utf-8") as lowered, open(stem + ".cubin", "rb") as code:
-                return cls(code.read(), json.load(lowered))
-        except (OSError, ValueError):
-            image, names_in_it = compiled(source, names)
+        with (
+            contextlib.suppress(OSError, ValueError),
+            open(stem + ".json") as lowered,
+            open(stem + ".cubin", "rb") as code,
+        ):
+            return cls(code.read(), json.load(lowered))
+        image, names_in_it = compiled(source, names)
         os.makedirs(source.cache, exist_ok=True)
-        _write(stem + ".json", json.dumps(names_in_it).encode())
-        _write(stem + ".cubin", image)
+        for suffix, content in ((".json", json.dumps(names_in_it).encode()), (".cubin", image)):
+            handle, partial = tempfile.mkstemp(dir=source.cache, suffix=".part")
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.replace(partial, stem + suffix)  # whoever looks sees a whole file or none
         return cls(image, names_in_it)
 
     def kernel(self, name: str) -> Any:
@@ -145,10 +148,10 @@ class Kernel:
     """`kernel[grid, block](...)` or `kernel[grid, block, shared](...)`; shared is in bytes."""
 
     def __init__(self, kernel: Any, name: str) -> None:
-        self._kernel, self._name = kernel, name
-        self._sizes = _parameter_sizes(kernel)
+        self._kernel, self._name = kernel, name  # the kernel keeps its image on the device
+        self._declared = _declared(kernel)
         self._launchers: dict[Any, Callable[..., None]] = {}
-        self._plans: dict[tuple[type, ...], tuple[Callable[[Any], Any] | None, ...]] = {}
+        self._known = _Known()
         self._shared = STATIC_SHARED
 
     def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
@@ -158,95 +161,144 @@ class Kernel:
         return found
 
     def _launcher(self, grid: Any, block: Any, shared: int = 0) -> Callable[..., None]:
-        from cuda.core import LaunchConfig, launch
-
         if shared > self._shared:
             _allow_shared(self._kernel, self._name, shared)
             self._shared = shared
-        config, kernel, plans, stream = LaunchConfig(grid, None, block, shared), self._kernel, self._plans, _streams()
+        where = (*_three(grid), *_three(block), shared)
+        start = functools.partial(_driver().cuLaunchKernel, int(self._kernel.handle), *where)
+        known, private = self._known, torch._C
+        stream, device = private._cuda_getCurrentRawStream, private._cuda_getDevice
 
         def run(*args: Any) -> None:
             kinds = tuple(map(type, args))
-            plan = plans.get(kinds) or self._plan(kinds)
-            ready = [arg if put is None else put(arg) for put, arg in zip(plan, args)]  # noqa: B905 - same length
-            launch(stream(), config, kernel, *ready)
+            packed = known.by_kinds.get(kinds) or self._pack(kinds)
+            packed.fill(args)
+            status = start(stream(device()), None, packed.extra)
+            if status:
+                raise self._refused(status, where)
 
         return run
 
-    def _plan(self, kinds: tuple[type, ...]) -> tuple[Callable[[Any], Any] | None, ...]:
-        """How each argument is passed; worked out once per combination of types."""
-        if self._sizes is not None and len(kinds) != len(self._sizes):
-            raise TypeError(f"{self._name} takes {len(self._sizes)} arguments, and {len(kinds)} were given")
-        sizes = self._sizes or (None,) * len(kinds)
-        plan = []
-        for index, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
+    def _refused(self, status: int, where: tuple[int, ...]) -> RuntimeError:
+        from cuda.bindings import driver
+
+        spelled = f"grid {where[:3]}, block {where[3:6]}, {where[6]} bytes of shared memory"
+        return RuntimeError(f"{self._name} cannot be launched: {driver.CUresult(status).name} ({spelled})")
+
+    def _pack(self, kinds: tuple[type, ...]) -> Packed:
+        try:
+            packed = self._known.by_kinds[kinds] = Packed(kinds, self._declared)
+        except TypeError as problem:
+            raise TypeError(f"{self._name}: {problem}") from None
+        return packed
+
+
+class _Known(threading.local):
+    """What a thread has packed so far: two threads never share a buffer."""
+
+    def __init__(self) -> None:
+        self.by_kinds: dict[tuple[type, ...], Packed] = {}
+
+
+class Packed:
+    """The arguments of one combination of types, as they lie in the kernel's parameter memory."""
+
+    def __init__(self, kinds: tuple[type, ...], declared: Sequence[tuple[int, int]] | None) -> None:
+        if declared is not None and len(declared) != len(kinds):
+            raise TypeError(f"the kernel takes {len(declared)} arguments, and {len(kinds)} were given")
+        layout, end, self._puts = "<", 0, []
+        for index, kind in enumerate(kinds):
             try:
-                plan.append(passed(kind, size))
+                code, put = passed(kind, declared[index][1] if declared is not None else None)
             except TypeError as problem:
-                raise TypeError(f"{self._name}: argument {index} {problem}") from None
-        self._plans[kinds] = tuple(plan)
-        return self._plans[kinds]
+                raise TypeError(f"argument {index} {problem}") from None
+            size = struct.calcsize("<" + code)
+            offset = declared[index][0] if declared is not None else -(-end // size) * size
+            layout += f"{offset - end}x{code}"
+            end = offset + size
+            self._puts.append(put)
+        self._struct, self._size = struct.Struct(layout), ctypes.c_size_t(end)
+        self.buffer = ctypes.create_string_buffer(max(1, end))
+        places = (ctypes.addressof(self.buffer), ctypes.addressof(self._size))
+        self.extra = (ctypes.c_void_p * 5)(1, places[0], 2, places[1], 0) if kinds else None  # pointer, size, end
+
+    def fill(self, args: Sequence[Any]) -> None:
+        ready = [arg if put is None else put(arg) for put, arg in zip(self._puts, args)]  # noqa: B905 - same length
+        try:
+            self._struct.pack_into(self.buffer, 0, *ready)
+        except struct.error:
+            codes = re.findall(r"[a-wyzA-Z]", self._struct.format)
+            wrapped = [_unsigned(value, code) for value, code in zip(ready, codes, strict=True)]
+            self._struct.pack_into(self.buffer, 0, *wrapped)
 
 
-def passed(kind: type, size: int | None) -> Callable[[Any], Any] | None:
-    """What turns a value into one that cuda.core passes in `size` bytes; None when it can go as it is."""
-    fits: tuple[int, ...]
-    put: Callable[[Any], Any] | None
+def passed(kind: type, size: int | None) -> tuple[str, Callable[[Any], Any] | None]:
+    """The struct code for values of a type where the kernel declares `size` bytes, and what turns them into it."""
+    put: Callable[[Any], Any] | None = None
     if hasattr(kind, "data_ptr") or kind is type(None):
-        what, fits, put = "a pointer", (8,), _pointer
+        what, codes, put = "a pointer", {8: "Q"}, _address if kind is not type(None) else lambda _: 0
     elif issubclass(kind, int):
-        what, fits, put = "an int", (1, 2, 4, 8), _integers(size or 8)
+        what, codes = "an int", INTEGERS
     elif kind is float:
-        what, fits, put = "a float", (4, 8), None if size == 8 else _single
+        what, codes = "a float", {4: "f", 8: "d"}
     else:
-        width = _width(kind)
-        what, fits, put = f"a {kind.__name__} of {width} bytes", (width,), None
-    if size is not None and size not in fits:
+        code, put = _scalar(kind)
+        width = struct.calcsize("<" + code)
+        what, codes = f"a {kind.__name__} of {width} bytes", {width: code}
+    if size is not None and size not in codes:
         raise TypeError(f"is {what}, but the kernel declares {size} bytes there")
-    return put
+    return codes[size or next(iter(codes))], put
 
 
-def _pointer(tensor: Any) -> int:
-    if tensor is None:
-        return 0
+def _scalar(kind: Any) -> tuple[str, Callable[[Any], Any] | None]:
+    """Of numpy: they say their width themselves."""
+    if kind.__module__ == "numpy" and hasattr(kind, "itemsize"):
+        about = kind(0).dtype
+        if about.kind in "iub":
+            return INTEGERS[about.itemsize], int
+        if about.kind == "f" and about.itemsize <= 8:
+            return {2: "e", 4: "f", 8: "d"}[about.itemsize], None
+    raise TypeError(f"is a {kind.__name__}; pass tensors, int, float, bool, None or numpy scalars")
+
+
+def _address(tensor: Any) -> int:
     if not tensor.is_cuda:
         raise TypeError(f"a kernel got a tensor on {tensor.device}; it needs one on the GPU")
     return tensor.data_ptr()  # type: ignore[no-any-return]
 
 
-def _single(value: float) -> Any:
-    import numpy  # cuda.core knows its scalars fastest
+def _unsigned(value: Any, code: str) -> Any:
+    """An integer beyond the signed range is one of an unsigned parameter: the same bits."""
+    bits = 8 * struct.calcsize("<" + code)
+    if code not in INTEGERS.values() or -(1 << bits - 1) <= value < 1 << bits - 1:
+        return value
+    if not 0 <= value < 1 << bits:
+        raise OverflowError(f"{value} does not fit the {bits // 8} bytes that the kernel declares")
+    return value - (1 << bits)
 
-    return numpy.float32(value)
+
+def _declared(kernel: Any) -> list[tuple[int, int]] | None:
+    """Offset and size of every parameter; None from a driver before 12.4."""
+    try:
+        return [(int(item.offset), int(item.size)) for item in kernel.arguments_info]
+    except NotImplementedError:
+        return None
+
+
+def _three(extent: Any) -> tuple[int, ...]:
+    given = tuple(extent) if isinstance(extent, (tuple, list)) else (extent,)
+    if not 1 <= len(given) <= 3 or any(length < 1 for length in given):
+        raise ValueError(f"{extent} is no grid or block: one to three numbers, each 1 or more")
+    return (*given, 1, 1)[:3]
 
 
 @functools.lru_cache
-def _integers(size: int) -> Callable[[int], int]:
-    """The driver copies as many of the eight bytes as the kernel declares; the lowest come first."""
-    low, high = -(1 << 8 * size - 1), 1 << 8 * size
-
-    def put(value: int) -> int:
-        if not low <= value < high:
-            raise OverflowError(f"{value} does not fit the {size} bytes that the kernel declares")
-        return value if value < 1 << 63 else value - (1 << 64)
-
-    return put
-
-
-def _width(kind: type) -> int:
-    """Bytes of a numpy or ctypes scalar."""
-    if kind.__module__ == "numpy" and hasattr(kind, "itemsize"):
-        return int(kind(0).itemsize)
-    if issubclass(kind, ctypes._SimpleCData):
-        return ctypes.sizeof(kind)
-    raise TypeError(f"is a {kind.__name__}; pass tensors, int, float, bool, None, numpy or ctypes scalars")
-
-
-def _parameter_sizes(kernel: Any) -> tuple[int, ...] | None:
-    try:
-        return tuple(int(parameter.size) for parameter in kernel.arguments_info)
-    except NotImplementedError:  # a driver before 12.4
-        return None
+def _driver() -> Any:
+    """The launch itself is one call by ctypes: half the time of a launch through cuda.core."""
+    library = ctypes.CDLL("libcuda.so.1")
+    pointer, number = ctypes.c_void_p, ctypes.c_uint
+    library.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
+    return library
 
 
 def _allow_shared(kernel: Any, name: str, shared: int) -> None:
@@ -260,25 +312,6 @@ def _allow_shared(kernel: Any, name: str, shared: int) -> None:
         most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
         limit = f"at most {most}" if most else "less"
         raise ValueError(f"{name}: {shared} bytes of shared memory are refused; a block of this GPU may have {limit}")
-
-
-@functools.lru_cache
-def _streams() -> Callable[[], Any]:
-    """torch's current stream as cuda.core's, in well under a microsecond."""
-    from cuda.core import Stream
-
-    known: dict[int, Any] = {}
-    private: Any = torch._C
-    handle_of, device = private._cuda_getCurrentRawStream, private._cuda_getDevice
-
-    def current() -> Any:
-        handle = handle_of(device())
-        stream = known.get(handle)
-        if stream is None:
-            stream = known[handle] = Stream.from_handle(handle or LEGACY_STREAM)
-        return stream
-
-    return current
 
 
 def load(
@@ -297,7 +330,7 @@ def load(
     _require(user_path)
     folders = (os.path.dirname(path), *(os.path.join(folder, place) for place in includes))
     macros = [f"-D{key}={int(value) if isinstance(value, bool) else value}" for key, value in (defines or {}).items()]
-    cache = scope.get("__kernbench_build__") or _user_cache()
+    cache = scope.get("__kernbench_build__") or os.path.join(tempfile.gettempdir(), f"kernbench-cuda-{os.getuid()}")
     source = _Source(path, user_path, (*FLAGS, f"-arch={_architecture()}", *macros, *options), folders, cache)
     return Library(source, names)
 
@@ -354,16 +387,18 @@ def compiled(source: _Source, names: tuple[str, ...]) -> tuple[bytes, dict[str, 
         places = [f"-I{folder}" for folder in (*source.folders, *header_folders())]
         options = [option.encode() for option in (*source.options, *places)]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-        log = b" " * _checked(nvrtc.nvrtcGetProgramLogSize(program))
+        log = bytearray(_checked(nvrtc.nvrtcGetProgramLogSize(program)))  # never bytes: they are shared
         _checked(nvrtc.nvrtcGetProgramLog(program, log))
         output = source.in_users_words(str(log, errors="replace"))
         if int(status) != 0:
             raise compile_error(output, source.user_path)
         if output:
             print(output, file=sys.stderr)  # warnings belong into the log
-        code = b" " * _checked(nvrtc.nvrtcGetCUBINSize(program))
+        code = bytearray(_checked(nvrtc.nvrtcGetCUBINSize(program)))
         _checked(nvrtc.nvrtcGetCUBIN(program, code))
-        return code, {name: _checked(nvrtc.nvrtcGetLoweredName(program, name.encode())).decode() for name in names}
+        return bytes(code), {
+            name: _checked(nvrtc.nvrtcGetLoweredName(program, name.encode())).decode() for name in names
+        }
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -414,16 +449,3 @@ def _texts(source: _Source) -> list[bytes]:
             for folder in (os.path.dirname(current), *source.folders):
                 waiting.append(os.path.realpath(os.path.join(folder, name.decode(errors="replace"))))
     return list(seen.values())
-
-
-def _write(path: str, content: bytes) -> None:
-    """Whoever looks sees a whole file or none."""
-    handle, partial = tempfile.mkstemp(dir=os.path.dirname(path), suffix=".part")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(partial, path)
-
-
-def _user_cache() -> str:
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(root, "kernbench", "cuda")

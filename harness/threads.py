@@ -8,9 +8,11 @@ import threading
 import time
 from types import FrameType
 
+from harness.faults import SIDE_PREFIX
 from harness.records import Finding
 
-POOLS = ("torch", "concurrent", "multiprocessing")
+COMPILERS = ("torch", "triton")
+POOLS = (*COMPILERS, "concurrent", "multiprocessing")
 LOOK_S = 0.05
 """Long enough for a busy thread to be charged a tick or more."""
 
@@ -56,19 +58,27 @@ class ThreadWatch:
 
 
 def _idle(frame: FrameType) -> bool:
-    """Whether a thread of a pool waits for work; one that runs a task stands in the task or in the pool's `run`."""
-    waits = ("threading", "queue", "selectors", "subprocess", *POOLS)
-    inside = frame.f_globals.get("__name__", "").partition(".")[0]
-    return frame.f_code.co_name != "run" and inside in waits and _of_a_pool(frame)
+    """Whether a thread is not at work for a source: one of torch's, or one of a pool that waits for a task."""
+    stack = _stack(frame)
+    if any(name.startswith(SIDE_PREFIX) for name in stack):
+        return False
+    if any(name.partition(".")[0] in COMPILERS for name in stack):
+        return True
+    return frame.f_code.co_name != "run" and _of_a_pool(frame)
 
 
 def _of_a_pool(frame: FrameType | None) -> bool:
     """Whether a thread is in code of torch or of the standard library's pools."""
+    return any(name.partition(".")[0] in POOLS for name in _stack(frame))
+
+
+def _stack(frame: FrameType | None) -> list[str]:
+    """Names of the modules that a thread is in, the innermost first."""
+    names = []
     while frame is not None:
-        if frame.f_globals.get("__name__", "").partition(".")[0] in POOLS:
-            return True
+        names.append(str(frame.f_globals.get("__name__", "")))
         frame = frame.f_back
-    return False
+    return names
 
 
 def _native_times() -> dict[int, int]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,60 +67,78 @@ def source(folder: Path, text: str = SCALE, **headers: str) -> cuda._Source:
     return cuda._Source(str(snapshot / "solution.cu"), user_path, options, (str(snapshot),), str(folder / "build"))
 
 
+def sent(*values: Any, declared: list[tuple[int, int]] | None) -> bytes:
+    packed = cuda.Packed(tuple(map(type, values)), declared)
+    packed.fill(values)
+    return bytes(packed.buffer)
+
+
 @pytest.mark.parametrize(
-    ("value", "size", "sent"),
+    ("value", "size", "expected"),
     [
-        (True, 1, 1),
-        (-3, 4, -3),
-        (2**32 - 1, 4, 2**32 - 1),
-        (2**64 - 1, 8, -1),
-        (7, None, 7),
-        (None, 8, 0),
-        (0.5, 8, 0.5),
-        (0.5, 4, numpy.float32(0.5)),
-        (0.5, None, numpy.float32(0.5)),
-        (numpy.int16(3), 2, numpy.int16(3)),
+        (True, 1, b"\1"),
+        (-3, 4, struct.pack("<i", -3)),
+        (2**32 - 1, 4, b"\xff" * 4),
+        (2**64 - 1, 8, b"\xff" * 8),
+        (None, 8, bytes(8)),
+        (0.1, 8, struct.pack("<d", 0.1)),
+        (0.1, 4, struct.pack("<f", 0.1)),
+        (numpy.int16(3), 2, b"\3\0"),
+        (numpy.uint8(200), 1, b"\xc8"),
+        (numpy.bool_(True), 1, b"\1"),
+        (numpy.float16(1), 2, struct.pack("<e", 1)),
     ],
 )
-def test_values_take_the_width_that_the_kernel_declares(value: Any, size: int | None, sent: Any) -> None:
-    put = cuda.passed(type(value), size)
-    got = value if put is None else put(value)
-    assert got == sent
-    assert type(got) is type(sent) or isinstance(got, int)
+def test_values_take_the_width_that_the_kernel_declares(value: Any, size: int, expected: bytes) -> None:
+    assert sent(value, declared=[(0, size)]) == expected
 
 
-def test_a_ctypes_scalar_goes_as_it_is() -> None:
-    assert cuda.passed(ctypes.c_float, 4) is None
+def test_parameters_lie_where_the_kernel_declares_them() -> None:
+    expected = struct.pack("<i4xq2xh", 1, 2, 3)
+    assert sent(1, 2, 3, declared=[(0, 4), (8, 8), (18, 2)]) == expected
+    assert sent(declared=[]) == b"\0"
+
+
+def test_a_driver_that_tells_no_widths_gets_the_documented_ones() -> None:
+    assert sent(0.5, 7, None, declared=None) == struct.pack("<f4xqQ", 0.5, 7, 0)
 
 
 @pytest.mark.parametrize(
     ("value", "size", "words"),
     [
-        (torch.ones(1), 4, "is a pointer, but the kernel declares 4 bytes there"),
+        (torch.ones(1), 4, "argument 0 is a pointer, but the kernel declares 4 bytes there"),
         (1.0, 2, "is a float, but the kernel declares 2 bytes there"),
         (3, 16, "is an int, but the kernel declares 16 bytes there"),
         (numpy.float64(1), 4, "is a float64 of 8 bytes, but the kernel declares 4"),
-        (ctypes.c_int64(1), 4, "is a c_long of 8 bytes, but the kernel declares 4"),
+        (numpy.complex64(1), 8, "is a complex64; pass tensors"),
         ("x", 8, "is a str; pass tensors, int, float"),
     ],
 )
 def test_what_does_not_fit_is_said(value: Any, size: int, words: str) -> None:
     with pytest.raises(TypeError, match=words):
-        cuda.passed(type(value), size)
+        sent(value, declared=[(0, size)])
 
 
-def test_a_number_too_large_for_its_parameter_is_refused() -> None:
-    put = cuda.passed(int, 4)
-    assert put is not None
-    with pytest.raises(OverflowError, match="4294967296 does not fit the 4 bytes"):
-        put(2**32)
+def test_the_number_of_arguments_is_compared() -> None:
+    with pytest.raises(TypeError, match="the kernel takes 1 arguments, and 2 were given"):
+        sent(1, 2, declared=[(0, 4)])
+
+
+@pytest.mark.parametrize("value", [2**32, -(2**31) - 1])
+def test_a_number_too_large_for_its_parameter_is_refused(value: int) -> None:
+    with pytest.raises(OverflowError, match=f"{value} does not fit the 4 bytes"):
+        sent(value, declared=[(0, 4)])
 
 
 def test_a_tensor_in_host_memory_is_refused() -> None:
-    put = cuda.passed(torch.Tensor, 8)
-    assert put is not None
     with pytest.raises(TypeError, match="it needs one on the GPU"):
-        put(torch.ones(1))
+        sent(torch.ones(1), declared=[(0, 8)])
+
+
+@pytest.mark.parametrize("extent", [0, (1, 2, 3, 4), (1, -1)])
+def test_what_is_no_grid_is_refused(extent: Any) -> None:
+    with pytest.raises(ValueError, match="is no grid or block"):
+        cuda._three(extent)
 
 
 def test_the_first_error_has_its_place_and_the_log_is_kept() -> None:
@@ -265,8 +283,10 @@ class TestLaunch:
     def test_launches_follow_torchs_current_stream(self, load: Load) -> None:
         library, x, side = load(), torch.ones(1 << 20, device="cuda"), torch.cuda.Stream()
         out = torch.zeros_like(x)
+        library.scale[1, 1](x, out, 0, 3.0)  # the first launch takes its time
+        torch.cuda.synchronize()
         with torch.cuda.stream(side):
-            torch.cuda._sleep(20_000_000)
+            torch.cuda._sleep(200_000_000)
             library.scale[4096, 256](x, out, x.numel(), 3.0)
         assert not side.query()
         side.synchronize()
@@ -283,12 +303,16 @@ class TestLaunch:
 
     def test_wrong_arguments_are_said_before_the_launch(self, load: Load) -> None:
         library, x = load(), torch.ones(4, device="cuda")
-        with pytest.raises(TypeError, match="scale takes 4 arguments, and 3 were given"):
+        with pytest.raises(TypeError, match="scale: the kernel takes 4 arguments, and 3 were given"):
             library.scale[1, 4](x, x, 4)
         with pytest.raises(TypeError, match="scale: argument 2 is a pointer, but the kernel declares 4 bytes"):
             library.scale[1, 4](x, x, x, 1.0)
         with pytest.raises(AttributeError, match=r"solution\.cu has no kernel nothing"):
             library.nothing  # noqa: B018
+        with pytest.raises(
+            RuntimeError, match=r"scale cannot be launched: CUDA_ERROR_INVALID_VALUE \(grid \(1, 1, 1\)"
+        ):
+            library.scale[1, 4096](x, x, 4, 1.0)
 
     def test_defines_and_options_count(self, load: Load) -> None:
         text = 'extern "C" __global__ void put(int* out) { *out = VALUE; }\n'

@@ -269,7 +269,7 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
     report = sanitize.check(task, case, source.folder, kept / "build", python, device, place)
     for error in report.errors:
         click.echo(json.dumps(asdict(error)) if as_json else str(error))
-    if report.problem is not None:
+    if report.problem is not None and not report.errors:  # an error of memory ends the call, too
         click.echo(f"kernbench: {case.id}: {report.problem}", err=True)
     elif not report.errors:
         click.echo(f"{case.id}: no memory errors", err=True)
