@@ -123,10 +123,10 @@ class _Image:
         stem = os.path.join(source.cache, f"{os.path.splitext(source.file)[0]}-{_digest(source, names)}")
         with (
             contextlib.suppress(OSError, ValueError),
-            open(stem + ".json") as lowered,
+            open(stem + ".json") as said,
             open(stem + ".cubin", "rb") as code,
         ):
-            return cls(code.read(), json.load(lowered))
+            return cls(code.read(), json.load(said))
         image, names_in_it = compiled(source, names)
         os.makedirs(source.cache, exist_ok=True)
         for suffix, content in ((".json", json.dumps(names_in_it).encode()), (".cubin", image)):
@@ -330,7 +330,7 @@ def load(
     _require(user_path)
     folders = (os.path.dirname(path), *(os.path.join(folder, place) for place in includes))
     macros = [f"-D{key}={int(value) if isinstance(value, bool) else value}" for key, value in (defines or {}).items()]
-    cache = scope.get("__kernbench_build__") or os.path.join(tempfile.gettempdir(), f"kernbench-cuda-{os.getuid()}")
+    cache = scope.get("__kernbench_build__") or os.path.expanduser("~/.cache/kernbench/cuda")
     source = _Source(path, user_path, (*FLAGS, f"-arch={_architecture()}", *macros, *options), folders, cache)
     return Library(source, names)
 

@@ -18,10 +18,10 @@ TEMPLATE_NAME = "my_kernel"
 NOT_COPIED = ("ITERATIONS.md", "__pycache__", ".*", "*.pyc")  # .kernbench is a hidden one
 
 
-def create(name: str, folder: Path, source: Path | None = None, *, host: bool = False) -> Path:
+def create(name: str, folder: Path, source: Path | None = None, *, template: str = "triton") -> Path:
     """Writes the task into folder/kernels (or into folder where there is no kernels) and returns where it lies.
 
-    `source` is the folder of a task to copy; without one, a Triton template is used, or a C++ one for the CPU.
+    `source` is the folder of a task to copy; without one, a template is: triton, cuda, or host (C++ for the CPU).
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ProjectError(f"{name!r} cannot name a task: use letters, digits and underscores, such as my_kernel")
@@ -29,9 +29,8 @@ def create(name: str, folder: Path, source: Path | None = None, *, host: bool = 
     target = (place if place.is_dir() else folder) / name
     if target.exists():
         raise ProjectError(f"{target} is already there; choose another name, nothing is written over")
-    template = TEMPLATES / ("host" if host else "triton")
     try:
-        shutil.copytree(source or template, target, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        shutil.copytree(source or TEMPLATES / template, target, ignore=shutil.ignore_patterns(*NOT_COPIED))
         if source is None:
             _fill_in(target, name)
         else:

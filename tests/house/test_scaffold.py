@@ -14,13 +14,13 @@ from kernbench.project import ProjectError, shipped_tasks
 from kernbench.scaffold import create
 
 
-@pytest.mark.parametrize("host", [False, True], ids=["triton", "host"])
-def test_a_new_task_loads_under_its_own_name(tmp_path: Path, host: bool) -> None:
-    folder = create("fused_gate", tmp_path, host=host)
+@pytest.mark.parametrize("template", ["triton", "host", "cuda"])
+def test_a_new_task_loads_under_its_own_name(tmp_path: Path, template: str) -> None:
+    folder = create("fused_gate", tmp_path, template=template)
     task = taskfile.load(folder)
     assert folder == tmp_path / "fused_gate"
     assert (task.name, task.entry) == ("fused_gate", "fused_gate")
-    assert task.device == ("cpu" if host else "cuda")
+    assert task.device == ("cpu" if template == "host" else "cuda")
     assert {case.kind for case in task.cases} == {"case", "smoke", "check"}
     assert all("my_kernel" not in path.read_text() for path in folder.iterdir())
 
@@ -42,9 +42,9 @@ for rows, cols in ((1, 1), (4, 128), (3, 1025)):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("host", [False, True], ids=["triton", "host"])
-def test_a_new_task_is_right_at_once(tmp_path: Path, host: bool) -> None:
-    folder = create("fresh", tmp_path, host=host)
+@pytest.mark.parametrize("template", ["triton", "host"])
+def test_a_new_task_is_right_at_once(tmp_path: Path, template: str) -> None:
+    folder = create("fresh", tmp_path, template=template)
     subprocess.run([sys.executable, "-c", RIGHT, str(folder)], check=True, timeout=100)
 
 

@@ -27,13 +27,14 @@ def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     shell_complete=complete_any,
     help="Copy this task's sources instead of a template.",
 )
-@click.option("--host", is_flag=True, help="A C++ kernel for the CPU instead of a Triton one.")
-def new(name: str, source: str | None, host: bool) -> None:
+@click.option("--host", "template", flag_value="host", help="A C++ kernel for the CPU instead of a Triton one.")
+@click.option("--cuda", "template", flag_value="cuda", help="A CUDA C++ kernel instead of a Triton one.")
+def new(name: str, source: str | None, template: str | None) -> None:
     """Write a task that runs at once; nothing is ever overwritten."""
     from kernbench import project, scaffold
 
     origin = project.find_task(source, to_edit=False) if source else None
-    folder = scaffold.create(name, Path.cwd(), source=origin, host=host)
+    folder = scaffold.create(name, Path.cwd(), source=origin, template=template or "triton")
     click.echo(f"{folder} is ready; `kernbench {name}` opens it", err=True)
 
 
