@@ -19,7 +19,7 @@ from harness.shelf import Material
 
 RESULT = Finding(
     "result kept between calls",
-    "the second call on equal inputs did less work than the first; compute every result anew",
+    "the second call on equal inputs did less work than the first; is a result, or something made of inputs, kept?",
     red=True,
 )
 OUTPUT = Finding(
