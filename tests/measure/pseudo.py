@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -19,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 COMPILED = tempfile.TemporaryDirectory(prefix="kernbench-compiled-")
+COLOURS = rb"(?:\x1b\[[0-9;]*m)*"
 PATHS = os.pathsep.join([str(ROOT), str(ROOT / "src")])
 
 
@@ -51,13 +53,14 @@ class Terminal:
         return total
 
     def until(self, word: bytes, seconds: float = 30.0) -> float:
-        """The moment at which the word was painted; what came before it is forgotten."""
+        """The moment at which the word was painted, in whatever colours; what came before it is forgotten."""
         end = time.perf_counter() + seconds
-        while word not in self.seen:
+        pattern = COLOURS.join(re.escape(word[at : at + 1]) for at in range(len(word)))
+        while (found := re.search(pattern, self.seen)) is None:
             if time.perf_counter() > end:
                 raise SystemExit(f"{word!r} was not painted within {seconds} s:\n{self.seen[-3000:]!r}")
             self.seen = self.seen[-200_000:] + self._read(0.5)
-        self.seen = self.seen.partition(word)[2]
+        self.seen = self.seen[found.end() :]
         return time.perf_counter()
 
     def order(self, letter: str, seconds: float = 0.5) -> int:
