@@ -42,7 +42,7 @@ class SlowChecks:
     def run(self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]) -> Judgement:
         """Everything about one case; `beat` is called between calls and may raise to stop."""
         judgement, findings = self._twice(case, function, fixed, beat)
-        if judgement.problem is not None or case.kind == "check":
+        if judgement.problem is not None:
             return Judgement(judgement.problem, judgement.error, (*judgement.findings, *findings))
         less: list[bool] = []
         for draw in self.draws():
