@@ -319,13 +319,25 @@ class Session:
         if environment is None or (self._pending is not None and job.reason != "command"):
             return None  # no worker, or superseded while it came up
         await self._explainer.profiler.make_way()
-        ending = await self._runner.run(self._order(job, source, environment))
+        order = self._order(job, source, environment)
+        ending = await self._runner.run(order)
         if isinstance(ending, Summary):
             self.environment = ending.environment
             if ending.iteration is not None:
-                self.hypothesis = self.next_step = ""
+                self._settle_words(order, ending)
                 self._edited = None if job.reason == "open" else ending.iteration
         return ending
+
+    def _settle_words(self, order: Order, entry: Summary) -> None:
+        """The entry has taken its words; those given while it ran belong to it too, unless it had some."""
+        late, self.hypothesis = self.hypothesis, ""
+        self.next_step = ""
+        if late == order.hypothesis:
+            return
+        if order.hypothesis or order.reason == "key":
+            self.hypothesis = late  # meant for the next one
+        else:
+            self._reword(entry, late, entry.next)
 
     def _device(self) -> str:
         return self.environment.device if self.environment is not None else self._supervisor.device

@@ -219,6 +219,21 @@ async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watch
     assert again.iterations()[0].next == "eight rows"
 
 
+async def test_a_hypothesis_given_while_the_run_is_on_belongs_to_it(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, 'TIME_US = 40.0\nDO = "slow"')
+    await it.until(lambda: it.session.running is not None and len(it.of(RunStarted)) == 2)
+    it.session.set_hypothesis("typed meanwhile")
+    await it.ended(2)
+    await it.until(lambda: it.session.hypothesis == "")
+    assert it.session.iterations()[-1].hypothesis == "typed meanwhile"
+    assert "- hypothesis: typed meanwhile\n" in it.session.logbook.path.read_text()
+
+
 async def test_no_device_is_one_sentence(watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_UNUSABLE", "1")
     it = watched()
