@@ -165,15 +165,20 @@ class Kernel:
             _allow_shared(self._kernel, self._name, shared)
             self._shared = shared
         where = (*_three(grid), *_three(block), shared)
-        start = functools.partial(_driver().cuLaunchKernel, int(self._kernel.handle), *where)
-        known, private = self._known, torch._C
+        start = functools.partial(
+            _driver().cuLaunchKernel, ctypes.c_void_p(int(self._kernel.handle)), *map(_U32, where)
+        )
+        known, private, null = self._known, torch._C, ctypes.c_void_p()
         stream, device = private._cuda_getCurrentRawStream, private._cuda_getDevice
 
         def run(*args: Any) -> None:
             kinds = tuple(map(type, args))
             packed = known.by_kinds.get(kinds) or self._pack(kinds)
-            packed.fill(args)
-            status = start(stream(device()), None, packed.extra)
+            try:
+                packed.fill(*args)
+            except struct.error:
+                packed.fill_unsigned(args)
+            status = start(_POINTERS[stream(device())], null, packed.extra)
             if status:
                 raise self._refused(status, where)
 
@@ -191,6 +196,18 @@ class Kernel:
         except TypeError as problem:
             raise TypeError(f"{self._name}: {problem}") from None
         return packed
+
+
+class _Pointers(dict[int, ctypes.c_void_p]):
+    """Addresses as ctypes passes them fastest."""
+
+    def __missing__(self, address: int) -> ctypes.c_void_p:
+        made = self[address] = ctypes.c_void_p(address)
+        return made
+
+
+_POINTERS = _Pointers()
+_U32 = ctypes.c_uint
 
 
 class _Known(threading.local):
@@ -219,17 +236,26 @@ class Packed:
             self._puts.append(put)
         self._struct, self._size = struct.Struct(layout), ctypes.c_size_t(end)
         self.buffer = ctypes.create_string_buffer(max(1, end))
+        self.fill = self._filler()
         places = (ctypes.addressof(self.buffer), ctypes.addressof(self._size))
-        self.extra = (ctypes.c_void_p * 5)(1, places[0], 2, places[1], 0) if kinds else None  # pointer, size, end
+        self._extra = (ctypes.c_void_p * 5)(1, places[0], 2, places[1], 0)  # pointer, size, end
+        self.extra = ctypes.cast(self._extra, ctypes.c_void_p) if kinds else ctypes.c_void_p()
 
-    def fill(self, args: Sequence[Any]) -> None:
-        ready = [arg if put is None else put(arg) for put, arg in zip(self._puts, args)]  # noqa: B905 - same length
-        try:
-            self._struct.pack_into(self.buffer, 0, *ready)
-        except struct.error:
-            codes = re.findall(r"[a-wyzA-Z]", self._struct.format)
-            wrapped = [_unsigned(value, code) for value, code in zip(ready, codes, strict=True)]
-            self._struct.pack_into(self.buffer, 0, *wrapped)
+    def _filler(self) -> Callable[..., None]:
+        """A function of just these arguments: a loop over them would take as long as the rest of the launch."""
+        names = [f"a{index}" for index in range(len(self._puts))]
+        values = [name if put is None else f"put_{name}({name})" for name, put in zip(names, self._puts, strict=True)]
+        scope = {f"put_{name}": put for name, put in zip(names, self._puts, strict=True)}
+        scope["pack"] = functools.partial(self._struct.pack_into, self.buffer, 0)
+        made: Callable[..., None] = eval(f"lambda {', '.join(names)}: pack({', '.join(values)})", scope)
+        return made
+
+    def fill_unsigned(self, args: Sequence[Any]) -> None:
+        """The same where an integer is beyond the signed range."""
+        codes = re.findall(r"[a-wyzA-Z]", self._struct.format)
+        ready = [arg if put is None else put(arg) for put, arg in zip(self._puts, args, strict=True)]
+        wrapped = [_unsigned(value, code) for value, code in zip(ready, codes, strict=True)]
+        self._struct.pack_into(self.buffer, 0, *wrapped)
 
 
 def passed(kind: type, size: int | None) -> tuple[str, Callable[[Any], Any] | None]:
@@ -294,10 +320,9 @@ def _three(extent: Any) -> tuple[int, ...]:
 
 @functools.lru_cache
 def _driver() -> Any:
-    """The launch itself is one call by ctypes: half the time of a launch through cuda.core."""
+    """The launch itself is one call by ctypes, which takes arguments that are packed already."""
     library = ctypes.CDLL("libcuda.so.1")
-    pointer, number = ctypes.c_void_p, ctypes.c_uint
-    library.cuLaunchKernel.argtypes = [pointer, *[number] * 7, pointer, pointer, pointer]
+    library.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[_U32] * 7, *[ctypes.c_void_p] * 3]
     return library
 
 

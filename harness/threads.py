@@ -11,8 +11,9 @@ from types import FrameType
 from harness.faults import SIDE_PREFIX
 from harness.records import Finding
 
-COMPILERS = ("torch", "triton")
-POOLS = (*COMPILERS, "concurrent", "multiprocessing")
+LIBRARIES = ("torch", "triton", "tqdm")
+"""Their threads are not a source's; torch.compile brings a monitor of tqdm's, too."""
+POOLS = (*LIBRARIES, "concurrent", "multiprocessing")
 LOOK_S = 0.05
 """Long enough for a busy thread to be charged a tick or more."""
 
@@ -62,7 +63,7 @@ def _idle(frame: FrameType) -> bool:
     stack = _stack(frame)
     if any(name.startswith(SIDE_PREFIX) for name in stack):
         return False
-    if any(name.partition(".")[0] in COMPILERS for name in stack):
+    if any(name.partition(".")[0] in LIBRARIES for name in stack):
         return True
     return frame.f_code.co_name != "run" and _of_a_pool(frame)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import struct
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -70,7 +72,10 @@ def source(folder: Path, text: str = SCALE, **headers: str) -> cuda._Source:
 
 def sent(*values: Any, declared: list[tuple[int, int]] | None) -> bytes:
     packed = cuda.Packed(tuple(map(type, values)), declared)
-    packed.fill(values)
+    try:
+        packed.fill(*values)
+    except struct.error:
+        packed.fill_unsigned(values)
     return bytes(packed.buffer)
 
 
@@ -134,6 +139,40 @@ def test_a_number_too_large_for_its_parameter_is_refused(value: int) -> None:
 def test_a_tensor_in_host_memory_is_refused() -> None:
     with pytest.raises(TypeError, match="it needs one on the GPU"):
         sent(torch.ones(1), declared=[(0, 8)])
+
+
+class Driver:
+    """Takes launches as libcuda would, and reads the parameters where they lie."""
+
+    def __init__(self) -> None:
+        self.launches: list[tuple[list[int], int | None, bytes]] = []
+        self.status = 0
+
+    def cuLaunchKernel(self, kernel: Any, *rest: Any) -> int:
+        *where, stream, _params, extra = (item.value for item in rest)
+        first, buffer, second, size, end = (ctypes.c_void_p * 5).from_address(extra)
+        assert (kernel.value, first, second, end) == (99, 1, 2, None)
+        data = ctypes.string_at(buffer, ctypes.c_size_t.from_address(size).value)
+        self.launches.append((where, stream, data))
+        return self.status
+
+
+def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
+    driver, streams = Driver(), iter([0, 5, 5])
+    monkeypatch.setattr(cuda, "_driver", lambda: driver)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: next(streams), raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
+    declared = [SimpleNamespace(offset=0, size=8), SimpleNamespace(offset=8, size=4)]
+    kernel = cuda.Kernel(SimpleNamespace(handle=99, arguments_info=declared), "k")
+    kernel[7, (32, 2)](None, 3)
+    kernel[(1, 2, 3), 64, 1024](None, 2**32 - 1)
+    assert driver.launches == [
+        ([7, 1, 1, 32, 2, 1, 0], None, struct.pack("<Qi", 0, 3)),
+        ([1, 2, 3, 64, 1, 1, 1024], 5, struct.pack("<QI", 0, 2**32 - 1)),
+    ]
+    assert kernel[7, (32, 2)] is kernel[7, (32, 2)]
+    with pytest.raises(TypeError, match="k: argument 1 is a str"):
+        kernel[1, 1](None, "x")
 
 
 @pytest.mark.parametrize("extent", [0, (1, 2, 3, 4), (1, -1)])
