@@ -79,7 +79,7 @@ def pair(found: Sequence[Profile], before: str, after: str, cases: Iterable[str]
     by_name = {(profile.source, profile.case): profile for profile in found}
     for case in cases:
         old, new = by_name.get((before, case)), by_name.get((after, case))
-        if old is not None and new is not None:
+        if old is not None and new is not None and _comparable(old, new):
             return old, new
     return None
 
@@ -88,7 +88,8 @@ def baseline_pair(found: Sequence[Profile], after: str, cases: Iterable[str]) ->
     """The baseline's profile beside a source's, on the first of these cases for which both are there."""
     sides = {profile.case: profile for profile in found if profile.side == "baseline"}
     own = {profile.case: profile for profile in found if profile.source == after}
-    return next(((sides[case], own[case]) for case in cases if case in sides and case in own), None)
+    both = ((sides[case], own[case]) for case in cases if case in sides and case in own)
+    return next((pair for pair in both if _comparable(*pair)), None)
 
 
 def changes(before: Profile, after: Profile, names: Iterable[str] = TOLD) -> list[Change]:
@@ -133,6 +134,11 @@ def _metrics(kernels: list[dict[str, Any]]) -> dict[str, float]:
 def _total(kernels: list[dict[str, Any]], name: str) -> float | None:
     values = [kernel.get(name) for kernel in kernels]
     return None if None in values else float(sum(value for value in values if value is not None))
+
+
+def _comparable(before: Profile, after: Profile) -> bool:
+    """Counters of another GPU, or of another ncu, are other counters."""
+    return (before.gpu, before.ncu) == (after.gpu, after.ncu)
 
 
 def _both(before: Profile, after: Profile, name: str) -> bool:

@@ -74,6 +74,12 @@ def test_evidence_compares_with_the_best_before_once_both_were_profiled(log: tup
     assert f"- evidence: {line}\n" in book.path.read_text()
 
 
+def test_profiles_of_two_gpus_are_no_pair() -> None:
+    found = [evidence.Profile("a", "x", gpu="H100", metrics={"registers": 40}), evidence.Profile("b", "x", gpu="H200")]
+    assert evidence.pair(found, "a", "b", ["x"]) is None
+    assert evidence.pair([replace(item, gpu="H200") for item in found], "a", "b", ["x"]) is not None
+
+
 def test_bandwidth_is_told_only_when_every_kernel_counted_its_bytes(tmp_path: Path) -> None:
     whole = {"duration_us": 10.0, "bytes_read": 3e7, "bytes_written": 1e7}
     (tmp_path / "profiles").mkdir()
