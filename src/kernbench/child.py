@@ -215,7 +215,7 @@ class Child:
             reading = self.process.stderr.read(65536)
             try:
                 chunk = await (asyncio.wait_for(reading, 1.0) if limiter.owes_a_report else reading)
-            except asyncio.TimeoutError:  # the flood is over; say now what was not kept
+            except TimeoutError:  # the flood is over; say now what was not kept
                 self._log(limiter.finish())
                 continue
             if not chunk:

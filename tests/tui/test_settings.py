@@ -78,11 +78,23 @@ def test_where_the_file_lies() -> None:
         ({"TERM": "xterm"}, "ansi-dark"),
         ({"TERM": "linux"}, "ansi-dark"),
         ({"TERM": "xterm-256color"}, "kernbench"),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "ansi-dark"),
         ({"TERM": "xterm", "COLORTERM": "truecolor"}, "kernbench"),
     ],
 )
 def test_sixteen_colours_are_the_terminals_own(environ: dict[str, str], name: str) -> None:
     assert theme.default(environ) == name
+
+
+@pytest.mark.anyio
+async def test_no_color_means_none(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = make_app(engine, settings=Settings())
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(*whole_run())
+        await settle(pilot)
+        assert app.theme == "ansi-dark"
+        assert [type(item).__name__ for item in app._filters if "Color" in type(item).__name__] == ["NoColor"]
 
 
 @pytest.mark.anyio

@@ -156,7 +156,7 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
         raise click.UsageError("the workbench needs a terminal; `kernbench run TASK` and `kernbench watch TASK` do not")
     options, chosen = read_options(given, poll), settings.load()
     if task is None and len(project.list_tasks()) > 1 and not (Path.cwd() / project.TASK_FILE).exists():
-        task = pick()
+        task = pick(chosen.theme)
         if task is None:
             return
     loaded = load_task(task)
@@ -200,10 +200,10 @@ def task_rows() -> list[TaskRow]:
     return [TaskRow(row.name, row.folder, row.best, row.last, row.age) for row in rows]
 
 
-def pick() -> str | None:
+def pick(theme: str | None) -> str | None:
     from kernbench.tui.picker import TaskPicker
 
-    return TaskPicker(task_rows()).run()
+    return TaskPicker(task_rows(), theme).run()
 
 
 @click.command()

@@ -53,7 +53,7 @@ class Workbench(App[None]):
         settings: Settings | None = None,
         tasks: Tasks | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(ansi_color=theme.own_colours_only(os.environ))
         self.now = now
         self.ascii_only = ascii_only
         self.settings = settings or Settings()

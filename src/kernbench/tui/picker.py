@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
@@ -13,7 +14,7 @@ from textual.widgets import Static
 from kernbench.tui.keys import KeyLine
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, clip, pad
-from kernbench.tui.theme import KERNBENCH
+from kernbench.tui.theme import KERNBENCH, default, own_colours_only
 
 
 class TaskRow(NamedTuple):
@@ -86,11 +87,12 @@ class TaskPicker(App[str | None]):
     CSS_PATH = "kernbench.tcss"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, tasks: Sequence[tuple[str, str, str, str, str]], theme: str = KERNBENCH.name) -> None:
-        super().__init__()
+    def __init__(self, tasks: Sequence[tuple[str, str, str, str, str]], theme: str | None = None) -> None:
+        super().__init__(ansi_color=own_colours_only(os.environ))
         self._tasks = [TaskRow(*task) for task in tasks]
         self.register_theme(KERNBENCH)
-        self.theme = theme
+        # A theme that does not exist is named when the workbench itself opens.
+        self.theme = theme if theme in self.available_themes else default(os.environ)
 
     def on_mount(self) -> None:
         self.push_screen(TaskScreen(self._tasks), self.exit)

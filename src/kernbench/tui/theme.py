@@ -24,6 +24,13 @@ KERNBENCH = Theme(
 
 
 def default(environ: Mapping[str, str]) -> str:
-    """Our own colours where there are 256 of them; with 16 the terminal's own, which its user chose to be readable."""
+    """Our own colours where there are 256 of them; with 16, or none wanted, the terminal's own, which are readable."""
+    if environ.get("NO_COLOR"):
+        return "ansi-dark"
     many = environ.get("COLORTERM") or "256color" in environ.get("TERM", "") or "direct" in environ.get("TERM", "")
     return KERNBENCH.name if many or environ.get("TEXTUAL_COLOR_SYSTEM", "") in ("256", "truecolor") else "ansi-dark"
+
+
+def own_colours_only(environ: Mapping[str, str]) -> bool | None:
+    """Under NO_COLOR: Textual then strips colours instead of turning them to greys, black where they are ansi ones."""
+    return True if environ.get("NO_COLOR") else None
