@@ -27,7 +27,8 @@ def test_without_a_driver_every_answer_is_none() -> None:
 
 
 def test_a_process_below_the_workbench_is_family_and_a_stranger_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import os; print(os.getpid(), flush=True); input()'])"
+    inner = "import os; print(os.getpid(), flush=True); input()"
+    script = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {inner!r}])"
     parent = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert parent.stdin is not None
     assert parent.stdout is not None
