@@ -1,4 +1,4 @@
-"""Good and crashing saves in turn: no process left behind, no line of runs.jsonl lost. KERNBENCH_LONG=400 for a day's worth."""
+"""Good and crashing saves in turn: no process left behind, no line of runs.jsonl lost. KERNBENCH_LONG=400 for more."""
 
 from __future__ import annotations
 
