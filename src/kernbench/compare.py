@@ -1,8 +1,8 @@
 """Which ratios count: a run's summary, the best of a series, the stall rule. Pure functions over results.
 
-A series is everything measured against the same task, the same baseline and the same device; results of another series
-are never compared. The first source that is right everywhere is its best; a later one takes over only when its direct,
-interleaved ratio to the best says so. A source that once turned out wrong cannot stay best.
+A series is everything measured against the same task and baseline, on the same device, with its L2 in the same state;
+results of another series are never compared. The first source that is right everywhere is its best; a later one takes
+over only when its direct, interleaved ratio to the best says so. A source that once turned out wrong cannot stay best.
 """
 
 from __future__ import annotations
@@ -28,9 +28,25 @@ MOVES = {
 """What to do about a stall, by the word that a hypothesis may begin with."""
 
 
-def series_of(summaries: Iterable[Summary], task_hash: str, baseline: str, device_name: str) -> list[Summary]:
-    wanted = (task_hash, baseline, device_name)
-    return [item for item in summaries if (item.task_hash, item.baseline, item.environment.device_name) == wanted]
+@dataclass(frozen=True)
+class Series:
+    """What has to be the same for two runs to be compared."""
+
+    task_hash: str
+    baseline: str
+    device_name: str
+    l2: str
+    """State of a GPU's L2 before each timed call; empty on a CPU."""
+
+    @classmethod
+    def of(cls, run: Summary) -> Series:
+        about = run.environment
+        l2 = about.condition.partition(" ")[0] if about.device.startswith("cuda") else ""
+        return cls(run.task_hash, run.baseline, about.device_name, l2)
+
+
+def series_of(summaries: Iterable[Summary], wanted: Series) -> list[Summary]:
+    return [item for item in summaries if Series.of(item) == wanted]
 
 
 def best_of(series: Sequence[Summary]) -> Summary | None:

@@ -32,16 +32,18 @@ class Logbook:
         """Read when it is first asked for: a long one takes a second, and the screen opens before that."""
         return Journal(self.state)
 
-    def series(self, task: Task, baseline: str, device_name: str) -> list[Summary]:
+    def series(self, task: Task, baseline: str, environment: Environment, l2: str = "cold") -> list[Summary]:
         """Runs that may be compared; against best, the task's own series is meant."""
         name = task.baseline if baseline == "best" else baseline
-        return compare.series_of(self.journal.summaries, task.hash, name, device_name)
+        state = l2 if environment.device.startswith("cuda") else ""
+        wanted = compare.Series(task.hash, name, environment.device_name, state)
+        return compare.series_of(self.journal.summaries, wanted)
 
-    def best(self, task: Task, baseline: str, environment: Environment | None) -> str | None:
+    def best(self, task: Task, baseline: str, environment: Environment | None, l2: str = "cold") -> str | None:
         """Hash of the series' best source, if its snapshot is on this machine."""
         if environment is None:
             return None
-        best = compare.best_of(self.series(task, baseline, environment.device_name))
+        best = compare.best_of(self.series(task, baseline, environment, l2))
         return best.source if best and self.source(best.source).is_dir() else None
 
     def source(self, sha: str) -> Path:

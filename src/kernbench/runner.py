@@ -136,7 +136,7 @@ class Runner:
 
     def _summarise(self, order: Order, attempt: Attempt) -> Summary:
         environment = attempt.environment or order.environment
-        series = self._logbook.series(order.task, order.baseline.name, environment.device_name)
+        series = self._logbook.series(order.task, order.baseline.name, environment, order.condition)
         about = compare.Circumstances(
             environment=environment,
             series=series,
@@ -175,7 +175,7 @@ class Runner:
         )
 
     def _best(self, order: Order) -> str | None:
-        return self._logbook.best(order.task, order.baseline.name, order.environment)
+        return self._logbook.best(order.task, order.baseline.name, order.environment, order.condition)
 
     @staticmethod
     def _floor_key(order: Order, case: str) -> str:

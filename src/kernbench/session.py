@@ -170,7 +170,7 @@ class Session:
 
     def baselines(self) -> tuple[str, ...]:
         own = () if self.task.baseline in taskfile.NAMED_BASELINES else (self.task.baseline,)
-        best = self.logbook.best(self.task, self.baseline, self.environment)
+        best = self.logbook.best(self.task, self.baseline, self.environment, self.options.condition)
         return (*own, *taskfile.NAMED_BASELINES, *(("best",) if best else ()))
 
     def set_baseline(self, name: str) -> None:

@@ -114,7 +114,7 @@ def summary_of(journal: Journal, reference: str) -> Summary:
         return runs[-1]
     if reference == "best" and runs:
         last = runs[-1]
-        best = compare.best_of(compare.series_of(runs, last.task_hash, last.baseline, last.environment.device_name))
+        best = compare.best_of(compare.series_of(runs, compare.Series.of(last)))
         if best is None:
             raise TrajectoryError("no source of the present series is right everywhere yet, so there is no best")
         return best

@@ -40,7 +40,7 @@ class Collected:
     def series(self) -> list[Summary]:
         """Those that may be compared with the newest one."""
         last = self.entries[-1]
-        return compare.series_of(self.entries, last.task_hash, last.baseline, last.environment.device_name)
+        return compare.series_of(self.entries, compare.Series.of(last))
 
     @functools.cached_property
     def best(self) -> Summary | None:
