@@ -179,7 +179,8 @@ class Runner:
 
     @staticmethod
     def _floor_key(order: Order, case: str) -> str:
-        return floor_key(order.task, order.baseline.name, order.environment, case)
+        state = "" if order.condition == "cold" else f", {order.condition}"
+        return floor_key(order.task, order.baseline.name + state, order.environment, case)
 
 
 def command_of(order: Order) -> str:

@@ -272,6 +272,9 @@ class FakeEngine:
     def baselines(self) -> tuple[str, ...]:
         return ("eager", "compile", "best")
 
+    def hypothesis_for(self) -> int | None:
+        return None
+
     def set_hypothesis(self, text: str) -> str:
         self.hypothesis = text
         return f"the next run tries: {text}"

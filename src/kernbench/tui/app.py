@@ -182,8 +182,9 @@ class Workbench(App[None]):
 
     def action_hypothesis(self) -> None:
         earlier = [summary.hypothesis for summary in reversed(self.engine.iterations())]
+        entry = self.engine.hypothesis_for()
         self._ask(
-            "What does the next save try?",
+            "What does the next save try?" if entry is None else f"What did entry {entry} try?",
             self.engine.hypothesis,
             "16-byte loads halve the load instructions",
             earlier,

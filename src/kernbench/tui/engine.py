@@ -89,6 +89,9 @@ class Engine(Protocol):
 
     def baselines(self) -> tuple[str, ...]: ...
 
+    def hypothesis_for(self) -> int | None:
+        """The entry a hypothesis given now belongs to; None for the run to come."""
+
     def set_hypothesis(self, text: str) -> str:
         """One sentence saying what was changed."""
 
