@@ -7,10 +7,10 @@ from pathlib import Path
 
 from harness.records import Task
 from kernbench import trajectory
-from kernbench.diagnose import diagnose
 from kernbench.events import ProfileReady
 from kernbench.logbook import Logbook
-from kernbench.profiles import Profiles
+from kernbench.profiling.diagnose import diagnose
+from kernbench.profiling.profiles import Profiles
 
 LONG_BYTES = 2 << 20
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from harness.records import CaseResult, Environment, Finding, Ratio, Step, Task, VerdictWord, Where
-from kernbench.counters import Profile
-from kernbench.diagnose import Diagnosis
+from kernbench.profiling.counters import Profile
+from kernbench.profiling.diagnose import Diagnosis
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.records import CaseResult, Environment, Task
-from kernbench import compare, evidence, iterations
+from kernbench import compare, iterations
 from kernbench.events import Summary
 from kernbench.journal import Journal
+from kernbench.profiling import evidence
 
 
 class Logbook:

@@ -23,7 +23,7 @@ from typing import Any
 from harness.records import Case, Task, UserError, to_dict
 from kernbench import plan
 from kernbench.child import child_environment
-from kernbench.ncu import BOOT
+from kernbench.profiling.ncu import BOOT
 
 TOOL = "compute-sanitizer"
 MISSING = f"{TOOL} is neither on PATH nor in the CUDA toolkit's bin; install it with the toolkit, or add it to PATH"

@@ -22,13 +22,13 @@ from kernbench import plan, snapshot, watch
 from kernbench.archive import Archive
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
-from kernbench.counters import Profile, TraceRow
-from kernbench.drilldown import Drilldown
 from kernbench.events import Event, Notice, Summary, TaskLoaded, WorkerChanged
-from kernbench.explain import Answer, Explainer
 from kernbench.iterations import LogbookError
 from kernbench.journal import Journal, JournalError
 from kernbench.logbook import Logbook
+from kernbench.profiling.counters import Profile, TraceRow
+from kernbench.profiling.drilldown import Drilldown
+from kernbench.profiling.explain import Answer, Explainer
 from kernbench.runner import Ending, Order, Runner
 from kernbench.supervisor import Deadlines, Supervisor
 

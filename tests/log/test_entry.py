@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from harness.records import Task
-from kernbench import compare, evidence, iterations
+from kernbench import compare, iterations
 from kernbench.events import Summary
 from kernbench.journal import Journal
 from kernbench.logbook import Logbook
+from kernbench.profiling import evidence
 from tests.log.logs import make_log, make_task, rows_of, source_hash, summary_of
 
 HERE = Path(__file__).parent

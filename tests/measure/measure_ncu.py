@@ -15,9 +15,9 @@ from typing import Any
 
 from harness import taskfile
 from harness.records import to_dict
-from kernbench import drilldown, ncu, nsight
-from kernbench.counters import Profile, read_csv
-from kernbench.diagnose import diagnose
+from kernbench.profiling import drilldown, ncu, nsight
+from kernbench.profiling.counters import Profile, read_csv
+from kernbench.profiling.diagnose import diagnose
 
 TASK = Path(__file__).parents[2] / "kernels" / "rms_norm"
 CASES = ("rmsnorm_m4096_d3072_bf16", "rmsnorm_m75348_d5120_bf16")

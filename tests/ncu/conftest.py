@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.counters import Profile, read_csv
+from kernbench.profiling.counters import Profile, read_csv
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"

@@ -12,9 +12,9 @@ import pytest
 
 from harness import taskfile
 from harness.records import to_dict
-from kernbench import ncu, nsight
-from kernbench.counters import Profile, read_csv
-from kernbench.diagnose import diagnose
+from kernbench.profiling import ncu, nsight
+from kernbench.profiling.counters import Profile, read_csv
+from kernbench.profiling.diagnose import diagnose
 from tests.ncu.test_standby import gone
 
 pytestmark = [pytest.mark.gpu, pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from kernbench import evidence, profile_text
-from kernbench.counters import Facts, Profile
-from kernbench.diagnose import diagnose
-from kernbench.drilldown import hot_lines
-from kernbench.profiles import Profiles, evidence_line
+from kernbench.profiling import evidence, profile_text
+from kernbench.profiling.counters import Facts, Profile
+from kernbench.profiling.diagnose import diagnose
+from kernbench.profiling.drilldown import hot_lines
+from kernbench.profiling.profiles import Profiles, evidence_line
 from tests.ncu.conftest import DATA, profile_of
 
 NOW = profile_of("rms_75348x5120", case="c", label="75348x5120", source="b" * 64, gpu="NVIDIA H200", ncu="2025.3.1")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from harness import taskfile
-from kernbench import refusals
 from kernbench.cli import main as kernbench
 from kernbench.events import CaseLanded, LogLine, ProfileFailed, ProfileReady, ProfileStarted, RunCancelled, RunFinished
+from kernbench.profiling import refusals
 from kernbench.session import Options, Session
 from tests.engine.conftest import TASK, Watched
 from tests.ncu.conftest import DATA, NCU

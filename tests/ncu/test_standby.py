@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from kernbench import ncu, nsight, refusals
-from kernbench.counters import read_csv
+from kernbench.profiling import ncu, nsight, refusals
+from kernbench.profiling.counters import read_csv
 from tests.ncu.conftest import NCU
 
 pytestmark = pytest.mark.anyio
@@ -147,7 +147,7 @@ async def test_nothing_outlives_a_workbench_that_is_killed(harness: Path) -> Non
     code = f"""
 import asyncio, sys
 from pathlib import Path
-from kernbench import ncu
+from kernbench.profiling import ncu
 async def main():
     standby = await ncu.Standby.start(ncu.Setup(sys.executable, "cuda:0", Path({str(NCU)!r}), Path({str(harness)!r})))
     await standby.wait_ready()

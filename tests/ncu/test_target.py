@@ -11,7 +11,7 @@ import pytest
 
 from harness import taskfile
 from harness.records import to_dict
-from kernbench import ncu
+from kernbench.profiling import ncu
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 TASK = """

@@ -11,9 +11,9 @@ import pytest
 
 from harness.records import Environment, Where
 from kernbench import clipboard
-from kernbench.counters import Kernel, Profile
-from kernbench.diagnose import diagnose
 from kernbench.events import LogLine, ProfileFailed, ProfileReady, ProfileStarted, WorkerChanged
+from kernbench.profiling.counters import Kernel, Profile
+from kernbench.profiling.diagnose import diagnose
 from kernbench.tui import arrange, copying, differences, plot, words
 from kernbench.tui.columns import bar
 from kernbench.tui.detail import histogram

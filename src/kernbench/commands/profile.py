@@ -14,7 +14,7 @@ from kernbench.commands.loop import NO_DEVICE, WRONG, load_task, make_session, r
 
 if TYPE_CHECKING:
     from harness.records import Task
-    from kernbench.explain import Answer
+    from kernbench.profiling.explain import Answer
     from kernbench.session import Options, Session
 
 
@@ -74,9 +74,9 @@ def _only(task: Task, case: str) -> str:
 
 
 async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -> None:
-    from kernbench import profile_text
-    from kernbench.diagnose import diagnose
-    from kernbench.profiler import as_json as in_json
+    from kernbench.profiling import profile_text
+    from kernbench.profiling.diagnose import diagnose
+    from kernbench.profiling.profiler import as_json as in_json
 
     both = [answer.profile, *([answer.other] if answer.other else [])]
     if as_json:
@@ -94,7 +94,7 @@ async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -
 
 
 async def _print_full(session: Session, profile: Any) -> None:
-    from kernbench import profile_text
+    from kernbench.profiling import profile_text
 
     found = await session.drilldown(profile)
     click.echo()
@@ -106,10 +106,11 @@ async def _print_full(session: Session, profile: Any) -> None:
 
 
 def _failed(answer: Answer, as_json: bool) -> int:
-    from kernbench import profile_text, refusals, render
-    from kernbench.diagnose import diagnose
+    from kernbench import render
     from kernbench.events import ProfileFailed
-    from kernbench.profiler import as_json as in_json
+    from kernbench.profiling import profile_text, refusals
+    from kernbench.profiling.diagnose import diagnose
+    from kernbench.profiling.profiler import as_json as in_json
 
     assert isinstance(answer, ProfileFailed)
     click.echo(f"kernbench: {render.place(answer.where, answer.message)}", err=True)
@@ -138,7 +139,7 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
     """
     from dataclasses import asdict
 
-    from kernbench import profile_text
+    from kernbench.profiling import profile_text
 
     loaded = load_task(task)
     only = _only(loaded, case)

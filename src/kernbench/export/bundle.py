@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.records import CaseResult
-from kernbench import entry, evidence, render, trajectory
+from kernbench import entry, render, trajectory
 from kernbench.events import Summary
 from kernbench.export import charts, page, tables
 from kernbench.export.collect import Collected, ExportError, name_of
+from kernbench.profiling import evidence
 
 DIFF_IN_BODY = 400
 WORTH_SAYING = 0.03

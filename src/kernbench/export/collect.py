@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.records import Case, CaseResult, Task, UserError
-from kernbench import compare, evidence, trajectory
+from kernbench import compare, trajectory
 from kernbench.events import Summary
 from kernbench.journal import Journal
+from kernbench.profiling import evidence
 
 if TYPE_CHECKING:
     import pandas

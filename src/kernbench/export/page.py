@@ -12,11 +12,12 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.records import CaseResult
-from kernbench import __version__, entry, evidence, render
+from kernbench import __version__, entry, render
 from kernbench.events import Summary
 from kernbench.export import charts
 from kernbench.export.collect import Collected, ExportError, name_of
 from kernbench.frame import frame
+from kernbench.profiling import evidence
 
 TOLD_IN_FULL = 60
 DIFF_LINES = 600

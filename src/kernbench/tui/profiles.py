@@ -10,8 +10,9 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from kernbench import profile_text, render
+from kernbench import render
 from kernbench.events import ProfileFailed, ProfileReady, ProfileStarted
+from kernbench.profiling import profile_text
 from kernbench.tui.board import Row
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, spell

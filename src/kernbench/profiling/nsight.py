@@ -11,7 +11,7 @@ import signal
 from pathlib import Path
 
 from harness.records import UserError
-from kernbench import refusals
+from kernbench.profiling import refusals
 
 TOOLKITS = (Path("/usr/local/cuda/bin"), Path("/opt/nvidia/nsight-compute"))
 DRIVER_PARAMS = Path("/proc/driver/nvidia/params")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernbench import nsight
+from kernbench.profiling import nsight
 
 DETAILS = ("--page", "details")
 SOURCE = ("--page", "source", "--csv", "--print-source", "cuda,sass")

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from kernbench.counters import Profile
+from kernbench.profiling.counters import Profile
 
 KEPT = 50
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 
-from kernbench.counters import Facts, Profile, TraceRow, short_name
-from kernbench.diagnose import Diagnosis
-from kernbench.drilldown import HotLine
+from kernbench.profiling.counters import Facts, Profile, TraceRow, short_name
+from kernbench.profiling.diagnose import Diagnosis
+from kernbench.profiling.drilldown import HotLine
 from kernbench.render import DASH, microseconds
 
 WIDTH = 60

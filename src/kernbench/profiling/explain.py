@@ -13,13 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.records import Task, UserError
-from kernbench import refusals, snapshot
+from kernbench import snapshot
 from kernbench.baselines import Baseline
-from kernbench.counters import Profile, TraceRow
-from kernbench.diagnose import diagnose
 from kernbench.events import Event, LogLine, ProfileFailed, ProfileReady, ProfileStarted
 from kernbench.logbook import Logbook
-from kernbench.profiler import NoProfile, Profiler, Wanted, sides
+from kernbench.profiling import refusals
+from kernbench.profiling.counters import Profile, TraceRow
+from kernbench.profiling.diagnose import diagnose
+from kernbench.profiling.profiler import NoProfile, Profiler, Wanted, sides
 from kernbench.supervisor import Supervisor
 
 Answer = ProfileReady | ProfileFailed

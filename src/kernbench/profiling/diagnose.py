@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from kernbench.counters import Kernel, Profile
-from kernbench.techniques import Technique, pick
+from kernbench.profiling.counters import Kernel, Profile
+from kernbench.profiling.techniques import Technique, pick
 
 Bound = Literal[
     "registers",

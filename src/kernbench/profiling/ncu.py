@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import Where, decode
-from kernbench import refusals
 from kernbench.child import child_environment, ending, harness_folder
 from kernbench.loglines import LogLimiter
-from kernbench.metrics import NAMES
-from kernbench.nsight import NoNcu, kill_group
+from kernbench.profiling import refusals
+from kernbench.profiling.metrics import NAMES
+from kernbench.profiling.nsight import NoNcu, kill_group
 
 BOOT = """
 import sys, importlib.util as util

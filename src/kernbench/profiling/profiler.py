@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.records import Task, UserError, Where, decode, to_dict
-from kernbench import drilldown, ncu, nsight, occupancy, refusals, trajectory
+from kernbench import trajectory
 from kernbench.baselines import Baseline
-from kernbench.counters import Facts, Profile, TraceRow, read_csv
 from kernbench.journal import Journal
-from kernbench.profiles import Profiles
+from kernbench.profiling import drilldown, ncu, nsight, occupancy, refusals
+from kernbench.profiling.counters import Facts, Profile, TraceRow, read_csv
+from kernbench.profiling.profiles import Profiles
 from kernbench.snapshot import Source
 
 SECONDS = 60.0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from harness.records import decode, to_dict
-from kernbench.metrics import METRICS, STALL, STALLS, in_unit, number
+from kernbench.profiling.metrics import METRICS, STALL, STALLS, in_unit, number
 
 SEPARATOR = "spin_kernel"
 """Part of the name of the kernel that stands between the calls of two sides."""
