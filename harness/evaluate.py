@@ -18,12 +18,12 @@ import torch
 
 from harness import check, controls, interpreter, machine, originals, timing
 from harness.faults import BadTask, Paths, describe
-from harness.inputs import BadOutput, Draw, Reference, named_outputs
+from harness.inputs import BadOutput, Draw, Reference, copies, named_outputs
 from harness.opponents import Opponents
 from harness.recheck import SlowChecks
 from harness.records import Case, CaseResult, Environment, Finding, OutputError, RunRequest, Status, Step
 from harness.shelf import Material, Shelf
-from harness.stopwatch import Stopwatch
+from harness.stopwatch import Stopwatch, Timed
 from harness.threads import ThreadWatch
 from harness.trial import Judgement, Trial, judge
 
@@ -93,8 +93,10 @@ class Run:
         try:
             self.reference = self._load_reference()
             for case in self._cases():
-                self._step("time", case)
+                self._step("baseline", case)
                 function = self.opponents.baseline(self.reference, case)
+                function(**copies(self._material(case, Draw(0)).inputs))
+                self._step("time", case)
                 self.emit("floor", case=case.id, floor=self._floor(case, function))
             self.emit("finished")
         except Cancelled:
@@ -192,7 +194,7 @@ class Run:
         fixed = self._material(case, Draw(0))
         self._step(self._first_step(), case)
         began = time.perf_counter()
-        trial = Trial.of(self.solution, fixed.inputs, self.task)
+        trial = self._call(fixed)
         self.emit("built", case=case.id, ms=(time.perf_counter() - began) * 1000)
         self._step("check", case)
         judgement, materials = self._quick(case, trial, fixed)
@@ -205,6 +207,13 @@ class Run:
             return result
         return self._timed(case, result, materials)
 
+    def _call(self, material: Material) -> Trial:
+        """A checked call of the solution; memory that runs out in it is the solution's own doing."""
+        try:
+            return Trial.of(self.solution, material.inputs, self.task)
+        except torch.OutOfMemoryError as problem:
+            raise timing.SideFailed("solution") from problem
+
     def _first_step(self) -> Step:
         """A first call that may compile gets the time for it; one that cannot is only a call, and a hang shows soon."""
         side = self.shelf.side("solution")
@@ -216,7 +225,7 @@ class Run:
         if judgement.problem is not None or self.request.seed == 0:
             return judgement, [fixed]
         fresh = self._material(case, Draw(self.request.seed))
-        again = judge(Trial.of(self.solution, fresh.inputs, self.task), fresh, fixed.expected, self.task)
+        again = judge(self._call(fresh), fresh, fixed.expected, self.task)
         if again.problem is not None:
             return replace(again, problem=f"{again.problem} ({fresh.draw})"), [fixed]
         return judgement, [fixed, fresh]
@@ -237,16 +246,9 @@ class Run:
         sides["solution"] = self.solution
         self._own_clocks()
         self._step("time", case)
-        masters = [material.inputs for material in materials]
-        try:
-            timed = self.stopwatch.time(sides, masters, self._pulse(case))
-        except timing.SideFailed as failure:
-            if failure.side == "solution":
-                raise
-            if failure.side == "baseline":
-                baseline, word = None, "fails when called again"
-            rest = {name: side for name, side in sides.items() if name != failure.side}
-            timed = self.stopwatch.time(rest, masters, self._pulse(case))
+        timed = self._measured(case, sides, [material.inputs for material in materials])
+        if baseline is not None and "baseline" not in timed.samples.samples:
+            baseline, word = None, "fails when called again"
         problem = self._timed_output(timed.samples, materials)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings)
@@ -255,6 +257,16 @@ class Run:
         return self.stopwatch.lit(
             row, self.reference.traffic(case, materials[0].inputs, materials[0].expected), self._bandwidth
         )
+
+    def _measured(self, case: Case, sides: timing.Sides, masters: list[Any]) -> Timed:
+        """The sides that can be timed; one that fails on the way, and is not the solution, is left out."""
+        while True:
+            try:
+                return self.stopwatch.time(sides, masters, self._pulse(case))
+            except timing.SideFailed as failure:
+                if failure.side == "solution":
+                    raise
+                sides = {name: side for name, side in sides.items() if name != failure.side}
 
     def _timed_output(self, timed: timing.Timing, materials: list[Material]) -> str | None:
         """The result of one more measured call, judged like any other."""
@@ -321,12 +333,13 @@ class Run:
 
     def _raised(self, case: Case, problem: BaseException) -> CaseResult:
         """The row of a case in which user code raised."""
-        if isinstance(problem, timing.SideFailed):
-            problem = problem.__cause__ or problem  # only the solution's failures come this far
+        own = isinstance(problem, timing.SideFailed)  # only the solution's failures come this far
+        if own:
+            problem = problem.__cause__ or problem
         lacking = interpreter.lacks(problem) if self.environment.interpreted else None
         if lacking is not None:
             return CaseResult(case.id, "skipped", detail=lacking, known=case.known)
-        if isinstance(problem, torch.OutOfMemoryError):
+        if isinstance(problem, torch.OutOfMemoryError) and not own:
             return CaseResult(case.id, "skipped", detail=self._too_large(problem), known=case.known)
         fault = describe(problem, self.paths)
         return CaseResult(case.id, "runtime_error", detail=fault.message, where=fault.where, known=case.known)
@@ -337,6 +350,8 @@ class Run:
         problem.__traceback__ = None  # its frames hold the tensors
         self.shelf.trim(everything=True)
         gc.collect()
+        if self.device == "cpu":
+            return "needs more memory than there is"
         torch.cuda.empty_cache()
         free = torch.cuda.mem_get_info()[0] / 2**30
         return f"needs {wanted[1] if wanted else 'more'} beyond what was taken already, {free:.0f} GiB free in all"

@@ -105,8 +105,8 @@ class SlowChecks:
 
     def _draw(self, function: Callable[..., Any], fixed: Material, material: Material) -> Judgement:
         trial = Trial.of(function, material.inputs, self.task)
-        if not _finite(material.truth):
-            return Judgement()
+        if not _finite(material.truth):  # then only form and borders can be judged
+            return judge(trial, material, fixed.expected, self.task) if trial.breach else Judgement()
         judgement = judge(trial, material, fixed.expected, self.task)
         if judgement.problem is None or judgement.findings or self._reference_holds(material):
             return judgement

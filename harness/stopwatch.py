@@ -41,13 +41,13 @@ class Stopwatch:
             samples = bench.run(sides)
             times = {name: samples.time_us(name) for name in sides}
             return Timed(samples, "wall", {name: value for name, value in times.items() if value is not None})
-        with gpu.locked(self._gpu.uuid):
+        with gpu.locked(self._gpu.uuid, beat):
             gpu.reset_persisting_l2()
             return self._on_gpu(self._gpu, sides, masters, beat)
 
     def floor(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
         """How far the function comes apart from itself, in four short runs."""
-        with gpu.locked(self._gpu.uuid) if self._gpu else nullcontext():
+        with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
             clock = self.clock()
             return timing.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
 

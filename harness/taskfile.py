@@ -135,6 +135,7 @@ def _case(path: Path, key: str, data: dict[str, Any], kind: str) -> Case:
     if not isinstance(axes, dict):
         raise TaskError(path, f"{key}.axes", 'must be a table, such as { rows = 128, dtype = "float32" }')
     _known_dtypes(path, f"{key}.axes", axes)
+    _plain_data(path, key, data)
     kind = _choice(path, f"{key}.kind", data.get("kind", kind), KINDS)
     known = data.get("known")
     if known is not None and not isinstance(known, dict):
@@ -158,6 +159,7 @@ def _grid(path: Path, grid: Any) -> list[Case]:
         raise TaskError(path, "grid", "must be a table of lists, such as tokens = [6, 33]")
     if not grid:
         return []
+    _plain_data(path, "grid", grid)
     _known_dtypes(path, "grid", grid)
     values = [value if isinstance(value, list) else [value] for value in grid.values()]
     if any(not value for value in values):
@@ -165,6 +167,16 @@ def _grid(path: Path, grid: Any) -> list[Case]:
     points = (dict(zip(grid, point, strict=True)) for point in itertools.product(*values))
     ids = ((",".join(f"{key}={value}" for key, value in point.items()), point) for point in points)
     return [Case(id=f"grid:{name}", label=name, kind="check", axes=point) for name, point in ids]
+
+
+def _plain_data(path: Path, key: str, data: Any) -> None:
+    """Cases travel as JSON: what JSON cannot hold (a TOML date, a NaN) is named here."""
+    for name, value in data.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            problem = "holds a date or something else that JSON cannot; use text, numbers, lists and tables"
+            raise TaskError(path, f"{key}.{name}", problem) from None
 
 
 def _known_dtypes(path: Path, key: str, axes: dict[str, Any]) -> None:

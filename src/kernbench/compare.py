@@ -45,15 +45,25 @@ class Series:
         return cls(run.task_hash, run.baseline, about.device_name, l2)
 
 
+    @classmethod
+    def present(cls, task: Task, last: Summary) -> Series:
+        """The task's own series on the device of the last run, whatever else was compared in between."""
+        l2 = "cold" if last.environment.device.startswith("cuda") else ""
+        return cls(task.hash, task.baseline, last.environment.device_name, l2)
+
+
 def series_of(summaries: Iterable[Summary], wanted: Series) -> list[Summary]:
     return [item for item in summaries if Series.of(item) == wanted]
 
 
 def best_of(series: Sequence[Summary]) -> Summary | None:
-    """The newest summary that made its source best, unless that source has failed since."""
+    """The newest summary that made its source best, unless that source has turned out wrong since.
+
+    A timeout alone dethrones nobody: a busy machine or a short deadline makes one of any source.
+    """
     failed: set[str] = set()
     for summary in reversed(series):
-        if not summary.right:
+        if any(summary.counts.get(status) for status in ("wrong", "runtime_error", "crashed")):
             failed.add(summary.source)
         elif summary.best and summary.source not in failed:
             return summary
@@ -102,6 +112,8 @@ class Circumstances:
     series: Sequence[Summary]
     complete: bool
     """Every timed case of the task was asked for."""
+    against_best: bool = False
+    """The best source itself was the baseline."""
     findings: tuple[Finding, ...] = ()
     seconds: float | None = None
     is_iteration: bool = False
@@ -122,7 +134,8 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     rows = [(row, row.ratio) for row in headline]
     timed = [(row, ratio) for row, ratio in rows if ratio is not None]
     mean = stats.geomean([ratio for _row, ratio in timed])
-    right = bool(results) and not any(row.failed for row in results.values())
+    tried = any(row.status in ("ok", "interpreted") for row in results.values())
+    right = tried and not any(row.failed for row in results.values())
     old_best = best_of(about.series)
     vs_best = _against_best(headline)
     best = _is_best(started.source, right, results.values(), headline, about, old_best)
@@ -145,8 +158,8 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         vs_best=stats.geomean(vs_best),
         best=best,
         best_geomean=old_best.geomean if old_best else None,
-        stalled=is_stalled(about.series, best, counts),
-        streak=streak(about.series, best, counts),
+        stalled=is_stalled(about.series, best and about.repeats is None, counts),
+        streak=streak(about.series, best and about.repeats is None, counts),
         after_stall=after_stall,
         move=_move(started.hypothesis, about.profiled) if after_stall else "",
         counts=_counts(results.values(), len(timed)),
@@ -188,6 +201,8 @@ def _is_best(
     checked = all(row.checked == 2 for row in results if row.status == "ok")
     timed = any(row.solution_us is not None for row in headline)
     if not right or not checked or not timed or not about.complete or about.environment.interpreted:
+        return False
+    if about.against_best:  # measured against another opponent than the series: it informs, and decides nothing
         return False
     if any(row.red for row in headline) or any(finding.red for finding in about.findings):
         return False

@@ -78,9 +78,9 @@ class Journal:
     def cancel(self, event: RunCancelled) -> None:
         self._file.append(encode("cancelled", event))
 
-    def hold(self, task_hash: str) -> None:
-        self._file.append(encode("controls", task_hash=task_hash))
-        self.controls.add(task_hash)
+    def hold(self, key: str) -> None:
+        self._file.append(encode("controls", task_hash=key))
+        self.controls.add(key)
 
     def keep_floor(self, key: str, floor: float) -> None:
         self._file.append(encode("floor", key=key, floor=floor))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness import taskfile
@@ -33,7 +33,7 @@ def of(folder: Path, state: Path | None = None) -> Overview:
     if not journal.summaries:
         return Overview(task.name, str(folder), 0, render.DASH, "not run yet", render.DASH)
     last = journal.summaries[-1]
-    series = compare.series_of(journal.summaries, replace(compare.Series.of(last), task_hash=task.hash))
+    series = compare.series_of(journal.summaries, compare.Series.present(task, last))
     best = compare.best_of(series)
     return Overview(
         name=task.name,

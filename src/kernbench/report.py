@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from harness.records import SCHEMA, Case, CaseResult, Environment, Task, encode, to_dict
 from kernbench import render
-from kernbench.events import BuildFailed, Progress, RunStarted, Summary
+from kernbench.events import BuildFailed, RunStarted, Summary
 
 HEADER = ("case", "base us", "now us", "speedup", "verdict", "vs best", "light", "error")
 
@@ -92,10 +92,6 @@ def outcome(summary: Summary) -> str:
         parts.append(f"{summary.seconds:.1f} s")
     about = [summary.environment.device_name, summary.environment.condition, f"baseline {summary.baseline}"]
     return " · ".join(parts) + f"  ({', '.join(part for part in about if part)})"
-
-
-def progress(event: Progress) -> str:
-    return render.progress(event)
 
 
 def _own_row(case: Case, result: CaseResult) -> bool:

@@ -115,7 +115,7 @@ class Runner:
     def _conclude(self, order: Order, attempt: Attempt) -> Ending:
         journal = self._logbook.journal
         if attempt.held:
-            journal.hold(order.task.hash)
+            journal.hold(_controls_key(order))
         if attempt.cancelled is not None:
             journal.cancel(attempt.cancelled)
             self._emit(attempt.cancelled)
@@ -140,6 +140,7 @@ class Runner:
         about = compare.Circumstances(
             environment=environment,
             series=series,
+            against_best=order.baseline.name == "best",
             complete=all(case.id in attempt.results for case in order.task.timed),
             findings=attempt.findings,
             seconds=time.monotonic() - order.at,
@@ -170,7 +171,7 @@ class Runner:
             budget_ms=order.budget_ms,
             condition=order.condition,
             floors={case: floor for case, floor in known.items() if floor is not None},
-            controls=order.task.hash not in self._logbook.journal.controls,
+            controls=_controls_key(order) not in self._logbook.journal.controls,
             build=str(self._logbook.state / "build"),
         )
 
@@ -183,6 +184,11 @@ class Runner:
         return floor_key(order.task, order.baseline.name + state, order.environment, case)
 
 
+def _controls_key(order: Order) -> str:
+    """A task holds against itself on a device: what the interpreter lets through says nothing about a GPU."""
+    return f"{order.task.hash} {order.environment.device_name}"
+
+
 def command_of(order: Order) -> str:
     """What repeats the run from the shell, wherever the task is found by its name."""
     words = ["kernbench", "run", order.task.name]
@@ -191,6 +197,7 @@ def command_of(order: Order) -> str:
     if order.baseline.name != order.task.baseline:
         words += ["--baseline", str(order.baseline.file or order.baseline.name)]
     words += ["--device", order.environment.device] if order.task.device != "cpu" else []
+    words += [f"--{order.condition}"] if order.condition != "cold" else []
     words += ["--budget", f"{order.budget_ms:g}"] if order.budget_ms != Order.budget_ms else []
     return shlex.join(words)
 

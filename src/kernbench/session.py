@@ -12,17 +12,17 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from harness import taskfile
-from harness.records import CaseResult, Environment, Task
+from harness.records import CaseResult, Environment, Task, UserError
 from kernbench import plan, snapshot, watch
 from kernbench.archive import Archive
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
-from kernbench.events import Event, Notice, Summary, TaskLoaded, WorkerChanged
+from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.iterations import LogbookError
 from kernbench.journal import Journal, JournalError
 from kernbench.logbook import Logbook
@@ -73,6 +73,9 @@ class Taken:
     source: snapshot.Source
     task_hash: str
 
+    def means_the_same(self, other: Taken) -> bool:
+        return (self.source.meaning, self.task_hash) == (other.source.meaning, other.task_hash)
+
 
 class Session:
     def __init__(self, task: Task, state: Path, options: Options | None = None) -> None:
@@ -105,6 +108,10 @@ class Session:
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
         self._last: Taken | None = None
+        """What the last job was about."""
+        self._answered: Taken | None = None
+        """What was last run to its end, right, wrong or not even built."""
+        self._doing: Job | None = None
         self._edited: int | None = None
         """Number of the entry that the last save made, as long as nothing was saved since."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -151,6 +158,10 @@ class Session:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._explainer.profiler.close()
         await self._supervisor.close()
+
+    def leave(self) -> None:
+        """Ends `closed`; closing itself is for whoever opened the session."""
+        self._stop.set()
 
     async def closed(self) -> None:
         """Until somebody closes the session."""
@@ -228,6 +239,10 @@ class Session:
     # -- the loop ---------------------------------------------------------------------------------------------------
 
     def _submit(self, job: Job) -> None:
+        """The newest job counts; an entry that an unanswered save was to make is made by the job that replaces it."""
+        unanswered = self._pending or self._doing
+        if unanswered is not None and unanswered.reason in ("save", "open") and not self._is_answered():
+            job = replace(job, iteration=job.iteration or unanswered.iteration)
         self._pending = job
         self._wake.set()
         if not self.paused or job.reason == "key":
@@ -244,13 +259,18 @@ class Session:
             job = self._take()
             try:
                 if job is not None:
+                    self._doing = job
                     await self._execute(job)
                 else:
                     await self._idle()
-            except JournalError as problem:
+            except UserError as problem:
                 self._emit(Notice(str(problem), "error"))
             except OSError as problem:
                 self._emit(Notice(f"{problem.filename or self.logbook.state}: {problem.strerror}", "error"))
+
+    def _is_answered(self) -> bool:
+        """Whether the folder's present source is the one that was last run to its end."""
+        return self._answered is not None and self._last is not None and self._answered == self._last
 
     def _take(self) -> Job | None:
         job = self._pending
@@ -274,6 +294,13 @@ class Session:
                 await asyncio.gather(waiting, chores, return_exceptions=True)
 
     async def _chores(self) -> None:
+        """What can be done while nobody waits; when it cannot be done, a save is still served."""
+        try:
+            await self._prepare()
+        except (UserError, OSError) as problem:
+            self._emit(Notice(str(problem), "warning"))
+
+    async def _prepare(self) -> None:
         await self._supervisor.prepare_spare()
         while self.options.spares and not self._supervisor.spare_ready:
             if self._wake.is_set() or len(self._supervisor.pids) < 2:
@@ -308,12 +335,13 @@ class Session:
         if not self._reload():
             return None
         source = snapshot.take(Path(self.task.folder), self.logbook.state)
-        before, self._last = self._last, Taken(source, self.task.hash)
+        self._last = Taken(source, self.task.hash)
         if job.reason == "save":
             self._edited = None
-            if before is not None and (source.meaning, self.task.hash) == (before.source.meaning, before.task_hash):
-                if source.sha != before.source.sha:
+            if self._answered is not None and self._answered.means_the_same(self._last):
+                if source.sha != self._answered.source.sha:
                     self._emit(Notice("only comments or layout changed: not timed again"))
+                self._answered = self._last
                 return None
         environment = await self._ready()
         if environment is None or (self._pending is not None and job.reason != "command"):
@@ -321,6 +349,8 @@ class Session:
         await self._explainer.profiler.make_way()
         order = self._order(job, source, environment)
         ending = await self._runner.run(order)
+        if not isinstance(ending, RunCancelled):
+            self._answered = self._last
         if isinstance(ending, Summary):
             self.environment = ending.environment
             if ending.iteration is not None:
@@ -343,7 +373,7 @@ class Session:
         return self.environment.device if self.environment is not None else self._supervisor.device
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:
-        known = job.reason == "open" and self.logbook.knows(source.sha)
+        known = job.reason in ("open", "key") and self.logbook.knows(source.sha)
         return Order(
             task=self.task,
             source=source,

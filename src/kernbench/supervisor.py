@@ -83,6 +83,8 @@ class Supervisor:
         self._step = "load"
         self._deadline = 0.0
         self._cancelled = False
+        self._queued = False
+        """A conversation waits for the GPU to be handed back."""
         self._announcing: asyncio.Task[None] | None = None
         self._free = asyncio.Event()
         self._free.set()
@@ -102,7 +104,14 @@ class Supervisor:
             await self._drop()
 
     async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | Lost, None]:
-        await self._free.wait()
+        self._queued, self._cancelled = True, False
+        try:
+            await self._free.wait()
+        finally:
+            self._queued = False
+        if self._cancelled:
+            yield Lost("cancelled", "load", None, "cancelled before it began")
+            return
         await self.ready()
         child = self._child
         assert child is not None
@@ -163,6 +172,8 @@ class Supervisor:
     def cancel(self) -> None:
         """Asks the run to stop; if the worker does not answer soon, it is killed."""
         child = self._child
+        if self._queued:  # nothing is with the worker yet; the conversation ends before it begins
+            self._cancelled = True
         if child is None or self._run is None or self._cancelled:
             return
         self._cancelled = True

@@ -30,7 +30,7 @@ def find(task: Task, journal: Journal, reference: str) -> Point:
     """`12`, `ab12cd`, `best`, `last` or `now`."""
     if reference == "now":
         return Point("now", Path(task.folder))
-    return point(journal, summary_of(journal, reference))
+    return point(journal, summary_of(task, journal, reference))
 
 
 def point(journal: Journal, summary: Summary) -> Point:
@@ -103,21 +103,20 @@ def solution_files(point: Point, task: Task) -> list[Path]:
 
 def texts(point: Point, task: Task, state: Path) -> dict[str, str]:
     """The solution's files by name; of the user's own folder without what the state folder keeps."""
-    frozen = {"task.toml", "cases.json", "reference.py", task.baseline}
     names = [path.as_posix() for path in snapshot.source_files(point.folder, state)]
-    return {name: "\n".join(_lines(point.folder / name)) for name in names if name not in frozen}
+    return {name: "\n".join(_lines(point.folder / name)) for name in names if name not in _frozen(task)}
 
 
-def summary_of(journal: Journal, reference: str) -> Summary:
+def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
     runs = journal.summaries
     if reference == "last" and runs:
         return runs[-1]
     if reference == "best" and runs:
-        last = runs[-1]
-        best = compare.best_of(compare.series_of(runs, compare.Series.of(last)))
-        if best is None:
-            raise TrajectoryError("no source of the present series is right everywhere yet, so there is no best")
-        return best
+        present, last = compare.Series.present(task, runs[-1]), compare.Series.of(runs[-1])
+        for series in (present, last):  # a task that has just been changed still has the best of before
+            if best := compare.best_of(compare.series_of(runs, series)):
+                return best
+        raise TrajectoryError("no source of the present series is right everywhere yet, so there is no best")
     for summary in reversed(runs):
         if reference.isdigit() and summary.iteration == int(reference):
             return summary
@@ -129,8 +128,8 @@ def summary_of(journal: Journal, reference: str) -> Summary:
     if matches:
         return next(iter(matches.values()))
     known = [str(summary.iteration) for summary in journal.iterations()]
-    names = f"there are {known[0]} to {known[-1]}" if known else "nothing has been run here yet"
-    raise TrajectoryError(f"there is no iteration {reference!r} on this machine; {names}, best, last, now or a hash")
+    names = f"there are {known[0]} to {known[-1]}" if known else "none has been logged yet"
+    raise TrajectoryError(f"there is no iteration {reference!r} here: {names}; best, last, now or a hash work too")
 
 
 def _name(summary: Summary) -> str:

@@ -81,6 +81,10 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
         (["run", "--baseline", "best"], 2, "there is no best yet"),
         (["run", "--python", "/no/python"], 2, "cannot start /no/python"),
         (["show", "7"], 2, "there is no iteration '7'"),
+        (["run", "--budget", "nan"], 2, "milliseconds above 0"),
+        (["run", "--deadline", "time=nan"], 2, "--deadline time=nan"),
+        (["run", "--next", "more"], 2, "-m TEXT makes one"),
+        (["run", "--warm"], 2, "about a GPU's L2"),
         ([], 2, "needs a terminal"),
     ],
 )
@@ -117,6 +121,20 @@ def test_log_show_diff_restore(folder: Path) -> None:
     kept = Path(result.stderr.split("kept in ")[1].strip())
     assert "TIME_US = 77.0" in (kept / "solution.py").read_text()
     assert "4.00x" in kernbench(folder.parent, "status").stdout
+
+
+def test_best_is_the_tasks_own_whatever_was_compared_since(folder: Path) -> None:
+    assert kernbench(folder, "run", "-m", "one").returncode == 0
+    write(folder, "TIME_US = 25.0")
+    finished = lines(kernbench(folder, "run", "--json", "--baseline", "best"))[-1]
+    assert not finished["best"]
+    assert "TIME_US = 50.0" in kernbench(folder, "show", "best", "--source").stdout
+    assert "-TIME_US = 50.0" in kernbench(folder, "diff").stdout
+
+
+def test_watch_leaves_when_its_device_is_not_there(folder: Path) -> None:
+    result = kernbench(folder, "watch", FAKE_UNUSABLE="1")
+    assert result.returncode == 3
 
 
 def test_a_part_of_the_cases_makes_no_best(folder: Path) -> None:

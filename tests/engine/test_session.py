@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from harness import taskfile
+from kernbench import compare
 from kernbench.events import BuildFailed, CaseLanded, Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.session import Options, Session
 from tests.engine.conftest import FAKE, Watched, write
@@ -232,6 +234,77 @@ async def test_a_hypothesis_given_while_the_run_is_on_belongs_to_it(
     await it.until(lambda: it.session.hypothesis == "")
     assert it.session.iterations()[-1].hypothesis == "typed meanwhile"
     assert "- hypothesis: typed meanwhile\n" in it.session.logbook.path.read_text()
+
+
+async def test_a_comment_saved_while_the_source_runs_does_not_lose_it(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, 'TIME_US = 40.0\nDO = "slow"')
+    await it.until(lambda: len(it.of(RunStarted)) == 2)
+    write(folder, 'TIME_US = 40.0\nDO = "slow"  # a word')
+    await it.until(lambda: len(summaries(it)) == 2)
+    assert summaries(it)[-1].geomean == pytest.approx(2.5)
+    assert summaries(it)[-1].iteration == 2
+
+
+async def test_r_while_a_save_runs_keeps_its_entry(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, 'TIME_US = 40.0\nDO = "slow"')
+    await it.until(lambda: len(it.of(RunStarted)) == 2)
+    it.session.rerun()
+    await it.until(lambda: len(summaries(it)) == 2)
+    assert summaries(it)[-1].iteration == 2
+    it.session.rerun()
+    await it.until(lambda: len(summaries(it)) == 3)
+    assert summaries(it)[-1].iteration is None
+
+
+async def test_a_baseline_that_is_gone_is_said_and_the_next_save_served(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    it.session.set_baseline("best")
+    await it.ended(2)
+    (folder / "reference.py").write_text("def make_inputs(case, seed, device): return 1\ndef toy(): ...\n")
+    await it.until(lambda: any("no best yet" in event.text for event in it.of(Notice)))  # type: ignore[attr-defined]
+    it.session.set_baseline("eager")
+    await it.ended(3)
+    assert summaries(it)[-1].geomean == pytest.approx(2.0)
+
+
+async def test_a_save_while_the_gpu_is_lent_out_gives_way_to_a_newer_one(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    await it.session.supervisor.hold()
+    write(folder, "TIME_US = 40.0")
+    await it.until(lambda: len(it.of(RunStarted)) == 2)
+    write(folder, "TIME_US = 20.0")
+    await asyncio.sleep(0.5)  # the watch has seen it
+    it.session.supervisor.release()
+    await it.until(lambda: len(summaries(it)) == 2)
+    assert len(it.of(RunCancelled)) == 1
+    assert summaries(it)[-1].geomean == pytest.approx(5.0)
+
+
+async def test_a_timeout_dethrones_nobody_but_a_wrong_result_does(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.run_once(iteration=True)
+    best = it.session.journal.summaries[-1]
+    series = [best, replace(best, right=False, best=False, counts={"timeout": 1, "ok": 5})]
+    assert compare.best_of(series) is best
+    assert compare.best_of([*series, replace(best, right=False, best=False, counts={"wrong": 1})]) is None
 
 
 async def test_no_device_is_one_sentence(watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch) -> None:

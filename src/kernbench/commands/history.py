@@ -118,7 +118,7 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
             click.echo(f"# ---- {point.name}/{path}")
             click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
         return
-    summary = trajectory.summary_of(journal, references[0])
+    summary = trajectory.summary_of(task, journal, references[0])
     log = Path(task.folder) / "ITERATIONS.md"
     text = iterations.entry_of(log, summary.iteration, summary.source) if summary.iteration else None
     if text is not None:

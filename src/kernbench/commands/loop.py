@@ -71,10 +71,12 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         step, _, value = item.partition("=")
         try:
             seconds[step] = float(value)
-            if step not in ("build", "baseline", "check", "time") or seconds[step] <= 0:
+            if step not in ("build", "baseline", "check", "time") or not 0 < seconds[step] < float("inf"):
                 raise ValueError
         except ValueError:
             raise click.UsageError(f"--deadline {item}: write build, baseline, check or time, =, and seconds") from None
+    if not 0 < given["budget"] < float("inf"):
+        raise click.UsageError(f"--budget {given['budget']:g}: write milliseconds above 0")
     device = idle_device() if given["device"] == "idle" else given["device"]
     if device is not None and device != "cpu" and not (device.startswith("cuda:") and device[5:].isdigit()):
         raise click.UsageError(f"--device {device}: write cpu, idle or cuda:N, such as cuda:0")
@@ -118,9 +120,15 @@ def make_session(task: Task, options: Options, state: Path | None) -> Session:
 
     if options.case is not None and not plan.matching(task, options.case):
         raise click.UsageError(f"no case of {task.name} matches {options.case!r}; an id is {task.cases[0].id!r}")
+    if task.device == "cpu" and options.condition != "cold":
+        raise click.UsageError(f"{task.name} is a task for the CPU: --{options.condition} is about a GPU's L2")
     if task.device == "cpu" and (options.device or "cpu") != "cpu":
         raise click.UsageError(f"{task.name} is a task for the CPU (device in its task.toml); leave --device out")
     return Session(task, project.state_dir(Path(task.folder), state and state.absolute()), options)
+
+
+def _has_no_device(session: Session) -> bool:
+    return session.problem is not None and session.problem.code == "no_device"
 
 
 def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
@@ -239,13 +247,15 @@ def run(
         session = make_session(load_task(task), read_options(given), given["state"])
         printer = JsonPrinter(session) if as_json else TablePrinter(session, ascii_only)
         session.listen(printer)
+        if next_step and message is None:
+            raise click.UsageError("--next goes into an entry of ITERATIONS.md; -m TEXT makes one")
         session.hypothesis, session.next_step = message or "", next_step
         try:
             await session.run_once(iteration=message is not None)
         finally:
             await session.close()
         if session.problem is not None:
-            return NO_DEVICE if session.problem.code == "no_device" else USAGE
+            return NO_DEVICE if _has_no_device(session) else USAGE
         return printer.exit_code
 
     sys.exit(run_until_signal(main()))
@@ -290,12 +300,13 @@ def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
     async def main() -> int:
         session = make_session(load_task(task), read_options(given, poll), given["state"])
         session.listen(JsonPrinter(session, live=True) if as_json else TablePrinter(session))
+        session.listen(lambda _event: session.leave() if _has_no_device(session) else None)
         try:
             await session.start()
             await session.closed()
         finally:
             await session.close()
-        return 0
+        return NO_DEVICE if _has_no_device(session) else 0
 
     sys.exit(run_until_signal(main()))
 

@@ -43,11 +43,11 @@ def make_files(about: Collected, before: str | None = None, after: str | None = 
 
 
 def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
-    new = trajectory.summary_of(about.journal, after) if after else about.best
+    new = trajectory.summary_of(about.task, about.journal, after) if after else about.best
     if new is None:
         raise ExportError("no source of the present series is right everywhere yet; `--after N` names one to show")
     series = [item for item in about.entries if _series(item) == _series(new)]
-    old = trajectory.summary_of(about.journal, before) if before else next(iter(series), None)
+    old = trajectory.summary_of(about.task, about.journal, before) if before else next(iter(series), None)
     if old is not None and _series(old) != _series(new):
         raise ExportError(f"{name_of(old)} and {name_of(new)} were measured against another task, baseline or machine")
     if old is not None and old.source == new.source:
