@@ -161,7 +161,7 @@ def test_port_writes_the_best_into_a_clean_tree(task: Task, journal: Journal, tr
     target = tree / "norm.py"
     target.chmod(0o755)
     git(tree, "commit", "-qam", "mode")
-    best = trajectory.summary_of(journal, "best")
+    best = trajectory.summary_of(task, journal, "best")
     result = kernbench("port", task.folder, "--to", str(target))
     assert result.exit_code == 0
     assert "-old = 1" in result.stdout
