@@ -86,6 +86,7 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
         (["run", "--next", "more"], 2, "-m TEXT makes one"),
         (["run", "--warm"], 2, "about a GPU's L2"),
         ([], 2, "needs a terminal"),
+        (["frobnicate"], 2, "there is no task 'frobnicate'"),
     ],
 )
 def test_mistakes_are_one_sentence(folder: Path, words: list[str], code: int, says: str) -> None:

@@ -178,7 +178,7 @@ def status(as_json: bool) -> None:
         return
     table = [("task", "iterations", "best", "last", "age")]
     table += [
-        (row.name, str(row.iterations), row.best, row.last + (" stalled" if row.stalled else ""), row.age)
+        (_typed(row), str(row.iterations), row.best, row.last + (" stalled" if row.stalled else ""), row.age)
         for row in rows
     ]
     for line in report.columns(table, left=(0, 3)):
@@ -186,6 +186,12 @@ def status(as_json: bool) -> None:
     for row in rows:
         if row.problem:
             click.echo(f"kernbench: {row.problem}", err=True)
+
+
+def _typed(row: Any) -> str:
+    """The task's name, with its folder where that is what has to be typed."""
+    folder = Path(row.folder).name
+    return str(row.name) if folder == row.name else f"{row.name} ({folder})"
 
 
 COMMANDS = (log, show, diff, restore, status)

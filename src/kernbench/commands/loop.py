@@ -160,6 +160,8 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     """Open the workbench; a picker if there are several tasks."""
     from kernbench import project, settings
 
+    if task is not None:
+        project.find_task(task)  # a word that is no task says so first
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("the workbench needs a terminal; `kernbench run TASK` and `kernbench watch TASK` do not")
     options, chosen = read_options(given, poll), settings.load()
