@@ -48,11 +48,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 # The packages of a PYTHON that has torch are seen from .venv through a .pth file; unlike --system-site-packages this
-# also holds when PYTHON is itself the Python of a virtual environment.
+# also holds when PYTHON is itself the Python of a virtual environment. It is read first: other .pth files need it.
 $(VENV)/installed-torch: $(BIN)/python
 	@set -e; if $(PYTHON) $(HAS) torch; then \
 	  echo "using the torch of $(PYTHON)"; \
-	  $(PYTHON) $(SITE_DIRS) > "$$($(BIN)/python $(OWN_SITE))/packages-of-python.pth"; \
+	  $(PYTHON) $(SITE_DIRS) > "$$($(BIN)/python $(OWN_SITE))/0-packages-of-python.pth"; \
 	else \
 	  if $(PIP) install --quiet --dry-run --no-deps --report - $(TORCH) | $(BIN)/python $(NEEDS_CUDA); then \
 	    echo "pip has no CPU build of $(TORCH) for this Python at hand: it fetches a CUDA build, several GB"; \

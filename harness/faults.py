@@ -105,7 +105,9 @@ def _where(problem: BaseException, paths: Paths) -> Where | None:
     found = _in_kernel(problem, paths)
     if found is not None:
         return found
-    for frame in traceback.extract_tb(problem.__traceback__):
+    # Triton's interpreter raises at the launch, from what went wrong in the kernel.
+    inner = problem.__cause__ if type(problem).__name__ == "InterpreterError" else None
+    for frame in traceback.extract_tb((inner or problem).__traceback__):
         if paths.relative(frame.filename) is not None:
             found = place(frame.filename, frame.lineno, paths)
     return found

@@ -158,6 +158,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         vs_best=stats.geomean(vs_best),
         best=best,
         best_geomean=old_best.geomean if old_best else None,
+        not_best="" if best or not right or old_best is None else why_not_best(task, headline, about),
         stalled=is_stalled(about.series, best and about.repeats is None, counts),
         streak=streak(about.series, best and about.repeats is None, counts),
         after_stall=after_stall,
@@ -210,6 +211,26 @@ def _is_best(
         return True
     direct = _against_best(headline)
     return len(direct) == sum(row.status == "ok" for row in headline) and stats.beats_best(direct)
+
+
+def why_not_best(task: Task, headline: Sequence[CaseResult], about: Circumstances) -> str:
+    """The first reason, in the order in which a user can do something about it."""
+    if about.environment.interpreted or about.against_best:
+        return ""
+    if not about.complete:
+        return "only a part of the cases was run"
+    red = next((row for row in headline if row.red), None)
+    if red is not None:
+        return f"{task.case(red.id).label} has a finding that rules it out"
+    direct = [(row, row.vs_best) for row in headline if row.vs_best is not None]
+    low = min(direct, key=lambda item: item[1].speedup, default=None)
+    if low is not None and low[1].speedup < stats.WORST_HEADLINE:
+        label, limit = task.case(low[0].id).label, stats.WORST_HEADLINE
+        return f"{label} is {low[1].speedup:.2f}x of best, and no row may be below {limit}"
+    mean = stats.geomean([ratio for _row, ratio in direct])
+    if mean is None:
+        return "it was not timed beside the best"
+    return f"{mean.speedup:.3f}x of best, and the interval must lie above {1 + stats.MARGIN:.2f}x"
 
 
 def _wall(rows: Sequence[CaseResult]) -> Ratio | None:

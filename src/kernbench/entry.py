@@ -101,6 +101,8 @@ def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> s
     parts = speeds(task, summary, results)
     if summary.vs_best is not None:
         parts.append(f"against best {render.geomean(summary.vs_best)}")
+    if summary.not_best:
+        parts.append(f"not best: {summary.not_best}")
     parts.append(render.counts(summary))
     first = next((row for row in results.values() if row.failed), None)
     if first is not None:

@@ -117,6 +117,8 @@ class Summary:
     """This source became (or, re-timed, still is) the best of its series."""
     best_geomean: float | None = None
     """Geomean of the series' best before this run."""
+    not_best: str = ""
+    """Why a right source did not become best, where there is one to beat."""
     stalled: bool = False
     streak: int = 0
     """Iterations in a row without a new best, this one included."""

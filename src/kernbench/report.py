@@ -65,8 +65,11 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
     rows = [HEADER, *(_row(case.label, results[case.id], ascii_only) for case in shown)]
     lines = columns(rows, left=(0, 4))
     text = [lines[0]]
+    said: list[str] = []
     for case, line in zip(shown, lines[1:], strict=True):
-        text += [line, *_remarks(results[case.id])]
+        remarks = _remarks(results[case.id])
+        text += [line] if remarks == said else [line, *remarks]
+        said = remarks
     checks = [results[case.id] for case in task.cases if case.kind == "check" and case.id in results]
     if checks:
         right = sum(row.status in ("ok", "interpreted") for row in checks)
@@ -84,6 +87,8 @@ def outcome(summary: Summary) -> str:
         parts.append(f"against best {render.geomean(summary.vs_best)}")
     if summary.best:
         parts.append("best so far")
+    if summary.not_best:
+        parts.append(f"not best: {summary.not_best}")
     if summary.stalled:
         parts.append("stalled: profile again, re-read the log, or change direction")
     if summary.iteration is not None:

@@ -395,7 +395,7 @@ def test_what_is_left_of_a_run(engine: FakeEngine) -> None:
     board.take(STARTED)
     board.take(progress("time", 2))
     assert words.state(board, engine, NOW)[0] == "timing 3/10 qwen 4096x3072, about 28 s left"
-    assert words.state(board, engine, NOW + timedelta(minutes=1))[0] == "timing 3/10 qwen 4096x3072"
+    assert words.state(board, engine, NOW + timedelta(minutes=1))[0] == "timing 3/10 qwen 4096x3072, 62 s so far"
     board.usual_seconds = 1.0
     assert words.state(board, engine, NOW)[0] == "timing 3/10 qwen 4096x3072"
 

@@ -162,7 +162,7 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
 
     if task is not None:
         project.find_task(task)  # a word that is no task says so first
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the screen is drawn on stderr
         raise click.UsageError("the workbench needs a terminal; `kernbench run TASK` and `kernbench watch TASK` do not")
     options, chosen = read_options(given, poll), settings.load()
     if task is None and len(project.list_tasks()) > 1 and not (Path.cwd() / project.TASK_FILE).exists():

@@ -144,6 +144,7 @@ class Results(RowView):
             self.cursor = ids.index(self._chosen)
         elif ids:
             self.cursor = min(self.cursor, len(ids) - 1)
+        if ids:
             self.post_message(self.Selected(ids[self.cursor]))
 
     def _columns(self, width: int) -> columns.Table:

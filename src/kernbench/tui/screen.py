@@ -115,6 +115,12 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def on_mount(self) -> None:
         self._begin()
         self.set_interval(60, lambda: self.iterations.refresh())
+        self.set_interval(1, self._count_on)
+
+    def _count_on(self) -> None:
+        """A run that hangs sends no events; its seconds go by all the same."""
+        if self.bench.engine.running:
+            self.paint_soon()
 
     async def turn_to(self, board: Board) -> None:
         """The same screen for another task."""
@@ -316,6 +322,9 @@ class MainScreen(Screen[None], inherit_bindings=False):
             self.action_pane("results")
 
     def action_wall(self) -> None:
+        if self.board.task.device == "cpu":
+            self.notify("this task runs on the CPU: wall time is all there is", markup=False)
+            return
         self.results.toggle_wall()
 
     def action_sort(self) -> None:

@@ -60,6 +60,8 @@ def seconds_left(board: Board, now: datetime | None) -> str:
         left = board.usual_seconds - (now - datetime.fromisoformat(board.run.at)).total_seconds()
     except (ValueError, TypeError):
         return ""
+    if left < -2:
+        return f"{board.usual_seconds - left:.0f} s so far"
     return f"about {left:.0f} s left" if left >= 1 else ""
 
 
@@ -169,9 +171,10 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     timed = sum(1 for case in board.task.cases if case.headline)
     left_out = timed - summary.counts.get("headline", timed) if summary.ratio else 0
     coming = _hypothesis(engine)
+    stalled = max(summary.streak, 3)
     parts = [
         Part((number,), "strong"),
-        Part(("stalled: 3 iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
+        Part((f"stalled: {stalled} iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
         Part((quoted(why), quoted(why, 24), quoted(why, 14), ""), "strong"),
         Part((counted,), "" if summary.right else "bad"),
         Part((f"wall {render.times(summary.wall)}", "") if summary.wall else ("",)),
@@ -214,7 +217,9 @@ def _after_run(board: Board, engine: Engine) -> str:
     if red:
         return f"{_rows(len(red))} cannot be believed: enter on {clean(red[0].case.label)} says why"
     if board.summary is not None and board.summary.stalled:
-        return f"stalled: {MOVES}; x notes which"
+        return f"stalled: {MOVES}; h notes which"
+    if board.summary is not None and board.summary.not_best:
+        return f"not taken as best: {clean(board.summary.not_best)}"
     behind = sum(1 for result in board.landed() if result.vs_best and result.vs_best.verdict == "slower")
     if behind:
         return f"{_rows(behind)} slower than best: d shows what changed"
