@@ -12,9 +12,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from harness import taskfile
 from harness.records import CaseResult, Environment, Task, UserError
@@ -24,57 +23,14 @@ from kernbench.baselines import Baseline
 from kernbench.child import Unusable
 from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.iterations import LogbookError
+from kernbench.jobs import Job, Options, Taken
 from kernbench.journal import Journal, JournalError
 from kernbench.logbook import Logbook
 from kernbench.profiling.counters import Profile, TraceRow
 from kernbench.profiling.drilldown import Drilldown
 from kernbench.profiling.explain import Answer, Explainer
 from kernbench.runner import Ending, Order, Runner
-from kernbench.supervisor import Deadlines, Supervisor
-
-
-@dataclass(frozen=True)
-class Options:
-    device: str | None = None
-    python: str | None = None
-    baseline: str | None = None
-    case: str | None = None
-    """Pattern for ids and labels; a run of a part of the cases never makes a best."""
-    grid: bool = False
-    """All grid cases instead of a draw."""
-    poll: bool = False
-    budget_ms: float = 100.0
-    condition: Literal["cold", "warm", "dirty"] = "cold"
-    """State of the L2 before every timed call on a GPU."""
-    deadlines: Deadlines = field(default_factory=Deadlines)
-    harness: Path | None = None
-    """Another measuring half, for the engine's own tests."""
-    spares: bool = True
-    floors: bool = True
-    standby: bool = True
-    """Keep an ncu waiting while nothing is timed."""
-    ncu: str | None = None
-    """Another ncu than the one on PATH."""
-
-
-@dataclass(frozen=True)
-class Job:
-    reason: Literal["save", "key", "command", "open"]
-    at: float
-    """Monotonic time of the save, key or command."""
-    iteration: bool
-    """Makes an entry in ITERATIONS.md if it is built and run; opening does so only for a source no entry knows."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """The source of the last job, and the task it was taken for."""
-
-    source: snapshot.Source
-    task_hash: str
-
-    def means_the_same(self, other: Taken) -> bool:
-        return (self.source.meaning, self.task_hash) == (other.source.meaning, other.task_hash)
+from kernbench.supervisor import Supervisor
 
 
 class Session:

@@ -10,7 +10,8 @@ import pytest
 
 from harness import taskfile
 from kernbench.events import BuildFailed, Event, RunCancelled, RunFinished
-from kernbench.session import Options, Session
+from kernbench.jobs import Options
+from kernbench.session import Session
 from kernbench.supervisor import Deadlines
 
 FAKE = Path(__file__).parent.parent / "fake" / "harness"

@@ -13,7 +13,8 @@ import pytest
 from harness import taskfile
 from kernbench import compare
 from kernbench.events import BuildFailed, CaseLanded, Notice, RunCancelled, RunFinished, RunStarted, Summary
-from kernbench.session import Options, Session
+from kernbench.jobs import Options
+from kernbench.session import Session
 from tests.engine.conftest import FAKE, Watched, write
 
 pytestmark = pytest.mark.anyio

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from harness import taskfile
 from kernbench.events import CaseLanded, Event, Notice, RunFinished
-from kernbench.session import Options, Session
+from kernbench.jobs import Options
+from kernbench.session import Session
 from kernbench.supervisor import Deadlines
 
 FAKE = Path(__file__).parent.parent / "fake" / "harness"

@@ -17,7 +17,8 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from harness import taskfile  # noqa: E402
 from kernbench.events import Event, RunFinished  # noqa: E402
-from kernbench.session import Options, Session  # noqa: E402
+from kernbench.jobs import Options  # noqa: E402
+from kernbench.session import Session  # noqa: E402
 from kernbench.tui.app import Workbench  # noqa: E402
 
 RUNS, STEP = 1000, 250

@@ -118,7 +118,7 @@ def test_facts_without_counters() -> None:
 
 def test_the_hottest_lines_of_a_real_report() -> None:
     text = (DATA / "page_source.txt").read_text()
-    lines = hot_lines(text, Path("/work/kernels/rms_norm"))
+    lines = hot_lines(text, Path("/home/dev/kernels/rms_norm"))
     assert (lines[0].file, lines[0].line, lines[0].stall) == ("solution.py", 15, "long_sb")
     assert lines[0].text.startswith("row = tl.load(x + start")
     assert lines[0].samples == 707
@@ -131,12 +131,12 @@ def test_the_hottest_lines_of_a_real_report() -> None:
 def test_a_line_is_named_by_the_users_file_whichever_snapshot_compiled_it(tmp_path: Path) -> None:
     """Triton keeps what it compiled: the line info may name an earlier snapshot, or the folder of another checkout."""
     text = (DATA / "page_source.txt").read_text()
-    earlier = text.replace("/work/kernels/rms_norm/", f"/home/x/toy/.kernbench/sources/{'a' * 64}/")
+    earlier = text.replace("/home/dev/kernels/rms_norm/", f"/home/x/toy/.kernbench/sources/{'a' * 64}/")
     assert hot_lines(earlier)[0].file == "solution.py"
     (tmp_path / "solution.py").write_text("\n" * 14 + "    " + hot_lines(text)[0].text + "\n")
     assert hot_lines(text, tmp_path)[0].file == "solution.py"
     (tmp_path / "solution.py").write_text("\n" * 14 + "    something else\n")
-    assert hot_lines(text, tmp_path)[0].file == "/work/kernels/rms_norm/solution.py"
+    assert hot_lines(text, tmp_path)[0].file == "/home/dev/kernels/rms_norm/solution.py"
 
 
 def test_a_damaged_source_page_gives_what_it_has() -> None:

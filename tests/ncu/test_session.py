@@ -13,8 +13,9 @@ import pytest
 from harness import taskfile
 from kernbench.cli import main as kernbench
 from kernbench.events import CaseLanded, LogLine, ProfileFailed, ProfileReady, ProfileStarted, RunCancelled, RunFinished
+from kernbench.jobs import Options
 from kernbench.profiling import refusals
-from kernbench.session import Options, Session
+from kernbench.session import Session
 from tests.engine.conftest import TASK, Watched
 from tests.ncu.conftest import DATA, NCU
 

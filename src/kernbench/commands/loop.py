@@ -13,7 +13,8 @@ import click
 
 if TYPE_CHECKING:
     from harness.records import Task
-    from kernbench.session import Options, Session
+    from kernbench.jobs import Options
+    from kernbench.session import Session
     from kernbench.tui.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
@@ -63,7 +64,7 @@ def loop_options(command: _F) -> _F:
 
 
 def read_options(given: dict[str, Any], poll: bool = False) -> Options:
-    from kernbench.session import Options
+    from kernbench.jobs import Options
     from kernbench.supervisor import Deadlines
 
     seconds: dict[str, float] = {}

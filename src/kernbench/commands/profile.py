@@ -14,8 +14,9 @@ from kernbench.commands.loop import NO_DEVICE, WRONG, load_task, make_session, r
 
 if TYPE_CHECKING:
     from harness.records import Task
+    from kernbench.jobs import Options
     from kernbench.profiling.explain import Answer
-    from kernbench.session import Options, Session
+    from kernbench.session import Session
 
 
 @click.command()
@@ -160,7 +161,7 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
 
 
 def _options(given: dict[str, Any]) -> Options:
-    from kernbench.session import Options
+    from kernbench.jobs import Options
 
     return Options(
         device=given["device"],

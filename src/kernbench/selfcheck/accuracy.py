@@ -10,9 +10,9 @@ from collections import Counter
 from harness.records import CaseResult, to_dict
 from kernbench import project, render
 from kernbench.child import BOOT, child_environment, harness_folder
+from kernbench.jobs import Options
 from kernbench.selfcheck import Report
 from kernbench.selfcheck.workshop import Workshop
-from kernbench.session import Options
 
 SLOWED = '''"""RMSNorm with a ballast: on one shape, one program in fifty does its row twice."""
 

@@ -13,9 +13,9 @@ from typing import Literal
 
 from harness.records import to_dict
 from kernbench.child import BOOT, child_environment, harness_folder
+from kernbench.jobs import Options
 from kernbench.selfcheck import Report
 from kernbench.selfcheck.workshop import Workshop
-from kernbench.session import Options
 
 CALLS = 5
 UNITS = {"ns": 1e-3, "us": 1.0, "usecond": 1.0, "nsecond": 1e-3, "ms": 1e3, "msecond": 1e3}

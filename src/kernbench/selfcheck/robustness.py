@@ -11,9 +11,9 @@ from pathlib import Path
 
 from harness.records import CaseResult
 from kernbench.events import BuildFailed, Summary
+from kernbench.jobs import Options
 from kernbench.selfcheck import Report, bad_kernels
 from kernbench.selfcheck.workshop import Workshop
-from kernbench.session import Options
 from kernbench.supervisor import Deadlines
 
 

@@ -14,8 +14,9 @@ from harness import taskfile
 from harness.records import CaseResult, Environment
 from kernbench import project
 from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunStarted
+from kernbench.jobs import Options
 from kernbench.runner import Ending
-from kernbench.session import Options, Session
+from kernbench.session import Session
 
 
 class Workshop:

@@ -1,0 +1,54 @@
+"""What a session is asked: its options, a job (a save, a key, a command), and the source that a job was about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from kernbench import snapshot
+from kernbench.supervisor import Deadlines
+
+
+@dataclass(frozen=True)
+class Options:
+    device: str | None = None
+    python: str | None = None
+    baseline: str | None = None
+    case: str | None = None
+    """Pattern for ids and labels; a run of a part of the cases never makes a best."""
+    grid: bool = False
+    """All grid cases instead of a draw."""
+    poll: bool = False
+    budget_ms: float = 100.0
+    condition: Literal["cold", "warm", "dirty"] = "cold"
+    """State of the L2 before every timed call on a GPU."""
+    deadlines: Deadlines = field(default_factory=Deadlines)
+    harness: Path | None = None
+    """Another measuring half, for the engine's own tests."""
+    spares: bool = True
+    floors: bool = True
+    standby: bool = True
+    """Keep an ncu waiting while nothing is timed."""
+    ncu: str | None = None
+    """Another ncu than the one on PATH."""
+
+
+@dataclass(frozen=True)
+class Job:
+    reason: Literal["save", "key", "command", "open"]
+    at: float
+    """Monotonic time of the save, key or command."""
+    iteration: bool
+    """Makes an entry in ITERATIONS.md if it is built and run; opening does so only for a source no entry knows."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The source of the last job, and the task it was taken for."""
+
+    source: snapshot.Source
+    task_hash: str
+
+    def means_the_same(self, other: Taken) -> bool:
+        return (self.source.meaning, self.task_hash) == (other.source.meaning, other.task_hash)
