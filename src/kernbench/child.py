@@ -23,16 +23,16 @@ from harness.records import PROTOCOL, Environment, UserError, decode
 from kernbench.loglines import LogLimiter
 
 BOOT = """
-import sys, importlib.util as util
+import importlib, sys, importlib.util as util
 sys.path[:] = [place for place in sys.path if place]
-folder, device = sys.argv[1:3]
+folder, module, *words = sys.argv[1:]
 spec = util.spec_from_file_location("harness", folder + "/__init__.py", submodule_search_locations=[folder])
 package = util.module_from_spec(spec)
 sys.modules["harness"] = package
 spec.loader.exec_module(package)
-from harness import worker
-worker.main(device)
+importlib.import_module("harness." + module).main(*words)
 """
+"""For `python -c`: the harness's folder, the module whose main is to run, and the words for it."""
 LONGEST_EVENT = 32 * 1024 * 1024
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "TRITON_INTERPRET")
 
@@ -92,6 +92,7 @@ class Child:
                 "-c",
                 BOOT,
                 str(folder),
+                "worker",
                 device,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

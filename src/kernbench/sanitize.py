@@ -22,8 +22,7 @@ from typing import Any
 
 from harness.records import Case, Task, UserError, to_dict
 from kernbench import plan
-from kernbench.child import child_environment
-from kernbench.profiling.ncu import BOOT
+from kernbench.child import BOOT, child_environment
 
 TOOL = "compute-sanitizer"
 MISSING = f"{TOOL} is neither on PATH nor in the CUDA toolkit's bin; install it with the toolkit, or add it to PATH"
@@ -96,7 +95,7 @@ def check(task: Task, case: Case, source: Path, build: Path, python: str, device
     tool = find()
     with tempfile.TemporaryDirectory(prefix="kernbench-sanitizer-") as place:
         folder = Path(place)
-        target = [python, "-c", BOOT, str(harness), f"{place}/requests", f"{place}/events", device, "facts"]
+        target = [python, "-c", BOOT, str(harness), "target", f"{place}/requests", f"{place}/events", device, "facts"]
         command = [str(tool), *OPTIONS, "--log-file", f"{place}/log", *target]
         side = {"name": "solution", "kind": "file", "source": str(source), "file": "solution.py"}
         request = {"task": to_dict(task), "case": case.id, "build": str(build), "sides": [side], "seconds": SECONDS}

@@ -5,50 +5,27 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.terminal.pane import Pane
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "kernels" / "softmax_host"
 pytestmark = [pytest.mark.tmux, pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-class Terminal:
-    """A tmux server of its own with one pane."""
+class Terminal(Pane):
+    """The workbench with short deadlines."""
 
     def __init__(self, folder: Path, width: int, height: int) -> None:
-        self.socket = f"kernbench-test-{os.getpid()}"
         path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
         words = f"{sys.executable} -m kernbench {folder} --deadline build=4 --deadline check=3"
         command = f"PYTHONPATH={path} {words}; echo left with $?; sleep 60"
-        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), command)
-
-    def _tmux(self, *words: str) -> str:
-        command = ["tmux", "-L", self.socket, "-f", "/dev/null", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
-
-    def screen(self) -> str:
-        return self._tmux("capture-pane", "-p")
-
-    def press(self, *keys: str) -> None:
-        self._tmux("send-keys", *keys)
-
-    def until(self, pattern: str, seconds: float = 40.0) -> str:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            screen = self.screen()
-            if re.search(pattern, screen):
-                return screen
-            time.sleep(0.1)
-        raise AssertionError(f"{pattern!r} did not come up; the screen shows:\n{self.screen()}")
-
-    def close(self) -> None:
-        subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False, timeout=20)
+        super().__init__(f"kernbench-test-{os.getpid()}", width, height, command)
 
 
 @pytest.fixture

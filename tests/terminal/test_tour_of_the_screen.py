@@ -9,13 +9,14 @@ import itertools
 import json
 import os
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.terminal.pane import Pane
 
 ROOT = Path(__file__).parents[2]
 FAKE = ROOT / "tests" / "fake" / "harness"
@@ -42,43 +43,17 @@ pytestmark = [pytest.mark.tmux, pytest.mark.slow, pytest.mark.timeout(120)]
 _numbers = itertools.count()
 
 
-class Terminal:
-    """A tmux server of its own with one shell, in which the workbench is started."""
+class Terminal(Pane):
+    """A shell, in which the workbench is started."""
 
     def __init__(self, folder: Path, width: int, height: int, *words: str) -> None:
-        self.socket = f"kernbench-tour-{os.getpid()}-{next(_numbers)}"
         paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
         command = f"{sys.executable} -m kernbench {folder} {' '.join(words)}"
         # An interactive shell has job control, which ctrl+z needs.
         environ = {"PYTHONPATH": paths, "KERNBENCH_HARNESS": FAKE, "XDG_CONFIG_HOME": folder.parent, "PS1": "$ "}
         shell = ["env", *[f"{name}={value}" for name, value in environ.items()], "bash", "--norc", "--noprofile", "-i"]
-        self._tmux("new-session", "-d", "-x", str(width), "-y", str(height), *shell)
+        super().__init__(f"kernbench-tour-{os.getpid()}-{next(_numbers)}", width, height, *shell)
         self.press(f"{command}; echo left with $?", "Enter")
-
-    def _tmux(self, *words: str) -> str:
-        command = ["tmux", "-L", self.socket, "-f", "/dev/null", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
-
-    def screen(self) -> str:
-        return self._tmux("capture-pane", "-p")
-
-    def press(self, *keys: str) -> None:
-        self._tmux("send-keys", *keys)
-
-    def until(self, pattern: str, seconds: float = 20.0) -> str:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            screen = self.screen()
-            if re.search(pattern, screen, re.MULTILINE):
-                return screen
-            time.sleep(0.05)
-        raise AssertionError(f"{pattern!r} did not come up; the screen shows:\n{self.screen()}")
-
-    def buffer(self) -> str:
-        return self._tmux("show-buffer")
-
-    def close(self) -> None:
-        subprocess.run(["tmux", "-L", self.socket, "kill-server"], capture_output=True, check=False, timeout=20)
 
 
 Opens = Callable[..., Terminal]

@@ -24,23 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from harness.records import Where, decode
-from kernbench.child import child_environment, ending, harness_folder
+from kernbench.child import BOOT, child_environment, ending, harness_folder
 from kernbench.loglines import LogLimiter
 from kernbench.profiling import refusals
 from kernbench.profiling.metrics import NAMES
 from kernbench.profiling.nsight import NoNcu, kill_group
 
-BOOT = """
-import sys, importlib.util as util
-sys.path[:] = [place for place in sys.path if place]
-folder, *rest = sys.argv[1:]
-spec = util.spec_from_file_location("harness", folder + "/__init__.py", submodule_search_locations=[folder])
-package = util.module_from_spec(spec)
-sys.modules["harness"] = package
-spec.loader.exec_module(package)
-from harness import target
-target.main(*rest)
-"""
 GUARD = """
 import os, signal, subprocess, sys, threading
 program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
@@ -95,7 +84,7 @@ class Outcome:
 def command(setup: Setup, folder: Path, full: bool) -> list[str]:
     """The whole command line of a standby."""
     mode = "facts" if setup.ncu is None else "full" if full else "summary"
-    target = [setup.python, "-c", BOOT, str(setup.harness)]
+    target = [setup.python, "-c", BOOT, str(setup.harness), "target"]
     target += [str(folder / "requests"), str(folder / "events"), setup.device, mode]
     if setup.ncu is None:
         return target

@@ -91,15 +91,12 @@ async def one_after_the_other(shop: Workshop, repeats: int) -> dict[str, list[fl
     """The same kernel against itself with triton.testing.do_bench, in a process of its own."""
     session = shop.session
     request = {"task": to_dict(session.task), "source": str(shop.folder), "repeats": min(repeats, 5)}
-    boot = BOOT.replace(
-        "from harness import worker\nworker.main(device)", "from harness import contrast\ncontrast.main()"
-    )
     process = await asyncio.create_subprocess_exec(
         session.supervisor.python,
         "-c",
-        boot,
+        BOOT,
         str(harness_folder()),
-        session.environment.device if session.environment else "cuda:0",
+        "contrast",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -67,9 +67,6 @@ def _beyond(ours: float, theirs: float) -> bool:
 async def _durations(shop: Workshop, ncu: str) -> dict[str, float]:
     """Median of five profiled calls per case; a call's duration is the sum over its kernels."""
     session = shop.session
-    boot = BOOT.replace(
-        "from harness import worker\nworker.main(device)", "from harness import contrast\ncontrast.main()"
-    )
     flags = ["--clock-control", "none", "--profile-from-start", "off", "--metrics", "gpu__time_duration.sum", "--csv"]
     environment = {**child_environment(None), "TMPDIR": tempfile.mkdtemp(prefix="kernbench-ncu-")}
     log = f"{environment['TMPDIR']}/out.csv"
@@ -80,9 +77,9 @@ async def _durations(shop: Workshop, ncu: str) -> dict[str, float]:
         log,
         session.supervisor.python,
         "-c",
-        boot,
+        BOOT,
         str(harness_folder()),
-        "cuda:0",
+        "contrast",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

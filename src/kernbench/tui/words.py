@@ -15,6 +15,8 @@ from kernbench.tui.spans import Part, Span, clean, clip, fit, spell
 
 MOVES = "profile again, re-read the log, or change direction"
 LONG_RUN_SECONDS = 2.0
+OVERDUE_SECONDS = 4.0
+"""A run without a past that takes this long says how long it has taken."""
 _NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
 
 
@@ -53,16 +55,18 @@ def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
 
 
 def seconds_left(board: Board, now: datetime | None) -> str:
-    """What is left of a run that usually takes longer than a glance."""
-    if board.run is None or board.usual_seconds is None or now is None or board.usual_seconds < LONG_RUN_SECONDS:
+    """What is left of a run that usually takes longer than a glance; what it has taken when it is overdue."""
+    if board.run is None or now is None:
         return ""
     try:
-        left = board.usual_seconds - (now - datetime.fromisoformat(board.run.at)).total_seconds()
+        passed = (now - datetime.fromisoformat(board.run.at)).total_seconds()
     except (ValueError, TypeError):
         return ""
-    if left < -2:
-        return f"{board.usual_seconds - left:.0f} s so far"
-    return f"about {left:.0f} s left" if left >= 1 else ""
+    usual = board.usual_seconds or 0.0
+    if passed > max(usual + 2, OVERDUE_SECONDS):
+        return f"{passed:.0f} s so far"
+    left = usual - passed
+    return f"about {left:.0f} s left" if usual >= LONG_RUN_SECONDS and left >= 1 else ""
 
 
 def usual_seconds(iterations: Sequence[Summary], cases: int) -> float | None:
