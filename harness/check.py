@@ -29,6 +29,9 @@ class Verdict:
 
     problem: str | None = None
     error: OutputError | None = None
+    """The element that comes nearest to breaking the tolerance, over all outputs."""
+    errors: tuple[OutputError, ...] = ()
+    """The same of every output, where there are several."""
 
 
 def form(outputs: Outputs, expected: Outputs, layout: str) -> str | None:
@@ -69,8 +72,8 @@ def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
 
 def compare(outputs: Outputs, truth: Outputs, task: Task, fresh: bool = False) -> Verdict:
     """All outputs against truth; `fresh` when they came from guarded memory, so that the sentinel can be recognised."""
-    worst: OutputError | None = None
-    largest, nearest = 0.0, -1.0
+    errors: dict[str, OutputError] = {}
+    ratios: dict[str, float] = {}
     for (name, got), wanted in zip(outputs.items(), truth.values(), strict=False):
         if got is None or wanted is None:
             continue
@@ -78,17 +81,19 @@ def compare(outputs: Outputs, truth: Outputs, task: Task, fresh: bool = False) -
             return Verdict(f"{name} has shape {list(got.shape)}, but truth has {list(wanted.shape)}")
         allowed = task.tolerance.get(_short(got.dtype), EXACT)
         element = _worst(got.detach(), wanted.detach(), allowed)
-        if element is None:
-            continue
-        error = element.error(name, got, wanted, allowed)
-        if element.ratio > 1:
-            return Verdict(_sentence(name, got, error, fresh), error)
-        largest = max(largest, element.largest)
-        if element.ratio > nearest:
-            nearest, worst = element.ratio, error
-    if worst is None:
+        if element is not None:
+            errors[name], ratios[name] = element.error(name, got, wanted, allowed), element.ratio
+    several = tuple(errors.values()) if len(errors) > 1 else ()
+    wrong = next((name for name in errors if ratios[name] > 1), None)
+    if wrong is not None:
+        got = outputs[wrong]
+        assert got is not None
+        return Verdict(_sentence(wrong, got, errors[wrong], fresh), errors[wrong], several)
+    if not errors:
         return Verdict()
-    return Verdict(None, OutputError(**{**worst.__dict__, "max": largest}))
+    nearest = errors[max(ratios, key=lambda name: ratios[name])]
+    largest = max(error.max or 0.0 for error in errors.values())
+    return Verdict(None, OutputError(**{**nearest.__dict__, "max": largest}), several)
 
 
 @dataclass(frozen=True)

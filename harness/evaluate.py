@@ -18,7 +18,7 @@ import torch
 
 from harness import check, controls, interpreter, machine, originals, timing
 from harness.faults import BadTask, Paths, describe
-from harness.inputs import BadOutput, Draw, Reference, copies, named_outputs
+from harness.inputs import BadOutput, Draw, Reference, copies, forms, named_outputs
 from harness.opponents import Opponents
 from harness.recheck import SlowChecks
 from harness.records import Case, CaseResult, Environment, Finding, OutputError, RunRequest, Status, Step
@@ -179,7 +179,10 @@ class Run:
         case = row.case
         try:
             materials = [self._material(case, Draw(seed)) for seed in (0, self.request.seed)]
-            bare = CaseResult(case.id, "ok", known=case.known, error=row.result.error, checked=1)
+            done = row.result
+            bare = CaseResult(
+                case.id, "ok", known=case.known, error=done.error, errors=done.errors, inputs=done.inputs, checked=1
+            )
             row.result = self._timed(case, bare, materials, patient=True)
         except (Cancelled, BadTask):
             raise
@@ -200,7 +203,11 @@ class Run:
         judgement, materials = self._quick(case, trial, fixed)
         del trial
         status: Status = "interpreted" if self.environment.interpreted else "ok"
-        result = CaseResult(case.id, status, known=case.known, error=judgement.error, checked=1)
+        result = CaseResult(
+            case.id, status, known=case.known, error=judgement.error, errors=judgement.errors, checked=1
+        )
+        if case.kind == "case":
+            result = replace(result, inputs=forms(fixed.inputs))
         if judgement.problem is not None:
             return result.untimed("wrong", judgement.problem, *judgement.findings)
         if case.kind != "case" or self.environment.interpreted:
@@ -230,9 +237,7 @@ class Run:
             return replace(again, problem=f"{again.problem} ({fresh.draw})"), [fixed]
         return judgement, [fixed, fresh]
 
-    def _timed(
-        self, case: Case, result: CaseResult, materials: list[Material], patient: bool = False
-    ) -> CaseResult:
+    def _timed(self, case: Case, result: CaseResult, materials: list[Material], patient: bool = False) -> CaseResult:
         self._step("baseline", case)
         baseline, reached, word = None, None, COMPILING
         if patient or self.opponents.ready(self.reference, case):
@@ -327,7 +332,7 @@ class Run:
         else:
             result = replace(row.result, checked=2, findings=(*row.result.findings, *judgement.findings))
             if judgement.problem is not None:
-                result = result.untimed("wrong", judgement.problem, error=judgement.error)
+                result = result.untimed("wrong", judgement.problem, error=judgement.error, errors=judgement.errors)
         self.emit("case", result=result)
         self._leave_if_poisoned(result)
 
@@ -346,15 +351,19 @@ class Run:
 
     def _too_large(self, problem: BaseException) -> str:
         """A case that does not fit is nobody's mistake; the next one gets the memory back."""
-        wanted = re.search(r"Tried to allocate ([\d.]+ \w+)", str(problem))
+        if self.device == "cpu":
+            held, wanted = 0, 0
+        else:
+            held, wanted = torch.cuda.memory_allocated(), _asked_for(str(problem))
         problem.__traceback__ = None  # its frames hold the tensors
         self.shelf.trim(everything=True)
         gc.collect()
         if self.device == "cpu":
             return "needs more memory than there is"
         torch.cuda.empty_cache()
-        free = torch.cuda.mem_get_info()[0] / 2**30
-        return f"needs {wanted[1] if wanted else 'more'} beyond what was taken already, {free:.0f} GiB free in all"
+        needed = held - torch.cuda.memory_allocated() + wanted
+        free = torch.cuda.mem_get_info()[0]
+        return f"needs at least {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB free"
 
     def _leave_if_poisoned(self, result: CaseResult) -> None:
         if result.status != "runtime_error" or not self.device.startswith("cuda"):
@@ -389,3 +398,9 @@ class Run:
 
     def _failed(self, status: str, message: str, where: Any, traceback: str) -> None:
         self.emit("failed", status=status, message=message, where=where, traceback=self.paths.to_user(traceback))
+
+
+def _asked_for(message: str) -> int:
+    """Bytes of the allocation that torch could not make."""
+    found = re.search(r"Tried to allocate ([\d.]+) (\w)iB", message)
+    return int(float(found[1]) * 1024 ** ("KMGT".index(found[2]) + 1)) if found else 0

@@ -63,7 +63,7 @@ class Library:
             self._library[name]
         except AttributeError:
             file = os.path.basename(self._source)
-            raise AttributeError(f"{file} has no function {name!r}; is it extern \"C\"?") from None
+            raise AttributeError(f'{file} has no function {name!r}; is it extern "C"?') from None
         function = _Function(self._library, name)
         self.__dict__[name] = function  # the next access costs nothing
         return function
@@ -174,7 +174,7 @@ def _texts(path: str) -> list[bytes]:
 def _compiler(user_path: str) -> list[str]:
     """$CXX as given (it may carry a launcher or flags), else the first compiler on PATH."""
     asked = shlex.split(os.environ.get("CXX", ""))
-    for candidate in ([asked] if asked else [["c++"], ["g++"], ["clang++"]]):
+    for candidate in [asked] if asked else [["c++"], ["g++"], ["clang++"]]:
         found = shutil.which(candidate[0])
         if found:
             return [found, *candidate[1:]]

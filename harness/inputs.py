@@ -18,7 +18,7 @@ import torch
 from harness import memory
 from harness.faults import BadTask, Paths, describe
 from harness.light import Traffic
-from harness.records import Case, Task
+from harness.records import Case, InputForm, Task
 
 Inputs = dict[str, Any]
 Outputs = dict[str, "torch.Tensor | None"]
@@ -56,7 +56,7 @@ class Reference:
         """Whether make_inputs takes spread and offset (tasks without them are checked on seeds alone)."""
 
     def make(self, case: Case, draw: Draw, device: str) -> Inputs:
-        torch.manual_seed(draw.seed)  # for a make_inputs without a generator of its own
+        _seed_everywhere(draw.seed, device)  # for a make_inputs without a generator of its own
         options = {"spread": draw.spread, "offset": draw.offset} if self.scales else {}
         try:
             made = self._make(dict(case.axes), draw.seed, device, **options)  # type: ignore[misc]
@@ -135,6 +135,23 @@ def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...]) -> Outp
         if value is not None and not isinstance(value, torch.Tensor):
             raise BadOutput(f"{name} is of type {type(value).__name__}, not torch.Tensor")
     return named
+
+
+def _seed_everywhere(seed: int, device: str) -> None:
+    """What torch.manual_seed does, for the devices that are here: the others cost it a millisecond a call."""
+    torch.default_generator.manual_seed(seed)
+    if device.startswith("cuda"):
+        torch.cuda.manual_seed(seed)
+
+
+def forms(inputs: Inputs) -> tuple[InputForm, ...]:
+    """What a call is given, in words."""
+    return tuple(
+        InputForm(name, tuple(value.shape), tuple(value.stride()), str(value.dtype).removeprefix("torch."))
+        if isinstance(value, torch.Tensor)
+        else InputForm(name, value=value)
+        for name, value in inputs.items()
+    )
 
 
 def copies(inputs: Inputs) -> Inputs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -43,7 +43,7 @@ class SlowChecks:
         """Everything about one case; `beat` is called between calls and may raise to stop."""
         judgement, findings = self._twice(case, function, fixed, beat)
         if judgement.problem is not None:
-            return Judgement(judgement.problem, judgement.error, (*judgement.findings, *findings))
+            return replace(judgement, findings=(*judgement.findings, *findings))
         less: list[bool] = []
         for draw in self.draws():
             beat()
@@ -53,8 +53,8 @@ class SlowChecks:
             judgement = self._draw(function, fixed, material)
             if judgement.problem is not None:
                 detail = f"{judgement.problem} ({draw})"
-                return Judgement(detail, judgement.error, (*findings, *judgement.findings))
-        return Judgement(None, None, (*findings, kept.RESULT) if less and all(less) else findings)
+                return replace(judgement, problem=detail, findings=(*findings, *judgement.findings))
+        return Judgement(findings=(*findings, kept.RESULT) if less and all(less) else findings)
 
     def _twice(
         self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]

@@ -149,6 +149,17 @@ class OutputError:
 
 
 @dataclass(frozen=True)
+class InputForm:
+    """One argument of a call: a tensor's form, or the value of what is no tensor."""
+
+    name: str
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    dtype: str | None = None
+    value: Any = None
+
+
+@dataclass(frozen=True)
 class KernelTime:
     """One kernel, copy or fill of a call."""
 
@@ -179,6 +190,10 @@ class CaseResult:
     light: float | None = None
     """Fraction of the speed of light, 0 to 1."""
     error: OutputError | None = None
+    errors: tuple[OutputError, ...] = ()
+    """The worst element of every output, where there are several."""
+    inputs: tuple[InputForm, ...] = ()
+    """What the call was given; of timed cases."""
     findings: tuple[Finding, ...] = ()
     kernels: int | None = None
     """Kernels that one call launches."""
@@ -188,6 +203,8 @@ class CaseResult:
     """From the first start to the last end on the device; what exceeds the busy time is gaps between kernels."""
     blocks: int | None = None
     dropped: int | None = None
+    dropped_for: str | None = None
+    """Why blocks were dropped, such as `software thermal`."""
     known: dict[str, Any] | None = None
     detail: str | None = None
     """One sentence: why it failed or was skipped, why there is no baseline time."""
@@ -219,7 +236,14 @@ class CaseResult:
             return None
         return Ratio(self.speedup, self.low, self.high, self.verdict)
 
-    def untimed(self, status: Status, detail: str, *findings: Finding, error: OutputError | None = None) -> CaseResult:
+    def untimed(
+        self,
+        status: Status,
+        detail: str,
+        *findings: Finding,
+        error: OutputError | None = None,
+        errors: tuple[OutputError, ...] = (),
+    ) -> CaseResult:
         """The same case after a later check took its time away."""
         return CaseResult(
             id=self.id,
@@ -227,6 +251,8 @@ class CaseResult:
             detail=detail,
             known=self.known,
             error=error or self.error,
+            errors=errors if error else self.errors,
+            inputs=self.inputs,
             findings=self.findings + findings,
             checked=self.checked,
         )

@@ -111,6 +111,7 @@ class Stopwatch:
             span_us=stats.interquartile_mean([call.span_us for call in calls]) if calls else None,
             blocks=samples.blocks,
             dropped=samples.dropped,
+            dropped_for=samples.unsteady,
             detail=None if missing is None else f"baseline: {missing}",
             floor=floor,
             samples={name: tuple(round(value, 4) for value in values) for name, values in samples.samples.items()},

@@ -1,7 +1,9 @@
 """Blocks and the stop rule.
 
-All sides of a case are timed in one pass: a block holds a few calls of every side, and the order of sides turns round
-(ABBA), so that slow drifts cancel in the block's ratios. Blocks are handed to the clock in batches of the size it
+All sides of a case are timed in one pass: a block holds a few calls of every side. On a CPU the order of sides turns
+round from block to block (ABBA); on a GPU every round of a block has the one order or the other by lot, as often this
+as that: slow drifts cancel in the block's ratios, and no disturbance that comes every few calls can side with one of
+them. Blocks are handed to the clock in batches of the size it
 likes best: a wall clock takes one at a time, a profiler a dozen. After each batch the stop rule is asked. Batches in
 which the GPU was throttled are dropped and counted.
 """
@@ -11,6 +13,7 @@ from __future__ import annotations
 import gc
 import itertools
 import math
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -92,6 +95,7 @@ class Bench:
     budget_ms: float
     beat: Callable[[], None]
     candidate: str = "solution"
+    lot: random.Random = field(default_factory=random.Random)
 
     def run(self, sides: Sides) -> Timing:
         with _quiet():
@@ -141,14 +145,23 @@ class Bench:
         return timing
 
     def _plan(self, sides: Sides, calls: int, first: int) -> list[Planned]:
-        """A batch of blocks; within a block the sides take turns, a block later the other way round."""
+        """A batch of blocks; a block later the sides come the other way round, or by lot."""
         planned = []
         for block in range(first, first + self.clock.batch):
             self.rotation.begin_block()
             order = list(sides)[::-1] if block % 2 else list(sides)
-            turns = [name for name in order for _ in range(calls)] if self.clock.batch == 1 else order * calls
+            if self.clock.batch == 1:
+                turns = [name for name in order for _ in range(calls)]
+            else:
+                turns = [name for forth in self._lots(calls) for name in (order if forth else order[::-1])]
             planned += [Planned(block, name, self.call(name, sides[name])) for name in turns]
         return planned
+
+    def _lots(self, rounds: int) -> list[bool]:
+        """Which way round each round of a block goes: half of them either way, in no order."""
+        ways = [bool(index % 2) for index in range(rounds)]
+        self.lot.shuffle(ways)
+        return ways
 
     def _measure(self, planned: Sequence[Planned], watch: Usage) -> list[Measured]:
         if self.clock.batch > 1:

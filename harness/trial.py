@@ -44,15 +44,17 @@ class Trial:
 class Judgement:
     problem: str | None = None
     error: OutputError | None = None
+    errors: tuple[OutputError, ...] = ()
+    """One for every output, where there are several."""
     findings: tuple[Finding, ...] = ()
 
 
 def judge(trial: Trial, material: Material, expected: Outputs, task: Task) -> Judgement:
     """Form, borders, then every element; `expected` gives the form."""
     if trial.breach is not None:
-        return Judgement(trial.breach.help.partition(";")[0], None, (trial.breach,))
+        return Judgement(trial.breach.help.partition(";")[0], findings=(trial.breach,))
     problem = trial.problem or check.form(trial.outputs, expected, task.layout)
     if problem:
         return Judgement(problem)
     verdict = check.compare(trial.outputs, material.truth, task, fresh=True)
-    return Judgement(verdict.problem, verdict.error)
+    return Judgement(verdict.problem, verdict.error, verdict.errors)

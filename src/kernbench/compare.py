@@ -44,7 +44,6 @@ class Series:
         l2 = about.condition.partition(" ")[0] if about.device.startswith("cuda") else ""
         return cls(run.task_hash, run.baseline, about.device_name, l2)
 
-
     @classmethod
     def present(cls, task: Task, last: Summary) -> Series:
         """The task's own series on the device of the last run, whatever else was compared in between."""

@@ -57,9 +57,7 @@ class Session:
             spares=self.options.spares,
         )
         self._runner = Runner(self._supervisor, self.logbook, self._emit)
-        self._explainer = Explainer(
-            self._supervisor, self.logbook, self._emit, self.options.harness, self.options.ncu
-        )
+        self._explainer = Explainer(self._supervisor, self.logbook, self._emit, self.options.harness, self.options.ncu)
         self._pending: Job | None = None
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()

@@ -35,9 +35,7 @@ def side(tmp_path: Path) -> Iterator[MakeSide]:
         one.close()
 
 
-def test_equal_length_saves_within_a_second_run_their_own_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_equal_length_saves_within_a_second_run_their_own_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     seen = []
     for value in (1, 2, 3):

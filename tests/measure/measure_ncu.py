@@ -1,6 +1,6 @@
 """From the key to the summary, warm and cold, and what a waiting ncu costs. Needs an NVIDIA GPU and ncu.
 
-    python tests/measure/measure_ncu.py [COUNT]
+python tests/measure/measure_ncu.py [COUNT]
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
     terminal.until("enter saves")
     terminal.press("m[f32] in fewer steps", "Enter")
     cpp("double sum = 0.0;", "double sum = 0.0; // as before\n        (void)row;")
-    assert "\"m[f32]" in terminal.until(r"#2 .*")
+    assert '"m[f32]' in terminal.until(r"#2 .*")
     terminal.until(r"#2 .*35/35 right")
 
     cpp("double sum = 0.0;", "double sum = 0.0")

@@ -295,7 +295,6 @@ class FakeEngine:
     def iteration_text(self, number: int) -> str:
         return f"## {number} · 16-byte loads · 1.31x\n- hypothesis: m[bf16] loads"
 
-
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> object:
         self.profiled.append((case, full))
         return None
