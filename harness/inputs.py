@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from harness import memory
+from harness import memory, rowwise
 from harness.faults import BadTask, Paths, describe
 from harness.light import Traffic
 from harness.records import Case, InputForm, Task
@@ -83,9 +83,14 @@ class Reference:
 
     def truth(self, case: Case, inputs: Inputs) -> Outputs:
         """Unrounded results; the entry on float64 copies where the task has no truth of its own."""
-        if self._truth is not None:
-            return self._run(case, self._truth, copies(inputs))
-        return self._run(case, self.entry, doubled(inputs))
+        own = self._truth
+
+        def run(piece: Inputs) -> Outputs:
+            if own is not None:
+                return self._run(case, own, copies(piece))
+            return self._run(case, self.entry, doubled(piece))
+
+        return rowwise.in_pieces(run, inputs, self.task.rowwise)
 
     def traffic(self, case: Case, inputs: Inputs, outputs: Outputs) -> Traffic:
         """Bytes one call must move; every input once and every output once where the task does not say."""

@@ -93,6 +93,8 @@ class Task:
     cases: tuple[Case, ...]
     hash: str
     """Of task.toml, cases.json, reference.py and the baseline: another hash is another series."""
+    rowwise: tuple[str, ...] = ()
+    """Inputs whose rows are independent of one another: truth may be worked out a few rows at a time."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)

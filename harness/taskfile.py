@@ -27,7 +27,7 @@ DEFAULT_TOLERANCE = {
     "bfloat16": Tolerance(5e-2, 5e-2),
 }
 TASK_KEYS = frozenset(
-    "name entry summary baseline device threads mutates layout tolerance case smoke check grid".split()
+    "name entry summary baseline device threads mutates rowwise layout tolerance case smoke check grid".split()
 )
 CASE_KEYS = frozenset("id label kind headline models known axes".split())
 KINDS = ("case", "smoke", "check")
@@ -65,6 +65,7 @@ def load(folder: Path) -> Task:
         device=cast(Any, _choice(path, "device", data.get("device", "cuda"), ("cuda", "cpu"))),
         threads=_count(path, "threads", data.get("threads", 1)),
         mutates=_texts(path, "mutates", data.get("mutates", [])),
+        rowwise=_texts(path, "rowwise", data.get("rowwise", [])),
         layout=cast(Any, _choice(path, "layout", data.get("layout", "reference"), ("reference", "any"))),
         tolerance=_tolerances(path, data.get("tolerance", {})),
         cases=cases,

@@ -101,6 +101,17 @@ def test_a_batch_takes_single_turns_and_whole_blocks() -> None:
     assert set(timed.samples["solution"]) == {4.0}
 
 
+def test_what_comes_every_few_calls_sides_with_nobody() -> None:
+    """A disturbance of every second call would otherwise always hit the same side."""
+    count = iter(range(10**6))
+    disturbed = lambda: 110.0 if next(count) % 2 else 100.0  # noqa: E731
+    fair = bench(200.0, batch=12)
+    fair.lot = random.Random(1)
+    timed = fair.run({"baseline": disturbed, "solution": disturbed})
+    log_ratio = stats.interquartile_mean(timed.log_ratios("baseline", "solution"))
+    assert log_ratio == pytest.approx(0, abs=0.02)
+
+
 def test_throttled_batches_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "REST_S", 0.0)
     timed = bench(0.0, batch=12, throttled=2).run({"baseline": lambda: 5.0, "solution": lambda: 4.0})

@@ -227,3 +227,10 @@ def test_every_complaint_becomes_one_sentence(text: str, part: str) -> None:
     said = refusals.explain(text, "exited with code 9")
     assert part in said
     assert "\n" not in said
+
+
+def test_a_target_that_finished_without_a_kernel_is_no_failure_of_ncu() -> None:
+    stopped = "==ERROR== The application returned an error code (18)."
+    assert refusals.explain(stopped, "exited with code 9", finished=True) == refusals.NO_KERNEL
+    assert refusals.explain(stopped, "exited with code 9") != refusals.NO_KERNEL
+    assert "Disk full" in refusals.explain(f"{stopped}\n==ERROR== Disk full", "exited with code 9", finished=True)

@@ -211,7 +211,8 @@ class Standby:
         problem = self._problem
         if problem is None and (self._step != "done" or (self.counts and CSV_HEADER not in text)):
             said = text + "\n" + "\n".join(self._tail)
-            problem = refusals.explain(said, ending(self.process.returncode), str(self.folder))
+            ended = ending(self.process.returncode)
+            problem = refusals.explain(said, ended, str(self.folder), finished=self._step == "done")
         place = report if report.is_file() else None
         return Outcome(text, self._facts, self.gpu, self._trace, problem, self._where, place)
 

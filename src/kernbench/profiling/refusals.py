@@ -67,14 +67,17 @@ def timed_out(step: str, seconds: float) -> str:
     return f"ncu {words.get(step, 'did not end')} after {seconds:.0f} s and was killed: does the kernel ever end?"
 
 
-def explain(text: str, ended: str, tmp: str = "TMPDIR") -> str:
-    """A sentence for what ncu wrote; its own error line where that is all there is, else how it ended."""
+def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False) -> str:
+    """A sentence for what ncu wrote; its own error line where that is all there is, else how it ended.
+
+    `finished` when the target made its calls to the end: ncu then calls our stopping and waking it a return code.
+    """
     for pattern, sentence in _KNOWN:
         if re.search(pattern, "\n".join(_complaints(text)) or text):
             return sentence.format(tmp=tmp) if sentence is LOCK else sentence
-    if "No kernels were profiled" in text:
+    said = [line for line in _complaints(text) if not (finished and "application returned an error code" in line)]
+    if "No kernels were profiled" in text or (finished and not said):
         return NO_KERNEL
-    said = _complaints(text)
     if said:
         return f"ncu failed: {said[0][:300]}"
     last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
