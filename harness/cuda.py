@@ -43,8 +43,6 @@ import torch
 FLAGS = ("-std=c++17", "-lineinfo", "--no-source-include")
 INTEGERS = {8: "q", 4: "i", 2: "h", 1: "b"}
 """Codes of struct by width; where a width is not known the first is taken."""
-STATIC_SHARED = 48 * 1024
-"""Dynamic shared memory up to here needs no permission."""
 _ERROR = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error.*?: (?P<what>.+)$", re.M)
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 _MISSING = (
@@ -152,7 +150,7 @@ class Kernel:
         self._declared = _declared(kernel)
         self._launchers: dict[Any, Callable[..., None]] = {}
         self._known = _Known()
-        self._shared = STATIC_SHARED
+        self._shared = 0
 
     def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
         found = self._launchers.get(where)
@@ -165,10 +163,8 @@ class Kernel:
             _allow_shared(self._kernel, self._name, shared)
             self._shared = shared
         where = (*_three(grid), *_three(block), shared)
-        start = functools.partial(
-            _driver().cuLaunchKernel, ctypes.c_void_p(int(self._kernel.handle)), *map(_U32, where)
-        )
-        known, private, null = self._known, torch._C, ctypes.c_void_p()
+        start = functools.partial(_driver().cuLaunchKernel, int(self._kernel.handle), *where)
+        known, private = self._known, torch._C
         stream, device = private._cuda_getCurrentRawStream, private._cuda_getDevice
 
         def run(*args: Any) -> None:
@@ -178,17 +174,15 @@ class Kernel:
                 packed.fill(*args)
             except struct.error:
                 packed.fill_unsigned(args)
-            status = start(_POINTERS[stream(device())], null, packed.extra)
+            (status,) = start(stream(device()), 0, packed.extra)
             if status:
                 raise self._refused(status, where)
 
         return run
 
-    def _refused(self, status: int, where: tuple[int, ...]) -> RuntimeError:
-        from cuda.bindings import driver
-
+    def _refused(self, status: Any, where: tuple[int, ...]) -> RuntimeError:
         spelled = f"grid {where[:3]}, block {where[3:6]}, {where[6]} bytes of shared memory"
-        return RuntimeError(f"{self._name} cannot be launched: {driver.CUresult(status).name} ({spelled})")
+        return RuntimeError(f"{self._name} cannot be launched: {status.name} ({spelled})")
 
     def _pack(self, kinds: tuple[type, ...]) -> Packed:
         try:
@@ -196,18 +190,6 @@ class Kernel:
         except TypeError as problem:
             raise TypeError(f"{self._name}: {problem}") from None
         return packed
-
-
-class _Pointers(dict[int, ctypes.c_void_p]):
-    """Addresses as ctypes passes them fastest."""
-
-    def __missing__(self, address: int) -> ctypes.c_void_p:
-        made = self[address] = ctypes.c_void_p(address)
-        return made
-
-
-_POINTERS = _Pointers()
-_U32 = ctypes.c_uint
 
 
 class _Known(threading.local):
@@ -239,7 +221,7 @@ class Packed:
         self.fill = self._filler()
         places = (ctypes.addressof(self.buffer), ctypes.addressof(self._size))
         self._extra = (ctypes.c_void_p * 5)(1, places[0], 2, places[1], 0)  # pointer, size, end
-        self.extra = ctypes.cast(self._extra, ctypes.c_void_p) if kinds else ctypes.c_void_p()
+        self.extra = ctypes.addressof(self._extra) if kinds else 0
 
     def _filler(self) -> Callable[..., None]:
         """A function of just these arguments: a loop over them would take as long as the rest of the launch."""
@@ -318,16 +300,15 @@ def _three(extent: Any) -> tuple[int, ...]:
     return (*given, 1, 1)[:3]
 
 
-@functools.lru_cache
 def _driver() -> Any:
-    """The launch itself is one call by ctypes, which takes arguments that are packed already."""
-    library = ctypes.CDLL("libcuda.so.1")
-    library.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[_U32] * 7, *[ctypes.c_void_p] * 3]
-    return library
+    """The launch itself is one call of the driver's, which takes arguments that are packed already."""
+    from cuda.bindings import driver
+
+    return driver
 
 
 def _allow_shared(kernel: Any, name: str, shared: int) -> None:
-    """More than 48 KiB must be asked for, kernel by kernel."""
+    """More than 48 KiB, what the kernel declares itself included, must be asked for, kernel by kernel."""
     from cuda.bindings import driver
 
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

@@ -1,4 +1,8 @@
-"""RMSNorm over rows in Triton: one program takes one row, and keeps it in registers between its two uses."""
+"""RMSNorm over rows in Triton: a program takes as many rows as make a good tile, and keeps them in registers.
+
+A row of 128 columns is 256 bytes, too little for a program of its own: several rows share one. From 2048 columns on a
+row is a tile by itself.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,32 @@ import torch
 import triton
 import triton.language as tl
 
+TILE = 4096
+"""Elements of a program, where there are rows enough to give every multiprocessor two programs."""
+PROGRAMS = 264
+
 
 @triton.jit
-def _rms_norm(x, weight, out, cols, eps, BLOCK: tl.constexpr):
-    start = tl.program_id(0).to(tl.int64) * cols
+def _rms_norm(x, weight, out, rows, cols, eps, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK)
-    inside = column < cols
-    row = tl.load(x + start + column, mask=inside, other=0.0).to(tl.float32)
-    gain = tl.load(weight + column, mask=inside, other=0.0).to(tl.float32)
-    scale = 1.0 / tl.sqrt(tl.sum(row * row, axis=0) / cols + eps)
-    tl.store(out + start + column, (row * scale * gain).to(out.dtype.element_ty), mask=inside)
+    place = row[:, None] * cols + column[None, :]
+    inside = (row[:, None] < rows) & (column[None, :] < cols)
+    tile = tl.load(x + place, mask=inside, other=0.0).to(tl.float32)
+    gain = tl.load(weight + column, mask=column < cols, other=0.0).to(tl.float32)
+    scale = 1.0 / tl.sqrt(tl.sum(tile * tile, axis=1) / cols + eps)
+    tl.store(out + place, (tile * scale[:, None] * gain[None, :]).to(out.dtype.element_ty), mask=inside)
 
 
 def rms_norm(x, weight, eps):
     x = x.contiguous()
     out = torch.empty_like(x)
     cols = x.shape[-1]
+    rows = x.numel() // cols
     block = triton.next_power_of_2(cols)
-    _rms_norm[(x.numel() // cols,)](x, weight, out, cols, eps, BLOCK=block, num_warps=min(max(block // 512, 1), 16))
+    together = max(1, min(TILE // block, triton.next_power_of_2(rows // PROGRAMS)))
+    warps = min(max(together * block // 512, 1), 8)
+    _rms_norm[(triton.cdiv(rows, together),)](
+        x, weight, out, rows, cols, eps, ROWS=together, BLOCK=block, num_warps=warps
+    )
     return out

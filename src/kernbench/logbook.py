@@ -71,6 +71,20 @@ class Logbook:
         iterations.reword(self.path, entry, new)
         self.journal.words(new)
 
+    def set_next(self, step: str) -> int | None:
+        """Changes the next step of the last entry in the file and returns its number; None where there is no entry.
+
+        The file travels with the kernel, so that entry may come from a machine whose runs are not known here.
+        """
+        last, written = self.last_entry(), iterations.last_entry(self.path)
+        own = (last.iteration or 0, last.source[:8]) if last else (0, "")
+        if written is not None and written != own and written[0] >= own[0]:
+            iterations.set_next(self.path, *written, step)
+            return written[0]
+        if last is not None:
+            self.reword(last, last.hypothesis, step)
+        return last.iteration if last else None
+
     def add_evidence(self, task: Task, source: str) -> str:
         """Writes what the profiles of a source say into its newest entry; returns the line, empty if there is none."""
         entry = next((item for item in reversed(self.journal.iterations()) if item.source == source), None)
@@ -84,16 +98,16 @@ class Logbook:
 
     def _evidence(self, task: Task, summary: Summary) -> str | None:
         """Beside the best before it where both were profiled, else alone; the hottest headline case first."""
-        found = [profile for profile in evidence.profiles(self.state) if profile.source == summary.source]
+        kept = evidence.profiles(self.state)
+        found = [profile for profile in kept if profile.source == summary.source]
         if not found:
             return None
         label = {case.id: case.label for case in task.cases}
-        earlier = [item for item in self.journal.summaries if item.best and item.source != summary.source]
-        both = evidence.pair(
-            evidence.profiles(self.state), earlier[-1].source if earlier else "", summary.source, list(label)
-        )
-        if both is not None:
-            return evidence.line(*both, label[both[1].case])
+        earlier = [item for item in self.journal.summaries if item.best and item.at < summary.at]
+        others = [item.source for item in earlier if item.source != summary.source]
+        both = evidence.pairs(kept, others[-1], summary.source, list(label)) if others else []
+        if both:
+            return evidence.line(*both[0], label[both[0][1].case])
         return evidence.alone(found[-1], label.get(found[-1].case, found[-1].case))
 
     def text(self, number: int) -> str:

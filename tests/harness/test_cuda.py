@@ -33,6 +33,8 @@ template <class T, int N> __global__ void add(T* out, long long n) {
 __global__ void plain(double* out, double value) { *out = value; }
 __global__ void much(float* out, int n) {
     extern __shared__ float kept[];
+    __shared__ float own[256];
+    own[threadIdx.x % 256] = n;
     for (int i = threadIdx.x; i < n; i += blockDim.x) kept[i] = i;
     __syncthreads();
     if (threadIdx.x == 0) *out = kept[n - 1];
@@ -145,21 +147,22 @@ class Driver:
     """Takes launches as libcuda would, and reads the parameters where they lie."""
 
     def __init__(self) -> None:
-        self.launches: list[tuple[list[int], int | None, bytes]] = []
+        self.launches: list[tuple[list[int], int, bytes]] = []
         self.status = 0
 
-    def cuLaunchKernel(self, kernel: Any, *rest: Any) -> int:
-        *where, stream, _params, extra = (item.value for item in rest)
+    def cuLaunchKernel(self, kernel: int, *rest: int) -> tuple[int]:
+        *where, stream, _params, extra = rest
         first, buffer, second, size, end = (ctypes.c_void_p * 5).from_address(extra)
-        assert (kernel.value, first, second, end) == (99, 1, 2, None)
+        assert (kernel, first, second, end) == (99, 1, 2, None)
         data = ctypes.string_at(buffer, ctypes.c_size_t.from_address(size).value)
         self.launches.append((where, stream, data))
-        return self.status
+        return (self.status,)
 
 
 def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, streams = Driver(), iter([0, 5, 5])
     monkeypatch.setattr(cuda, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda, "_allow_shared", lambda kernel, name, shared: None)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: next(streams), raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
     declared = [SimpleNamespace(offset=0, size=8), SimpleNamespace(offset=8, size=4)]
@@ -167,7 +170,7 @@ def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pyte
     kernel[7, (32, 2)](None, 3)
     kernel[(1, 2, 3), 64, 1024](None, 2**32 - 1)
     assert driver.launches == [
-        ([7, 1, 1, 32, 2, 1, 0], None, struct.pack("<Qi", 0, 3)),
+        ([7, 1, 1, 32, 2, 1, 0], 0, struct.pack("<Qi", 0, 3)),
         ([1, 2, 3, 64, 1, 1, 1024], 5, struct.pack("<QI", 0, 2**32 - 1)),
     ]
     assert kernel[7, (32, 2)] is kernel[7, (32, 2)]
@@ -315,6 +318,7 @@ class TestLaunch:
 
     def test_much_shared_memory_is_allowed(self, load: Load) -> None:
         kernel, out = load().much, torch.zeros(1, device="cuda")
+        kernel[1, 256, 48 * 1024](out, 12 * 1024)  # with what the kernel declares itself this is more
         kernel[1, 256, 160 * 1024](out, 40 * 1024)
         assert out.item() == 40 * 1024 - 1
         with pytest.raises(ValueError, match="shared memory are refused; a block of this GPU may have at most"):

@@ -75,10 +75,23 @@ def test_evidence_compares_with_the_best_before_once_both_were_profiled(log: tup
     assert f"- evidence: {line}\n" in book.path.read_text()
 
 
+def test_an_entry_is_never_compared_with_a_later_best(log: tuple[Task, Logbook]) -> None:
+    task, book = log
+    first, best = book.journal.summaries[0], [entry for entry in book.journal.summaries if entry.best][-1]
+    assert best.iteration is not None
+    assert best.iteration > 1
+    profile(book.state, 1, task.timed[0].id, registers=40, occupancy_pct=62)
+    profile(book.state, best.iteration, task.timed[0].id, registers=32, occupancy_pct=87)
+    alone, beside = book._evidence(task, first), book._evidence(task, best)
+    assert alone is not None
+    assert alone.startswith("registers 40, occupancy 62 %")
+    assert beside
+
+
 def test_profiles_of_two_gpus_are_no_pair() -> None:
     found = [evidence.Profile("a", "x", gpu="H100", metrics={"registers": 40}), evidence.Profile("b", "x", gpu="H200")]
-    assert evidence.pair(found, "a", "b", ["x"]) is None
-    assert evidence.pair([replace(item, gpu="H200") for item in found], "a", "b", ["x"]) is not None
+    assert evidence.pairs(found, "a", "b", ["x"]) == []
+    assert len(evidence.pairs([replace(item, gpu="H200") for item in found], "a", "b", ["x"])) == 1
 
 
 def test_bandwidth_is_told_only_when_every_kernel_counted_its_bytes(tmp_path: Path) -> None:

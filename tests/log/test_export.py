@@ -180,13 +180,14 @@ def test_pr_explains_itself_by_the_counters(task: Task, state: Path) -> None:
     case = task.timed[0].id
     best = next(item for item in reversed(Journal(state).summaries) if item.best)
     assert best.iteration is not None
-    profile(state, 1, case, registers=40, occupancy_pct=62, sm_pct=30)
-    profile(state, best.iteration, case, registers=32, occupancy_pct=87, sm_pct=30.1)
+    profile(state, 1, case, registers=40, occupancy_pct=62, sm_pct=30, shared_bytes=1024)
+    profile(state, best.iteration, case, registers=32, occupancy_pct=87, sm_pct=40, shared_bytes=2048)
     body = export.text(task, state, "pr")
     assert f"## Nsight Compute, before and after ({task.timed[0].label})" in body
     assert "| registers | 40 | 32 |  |" in body
-    causes = body.split("## Why it is faster\n\n")[1].split("\n\n")[0]
-    assert causes == "- registers down 20 %: 40 -> 32\n- occupancy up 40 %: 62 -> 87 %"
+    causes = body.split("## Why it is faster\n\n")[1].split("\n\n")[1]
+    helped = "- registers down 20 %: 40 -> 32\n- occupancy up 40 %: 62 -> 87 %"
+    assert causes == f"{helped}\n- paid with: shared memory of a block up 100 %: 1.0 -> 2.0 KB"
     assert "ncu 2025.3" in body
     assert "registers" in export.text(task, state, "html")
 

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from harness.records import CaseResult
 from kernbench import entry, render, trajectory
 from kernbench.events import Summary
-from kernbench.export import charts, page, tables
+from kernbench.export import causes, charts, page, tables
 from kernbench.export.collect import Collected, ExportError, name_of
-from kernbench.profiling import evidence
 
 DIFF_IN_BODY = 400
-WORTH_SAYING = 0.03
-"""Counters that moved by less are not called a cause."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
         "",
         *_path(about, pair),
         *_microbenchmark(about, pair),
-        *_counters(about, pair),
+        *causes.section(about, pair.before, pair.after, [case.id for case in about.hottest(pair.new)]),
         *_environment(pair),
         *_change(diff),
         *_slots(),
@@ -91,10 +88,14 @@ def _path(about: Collected, pair: Pair) -> list[str]:
     series = [item for item in about.entries if _series(item) == _series(pair.after)]
     last = next((place for place, item in enumerate(series) if item.run == pair.after.run), len(series) - 1)
     steps = [item for item in series[: last + 1] if item.best and item.repeats is None]
-    lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {entry.title(item)}" for item in steps]
+    lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]
     count = f"{last + 1} iteration{'s' if last else ''}"
     tried = f"{count}, {len(steps)} of them a new best:" if last else f"{count}:"
     return ["## How it came about", "", tried, "", *lines, "", "![speedup by iteration](chart.svg)", ""]
+
+
+def _hypothesis(item: Summary) -> str:
+    return " ".join(item.hypothesis.split()) or "no hypothesis"
 
 
 def _microbenchmark(about: Collected, pair: Pair) -> list[str]:
@@ -149,49 +150,6 @@ def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
         gain = "the gain is the launcher's alone: wall time falls, device time does not."
         lines.append(f"On {', '.join(launcher)} {gain}")
     return [*lines, "", "![cases over iterations](cases.svg)"]
-
-
-def _counters(about: Collected, pair: Pair) -> list[str]:
-    """Before and after on the hottest headline case that was profiled, and what moved; or the slot, named."""
-    cases = [case.id for case in about.hottest(pair.new)]
-    labels = {case.id: case.label for case in about.task.cases}
-    both = evidence.pair(about.profiles, pair.before.source, pair.after.source, cases) if pair.before else None
-    names = (name_of(pair.before) if pair.before else "", name_of(pair.after))
-    if both is None:
-        both = evidence.baseline_pair(about.profiles, pair.after.source, cases)
-        names = (pair.after.baseline, name_of(pair.after))
-    if about.task.device == "cpu" and both is None:
-        return ["## Why it is faster", "", "_To be said by the author: a task on the CPU has no GPU counters._", ""]
-    if both is None:
-        against = str(pair.before.iteration) if pair.before and pair.before.iteration else "baseline"
-        command = f"kernbench profile {about.task.name} --case {cases[0] if cases else 'ID'} --against {against}"
-        missing = f"_Missing: no Nsight Compute profile of both sources was kept; `{command}` makes the pair._"
-        return ["## Nsight Compute, before and after", "", missing, "", "## Why it is faster", "", MISSING_WHY, ""]
-    changes = evidence.changes(*both)
-    title = f"## Nsight Compute, before and after ({labels[both[1].case]})"
-    lines = [title, "", entry.cells(["", *names, ""]), entry.cells(["---", "---:", "---:", "---"])]
-    lines += [entry.cells([item.words, item.before, item.after, item.unit]) for item in changes]
-    versions = ", ".join(part for part in (both[1].gpu, both[1].ncu and f"ncu {both[1].ncu}") if part)
-    return [*lines, "", *([f"{versions}.", ""] if versions else []), "## Why it is faster", "", *_causes(changes), ""]
-
-
-MISSING_WHY = "_Missing: the causes are read from the two profiles (registers, occupancy, instructions, bandwidth)._"
-
-
-def _causes(changes: list[evidence.Change]) -> list[str]:
-    """Counters that moved, each with its numbers; durations are the effect and not named."""
-    moved = [
-        item
-        for item in changes
-        if item.name != "duration_us" and item.ratio is not None and abs(item.ratio - 1) > WORTH_SAYING
-    ]
-    if not moved:
-        return ["No counter moved by more than 3 %: the gain is not explained by this profile."]
-    return [
-        f"- {item.words} {'up' if (item.ratio or 0) > 1 else 'down'} {abs((item.ratio or 1) - 1) * 100:.0f} %:"
-        f" {item.before} -> {item.after} {item.unit}".rstrip()
-        for item in moved
-    ]
 
 
 def _environment(pair: Pair) -> list[str]:

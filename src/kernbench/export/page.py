@@ -203,10 +203,10 @@ def _profiles(about: Collected) -> list[tuple[str, str, list[evidence.Change]]]:
     cases = [case.id for case in about.hottest(about.rows(best))]
     labels = {case.id: case.label for case in about.task.cases}
     pairs = [
-        ("baseline", evidence.baseline_pair(about.profiles, best.source, cases)),
-        (name_of(about.series[0]), evidence.pair(about.profiles, about.series[0].source, best.source, cases)),
+        ("baseline", evidence.baseline_pairs(about.profiles, best.source, cases)),
+        (name_of(about.series[0]), evidence.pairs(about.profiles, about.series[0].source, best.source, cases)),
     ]
-    return [(name, labels[both[1].case], evidence.changes(*both)) for name, both in pairs if both is not None]
+    return [(name, labels[pair[1].case], evidence.changes(*pair)) for name, found in pairs for pair in found[:3]]
 
 
 def _environments(about: Collected) -> list[tuple[str, list[str]]]:

@@ -74,22 +74,25 @@ def profiles(state: Path) -> list[Profile]:
     return sorted(found, key=lambda profile: profile.at)
 
 
-def pair(found: Sequence[Profile], before: str, after: str, cases: Iterable[str]) -> tuple[Profile, Profile] | None:
-    """Profiles of two sources on the first of these cases for which both are there; the newest of each."""
-    by_name = {(profile.source, profile.case): profile for profile in found}
-    for case in cases:
-        old, new = by_name.get((before, case)), by_name.get((after, case))
-        if old is not None and new is not None and _comparable(old, new):
-            return old, new
-    return None
+Pair = tuple[Profile, Profile]
 
 
-def baseline_pair(found: Sequence[Profile], after: str, cases: Iterable[str]) -> tuple[Profile, Profile] | None:
-    """The baseline's profile beside a source's, on the first of these cases for which both are there."""
-    sides = {profile.case: profile for profile in found if profile.side == "baseline"}
-    own = {profile.case: profile for profile in found if profile.source == after}
-    both = ((sides[case], own[case]) for case in cases if case in sides and case in own)
-    return next((pair for pair in both if _comparable(*pair)), None)
+def pairs(found: Sequence[Profile], before: str, after: str, cases: Iterable[str]) -> list[Pair]:
+    """Profiles of two sources, in the order of the cases, where both are there; the newest of each."""
+    old = {profile.case: profile for profile in found if profile.source == before}
+    return _matched(old, found, after, cases)
+
+
+def baseline_pairs(found: Sequence[Profile], after: str, cases: Iterable[str]) -> list[Pair]:
+    """The baseline's profile beside a source's, in the order of the cases, where both are there."""
+    old = {profile.case: profile for profile in found if profile.side == "baseline"}
+    return _matched(old, found, after, cases)
+
+
+def _matched(old: dict[str, Profile], found: Sequence[Profile], after: str, cases: Iterable[str]) -> list[Pair]:
+    new = {profile.case: profile for profile in found if profile.source == after}
+    both = ((old[case], new[case]) for case in cases if case in old and case in new)
+    return [pair for pair in both if _comparable(*pair)]
 
 
 def changes(before: Profile, after: Profile, names: Iterable[str] = TOLD) -> list[Change]:

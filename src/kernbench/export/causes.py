@@ -1,0 +1,77 @@
+"""The part of a pull request that says why: Nsight Compute before and after, and which counters explain the gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernbench import entry
+from kernbench.events import Summary
+from kernbench.export.collect import Collected, name_of
+from kernbench.profiling import evidence
+from kernbench.profiling.evidence import Change, Profile
+
+WORTH_SAYING = 0.03
+"""Counters that moved by less are not called a cause."""
+MOST_PAIRS = 3
+BETTER_UP = {"occupancy_pct", "possible_pct", "bandwidth"}
+BETTER_DOWN = {"registers", "instructions", "bytes", "shared_bytes", "spilled"}
+MISSING_WHY = "_Missing: the causes are read from the two profiles (registers, occupancy, instructions, bandwidth)._"
+
+
+def section(about: Collected, before: Summary | None, after: Summary, cases: Sequence[str]) -> list[str]:
+    """Every case of which both sides were profiled, the hottest headline case first; or the slot, named."""
+    pairs = evidence.pairs(about.profiles, before.source, after.source, cases) if before else []
+    names = (name_of(before) if before else "", name_of(after))
+    if not pairs:
+        pairs = evidence.baseline_pairs(about.profiles, after.source, cases)
+        names = (after.baseline, name_of(after))
+    if about.task.device == "cpu" and not pairs:
+        return ["## Why it is faster", "", "_To be said by the author: a task on the CPU has no GPU counters._", ""]
+    if not pairs:
+        return _missing(about, before, cases)
+    labels = {case.id: case.label for case in about.task.cases}
+    tables = [line for pair in pairs[:MOST_PAIRS] for line in _table(pair, names, labels[pair[1].case])]
+    reasons = [line for pair in pairs[:MOST_PAIRS] for line in _reasons(pair, labels[pair[1].case])]
+    return [*tables, "## Why it is faster", "", *reasons]
+
+
+def _missing(about: Collected, before: Summary | None, cases: Sequence[str]) -> list[str]:
+    against = str(before.iteration) if before and before.iteration else "baseline"
+    command = f"kernbench profile {about.task.name} --case {cases[0] if cases else 'ID'} --against {against}"
+    missing = f"_Missing: no Nsight Compute profile of both sources was kept; `{command}` makes the pair._"
+    return ["## Nsight Compute, before and after", "", missing, "", "## Why it is faster", "", MISSING_WHY, ""]
+
+
+def _table(pair: tuple[Profile, Profile], names: tuple[str, str], label: str) -> list[str]:
+    title = f"## Nsight Compute, before and after ({label})"
+    lines = [title, "", entry.cells(["", *names, ""]), entry.cells(["---", "---:", "---:", "---"])]
+    lines += [entry.cells([item.words, item.before, item.after, item.unit]) for item in evidence.changes(*pair)]
+    new = pair[1]
+    versions = ", ".join(part for part in (new.gpu, new.ncu and f"ncu {new.ncu}") if part)
+    return [*lines, "", *([f"{versions}.", ""] if versions else [])]
+
+
+def _reasons(pair: tuple[Profile, Profile], label: str) -> list[str]:
+    """What moved the way that helps, then what was paid for it; the duration itself is the effect."""
+    moved = [item for item in evidence.changes(*pair) if item.ratio is not None and abs(item.ratio - 1) > WORTH_SAYING]
+    helped = [item for item in moved if _helps(item)]
+    paid = [item for item in moved if item.name in BETTER_UP | BETTER_DOWN and not _helps(item)]
+    duration = next((item for item in evidence.changes(*pair) if item.name == "duration_us"), None)
+    took = f", {duration.before} -> {duration.after} us" if duration else ""
+    lines = [f"{label}{took}:", "", *(f"- {_told(item)}" for item in helped)]
+    if not helped:
+        lines.append("- no counter moved the way that helps by more than 3 %: this profile does not explain the gain")
+    if paid:
+        lines.append(f"- paid with: {'; '.join(_told(item) for item in paid)}")
+    return [*lines, ""]
+
+
+def _helps(item: Change) -> bool:
+    up = (item.ratio or 1.0) > 1
+    return item.name in (BETTER_UP if up else BETTER_DOWN)
+
+
+def _told(item: Change) -> str:
+    way = "up" if (item.ratio or 0) > 1 else "down"
+    amount = f"{abs((item.ratio or 1) - 1) * 100:.0f} %"
+    return f"{item.words} {way} {amount}: {item.before} -> {item.after} {item.unit}".rstrip()
