@@ -73,7 +73,7 @@ class DeviceClock:
 
     name: ClockName = "device"
     batch = 8
-    extra_us = 130.0
+    extra_us = 90.0
 
     def __init__(self, gpu: Gpu, flush: Flush, recorder: Recorder) -> None:
         import torch

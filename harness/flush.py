@@ -99,6 +99,12 @@ class Flush:
         self._mark[(1,)](self._cell)
 
 
+def first_launch(device: str) -> None:
+    """What Triton does once in a process (its launcher, the driver's library) is done after this."""
+    token = _token()
+    getattr(_kernels(token), f"kb_mark_{token}")[(1,)](torch.zeros(1, device=device))
+
+
 def _kernels(token: str) -> ModuleType:
     """Triton reads a kernel's source from its file, so the file has to be there."""
     path = cache_folder() / f"flush_{token}.py"

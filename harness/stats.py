@@ -19,7 +19,7 @@ SHORT_MARGIN = 0.015
 SHORT_US = 5.0
 """Below this, clocks tick too coarsely for the one-percent margin."""
 FEWEST_BLOCKS = 6
-WIDTH_GOAL = 0.005
+WIDTH_GOAL = 0.0035
 """Half width of the interval at which timing may stop."""
 WORST_HEADLINE = 0.97
 """No headline row of a new best may be slower than this against the old one."""

@@ -19,6 +19,8 @@ from harness.records import Case, CaseResult, ClockName, Finding, Ratio, RunRequ
 from harness.rotation import rotation
 
 Beat = Callable[[], None]
+DEVICE_PASS = 0.9
+"""Share of a row's budget on a GPU; the wall pass takes the rest."""
 
 
 @dataclass
@@ -52,7 +54,7 @@ class Stopwatch:
             return timing.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
 
     def _on_gpu(self, device: gpu.Gpu, sides: timing.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
-        bench = self._bench(self.clock(), masters, len(sides), beat)
+        bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS)
         try:
             samples = bench.run(sides)
         except (LostRecords, clocks.Unsteady) as problem:

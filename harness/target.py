@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NoReturn
 
 from harness.records import Task, decode, encode
@@ -75,15 +75,28 @@ def main(requests: str, events: str, device: str, mode: str) -> None:
         torch.zeros(1, device=device).item()
     except BaseException as problem:
         _leave(lines, f"{type(problem).__name__}: {problem}", code="device")
-    if importlib.util.find_spec("triton") is not None:
-        importlib.import_module("triton")
     for name in ("harness.shelf", "harness.baseline"):
         importlib.import_module(name)
+    _everything_once(device)
     lines.emit("ready", pid=os.getpid(), gpu=_gpu(device))
     message = lines.request()
     signal.setitimer(signal.ITIMER_REAL, float(message.get("seconds", 120.0)))  # its default action ends the process
     _serve(lines, message, device, mode)
     os._exit(0)  # no destructor of anybody's between the result and its reader
+
+
+def _everything_once(device: str) -> None:
+    """What is slow the first time in a process, before anybody waits for it: random numbers, Triton's first launch."""
+    import torch
+
+    torch.randn(8, device=device, generator=torch.Generator(device=device)).mul(2).to(torch.bfloat16)
+    if importlib.util.find_spec("triton") is None:
+        return
+    importlib.import_module("triton")
+    if device != "cpu":
+        with suppress(Exception):  # a Triton that cannot launch says so when the source tries
+            importlib.import_module("harness.flush").first_launch(device)
+            torch.cuda.synchronize()
 
 
 def _serve(lines: Lines, message: dict[str, Any], device: str, mode: str) -> None:

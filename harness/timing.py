@@ -37,6 +37,8 @@ LONG_BUDGET = 2.0
 MOST_DROPPED = 48
 """Blocks; a GPU that stays throttled is told, not waited for."""
 REST_S = 0.2
+SCRAP = 4
+"""A last batch of fewer blocks than this part of a whole one is not worth starting the clock for."""
 
 
 class SideFailed(Exception):
@@ -124,30 +126,32 @@ class Bench:
 
     def _blocks(self, sides: Sides, calls: int, began: float) -> Timing:
         timing = Timing({name: [] for name in sides}, {name: [] for name in sides})
-        watch = Usage(list(sides))
+        watch, size = Usage(list(sides)), self.clock.batch
         while timing.blocks < MAX_BLOCKS:
             self.beat()
             batch_began = time.perf_counter()
-            planned = self._plan(sides, calls, timing.blocks)
+            planned = self._plan(sides, calls, range(timing.blocks, timing.blocks + size))
             try:
                 measured = self._measure(planned, watch)
             except Unsteady as reason:
-                timing.dropped += self.clock.batch
+                timing.dropped += size
                 timing.unsteady = str(reason)
                 if timing.dropped > MOST_DROPPED:
                     raise
                 time.sleep(REST_S)
                 continue
             _sort_in(timing, planned, measured)
-            if timing.blocks >= MIN_BLOCKS and (self._sure(timing) or self._spent(began, batch_began)):
+            affordable = self._affordable(began, batch_began, size)
+            if timing.blocks >= MIN_BLOCKS and (self._sure(timing) or not affordable):
                 break
+            size = affordable or self.clock.batch
         timing.busy = watch.processors()
         return timing
 
-    def _plan(self, sides: Sides, calls: int, first: int) -> list[Planned]:
+    def _plan(self, sides: Sides, calls: int, blocks: range) -> list[Planned]:
         """A batch of blocks; a block later the sides come the other way round, or by lot."""
         planned = []
-        for block in range(first, first + self.clock.batch):
+        for block in blocks:
             self.rotation.begin_block()
             order = list(sides)[::-1] if block % 2 else list(sides)
             if self.clock.batch == 1:
@@ -172,10 +176,12 @@ class Bench:
                 measured += self.clock.measure([plan.call for plan in group])
         return measured
 
-    def _spent(self, began: float, batch_began: float) -> bool:
-        """Whether another batch like the last one would exceed the budget."""
+    def _affordable(self, began: float, batch_began: float, blocks: int) -> int:
+        """Blocks that the rest of the budget pays for, at the price of the last batch; none where it is a scrap."""
         now = time.perf_counter()
-        return (now - began + now - batch_began) * 1000 >= self.budget_ms
+        left, price = self.budget_ms / 1000 - (now - began), (now - batch_began) / blocks
+        found = min(self.clock.batch, int(left / max(price, 1e-9)))
+        return found if found * SCRAP >= self.clock.batch else 0
 
     def _sure(self, timing: Timing) -> bool:
         others = [name for name in timing.samples if name != self.candidate]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,6 +111,28 @@ def test_what_comes_every_few_calls_sides_with_nobody() -> None:
     timed = fair.run({"baseline": disturbed, "solution": disturbed})
     log_ratio = stats.interquartile_mean(timed.log_ratios("baseline", "solution"))
     assert log_ratio == pytest.approx(0, abs=0.02)
+
+
+def test_the_last_batch_is_as_long_as_the_budget_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    class Ticking(FakeClock):
+        """A millisecond of everybody's time for every call."""
+
+        def measure(self, calls: Sequence[clocks.Call]) -> list[clocks.Measured]:
+            nonlocal now
+            now += 0.001 * len(calls)
+            return super().measure(calls)
+
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: now, process_time=lambda: now))
+    monkeypatch.setattr(timing, "MAX_CALLS", 1)
+    sides = {"baseline": noisy(50, 0.5, 1), "solution": noisy(50, 0.5, 2)}
+    for budget_ms, blocks in ((4 + 60.5, 24 + 6), (4 + 52.5, 24), (4 + 10.5, 12)):
+        clock: Any = Ticking(batch=12)
+        now = 0.0
+        timed = timing.Bench(clock, FakeRotation(), budget_ms, lambda: None).run(sides)  # type: ignore[arg-type]
+        assert timed.blocks == blocks
+        assert now * 1000 <= max(budget_ms, 4 + 24) + 2  # two more calls come after the last batch
 
 
 def test_throttled_batches_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
