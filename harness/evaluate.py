@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from harness import check, controls, interpreter, machine, originals, timing
+from harness import ahead, check, controls, interpreter, machine, originals, timing
 from harness.faults import BadTask, Paths, describe
 from harness.inputs import BadOutput, Draw, Reference, copies, forms, named_outputs
 from harness.opponents import Opponents
@@ -123,6 +123,7 @@ class Run:
             self._failed("build_error", fault.message, fault.where, fault.traceback)
             return
         self._own_clocks()
+        self._tell_builder()
         self.reference = self._load_reference()
         if self.request.controls:
             controls.try_task(self.reference, self.shelf, self.device, lambda case: self._step("check", case))
@@ -143,6 +144,12 @@ class Run:
             self.emit("finding", finding=left)
         self._own_clocks()
         self.emit("finished")
+
+    def _tell_builder(self) -> None:
+        """For the process that compiles the kernels of the other cases meanwhile: how it is done here."""
+        side = self.shelf.side("solution")
+        if self.device != "cpu" and side is not None and side.mentions("triton"):
+            self.emit("loaded", compiler=ahead.facts(self.device))
 
     def _own_clocks(self) -> None:
         """Puts back what the source replaced among the things that times are taken with, and says so once."""

@@ -1,9 +1,9 @@
 """One child process: started from this thread, spoken to in JSON lines, killed with its whole group.
 
-The child runs `harness.worker` in any Python that has torch. It is started by a few lines given to `-c`, which build
-the package `harness` from its folder by importlib: neither that folder nor its parent lands on the child's
-`sys.path`, and the workbench's own PYTHONPATH stays out. Its stdout carries events and nothing else; what the kernel
-prints comes by stderr, clipped and rate-limited here, so that no flood reaches the screen.
+The child runs `harness.worker` (or `harness.ahead`) in any Python that has torch. It is started by a few lines given
+to `-c`, which build the package `harness` from its folder by importlib: neither that folder nor its parent lands on
+the child's `sys.path`, and the workbench's own PYTHONPATH stays out. Its stdout carries events and nothing else; what
+the kernel prints comes by stderr, clipped and rate-limited here, so that no flood reaches the screen.
 """
 
 from __future__ import annotations
@@ -79,9 +79,10 @@ class Child:
         cls,
         python: str,
         folder: Path,
-        device: str,
+        device: str | None,
         on_log: Callable[[str], None],
         threads: int | None = None,
+        module: str = "worker",
     ) -> Child:
         if threading.current_thread() is not threading.main_thread():
             # The child asks the system to kill it when its creating THREAD ends; only the main one lives long enough.
@@ -92,8 +93,8 @@ class Child:
                 "-c",
                 BOOT,
                 str(folder),
-                "worker",
-                device,
+                module,
+                *([device] if device is not None else []),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,

@@ -24,6 +24,8 @@ from kernbench.entry import EntryText as EntryText
 from kernbench.events import Summary
 
 HEADING = re.compile(r"^## (\d+) ·", re.MULTILINE)
+WHEN = re.compile(r"^- when .* · source ([0-9a-f]{8})\b", re.MULTILINE)
+NEXT = "- next: "
 ATTEMPTS = 20
 
 
@@ -69,31 +71,48 @@ def entry_of(path: Path, number: int, source: str | None = None) -> str | None:
 
 def last_source(path: Path) -> str | None:
     """Short hash of the source of the last entry in the file."""
+    last = last_entry(path)
+    return last[1] if last else None
+
+
+def last_entry(path: Path) -> tuple[int, str] | None:
+    """Number and short source hash of the last entry in the file, whichever machine it was made on."""
     try:
-        found = re.findall(
-            r"^- when .* · source ([0-9a-f]{8})\b", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE
-        )
+        text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    return found[-1] if found else None
+    for heading in reversed(list(HEADING.finditer(text))):
+        if when := WHEN.search(text, heading.end()):
+            return int(heading[1]), when[1]
+    return None
 
 
 def reword(path: Path, old: Summary, new: Summary) -> None:
     """Changes the tool's own lines of an entry in place; refuses when they were changed by hand."""
-    with _own_entry(path, old) as found:
+    with _own_entry(path, old.iteration or 0, old.source) as found:
         changed = _retitled(path, old, new, found.lines)
         for before, after in zip(entry.own_lines(old), entry.own_lines(new), strict=True):
             changed = _exchanged(path, old, changed, before, after, found.ending)
         _replace(path, found, changed)
 
 
+def set_next(path: Path, number: int, source: str, step: str) -> None:
+    """Changes the next step of an entry that no run here has made: there is one such line, or it is left alone."""
+    with _own_entry(path, number, source) as found:
+        places = [index for index, line in enumerate(found.lines) if line.startswith(NEXT)]
+        if len(places) != 1:
+            raise _by_hand(path, number)
+        line = f"{NEXT}{' '.join(step.split()) or '-'}{found.ending}"
+        _replace(path, found, [*found.lines[: places[0]], line, *found.lines[places[0] + 1 :]])
+
+
 def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
     """Sets the evidence line below the result of an entry, once a profile is there; an older one is replaced."""
-    with _own_entry(path, summary) as found:
+    with _own_entry(path, summary.iteration or 0, summary.source) as found:
         lines = found.lines
         places = [index for index, line in enumerate(lines) if line.startswith("- result: ")]
         if not places:
-            raise _by_hand(path, summary)
+            raise _by_hand(path, summary.iteration)
         after = places[0] + 1
         kept = lines[after + 1 :] if lines[after].startswith("- evidence: ") else lines[after:]
         _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.ending}", *kept])
@@ -119,14 +138,13 @@ class Found:
 
 
 @contextlib.contextmanager
-def _own_entry(path: Path, summary: Summary) -> Iterator[Found]:
-    """The entry of this summary; the file is locked."""
-    number = summary.iteration or 0
+def _own_entry(path: Path, number: int, source: str) -> Iterator[Found]:
+    """The entry of this number and source; the file is locked."""
     if not path.exists():
         raise LogbookError(f"{path.name} is not there any more; entry {number} is only in runs.jsonl")
     with _locked(path) as handle:
         signature, text = _signature(handle), _read(handle)
-        span = _span(text, number, summary.source)
+        span = _span(text, number, source)
         if span is None:
             other = " about this source" if _span(text, number, None) else ""
             raise LogbookError(f"{path.name} has no entry {number}{other} any more")
@@ -138,7 +156,7 @@ def _retitled(path: Path, old: Summary, new: Summary, lines: list[str]) -> list[
     if before == after:
         return lines
     if not lines[0].startswith(before):
-        raise _by_hand(path, old)
+        raise _by_hand(path, old.iteration)
     return [after + lines[0].removeprefix(before), *lines[1:]]
 
 
@@ -152,11 +170,11 @@ def _exchanged(
     for index in range(len(lines) - len(wanted) + 1):
         if lines[index : index + len(wanted)] == wanted:
             return [*lines[:index], *(line + ending for line in after), *lines[index + len(wanted) :]]
-    raise _by_hand(path, old)
+    raise _by_hand(path, old.iteration)
 
 
-def _by_hand(path: Path, summary: Summary) -> LogbookError:
-    return LogbookError(f"entry {summary.iteration} of {path.name} was changed by hand meanwhile; edit it there")
+def _by_hand(path: Path, number: int | None) -> LogbookError:
+    return LogbookError(f"entry {number} of {path.name} was changed by hand meanwhile; edit it there")
 
 
 def _span(text: str, number: int, source: str | None) -> tuple[int, int] | None:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from harness.records import SCHEMA, CaseResult, Environment, decode, encode
+from harness.records import SCHEMA, CaseResult, Environment, decode, encode, to_dict
 from kernbench import runindex
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
 from kernbench.runsfile import JournalError as JournalError
@@ -67,7 +68,7 @@ class Journal:
 
     def finish(self, summary: Summary, results: Iterable[CaseResult]) -> None:
         self._file.append(encode("finished", summary))
-        self._add(summary)
+        self._add(self._lasting(summary))
         self.last_cases = {result.id: result for result in results}
         self.failed_builds = 0
 
@@ -148,6 +149,11 @@ class Journal:
         if about not in self._environments:
             self._environments[about] = decode(Environment, data.get("environment") or {})
         return decode(Summary, {**data, "environment": self._environments[about]})
+
+    def _lasting(self, summary: Summary) -> Summary:
+        """The same record in half the room: it stays for as long as the workbench is open, and a day has hundreds."""
+        words = {name: sys.intern(value) for name, value in summary.__dict__.items() if isinstance(value, str)}
+        return self._summary({**summary.__dict__, **words, "environment": to_dict(summary.environment)})
 
     def _add(self, summary: Summary) -> None:
         self.summaries.append(summary)

@@ -46,7 +46,7 @@ def times(value: float | None) -> str:
 def spread(ratio: Ratio) -> str:
     """Half the interval's width, in percent of the ratio."""
     percent = (ratio.high - ratio.low) / 2 / ratio.speedup * 100
-    return f"±{percent:.1f}%"
+    return f"±{percent:.1f}%" if percent < 99.95 else f"±{percent:.0f}%"
 
 
 def speedup(ratio: Ratio | None) -> str:
@@ -59,6 +59,10 @@ def geomean(ratio: Ratio | None) -> str:
 
 def percent(fraction: float | None) -> str:
     return DASH if fraction is None else f"{fraction * 100:.0f}%"
+
+
+def kernels(count: int) -> str:
+    return "1 kernel a call" if count == 1 else f"{count} kernels a call"
 
 
 def error(value: float | None) -> str:

@@ -158,11 +158,14 @@ class Session:
 
     def set_next(self, text: str) -> str:
         """Next step of the last entry, in place."""
-        last = self.logbook.last_entry()
-        if last is None:
+        try:
+            number = self.logbook.set_next(text)
+        except (LogbookError, JournalError) as problem:
+            return str(problem)
+        if number is None:
             self.next_step = text
             return "the first entry will carry this next step"
-        return self._reword(last, last.hypothesis, text)
+        return f"entry {number} was updated"
 
     def iterations(self) -> Sequence[Summary]:
         return self.journal.iterations()
@@ -260,6 +263,7 @@ class Session:
             if self._wake.is_set() or len(self._supervisor.pids) < 2:
                 return
             await asyncio.sleep(0.05)
+        await self._supervisor.prepare_builder(self._wake.is_set)
         if self.options.standby and self.environment is not None and self.task.device == "cuda":
             await self._explainer.prepare(self.environment.device, self._wake)
         if self.options.floors and self._last is not None and self.environment is not None:

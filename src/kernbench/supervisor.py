@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.records import Environment
+from kernbench.builder import Builder
 from kernbench.child import Child, Unusable, ending, harness_folder
 from kernbench.events import Event, LogLine, WorkerChanged
 
@@ -76,6 +77,7 @@ class Supervisor:
         self._harness = harness or harness_folder()
         self._emit = emit
         self._spares = spares
+        self.builder = Builder(self.python, self._harness)
         self._child: Child | None = None
         self._spare: Child | None = None
         self._first_size: int | None = None
@@ -117,6 +119,7 @@ class Supervisor:
         assert child is not None
         if self._spare is not None and not self._spare.ready:
             self._spare.freeze()
+        self.builder.freeze()
         self._run, self._cancelled, case = str(request["run"]), False, None
         self._enter("load")
         while not child.messages.empty():  # what an earlier run still had to say
@@ -135,6 +138,9 @@ class Supervisor:
                     self._resting.set()
                     self._deadline = float("inf")
                     continue
+                if message.get("event") == "loaded":
+                    self.builder.take(request, message.get("compiler"))
+                    continue
                 if message.get("event") == "step":
                     case = message.get("case")
                     self._enter(str(message.get("step")))
@@ -146,6 +152,7 @@ class Supervisor:
             self._resting.set()
             if self._spare is not None:
                 self._spare.thaw()
+            self.builder.thaw()
 
     async def hold(self) -> None:
         """Until nothing of ours uses the GPU: a run rests after its next row, an A/A measurement is given up."""
@@ -194,6 +201,11 @@ class Supervisor:
             await self._drop()
             await self.ready()
 
+    async def prepare_builder(self, interrupted: Callable[[], bool]) -> None:
+        """To be called while nothing runs, after the spare: the two would only take cores from one another."""
+        if self._spares:
+            await self.builder.prepare(interrupted)
+
     @property
     def spare_ready(self) -> bool:
         return self._spare is not None and self._spare.ready
@@ -212,6 +224,7 @@ class Supervisor:
         self._child = self._spare = None
         for child in children:
             await child.close()
+        await self.builder.close()
 
     async def _current(self) -> Child:
         if self._child is not None and self._child.alive:

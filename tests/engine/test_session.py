@@ -222,6 +222,26 @@ async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watch
     assert again.iterations()[0].next == "eight rows"
 
 
+async def test_the_next_step_goes_to_the_last_entry_after_reopening(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.run_once(iteration=True)
+    path = it.session.logbook.path
+
+    def reopened(state: str) -> Session:
+        return Session(taskfile.load(folder), folder / state, Options(harness=FAKE))
+
+    assert reopened(".kernbench").set_next("eight rows") == "entry 1 was updated"
+    assert reopened(".kernbench").iterations()[0].next == "eight rows"
+    assert reopened("elsewhere").set_next("ten rows") == "entry 1 was updated"  # the log came without its runs
+    assert "- next: ten rows\n" in path.read_text()
+    assert "changed by hand" in reopened(".kernbench").set_next("twelve rows")
+    path.write_text(path.read_text().replace("- next: ten rows\n", "- next: mine\n- next: and this\n"))
+    assert "changed by hand" in reopened("elsewhere").set_next("twelve rows")
+    assert "twelve rows" not in path.read_text()
+
+
 async def test_a_hypothesis_given_while_the_run_is_on_belongs_to_it(
     watched: Callable[..., Watched], folder: Path
 ) -> None:

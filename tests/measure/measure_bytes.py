@@ -47,6 +47,8 @@ def child() -> None:
 
     def obey() -> None:
         order = os.read(3, 1)
+        if order == b"Q" and app._telemetry is not None:  # what a row costs is not what a second of the GPU costs
+            app._telemetry.stop()
         gpu.working = {b"I": False, b"G": True}.get(order, gpu.working)
         engine.say(*orders.get(order, []))
 
@@ -54,7 +56,8 @@ def child() -> None:
         asyncio.get_running_loop().add_reader(3, obey)
 
     engine.start = start  # type: ignore[method-assign]
-    make_app(engine, reader=gpu).run()
+    app = make_app(engine, reader=gpu)
+    app.run()
 
 
 def measure(columns: int, rows: int) -> None:
@@ -68,6 +71,7 @@ def measure(columns: int, rows: int) -> None:
     terminal.order("G", 8)
     figures["a second, GPU pane on, GPU at work"] = terminal.count(SECONDS) // SECONDS
     terminal.order("I", 2)
+    terminal.order("Q", 2)
     terminal.type("1")
     terminal.type("\x1b[Z" if columns < 160 else "")
     terminal.count(2)

@@ -30,6 +30,15 @@ def resident_mb() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
 
 
+def size(thing: object, seen: set[int]) -> int:
+    """Bytes of a thing and all it holds; what was seen before is shared, and counted once."""
+    if id(thing) in seen:
+        return 0
+    seen.add(id(thing))
+    parts = [*thing, *thing.values()] if isinstance(thing, dict) else thing if isinstance(thing, list | tuple) else ()
+    return sys.getsizeof(thing) + sum(size(part, seen) for part in [*parts, getattr(thing, "__dict__", None)])
+
+
 async def main(folder: Path) -> None:
     session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=Path(FAKE_HARNESS), floors=False))
     app = Workbench(session)
@@ -57,6 +66,8 @@ async def main(folder: Path) -> None:
         per_run = (last - second) * 1024 / (RUNS - STEP)
         note = f"{time.perf_counter() - started:.0f} s for all"
         figure("growth a run, after the first 250", f"{per_run:.1f} kB", note)
+        kept = size(session.journal.summaries, set()) / len(session.journal.summaries) / 1024
+        figure("of it the record of a run that the log keeps", f"{kept:.1f} kB", "the rest fills caches of fixed size")
 
 
 with tempfile.TemporaryDirectory(prefix="kernbench-measure-") as place:

@@ -131,3 +131,33 @@ async def test_every_page_reads_as_agreed(size: tuple[int, int], engine: FakeEng
             while app.screen is not app.main:
                 await pilot.press("escape")
             await pilot.press("escape", "escape", "1", "home")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_the_page_of_a_row_that_failed(size: tuple[int, int], engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=size) as pilot:
+        for scene, result in (("wrong", wrong(0)), ("crashed", crashed(0))):
+            engine.say(WorkerChanged("ready", H200), *whole_run(result))
+            await settle(pilot)
+            await pilot.press("enter")
+            await settle(pilot)
+            compare(f"page_{scene}_row_{size[0]}x{size[1]}", screen_text(app))
+            await pilot.press("escape")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_a_toast_takes_the_place_of_the_hint(size: tuple[int, int], engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        engine.say(WorkerChanged("ready", H200), *whole_run())
+        await settle(pilot)
+        without = screen_text(app).splitlines()
+        app.say("copied m[bf16]: /home/dev/kernels/norm_scale_shift/.kernbench/copied.md")
+        await settle(pilot)
+        await pilot.pause(0.1)
+        shown = screen_text(app).splitlines()
+        assert [line for line, before in zip(shown, without, strict=True) if line != before] == [shown[-2]]
+        compare(f"toast_{size[0]}x{size[1]}", screen_text(app))

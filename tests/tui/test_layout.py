@@ -84,7 +84,7 @@ async def test_plus_gives_one_pane_the_screen(engine: FakeEngine) -> None:
 async def test_a_click_on_a_tab_opens_the_pane(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.click("#tabs", offset=(38, 0))
+        await pilot.click("#tabs", offset=(33, 0))
         await pilot.pause()
         assert shown(app) == ["iterations"]
         await pilot.click("#iterations", offset=(5, 2))

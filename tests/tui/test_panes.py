@@ -145,7 +145,7 @@ async def test_copies_are_always_in_a_file(engine: FakeEngine, monkeypatch: pyte
         await pilot.press("i", "y")
         await pilot.pause(0.1)
         assert copied.read_text().startswith("## 12 ·")
-        assert len(app._notifications) == 3
+        assert [note.message.partition(":")[0] for note in app._notifications] == ["copied entry 12"]
 
 
 def test_a_copy_reaches_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,11 +352,12 @@ async def test_n_asks_for_a_profile_and_shows_it(size: tuple[int, int], engine: 
     app = make_app(engine)
     async with app.run_test(size=size, notifications=True) as pilot:
         await pilot.press("n")
+        assert [note.message for note in app._notifications] == ["the worker is still starting"]
         engine.say(WorkerChanged("ready", Environment(device="cpu")))
         await settle(pilot)
         await pilot.press("n")
         assert engine.profiled == []
-        assert len(app._notifications) == 2
+        assert ["runs on the CPU" in note.message for note in app._notifications] == [True]
         engine.say(READY, *whole_run())
         await settle(pilot)
         await pilot.press("n")

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Case, CaseResult
-from kernbench.tui import columns, editor
+from harness.records import Case, CaseResult, OutputError
+from kernbench.tui import checks, columns, editor, failures
 from kernbench.tui.board import GridCount, Row
 from kernbench.tui.picker import TaskPicker
 from kernbench.tui.spans import Part, clean, clip, fit, pad
+from kernbench.tui.status import changed
 from kernbench.tui.words import device
 from tests.tui.scene import make_task, right, screen_text, wrong
 
@@ -63,10 +64,73 @@ def test_columns_join_by_importance() -> None:
 def test_a_row_that_fails_says_why_in_place_of_numbers() -> None:
     table = columns.choose(78, rows(), False)
     line = text(columns.line(Row(make_task().cases[2], wrong(2), True), table, False))
-    assert line == "qwen 4096x3072   WRONG  out differs at [3, 17]: got 1.25, expected 0.75"
+    assert line == "qwen 4096x3072   WRONG  out[4093, 1017] 1.24609, not 0.74609"
     skipped = CaseResult(id="s", status="skipped", detail="interpreter has no inline asm")
     line = text(columns.line(Row(Case("s", "small"), skipped, True), table, False))
     assert line.endswith("skipped  interpreter has no inline asm")
+
+
+@pytest.mark.parametrize(
+    ("said", "room", "short"),
+    [
+        ("out differs at [3, 17]: got 1.5, expected 2 (allowed 0.1)", 60, None),
+        (
+            "out differs at [3, 17]: got 1.5, expected 2 (allowed 0.1)",
+            50,
+            "out differs at [3, 17]: got 1.5, expected 2",
+        ),
+        ("out differs at [3, 17]: got 1.5, expected 2 (allowed 0.1) (seed 4)", 30, "out[3, 17] 1.5, not 2"),
+        ("out differs at [3, 17]: got 1.5, expected 2", 18, "1.5, not 2 at out…"),
+        ("out differs: got 1.5, expected 2", 20, "out 1.5, not 2"),
+        ("out is nan at [3, 17], expected 0.75", 30, "out[3, 17] nan, not 0.75"),
+        ("out has shape [3, 5120], expected [3, 5121]", 40, "out shape [3, 5120], not [3, 5121]"),
+        ("the call wrote to its input 'x'", 12, "the call wr…"),
+    ],
+)
+def test_what_is_wrong_in_the_room_there_is(said: str, room: int, short: str | None) -> None:
+    assert failures.brief(CaseResult("x", "wrong", detail=said), room) == (short or said)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "contiguous"),
+    [
+        ((3, 4), (4, 1), True),
+        ((3, 4), (1, 3), False),
+        ((1, 4), (99, 1), True),
+        ((3, 0), (7, 7), True),
+        ((), (), True),
+        ((3, 4), (0, 1), False),
+    ],
+)
+def test_which_strides_say_something(shape: tuple[int, ...], strides: tuple[int, ...], contiguous: bool) -> None:
+    assert checks.is_contiguous(shape, strides) is contiguous
+
+
+def test_values_are_told_apart() -> None:
+    near = CaseResult("x", "ok", error=OutputError(4.5e-8, None, 1e-5, "out", (3,), 0.008967061, 0.008967064))
+    assert text([span for line in checks.errors(near) for span in line]).endswith("0.008967061  0.008967064")
+
+
+def test_a_value_that_is_not_finite_is_said() -> None:
+    """NaN does not travel in JSON."""
+    lost = CaseResult("x", "wrong", error=OutputError(None, None, 0.1, "out", (3, 17), None, 0.75))
+    assert text([span for line in checks.errors(lost) for span in line]).endswith("[3, 17]   not finite      0.75")
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "cells"),
+    [
+        ("2/10 right", "2/10 right", (0, 0)),
+        ("2/10 right", "3/10 right", (0, 1)),
+        ("at 9/10 right", "at 10/10 right", (3, 14)),
+        ("漢 2 so far", "漢 3 so far", (3, 4)),
+        ("timing", "", (0, 6)),
+    ],
+)
+def test_only_the_cells_that_changed_are_sent(before: str, now: str, cells: tuple[int, int]) -> None:
+    begin, end = changed([(before, "")], [(now, "")])
+    assert (begin, end) == cells or (begin == end and cells == (0, 0))
+    assert changed([(before, "dim")], [(before, "")]) == (0, len(before) + before.count("漢"))
 
 
 def test_a_sentence_may_fill_the_line() -> None:

@@ -14,6 +14,7 @@ from tests.tui.scene import (
     STARTED,
     FakeEngine,
     checked_only,
+    crashed,
     export_svg,
     landed,
     make_app,
@@ -223,7 +224,7 @@ async def test_enter_shows_a_row_and_it_follows_the_run(engine: FakeEngine) -> N
         await pilot.press("enter")
         await pilot.pause()
         assert isinstance(app.screen, Page)
-        assert "at out[3, 17]: got 1.25, expected 0.75" in screen_text(app)
+        assert "[4093, 1017]  1.24609   0.74609" in screen_text(app)
         engine.say(STARTED, *landed(right(0)))
         await settle(pilot)
         assert "us per call" in screen_text(app)
@@ -231,6 +232,31 @@ async def test_enter_shows_a_row_and_it_follows_the_run(engine: FakeEngine) -> N
         await settle(pilot)
         assert app.screen is app.main
         assert "1/10 right so far" in screen_text(app)
+
+
+async def test_the_row_page_opens_the_editor_and_copies(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", "vim")
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run(crashed(0)))
+        await settle(pilot)
+        await pilot.press("enter")
+        await pilot.pause()
+        assert "e edit  y copy  esc back" in screen_text(app)
+        for key, said in (("e", "open solution.py:57 yourself"), ("y", "copied wan 75600x5120: ")):
+            await pilot.press(key)
+            await settle(pilot)
+            [notification] = app._notifications
+            assert said in notification.message
+
+
+async def test_a_notice_stays_in_the_log(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, Notice("only comments or layout changed: not timed again"))
+        await pilot.press("5")
+        await settle(pilot)
+        assert "-- only comments or layout changed" in screen_text(app)
 
 
 async def test_a_cancelled_run_leaves_the_old_numbers(engine: FakeEngine) -> None:

@@ -29,10 +29,11 @@ from kernbench.settings import Settings
 from kernbench.telemetry import Reader, Sample, Telemetry
 from kernbench.tui import copying, detail, editor, exporting, hangup, keymap, theme
 from kernbench.tui.board import Board
-from kernbench.tui.dialogs import Choose, Page
+from kernbench.tui.dialogs import Choose, RowPage
 from kernbench.tui.engine import Engine
 from kernbench.tui.help import Help, key_rows, main_bindings
 from kernbench.tui.messages import Heard, Sampled, Tasks
+from kernbench.tui.notes import Notes
 from kernbench.tui.past import Past
 from kernbench.tui.picker import TaskScreen
 from kernbench.tui.screen import MainScreen
@@ -42,6 +43,7 @@ from kernbench.tui.spans import clean
 class Workbench(App[None]):
     CSS_PATH = "kernbench.tcss"
     TITLE = "kernbench"
+    NOTIFICATION_TIMEOUT = 4.0
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+z", "suspend_process", "to the shell", show=False)]
 
     def __init__(
@@ -66,6 +68,7 @@ class Workbench(App[None]):
         self.set_keymap(self.settings.keys)
         self._take_engine(engine)
         self.past = Past(self)
+        self.notes = Notes(self)
         self.main = MainScreen(self.board, ascii_only)
 
     def _take_engine(self, engine: Engine) -> None:
@@ -156,6 +159,7 @@ class Workbench(App[None]):
         return not self._inbox and self.main.settled
 
     def say(self, sentence: str, severity: Any = "information") -> None:
+        self.clear_notifications()  # the newest alone: a second line would cover the tabs
         self.notify(clean(sentence), severity=severity, markup=False)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -181,39 +185,10 @@ class Workbench(App[None]):
         self.main.paint()
 
     def action_hypothesis(self) -> None:
-        earlier = [summary.hypothesis for summary in reversed(self.engine.iterations())]
-        entry = self.engine.hypothesis_for()
-        self._ask(
-            "What does the next save try?" if entry is None else f"What did entry {entry} try?",
-            self.engine.hypothesis,
-            "16-byte loads halve the load instructions",
-            earlier,
-            self._take_hypothesis,
-        )
+        self.notes.ask_hypothesis()
 
     def action_next_step(self) -> None:
-        earlier = [summary.next for summary in reversed(self.engine.iterations())]
-        self._ask("What comes next?", self.engine.next_step, "eight rows per block", earlier, self._take_next)
-
-    def _ask(
-        self, title: str, value: str, example: str, earlier: Iterable[str], take: Callable[[str | None], None]
-    ) -> None:
-        from kernbench.tui.ask import Ask  # the editor widget is worth its import only now
-
-        self.push_screen(Ask(title, value, example, list(dict.fromkeys(text for text in earlier if text))), take)
-
-    def _take_hypothesis(self, text: str | None) -> None:
-        if text is None:
-            return
-        answer = self.engine.set_hypothesis(text)
-        if self.engine.hypothesis != text:  # else the status line shows it
-            self.say(answer)
-        self.main.iterations.show(self.engine.iterations())
-        self.main.paint()
-
-    def _take_next(self, text: str | None) -> None:
-        if text is not None:
-            self.say(self.engine.set_next(text))
+        self.notes.ask_next_step()
 
     def action_baseline(self) -> None:
         choices = self.engine.baselines()
@@ -264,7 +239,7 @@ class Workbench(App[None]):
             self.say("no row is selected: the filter matches none" if self.board.cases else "the task has no rows")
             return
         lines = detail.lines(row, self.board.task, self.ascii_only)
-        self.push_screen(Page(clean(row.case.label), lines, about=row.case.id))
+        self.push_screen(RowPage(clean(row.case.label), lines, about=row.case.id))
 
     def action_diff(self) -> None:
         self.past.show_diff("best", "now")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from harness.records import CaseResult, WallTime
 from kernbench import render
+from kernbench.tui import failures
 from kernbench.tui.board import GridCount, Row
 from kernbench.tui.spans import Span, clean, clip, pad, spell
 
@@ -166,20 +167,8 @@ def _padded(column: Column, row: Row, result: CaseResult, table: Table, ascii_on
 def _sentence(result: CaseResult, table: Table, style: str) -> list[Span]:
     """A row that has no numbers says why in their place."""
     word = render.STATUS_WORDS[result.status]
-    said = clean(render.place(result.where, failure(result)))
-    said = clip(GAP + said, table.rest - len(GAP + word))
-    return [(GAP + word, style), (said, "dim" if style == "dim" else "")]
-
-
-def failure(result: CaseResult) -> str:
-    """Why a row failed, in one sentence."""
-    error = result.error
-    if result.detail:
-        return result.detail
-    if error is not None and error.index is not None:
-        at = ", ".join(str(part) for part in error.index)
-        return f"{error.output or 'output'} differs at [{at}]: got {error.got}, expected {error.expected}"
-    return "no more is known"
+    said = GAP + failures.brief(result, table.rest - len(GAP + word + GAP))
+    return [(GAP + word, style), (clip(said, table.rest - len(GAP + word)), "dim" if style == "dim" else "")]
 
 
 def _without_baseline(row: Row, result: CaseResult, table: Table, ascii_only: bool) -> list[Span]:

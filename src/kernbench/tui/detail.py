@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from harness import stats
 from harness.records import CaseResult, Task
 from kernbench import render
+from kernbench.tui import checks, failures
 from kernbench.tui.board import Row
-from kernbench.tui.columns import failure
 from kernbench.tui.meters import ASCII_BARS, BARS
 from kernbench.tui.spans import Span, clean, spell
 
@@ -40,11 +40,12 @@ def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
         yield [("from an earlier source", "warn")]
     yield from _outcome(result)
     yield from _times(result, row.before)
+    yield from _findings(result)
     yield from _samples(result, ascii_only)
     yield from _measuring(result)
     yield from _ledger(result)
-    yield from _error(result)
-    yield from _findings(result)
+    yield from checks.errors(result)
+    yield from checks.inputs(result)
     known = result.known or case.known
     if known:
         yield []
@@ -55,7 +56,7 @@ def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
 def _outcome(result: CaseResult) -> Iterator[Line]:
     if result.failed or result.status == "skipped":
         word = render.STATUS_WORDS[result.status]
-        yield [(word, "bad" if result.failed else "dim"), ("  " + clean(failure(result)), "")]
+        yield [(word, "bad" if result.failed else "dim"), ("  " + clean(failures.sentence(result)), "")]
         if result.where is not None:
             yield [(clean(f"  at {result.where}"), "strong"), ("  (e opens it)", "dim")]
             if result.where.text:
@@ -78,7 +79,7 @@ def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
     if before is not None and before.speedup and result.speedup:
         change = (result.speedup / before.speedup - 1) * 100
         yield [(f"against the last run  {change:+.1f}%", ""), ("   not timed side by side", "dim")]
-    if result.wall is not None and result.wall.speedup is not None:
+    if result.clock != "wall" and result.wall is not None and result.wall.speedup is not None:
         sides = f"{render.microseconds(result.wall.baseline_us)} -> {render.microseconds(result.wall.solution_us)} us"
         yield [(f"wall                  {render.times(result.wall.speedup)}   {sides}", "")]
 
@@ -112,17 +113,28 @@ def histogram(values: Sequence[float], bins: int, ascii_only: bool) -> str:
 
 
 def _measuring(result: CaseResult) -> Iterator[Line]:
-    """How the times were taken."""
-    facts = [
+    """How the times were taken, and what they come to."""
+    taken = [
         f"{result.clock} clock" if result.clock else "",
         f"{result.blocks} blocks" if result.blocks is not None else "",
-        f"{result.dropped} dropped" if result.dropped else "",
+        _dropped(result),
         f"A/A floor {result.floor * 100:.1f}%" if result.floor is not None else "",
-        f"{result.kernels} kernels a call" if result.kernels is not None else "",
+    ]
+    reached = [
+        render.kernels(result.kernels) if result.kernels is not None else "",
         f"{render.percent(result.light)} of the speed of light" if result.light is not None else "",
     ]
-    if any(facts):
-        yield [("  ".join(fact for fact in facts if fact), "dim")]
+    for facts in (taken, reached):
+        if any(facts):
+            yield [("  ".join(fact for fact in facts if fact), "dim")]
+
+
+def _dropped(result: CaseResult) -> str:
+    """Blocks that did not count, and why."""
+    if not result.dropped:
+        return ""
+    why = f" ({clean(result.dropped_for)})" if result.dropped_for else ""
+    return f"{result.dropped} dropped{why}"
 
 
 def _ledger(result: CaseResult) -> Iterator[Line]:
@@ -138,20 +150,6 @@ def _ledger(result: CaseResult) -> Iterator[Line]:
         yield [(numbers, ""), (f"  {clean(kernel.name)}", "strong")]
     if result.span_us is not None and result.span_us > whole:
         yield [(f"{render.microseconds(result.span_us - whole):>10}  between kernels", "dim")]
-
-
-def _error(result: CaseResult) -> Iterator[Line]:
-    error = result.error
-    if error is None:
-        return
-    yield []
-    yield [("error", "head")]
-    largest = f"largest {render.error(error.max)}   baseline's {render.error(error.baseline_max)}"
-    yield [(f"  {largest}   allowed {render.error(error.bound)}", "")]
-    if error.index is not None:
-        at = ", ".join(str(part) for part in error.index)
-        place = f"{clean(error.output or 'output')}[{at}]"
-        yield [(f"  at {place}: got {error.got}, expected {error.expected}", "")]
 
 
 def _findings(result: CaseResult) -> Iterator[Line]:

@@ -94,5 +94,14 @@ class Page(ModalScreen[None]):
         body.scroll_relative(y=step, animate=False)
 
 
+class RowPage(Page):
+    """Everything known of a row; what it names can be opened and copied from here."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("e", "app.edit", "edit"),
+        Binding("y", "app.copy_selected", "copy"),
+    ]
+
+
 def _text(lines: Sequence[Sequence[Span]]) -> Content:
     return Content("\n").join(content(line) for line in lines)

@@ -18,8 +18,8 @@ from textual.scrollbar import ScrollTo
 
 from harness.records import Where
 from kernbench import render
+from kernbench.tui import failures
 from kernbench.tui.board import Board
-from kernbench.tui.columns import failure
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, clip
 
@@ -166,7 +166,7 @@ class Log(RowView):
             return []
         result = failed[0].result
         lines: list[Span] = [(f"{clean(failed[0].case.label)}: {render.STATUS_WORDS[result.status]}", "bad")]
-        lines.append((clean(render.place(result.where, failure(result))), ""))
+        lines.append((clean(render.place(result.where, failures.sentence(result))), ""))
         if result.where and result.where.text:
             lines.append((f"  {result.where.line or ''} | {clean(result.where.text)}", "strong"))
         return [*lines, ("", "")]

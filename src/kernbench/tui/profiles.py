@@ -62,17 +62,13 @@ def _unprofiled(row: Row) -> Iterator[Span]:
     facts = [
         f"{render.microseconds(result.solution_us)} us a call ({result.clock} time)" if result.solution_us else "",
         f"{render.percent(result.light)} of the speed of light" if result.light is not None else "",
-        _kernels(result.kernels),
+        render.kernels(result.kernels) if result.kernels is not None else "",
         *(clean(finding.name) for finding in result.findings),
     ]
     known = [fact for fact in facts if fact]
     yield ("known without a profile:" if known else "nothing else is known of it"), "dim"
     for fact in known:
         yield fact, ""
-
-
-def _kernels(count: int | None) -> str:
-    return "" if count is None else "1 kernel a call" if count == 1 else f"{count} kernels a call"
 
 
 class ProfilePane(RowView):

@@ -20,8 +20,6 @@ from textual.strip import Strip
 
 from kernbench.tui.spans import STYLES, Span
 
-GUTTER = 2
-
 
 class RowView(ScrollView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"row--{name or 'plain'}" for name in STYLES} | {"row--cursor"}
@@ -36,6 +34,8 @@ class RowView(ScrollView, can_focus=True):
     HEADER: ClassVar[int] = 1
     """Lines on top that do not scroll."""
     HAS_CURSOR: ClassVar[bool] = True
+    GUTTER: ClassVar[str] = "  "
+    """Stands before every line; the cursor's sign is as wide."""
 
     class Opened(Message):
         """Enter, or a click on the row under the cursor."""
@@ -73,7 +73,7 @@ class RowView(ScrollView, can_focus=True):
 
     @property
     def line_width(self) -> int:
-        return max(self.size.width - GUTTER, 1)
+        return max(self.size.width - len(self.GUTTER), 1)
 
     def reshape(self) -> None:
         """The number or order of rows changed: paint all of it."""
@@ -125,14 +125,14 @@ class RowView(ScrollView, can_focus=True):
         width = self.line_width
         base = self._style("")
         if y < self.HEADER:
-            return self._strip("  ", self.header(width), base)
+            return self._strip(self.GUTTER, self.header(width), base)
         index = y - self.HEADER + self.scroll_offset.y
         if index >= self.lines():
             return Strip.blank(self.size.width, base)
         here = self.HAS_CURSOR and index == self.cursor and index < self.count()
         if here and self.has_focus:
             base += self._component("row--cursor")
-        return self._strip("> " if here else "  ", self.line(index, width), base)
+        return self._strip("> " if here else self.GUTTER, self.line(index, width), base)
 
     def notify_style_update(self) -> None:
         self._styles.clear()

@@ -1,8 +1,6 @@
-"""The one screen of the workbench: status, panes, hint, keys, arranged by the room there is.
+"""The one screen of the workbench: status, panes, hint, keys, arranged by the room there is (layout.py).
 
-Under 110 columns one pane shows and the tabs name the others; from 110 results and one other stand side by side; from
-160 columns and 40 lines the right column is stacked. Events change the board at once and are painted at most fifteen
-times a second.
+Events change the board at once and are painted at most fifteen times a second.
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
 from textual.screen import Screen
-from textual.widgets import Static
 
 from kernbench.events import (
     BuildFailed,
@@ -31,35 +28,27 @@ from kernbench.events import (
     TaskLoaded,
 )
 from kernbench.telemetry import Sample
-from kernbench.tui import detail, mainkeys, words
+from kernbench.tui import detail, layout, mainkeys, words
 from kernbench.tui.board import Board, Change
 from kernbench.tui.dialogs import Page
 from kernbench.tui.filter import FilterLine
 from kernbench.tui.gpu import Gpu
 from kernbench.tui.iterations import Iterations
 from kernbench.tui.keys import KeyLine
+from kernbench.tui.layout import PANES, SIDE, STACKED, WIDE
 from kernbench.tui.log import Log
 from kernbench.tui.plot import Trajectory
 from kernbench.tui.profiles import ProfilePane
 from kernbench.tui.results import Results
 from kernbench.tui.rows import RowView
-from kernbench.tui.spans import Span, clip, content
+from kernbench.tui.spans import clip
+from kernbench.tui.status import StatusLine
 from kernbench.tui.tabs import TabLine
 
 if TYPE_CHECKING:
     from kernbench.tui.app import Workbench
 
-WIDE, STACKED = 110, 160
-"""Columns from which panes stand side by side, and from which the right side is stacked."""
-TALL = 14
-"""Lines from which tabs and hint have room."""
-STACKED_LINES = 40
-"""Lines from which the stacked side has room for every pane."""
-PLOT_LINES, STACKED_PLOT_LINES = 22, 46
-"""Lines from which the plot stands below the iterations."""
 PAINT_SECONDS = 1 / 15
-PANES = (("results", "Results"), ("gpu", "GPU"), ("profile", "Profile"), ("iterations", "Iterations"), ("log", "Log"))
-SIDE = PANES[1:]
 
 
 class MainScreen(Screen[None], inherit_bindings=False):
@@ -74,6 +63,9 @@ class MainScreen(Screen[None], inherit_bindings=False):
     profile = query_one("#profile", ProfilePane)
     plot = query_one("#plot", Trajectory)
     filter_line = query_one("#filter", FilterLine)
+    line_one = query_one("#line-one", StatusLine)
+    line_two = query_one("#line-two", StatusLine)
+    hint = query_one("#hint", StatusLine)
 
     def __init__(self, board: Board, ascii_only: bool) -> None:
         super().__init__()
@@ -86,7 +78,6 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._paint_due = False
         self._more = False
         """Something changed since the last paint."""
-        self._painted: dict[str, list[Span]] = {}
         self._turning = False
         """The panes of one task are gone and those of the next are not there yet."""
         self.set_class(ascii_only, "-ascii")
@@ -96,8 +87,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
         return cast("Workbench", self.app)
 
     def compose(self) -> ComposeResult:
-        yield Static(id="line-one", markup=False)
-        yield Static(id="line-two", markup=False)
+        yield StatusLine(id="line-one")
+        yield StatusLine(id="line-two")
         with Horizontal(id="body"):
             yield Results(self.board, self.ascii_only)
             with Vertical(id="side"):
@@ -108,7 +99,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
                 yield Trajectory(self.ascii_only)
                 yield Log(self.board, self.ascii_only)
         yield TabLine(id="tabs")
-        yield Static(id="hint", markup=False)
+        yield StatusLine(id="hint")
         yield FilterLine()
         yield KeyLine()
 
@@ -128,7 +119,6 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._turning = True
         self.active, self._side, self._whole = "results", "iterations", False
         self._change = Change()
-        self._painted.clear()
         await self.recompose()
         self._turning = False
         self._begin()
@@ -154,7 +144,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
             self.log_pane.add(event.text)
             return
         if isinstance(event, Notice):
-            self.notify(event.text, severity=event.severity, markup=False)
+            self.bench.say(event.text, event.severity)
+            self.log_pane.add(f"-- {event.text}")  # for whoever looked away
             return
         if isinstance(event, ProfileStarted | ProfileReady | ProfileFailed):
             self.profile.hear(event)
@@ -238,15 +229,10 @@ class MainScreen(Screen[None], inherit_bindings=False):
             self._show_profile()
         width = max(self.size.width - 2, 1)
         engine = self.bench.engine
-        self._show("line-one", words.line_one(self.board, engine, width, self.ascii_only, self.bench.now()))
-        self._show("line-two", words.line_two(self.board, engine, width, self.ascii_only))
-        self._show("hint", [(clip(words.hint(self.board, engine), width), "")])
+        self.line_one.show(words.line_one(self.board, engine, width, self.ascii_only, self.bench.now()))
+        self.line_two.show(words.line_two(self.board, engine, width, self.ascii_only))
+        self.hint.show([(clip(words.hint(self.board, engine), width), "")])
         self._show_tabs()
-
-    def _show(self, name: str, spans: list[Span]) -> None:
-        if self._painted.get(name) != spans:
-            self._painted[name] = spans
-            self.query_one(f"#{name}", Static).update(content(spans, self.app.current_theme.ansi), layout=False)
 
     def _update_page(self, event: CaseLanded) -> None:
         """A row that is being read changes under the reader's eyes."""
@@ -262,20 +248,15 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def arrange_panes(self, width: int | None = None, height: int | None = None) -> None:
         """Show the panes that fit."""
         width, height = width or self.size.width, height or self.size.height
-        one = self._whole or width < WIDE
-        stacked = width >= STACKED and height >= STACKED_LINES and not one
         if self.active != "results":
             self._side = self.active
-        self.set_class(one, "-one")
-        self.set_class(stacked, "-stack")
-        self.results.display = not one or self.active == "results"
-        self.query_one("#side").display = not one or self.active != "results"
-        for name, _ in SIDE:
-            self.query_one(f"#{name}").display = stacked or self._side == name
-        self.plot.display = self.iterations.display and height >= (STACKED_PLOT_LINES if stacked else PLOT_LINES)
-        self.query_one("#tabs").display = one and height >= TALL
-        self.query_one("#side-tabs").display = not one and not stacked
-        self.query_one("#hint").display = height >= TALL and not self.filter_line.display
+        filtering = bool(self.filter_line.display)
+        found = layout.choose(width, height, self._whole, self.active, self._side, filtering)
+        self.set_class(found.one, "-one")
+        self.set_class(found.stacked, "-stack")
+        self.set_class(filtering, "-filtering")
+        for name, shown in found.display.items():
+            self.query_one(f"#{name}").display = shown
         self.paint()
 
     def _show_tabs(self) -> None:
@@ -307,7 +288,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def action_whole(self) -> None:
         if self.size.width < WIDE:
-            self.notify("the pane already has the whole screen", markup=False)
+            self.bench.say("the pane already has the whole screen")
             return
         self._whole = not self._whole
         self.arrange_panes()
@@ -323,7 +304,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def action_wall(self) -> None:
         if self.board.task.device == "cpu":
-            self.notify("this task runs on the CPU: wall time is all there is", markup=False)
+            self.bench.say("this task runs on the CPU: wall time is all there is")
             return
         self.results.toggle_wall()
 
@@ -354,7 +335,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def action_traceback(self) -> None:
         failure = self.board.failure
         if failure is None or not failure.traceback:
-            self.notify("no traceback: the last build did not fail", markup=False)
+            self.bench.say("no traceback: the last build did not fail")
             return
         self.action_pane("log")
         self.log_pane.toggle_traceback()

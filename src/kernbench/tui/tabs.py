@@ -10,7 +10,7 @@ from textual.widgets import Static
 
 from kernbench.tui.spans import Span, content
 
-GAP = "  "
+GAP = " "
 
 
 class TabLine(Static):

@@ -176,12 +176,13 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     left_out = timed - summary.counts.get("headline", timed) if summary.ratio else 0
     coming = _hypothesis(engine)
     stalled = max(summary.streak, 3)
+    on_device = summary.environment.device != "cpu"  # else every time is wall time
     parts = [
         Part((number,), "strong"),
         Part((f"stalled: {stalled} iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
         Part((quoted(why), quoted(why, 24), quoted(why, 14), ""), "strong"),
         Part((counted,), "" if summary.right else "bad"),
-        Part((f"wall {render.times(summary.wall)}", "") if summary.wall else ("",)),
+        Part((f"wall {render.times(summary.wall)}", "") if summary.wall and on_device else ("",)),
         Part(("  ".join(others), ""), "warn"),
         Part((f"{left_out} left out", "") if left_out else ("",), "warn"),
         Part((f"worst {clean(worst.label)} {render.times(worst.speedup)}", f"worst {render.times(worst.speedup)}", ""))

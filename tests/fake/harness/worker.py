@@ -80,6 +80,8 @@ class Worker:
             place = {"file": "solution.py", "line": 3, "text": "def broken(:"}
             self.emit("failed", run=run, status="build_error", message="invalid syntax", where=place, traceback="...")
             return
+        if os.environ.get("FAKE_BUILDER"):
+            self.emit("loaded", run=run, compiler={"target": ["fake", 1, 32]})
         if request["controls"]:
             self.emit("controls", run=run, passed=True)
         own, best = self.time(text), request["best"] and self.time(self.text(request["best"]))

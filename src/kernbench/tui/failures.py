@@ -1,0 +1,55 @@
+"""Why a row failed, in one sentence: whole where there is room, in the table with the values first to survive a cut."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rich.cells import cell_len
+
+from harness.records import CaseResult
+from kernbench import render
+from kernbench.tui.spans import clean, clip
+
+_ASIDE = re.compile(r"( \([^()]*\))+$")
+"""What is allowed, the seed it was drawn with: the row screen says it."""
+_SHORTER = (
+    (re.compile(r" differs at (\[[\d, ]*\]): got "), r"\1 "),
+    (re.compile(r" is (\S+) at (\[[\d, ]*\])(?=, expected )"), r"\2 \1"),
+    (re.compile(r" (?:differs: got|has(?= shape| strides)) ?"), " "),
+    (re.compile(r", expected "), ", not "),
+)
+_PLACE_FIRST = re.compile(r"^(?P<place>.+\[[\d, ]*\]) (?P<values>\S+, not \S+)$")
+
+
+def sentence(result: CaseResult) -> str:
+    """As the worker says it."""
+    error = result.error
+    if result.detail:
+        return result.detail
+    if error is not None and error.index is not None:
+        return f"{place(error.output, error.index)}: got {error.got}, expected {error.expected}"
+    return "no more is known"
+
+
+def brief(result: CaseResult, room: int) -> str:
+    """The longest form that fits; where even the shortest does not, its end is cut."""
+    forms = list(_forms(clean(render.place(result.where, sentence(result)))))
+    return next((form for form in forms if cell_len(form) <= room), clip(forms[-1], room))
+
+
+def place(output: str | None, index: tuple[int, ...]) -> str:
+    """`out[3, 17]`."""
+    return f"{output or 'output'}[{', '.join(str(part) for part in index)}]"
+
+
+def _forms(whole: str) -> Iterator[str]:
+    """In falling length; a sentence of another shape than these stays as it is."""
+    yield whole
+    short = _ASIDE.sub("", whole)
+    yield short
+    for pattern, shorter in _SHORTER:
+        short = pattern.sub(shorter, short)
+    yield short
+    if found := _PLACE_FIRST.match(short):
+        yield f"{found['values']} at {found['place']}"
