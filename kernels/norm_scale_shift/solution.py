@@ -1,0 +1,136 @@
+"""AdaLN front end: y = norm(v) * (1 + scale) + shift by rows; v is x, or residual + gate * x, then returned too.
+
+On a GPU a kernel of solution.cu (chosen in cuda_rows.py) reads every row once and keeps it in registers between
+statistics and output; what cannot be read 16 bytes at a time, and the CPU, takes the Triton one (triton_rows.py). What
+a call needs is worked out once per combination of shapes, strides and dtypes: small calls are all launch.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from modulation import spread
+from triton_rows import norm_rows
+
+PLAIN, RESIDUAL = "norm_scale_shift", "residual_gate_norm_scale_shift"
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+MOST_CALLS = 4096
+_calls = {}
+
+
+def norm_scale_shift(x, residual, gate, weight, bias, scale, shift, variant, norm_type, eps):
+    key = (
+        variant, norm_type, eps,
+        x.shape, x.dtype, x.get_device(), x.is_contiguous() or x.stride(),
+        scale.shape, scale.dtype, scale.get_device(), scale.is_contiguous() or scale.stride(),
+        shift.shape, shift.dtype, shift.get_device(), shift.is_contiguous() or shift.stride(),
+        None if residual is None else _form(residual), None if gate is None else _form(gate),
+        None if weight is None else _form(weight), None if bias is None else _form(bias),
+    )  # fmt: skip
+    call = _calls.get(key)
+    if call is None:
+        if len(_calls) >= MOST_CALLS:
+            _calls.clear()
+        call = _calls[key] = _call(x, residual, gate, weight, bias, scale, shift, variant, norm_type, float(eps))
+    return call(x, residual, gate, weight, bias, scale, shift)
+
+
+def _form(tensor):
+    return tensor.shape, tensor.dtype, tensor.get_device(), tensor.is_contiguous() or tensor.stride()
+
+
+def _call(x, residual, gate, weight, bias, scale, shift, variant, norm_type, eps):
+    """What to do with calls like this one; everything that can be wrong with them is said here."""
+    operands = {"gate": gate, "weight": weight, "bias": bias, "scale": scale, "shift": shift}
+    _check(x, residual, operands, variant, norm_type)
+    spreads = [None if value is None else spread(name, value, *x.shape) for name, value in operands.items()]
+    layer = norm_type == "layer"
+    anywhere = functools.partial(norm_rows, eps=eps, spreads=spreads, layer=layer)
+    if x.numel() == 0 or not x.is_cuda:
+        return anywhere
+    from cuda_rows import launch  # harness.cuda is of no use without a GPU
+
+    with torch.cuda.device(x.device):
+        found = launch(x, residual, tuple(operands.values()), spreads, layer)
+    call = anywhere if found is None else LAUNCHED[found.kernel](anywhere, found, eps)
+    return call if torch.cuda.device_count() == 1 else functools.partial(_on_device, x.get_device(), call)
+
+
+def _check(x, residual, operands, variant, norm_type):
+    if variant not in (PLAIN, RESIDUAL):
+        raise ValueError(f"variant {variant!r} is neither {PLAIN!r} nor {RESIDUAL!r}")
+    if norm_type not in ("layer", "rms"):
+        raise ValueError(f"norm_type {norm_type!r} is neither 'layer' nor 'rms'")
+    if x.dim() != 3 or x.dtype not in DTYPES:
+        raise ValueError(f"x must be [B, S, D] of float16, bfloat16 or float32, not {list(x.shape)} of {x.dtype}")
+    if variant == PLAIN and (residual is not None or operands["gate"] is not None):
+        raise ValueError(f"{PLAIN} takes no residual and no gate")
+    if variant == RESIDUAL and (residual is None or residual.shape != x.shape or residual.dtype != x.dtype):
+        raise ValueError(f"residual must be of x's shape {list(x.shape)} and {x.dtype}")
+    for name in ("weight", "bias"):
+        if operands[name] is not None and operands[name].shape != x.shape[2:]:
+            raise ValueError(f"{name} must be of shape [{x.shape[2]}], not {list(operands[name].shape)}")
+    for name, value in (("residual", residual), *operands.items()):
+        if value is not None and (value.dtype not in DTYPES or value.device != x.device):
+            raise ValueError(f"{name} must be a float tensor on {x.device}, not {value.dtype} on {value.device}")
+
+
+def _on_device(device, call, *operands):
+    if torch.cuda.current_device() == device:
+        return call(*operands)
+    with torch.cuda.device(device):
+        return call(*operands)
+
+
+# Launches by addresses, which is the shortest way. Vectors of 16 bytes need aligned ones; others take the Triton path.
+
+
+def _plain(anywhere, found, eps):
+    start = found.start
+    *_, scale_aligned, shift_aligned = found.aligned
+
+    def call(x, residual, gate, weight, bias, scale, shift):
+        at, gain, offset = x.data_ptr(), scale.data_ptr(), shift.data_ptr()
+        if (at | gain * scale_aligned | offset * shift_aligned) & 15:
+            return anywhere(x, residual, gate, weight, bias, scale, shift)
+        y = torch.empty_like(x)
+        start(at, gain, offset, y.data_ptr(), eps)
+        return y
+
+    return call
+
+
+def _residual(anywhere, found, eps):
+    start = found.start
+    gate_aligned, *_, scale_aligned, shift_aligned = found.aligned
+
+    def call(x, residual, gate, weight, bias, scale, shift):
+        at, stream, gain, offset = x.data_ptr(), residual.data_ptr(), scale.data_ptr(), shift.data_ptr()
+        by = 0 if gate is None else gate.data_ptr()
+        if (at | stream | by * gate_aligned | gain * scale_aligned | offset * shift_aligned) & 15:
+            return anywhere(x, residual, gate, weight, bias, scale, shift)
+        y, summed = torch.empty_like(x), torch.empty_like(x)
+        start(at, stream, by, gain, offset, y.data_ptr(), summed.data_ptr(), eps)
+        return y, summed
+
+    return call
+
+
+def _any(anywhere, found, eps):
+    start, layout, aligned = found.start, found.layout, found.aligned
+
+    def call(x, residual, *operands):
+        at, stream = x.data_ptr(), 0 if residual is None else residual.data_ptr()
+        places = [0 if operand is None else operand.data_ptr() for operand in operands]
+        if (at | stream) & 15 or any(address * must & 15 for address, must in zip(places, aligned, strict=True)):
+            return anywhere(x, residual, *operands)
+        y = torch.empty_like(x)
+        summed = None if residual is None else torch.empty_like(x)
+        start(at, stream, *places, y.data_ptr(), 0 if summed is None else summed.data_ptr(), eps, *layout)
+        return y if summed is None else (y, summed)
+
+    return call
+
+
+LAUNCHED = {"plain_row": _plain, "residual_row": _residual, "any_row": _any}

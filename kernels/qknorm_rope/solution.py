@@ -1,0 +1,151 @@
+"""RMSNorm of every head of q and k, then rotary embedding of its first lanes: in place, fp32 from load to store.
+
+CUDA C++ (solution.cu) for bfloat16 heads of 64, 128 or 256 that can be read 16 bytes at a time, packed or as slices of
+a fused projection; Triton (any_heads.py) for everything else and on a CPU. A call costs a handful of Python statements,
+because the heads of a small one are done in 2 us: what has to be looked at, is looked at once for every form of the
+arguments and kept.
+"""
+
+from __future__ import annotations
+
+import torch
+from any_heads import any_heads
+
+from harness.cuda import load
+
+DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+POSITIONS = {torch.int32: "int", torch.int64: "long long"}
+MOST_PLANS = 4096
+"""Serving brings ever new numbers of tokens; beyond so many forms the plans are made anew."""
+
+_CU = load("solution.cu") if torch.cuda.is_available() else None
+_SEVERAL_GPUS = torch.cuda.device_count() > 1
+_plans: dict = {}
+
+
+def qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps):
+    """Overwrites q and k, which must not share memory; returns nothing."""
+    device = q.get_device()
+    if _SEVERAL_GPUS and device not in (-1, torch.cuda.current_device()):
+        with torch.cuda.device(device):
+            return qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
+    form = (
+        q.shape, q.dtype, q.is_contiguous() or q.stride(), k.shape, k.dtype, k.is_contiguous() or k.stride(),
+        q_weight.nbytes, q_weight.dtype, q_weight.is_contiguous(), k_weight.nbytes, k_weight.dtype,
+        k_weight.is_contiguous(), cos_sin_cache.shape, cos_sin_cache.dtype, cos_sin_cache.is_contiguous(),
+        positions.nbytes, positions.dtype, positions.is_contiguous(), device, is_neox,
+    )  # fmt: skip
+    try:
+        launch, numbers = _plans[form]
+    except KeyError:
+        launch, numbers = _keep(form, _plan(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox))
+    if launch is not None:
+        q_at, k_at, cache_at = q.data_ptr(), k.data_ptr(), cos_sin_cache.data_ptr()
+        q_weight_at, k_weight_at = q_weight.data_ptr(), k_weight.data_ptr()
+        if not (q_at | k_at | cache_at | q_weight_at | k_weight_at) & 15:
+            launch(q_at, k_at, q_weight_at, k_weight_at, cache_at, positions.data_ptr(), *numbers, float(eps))
+            return None
+    return any_heads(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
+
+
+def _keep(form, plan):
+    if len(_plans) == MOST_PLANS:
+        _plans.clear()
+    _plans[form] = plan
+    return plan
+
+
+def _plan(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox):
+    """The launch for arguments of this form and its numbers; no launch where only Triton will do."""
+    _check(q, k, q_weight, k_weight, cos_sin_cache, positions)
+    (tokens, q_heads, head_dim), k_heads = q.shape, k.shape[1]
+    cache_rows, rope_dim = cos_sin_cache.shape
+    strides = _vectors_per_token(q), _vectors_per_token(k)
+    vectors = (q_weight, k_weight, cos_sin_cache, positions)
+    if (
+        not q.is_cuda
+        or not 0 < tokens < 2**30
+        or not 0 < q_heads + k_heads < 2**16
+        or head_dim not in (64, 128, 256)
+        or None in strides
+        or any(tensor.dtype != torch.bfloat16 for tensor in (q, k, q_weight, k_weight))
+        or not all(tensor.is_contiguous() for tensor in vectors)
+        or not _turns_in_vectors(rope_dim, is_neox)
+        or cache_rows >= 2**31
+    ):
+        return None, ()
+    multiprocessors = torch.cuda.get_device_properties(q.device).multi_processor_count
+    rows, threads, slices = _shares(tokens, q_heads, k_heads, head_dim // 8, multiprocessors)
+    blocks = _blocks(rows, threads, rope_dim == head_dim, is_neox)
+    traits = f"{head_dim}, {rope_dim}, {str(is_neox).lower()}, {POSITIONS[positions.dtype]}"
+    kernel = _CU.get(f"heads_of_token<{traits}, {rows}, {threads}, {blocks}>")
+    return kernel[(2 * tokens, slices), threads], (q_heads, k_heads, *strides, cache_rows)
+
+
+def _shares(tokens, q_heads, k_heads, lanes, multiprocessors):
+    """Heads to a group of lanes, threads to a block, and blocks to the q or the k of a token.
+
+    As long as all heads fit on the GPU at once, a group takes one: nothing is shorter than a single load, and small
+    blocks spread evenly. Beyond that it takes two: the angles are read once for both, and a multiprocessor has more
+    bytes in flight.
+    """
+    if tokens * (q_heads + k_heads) * lanes <= multiprocessors * 2048:
+        rows, most = 1, 128
+    else:
+        rows, most = 2, 512
+    needed = -(-max(q_heads, k_heads) // rows) * lanes
+    threads = min(most, -(-needed // 32) * 32)
+    return rows, threads, -(-needed // threads)
+
+
+def _blocks(rows, threads, whole, is_neox):
+    """Blocks that a multiprocessor is to hold at least: as many as the kernel can without spilling registers."""
+    if rows == 1:
+        return 1
+    resident = 1024 if is_neox else 1536 if whole else 1280
+    return max(1, min(32, resident // threads))
+
+
+def _turns_in_vectors(rope_dim, is_neox):
+    """Whether lanes of 8 elements are turned as wholes, and find the other half of their pairs by one exclusive or."""
+    if is_neox:
+        return rope_dim % 16 == 0 and rope_dim & (rope_dim - 1) == 0
+    return rope_dim % 8 == 0
+
+
+def _vectors_per_token(x):
+    """The stride of tokens in 16 bytes; None where heads are not packed within a token."""
+    _, heads, head_dim = x.shape
+    if x.is_contiguous():
+        return heads * head_dim // 8
+    token, head, lane = x.stride()
+    if lane != 1 or (head != head_dim and heads > 1) or token % 8 or not 0 <= token < 2**34:
+        return None
+    return token // 8
+
+
+def _check(q, k, q_weight, k_weight, cos_sin_cache, positions):
+    for name, x in (("q", q), ("k", k)):
+        if x.dim() != 3 or x.dtype not in DTYPES:
+            raise ValueError(f"{name} must be [tokens, heads, head_dim] of 16 or 32 bit floats, not {_form(x)}")
+        if any(stride == 0 and length > 1 for length, stride in zip(x.shape, x.stride(), strict=True)):
+            raise ValueError(f"{name} is overwritten and must not be an expanded tensor: its strides are {x.stride()}")
+    if k.shape[::2] != q.shape[::2] or k.dtype != q.dtype:
+        raise ValueError(f"k is {_form(k)}, which does not go with q, {_form(q)}")
+    tokens, _, head_dim = q.shape
+    for name, weight in (("q_weight", q_weight), ("k_weight", k_weight)):
+        if weight.shape != (head_dim,) or weight.dtype not in DTYPES:
+            raise ValueError(f"{name} must be of shape [{head_dim}], 16 or 32 bit floats, not {_form(weight)}")
+    if cos_sin_cache.dim() != 2 or cos_sin_cache.dtype != torch.float32 or not cos_sin_cache.shape[0]:
+        raise ValueError(f"cos_sin_cache must be [positions, rope_dim] of float32, not {_form(cos_sin_cache)}")
+    if cos_sin_cache.shape[1] % 2 or not 0 < cos_sin_cache.shape[1] <= head_dim:
+        raise ValueError(f"rope_dim {cos_sin_cache.shape[1]} must be even, above 0 and at most head_dim, {head_dim}")
+    if positions.shape != (tokens,) or positions.dtype not in POSITIONS:
+        raise ValueError(f"positions must be of shape [{tokens}], int32 or int64, not {_form(positions)}")
+    for tensor in (k, q_weight, k_weight, cos_sin_cache, positions):
+        if tensor.device != q.device:
+            raise ValueError(f"all tensors must be on q's device: {tensor.device} is not {q.device}")
+
+
+def _form(tensor):
+    return f"{list(tensor.shape)} of {tensor.dtype}"

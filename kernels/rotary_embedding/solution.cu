@@ -1,0 +1,124 @@
+// rotary_embedding in bf16, where every access is a vector of 16 bytes: eight bf16 or four fp32.
+//
+// Plain loads and stores on purpose: on rows of these sizes other families lost up to 7 % of the bandwidth to streaming
+// and evict-first hints. A thread does little and there are many of them, which keeps enough bytes in flight. Strides
+// are in vectors.
+#include <cuda_bf16.h>
+
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+__device__ __forceinline__ uint4 read(const uint4* from) { return __ldg(from); }
+__device__ __forceinline__ float low(u32 word) { return __uint_as_float(word << 16); }
+__device__ __forceinline__ float high(u32 word) { return __uint_as_float(word & 0xffff0000u); }
+__device__ __forceinline__ u32 packed(float low, float high) {
+    __nv_bfloat162 both = __floats2bfloat162_rn(low, high);
+    return *reinterpret_cast<u32*>(&both);
+}
+
+// ---- halves: bf16(own * cos) + other * sin, where the first half takes the opposite of the sine ----
+
+// The product is rounded on purpose; that of the sine fits into fp32, so the fused addition rounds no differently.
+__device__ __forceinline__ u32 turned(u32 own, u32 other, u32 cosine, u32 sine) {
+    u32 product;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(product) : "r"(own), "r"(cosine));
+    return packed(fmaf(low(other), low(sine), low(product)), fmaf(high(other), high(sine), high(product)));
+}
+__device__ __forceinline__ uint4 turned(uint4 own, uint4 other, uint4 cosine, uint4 sine) {
+    return {turned(own.x, other.x, cosine.x, sine.x), turned(own.y, other.y, cosine.y, sine.y),
+            turned(own.z, other.z, cosine.z, sine.z), turned(own.w, other.w, cosine.w, sine.w)};
+}
+__device__ __forceinline__ uint4 with_signs(uint4 words, u32 flipped) {
+    return {words.x ^ flipped, words.y ^ flipped, words.z ^ flipped, words.w ^ flipped};
+}
+constexpr u32 OPPOSITE = 0x80008000u;
+
+__device__ __forceinline__ uint4 of_lane_across(uint4 mine, int distance) {
+    return {__shfl_xor_sync(~0u, mine.x, distance), __shfl_xor_sync(~0u, mine.y, distance),
+            __shfl_xor_sync(~0u, mine.z, distance), __shfl_xor_sync(~0u, mine.w, distance)};
+}
+
+// A vector of x a thread, the other half's from a lane nearby: a warp reads and writes 512 bytes without a hole, where
+// one that took both halves of a head of 64 would touch half of every line, twice. Both lanes read the same vector of
+// the tables, which costs a second load but no traffic. VECTORS in a half, a power of two up to 16; all is packed.
+template <int VECTORS>
+__global__ void __launch_bounds__(1024)
+halves_by_lanes(const uint4* __restrict__ x, const uint4* __restrict__ cosines, const uint4* __restrict__ sines,
+                uint4* __restrict__ out, u32 vectors) {
+    const u32 mine = blockIdx.x * blockDim.x + threadIdx.x;
+    const bool inside = mine < vectors;
+    uint4 own{}, cosine{}, sine{};
+    if (inside) {
+        const u32 pair = mine / (2 * VECTORS) * VECTORS + mine % VECTORS;
+        own = read(x + mine), cosine = read(cosines + pair), sine = read(sines + pair);
+    }
+    const uint4 other = of_lane_across(own, VECTORS);
+    if (inside) out[mine] = turned(own, other, cosine, with_signs(sine, mine & VECTORS ? 0 : OPPOSITE));
+}
+
+// Both halves a thread: for halves of whole lines, and for any width. All is packed.
+template <int VECTORS>
+__global__ void __launch_bounds__(1024)
+halves(const uint4* __restrict__ x, const uint4* __restrict__ cosines, const uint4* __restrict__ sines,
+       uint4* __restrict__ out, u32 pairs) {
+    const u32 pair = blockIdx.x * blockDim.x + threadIdx.x;
+    if (pair >= pairs) return;
+    const u64 at = 2 * (u64)pair - pair % VECTORS;
+    const uint4 first = read(x + at), second = read(x + at + VECTORS);
+    const uint4 cosine = read(cosines + pair), sine = read(sines + pair);
+    out[at] = turned(first, second, cosine, with_signs(sine, OPPOSITE));
+    out[at + VECTORS] = turned(second, first, cosine, sine);
+}
+
+// The same through strides; `pairs` are those of one batch, which is blockIdx.y.
+template <int VECTORS>
+__global__ void __launch_bounds__(1024)
+halves_strided(const uint4* __restrict__ x, const uint4* __restrict__ cosines, const uint4* __restrict__ sines,
+               uint4* __restrict__ out, u32 pairs, u32 heads, u64 x_batch, u64 x_token, u64 cos_batch, u64 cos_head,
+               u64 cos_token, u64 sin_batch, u64 sin_head, u64 sin_token) {
+    const u32 pair = blockIdx.x * blockDim.x + threadIdx.x;
+    if (pair >= pairs) return;
+    const u32 column = pair % VECTORS, head = pair / VECTORS % heads, token = pair / VECTORS / heads;
+    const u32 batch = blockIdx.y;
+    x += batch * x_batch + token * x_token + head * (2 * VECTORS) + column;
+    const uint4 first = read(x), second = read(x + VECTORS);
+    const uint4 cosine = read(cosines + batch * cos_batch + token * cos_token + head * cos_head + column);
+    const uint4 sine = read(sines + batch * sin_batch + token * sin_token + head * sin_head + column);
+    out += 2 * ((u64)batch * pairs + pair) - column;
+    out[0] = turned(first, second, cosine, with_signs(sine, OPPOSITE));
+    out[VECTORS] = turned(second, first, cosine, sine);
+}
+
+// ---- adjacent pairs, fp32 tables ----
+
+__device__ __forceinline__ u32 turned_pair(u32 pair, u32 cosine, u32 sine) {
+    const float even = low(pair), odd = high(pair), c = __uint_as_float(cosine), s = __uint_as_float(sine);
+    return packed(fmaf(-odd, s, even * c), fmaf(even, s, odd * c));
+}
+
+// A token a row of the block, whose threads take the same column of HEADS heads each, so that they read the tables once
+// for all of those. COLUMNS vectors in a head; the block is a multiple of them wide. Heads of a token are packed.
+template <int COLUMNS, int HEADS>
+__global__ void __launch_bounds__(1024)
+adjacent_pairs(const uint4* __restrict__ x, const uint4* __restrict__ cosines, const uint4* __restrict__ sines,
+               uint4* __restrict__ out, u32 tokens, u32 row, u64 x_batch, u64 x_token, u64 cos_token, u64 sin_token) {
+    const u32 token = blockIdx.x * blockDim.y + threadIdx.y, column = threadIdx.x % COLUMNS;
+    if (token >= tokens) return;
+    x += blockIdx.y * x_batch + token * x_token;
+    out += ((u64)blockIdx.y * tokens + token) * row;
+    uint4 mine[HEADS];
+#pragma unroll
+    for (int head = 0; head < HEADS; ++head) {
+        const u32 at = threadIdx.x + head * blockDim.x;
+        if (at < row) mine[head] = read(x + at);
+    }
+    const uint4 c = read(cosines + token * cos_token + column), s = read(sines + token * sin_token + column);
+#pragma unroll
+    for (int head = 0; head < HEADS; ++head) {
+        const u32 at = threadIdx.x + head * blockDim.x;
+        const uint4 m = mine[head];
+        if (at < row)
+            out[at] = {turned_pair(m.x, c.x, s.x), turned_pair(m.y, c.y, s.y), turned_pair(m.z, c.z, s.z),
+                       turned_pair(m.w, c.w, s.w)};
+    }
+}

@@ -1,0 +1,131 @@
+"""norm_infer beyond its cases: what it refuses, other layouts, offsets, torch.compile, and on a GPU the CUDA paths."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TASK = ROOT / "kernels" / "norm_infer"
+
+TOOLS = """
+import torch
+import reference
+from solution import norm_infer
+
+def inputs_of(variant, rows, cols, dtype, seed=0, spread=1.0, offset=0.0, **more):
+    case = dict(variant=variant, rows=rows, cols=cols, dtype=dtype, **more)
+    return reference.make_inputs(case, seed, device, spread, offset)
+
+def error(inputs, result=None):
+    result = norm_infer(**inputs) if result is None else result
+    assert result.shape == inputs["x"].shape and result.dtype == inputs["x"].dtype and result.is_contiguous()
+    return float((result.double() - reference.truth(**inputs)).abs().max())
+"""
+
+REFUSED = """
+def refuses(words, **change):
+    inputs = {**inputs_of("layernorm", 3, 256, "float32"), **change}
+    try:
+        norm_infer(**inputs)
+    except ValueError as problem:
+        assert words in str(problem), problem
+    else:
+        raise AssertionError(f"took {words}")
+
+refuses("variant 'batchnorm'", variant="batchnorm")
+refuses("torch.float64", x=torch.zeros(3, 256, dtype=torch.float64))
+refuses("[2, 3, 256]", x=torch.zeros(2, 3, 256))
+refuses("64 KiB", x=torch.zeros(2, 16384))
+refuses("weight of shape [255]", weight=torch.ones(255))
+refuses("weight of shape [1, 256]", weight=torch.ones(1, 256))
+refuses("bias of shape [256]", bias=torch.ones(512)[::2])
+refuses("bias is torch.bfloat16", bias=torch.ones(256, dtype=torch.bfloat16))
+refuses("a weight and no bias", variant="rmsnorm_onepass")
+refuses("a weight and no bias", variant="rmsnorm_onepass", weight=None, bias=None)
+"""
+
+LAYOUTS = """
+for variant in ("layernorm", "rmsnorm", "rmsnorm_onepass"):
+    inputs = inputs_of(variant, 12, 256, "float32")
+    whole = inputs["x"]
+    for x in (whole[::2], whole[:, :256].t().contiguous().t(), whole[3:3], whole[:1].expand(5, 256)):
+        taken = {**inputs, "x": x}
+        assert x.numel() == 0 and norm_infer(**taken).shape == x.shape or error(taken) < 1e-5, (variant, x.stride())
+heads = inputs_of("rmsnorm_onepass", 24, 128, "float32")
+heads["x"] = heads["x"].view(2, 3, 4, 128).transpose(1, 2)
+assert error(heads) < 1e-5
+"""
+
+OFFSETS = """
+for rows, cols in ((3, 5120), (5, 128), (4, 1000)):
+    assert error(inputs_of("layernorm", rows, cols, "float32", spread=0.1, offset=1e3)) < 5e-3, cols
+    assert error(inputs_of("layernorm", rows, cols, "bfloat16", spread=1.0, offset=16.0)) < 0.1, cols
+"""
+
+COMPILED = """
+import op
+
+for variant in ("layernorm", "rmsnorm_onepass"):
+    inputs = inputs_of(variant, 3, 256, "float32")
+    taken = torch.compile(op.norm_infer, fullgraph=True, backend="aot_eager")(**inputs)
+    assert error(inputs, taken) < 1e-5
+    torch.library.opcheck(op.norm_infer, tuple(inputs.values()), test_utils=("test_schema", "test_faketensor"))
+"""
+
+ON_GPU = """
+import itertools
+
+bounds = {"float32": 1e-5, "bfloat16": 5e-2, "float16": 1e-2}
+affines = ("weight+bias", "weight", "bias", "none")
+kinds = [*itertools.product(("layernorm", "rmsnorm"), affines), ("rmsnorm_onepass", "weight")]
+heads = [(1, 128), (37, 128), (5, 8), (7, 16), (9, 64), (3, 256), (20011, 128), (70001, 128)]
+shapes = [*heads, (2, 512), (6, 1536), (5, 5120), (3, 1184), (4, 127), (2, 7936)]
+# Every shape and dtype, with the kinds in turn: each pair is a kernel to compile.
+for (dtype, (rows, cols)), (variant, affine) in zip(itertools.product(bounds, shapes), itertools.cycle(kinds)):
+    inputs = inputs_of(variant, rows, cols, dtype, affine=affine)
+    assert error(inputs) < bounds[dtype], (variant, dtype, rows, cols, affine)
+for start in (1, 4):
+    assert error(inputs_of("rmsnorm", 33, 128, "bfloat16", start=start)) < 5e-2
+
+inputs = inputs_of("rmsnorm_onepass", 4096, 128, "bfloat16")
+other = torch.cuda.Stream()
+with torch.cuda.stream(other):
+    late = torch.empty_like(inputs["x"])
+    torch.cuda._sleep(20_000_000)
+    late.copy_(inputs["x"])
+    result = norm_infer(**{**inputs, "x": late})
+other.synchronize()
+assert error(inputs, result) < 5e-2
+"""
+
+
+def run(code: str, device: str = "cpu") -> None:
+    """In a process of its own: the interpreter is chosen when Triton is imported."""
+    settings = {**os.environ, "PYTHONPATH": f"{TASK}{os.pathsep}{ROOT}"}
+    if device == "cpu":
+        settings |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    whole = f"device = {device!r}\n{TOOLS}\n{code}"
+    done = subprocess.run([sys.executable, "-c", whole], env=settings, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_what_it_cannot_do_is_refused_in_words_and_any_layout_of_x_is_taken() -> None:
+    run(REFUSED + LAYOUTS)
+
+
+def test_a_mean_far_from_zero_costs_no_accuracy() -> None:
+    run(OFFSETS)
+
+
+def test_the_operator_goes_through_torch_compile() -> None:
+    run(COMPILED)
+
+
+@pytest.mark.gpu
+def test_the_cuda_paths_on_odd_shapes_layouts_and_another_stream() -> None:
+    run(ON_GPU + LAYOUTS + OFFSETS, "cuda")

@@ -1,0 +1,150 @@
+"""norm_scale_shift beyond its cases: what it refuses, offsets, torch.compile, and on a GPU the CUDA paths."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TASK = ROOT / "kernels" / "norm_scale_shift"
+
+TOOLS = """
+import itertools
+import torch
+import reference
+from reference import PLAIN, RESIDUAL
+from solution import norm_scale_shift
+
+def case(variant, shape, dtype, layout, norm_type="layer", **more):
+    axes = dict(variant=variant, shape=shape, dtype=dtype, layout=layout, norm_type=norm_type, eps=1e-6)
+    return {**axes, **more}
+
+def error(inputs, result):
+    exact = reference.truth(**inputs)
+    pairs = zip(exact, result) if isinstance(result, tuple) else [(exact, result)]
+    return max(float((got.double() - wanted).abs().max()) for wanted, got in pairs)
+"""
+
+REFUSED = """
+def refuses(words, **change):
+    inputs = reference.make_inputs(case(RESIDUAL, [2, 6, 2, 256], "float32", "BF1D"), 0, "cpu")
+    inputs.update(change)
+    try:
+        norm_scale_shift(**inputs)
+    except ValueError as problem:
+        assert words in str(problem), problem
+    else:
+        raise AssertionError(f"took {words}")
+
+three = torch.zeros(2, 4, 1, 256)
+refuses("6 tokens are no multiple of 4 frames", scale=three)
+refuses("6 tokens are no multiple of 4 frames", gate=three)
+refuses("shift of shape [3, 256] is none of", shift=torch.zeros(3, 256))
+refuses("shift of shape [2, 5, 256] is none of", shift=torch.zeros(2, 5, 256))
+refuses("scale of shape [255] is none of", scale=torch.zeros(255))
+refuses("variant", variant="norm")
+refuses("norm_type", norm_type="batch")
+refuses("residual", residual=None)
+refuses("residual", residual=torch.zeros(2, 6, 256, dtype=torch.float16))
+refuses("no residual", variant=PLAIN)
+refuses("weight", weight=torch.ones(255))
+refuses("float64", x=torch.zeros(2, 6, 256, dtype=torch.float64))
+refuses("[6, 256]", x=torch.zeros(6, 256))
+"""
+
+OFFSETS = """
+def far(dtype, offset, spread):
+    inputs = reference.make_inputs(case(PLAIN, [1, 3, 1, 3072], dtype, "1D"), 1, device, spread, offset)
+    return error(inputs, norm_scale_shift(**inputs))
+
+assert far("float32", 1e3, 1e-1) < 5e-3, far("float32", 1e3, 1e-1)
+assert far("bfloat16", 16.0, 1.0) < 0.1, far("bfloat16", 16.0, 1.0)
+"""
+
+COMPILED = """
+import op
+
+for variant, layout in ((PLAIN, "1D"), (RESIDUAL, "BSD")):
+    inputs = reference.make_inputs(case(variant, [1, 2, 1, 256], "float32", layout, affine="float32"), 2, "cpu")
+    taken = torch.compile(op.norm_scale_shift, fullgraph=True, backend="aot_eager")(**inputs)
+    assert error(inputs, taken) < 1e-5
+for operator, names in (
+    (op.plain, "x weight bias scale shift norm_type eps"),
+    (op.residual_gate, "x residual gate weight bias scale shift norm_type eps"),
+):
+    torch.library.opcheck(operator, tuple(inputs[name] for name in names.split()))
+"""
+
+ON_GPU = """
+device = "cuda"
+loose = {"float32": 2e-5, "float16": 2e-2, "bfloat16": 1.3e-1}
+
+def right(axes, seed=0, change=None):
+    inputs = reference.make_inputs(axes, seed, device)
+    inputs.update(change(inputs) if change else {})
+    off = error(inputs, norm_scale_shift(**inputs))
+    assert off < loose[axes["dtype"]], (axes, off)
+
+layouts = ["BSD", "1", "1SD", "BD", "B1D", "D", "1D", "11D", "BF1D"]
+dtypes = itertools.cycle(loose)  # every kernel takes a moment to compile: each dtype meets a third of the shapes
+for variant in (PLAIN, RESIDUAL):
+    for layout, cols in zip(layouts, (256, 512, 768, 1536, 3072, 3840, 4096, 5120, 8192)):
+        norm_type = "rms" if cols in (768, 4096) else "layer"
+        right(case(variant, [3, 34, 17, cols], next(dtypes), layout, norm_type, gate="BF1D"))
+    for rows, cols in ((1, 256), (19, 1280), (257, 3072), (1031, 4096), (3001, 5120), (9000, 3328), (2500, 8192)):
+        right(case(variant, [1, rows, 1, cols], next(dtypes), "1D", modulation_dtype="float32", gate="1D"))
+        right(case(variant, [1, rows, 1, cols], next(dtypes), "1", "rms", gate="", affine="float32"))
+        right(case(variant, [1, rows, 1, cols], "bfloat16", "BSD", gate="1"))
+    right(case(variant, [1, 50, 1, 1000], "bfloat16", "1D"))
+    right(case(variant, [1, 50, 1, 3072], "float16", "1SD", x_stride=[400000, 6144, 1], residual_stride=[1, 3080, 1]))
+    right(case(variant, [1, 300, 1, 512], "float32", "D", scale_stride=[2], shift_stride=[3], gate_stride=[2]))
+    for name in ("x", "scale", "shift"):
+        def moved(inputs):
+            flat = inputs[name].flatten()
+            return {name: torch.cat([flat[:1], flat])[1:].view(inputs[name].shape)}
+        right(case(variant, [1, 40, 1, 256], "bfloat16", "1D"), change=moved)
+
+other = torch.cuda.Stream()
+inputs = reference.make_inputs(case(RESIDUAL, [1, 20000, 1, 3072], "bfloat16", "1D"), 5, device)
+busy = torch.randn(8192, 8192, device=device)
+torch.cuda.synchronize()
+with torch.cuda.stream(other):
+    for _ in range(20):
+        busy = busy @ busy * 1e-4
+    inputs["x"] = inputs["x"] + busy[0, 0].to(torch.bfloat16) * 0 + 1
+    result = norm_scale_shift(**inputs)
+other.synchronize()
+assert error(inputs, result) < loose["bfloat16"]
+"""
+
+
+def run(*parts: str, interpreted: bool = True) -> None:
+    """In a process of its own: whether Triton interprets is settled when it is first imported."""
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TASK), str(ROOT)])}
+    settings.pop("TRITON_INTERPRET", None)
+    if interpreted:
+        settings["TRITON_INTERPRET"] = "1"
+    command = [sys.executable, "-c", TOOLS + "".join(parts)]
+    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_refuses_what_it_cannot_do() -> None:
+    run(REFUSED)
+
+
+def test_far_from_zero() -> None:
+    run("device = 'cpu'\n", OFFSETS)
+
+
+def test_operator_in_a_compiled_graph() -> None:
+    run(COMPILED)
+
+
+@pytest.mark.gpu
+def test_cuda_paths() -> None:
+    run(ON_GPU, OFFSETS, interpreted=False)

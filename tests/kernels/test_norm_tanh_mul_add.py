@@ -1,0 +1,146 @@
+"""norm_tanh_mul_add beyond its cases: what it refuses, offsets, torch.compile, and on a GPU the CUDA path."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TASK = ROOT / "kernels" / "norm_tanh_mul_add"
+
+TOOLS = """
+import torch
+import reference
+from solution import DUAL, SINGLE, norm_tanh_mul_add
+
+def inputs_of(variant, batch, tokens, cols, dtype, norm="rms", affine="weight", spread=1.0, offset=0.0, **more):
+    case = dict(variant=variant, batch=batch, tokens=tokens, cols=cols, dtype=dtype, norm=norm, affine=affine)
+    layouts = more or dict(scale="11D", shift="BSD", chunks=4)
+    return reference.make_inputs({**case, **layouts}, 0, device, spread, offset)
+
+def error(inputs, result=None):
+    result = norm_tanh_mul_add(**inputs) if result is None else result
+    pairs = [(result, reference.truth(**inputs))]
+    if inputs["variant"] == DUAL:
+        pairs = list(zip(*pairs[0], strict=True))
+    assert all(got.shape == inputs["x"].shape and got.dtype == inputs["x"].dtype for got, _ in pairs)
+    return max(float(((got.double() - exact).abs() / (1 + exact.abs())).max()) for got, exact in pairs)
+"""
+
+REFUSED = """
+def refuses(words, **change):
+    inputs = {**inputs_of(DUAL, 2, 3, 256, "float32"), **change}
+    try:
+        norm_tanh_mul_add(**inputs)
+    except ValueError as problem:
+        assert words in str(problem), problem
+    else:
+        raise AssertionError(f"took {words}")
+
+# Layouts that the contract names and the operator has never taken: 1, D, 1D, BD, BF1D; then what no layout allows.
+for shape in ([1], [256], [1, 256], [2, 256], [2, 3, 1, 256]):
+    for name in ("scale", "shift", "scale2"):
+        refuses(f"{name} of shape {shape}", **{name: torch.zeros(shape)})
+refuses("cannot be broadcast", shift=torch.zeros(2, 2, 256))
+refuses("packed columns", scale=torch.zeros(1, 1, 512)[..., ::2])
+refuses("multiple of 256", x=torch.zeros(2, 3, 255))
+refuses("multiple of 256", x=torch.zeros(2, 3, 8448))
+refuses("[6, 256]", x=torch.zeros(6, 256))
+refuses("torch.float64", x=torch.zeros(2, 3, 256, dtype=torch.float64))
+refuses("torch.bfloat16", scale=torch.zeros(1, 1, 256, dtype=torch.bfloat16))
+refuses("weight2 of shape [255]", weight2=torch.ones(255))
+refuses("variant 'norm'", variant="norm")
+refuses("norm_type 'batch'", norm_type="batch")
+refuses("scale and shift", shift=None)
+refuses("scale2", scale2=None)
+refuses("scale2", variant=SINGLE)
+"""
+
+OFFSETS = """
+def far_from_zero(variant, dtype, norm, spread, offset):
+    inputs = inputs_of(variant, 1, 3, 3840, dtype, norm, "weight", spread, offset)
+    return {**inputs, "shift": inputs["shift"] - offset}
+
+for variant in (SINGLE, DUAL):
+    assert error(far_from_zero(variant, "float32", "layer", 0.1, 1e3)) < 5e-3
+    for norm in ("layer", "rms"):
+        assert error(far_from_zero(variant, "bfloat16", norm, 1.0, 16.0)) < 5e-2, (variant, norm)
+"""
+
+COMPILED = """
+import op
+
+single, dual = inputs_of(SINGLE, 1, 3, 256, "float32"), inputs_of(DUAL, 1, 3, 256, "float32")
+for operator, inputs, absent in (
+    (op.norm_tanh_mul_add, single, ("weight2", "bias2", "scale2", "variant")),
+    (op.norm_tanh_mul_add_norm_scale, dual, ("variant",)),
+):
+    given = {name: value for name, value in inputs.items() if name not in absent}
+    taken = torch.compile(operator, fullgraph=True, backend="aot_eager")(**given)
+    assert error(inputs, taken) < 1e-5
+    torch.library.opcheck(operator, tuple(given.values()), test_utils=("test_schema", "test_faketensor"))
+"""
+
+ON_GPU = """
+import itertools
+
+bounds = {"float32": 1e-5, "bfloat16": 2e-2, "float16": 5e-3}
+shapes = [(1, 1, 256), (2, 7, 1536), (1, 33, 3840), (3, 5, 1792), (1, 4, 7936), (1, 3, 8192), (2, 3, 512)]
+kinds = [("weight", "rms"), ("none", "rms"), ("weight+bias", "layer"), ("weight", "rms")]
+# Every shape and dtype in both forms, with the kinds in turn: each pair is a kernel to compile.
+forms = itertools.product((SINGLE, DUAL), bounds, shapes)
+for (variant, dtype, (batch, tokens, cols)), (affine, norm) in zip(forms, itertools.cycle(kinds)):
+    inputs = inputs_of(variant, batch, tokens, cols, dtype, norm, affine)
+    assert error(inputs) < bounds[dtype], (variant, dtype, batch, tokens, cols, affine, norm)
+for variant, layout in itertools.product((SINGLE, DUAL), ("BSD", "1SD", "B1D", "11D")):
+    assert error(inputs_of(variant, 2, 5, 768, "bfloat16", layout=layout)) < 2e-2
+
+inputs = inputs_of(DUAL, 1, 33, 3840, "bfloat16")
+exact = norm_tanh_mul_add(**inputs)
+for name in ("x", "shift"):  # a slice of something wider, and one that starts off 16 bytes
+    wide = torch.zeros(1, 33, 4096, device=device, dtype=torch.bfloat16)
+    for start in (0, 1):
+        part = wide[..., start : start + 3840]
+        part.copy_(inputs[name])
+        assert error({**inputs, name: part}) < 2e-2
+
+other = torch.cuda.Stream()
+with torch.cuda.stream(other):
+    late = torch.empty_like(inputs["x"])
+    torch.cuda._sleep(20_000_000)
+    late.copy_(inputs["x"])
+    result = norm_tanh_mul_add(**{**inputs, "x": late})
+other.synchronize()
+assert all(torch.equal(one, two) for one, two in zip(result, exact, strict=True))
+"""
+
+
+def run(code: str, device: str = "cpu") -> None:
+    """In a process of its own: the interpreter is chosen when Triton is imported."""
+    settings = {**os.environ, "PYTHONPATH": f"{TASK}{os.pathsep}{ROOT}"}
+    if device == "cpu":
+        settings |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    whole = f"device = {device!r}\n{TOOLS}\n{code}"
+    done = subprocess.run([sys.executable, "-c", whole], env=settings, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_what_it_cannot_do_is_refused_in_words() -> None:
+    run(REFUSED)
+
+
+def test_a_mean_far_from_zero_costs_no_accuracy() -> None:
+    run(OFFSETS)
+
+
+def test_the_operators_go_through_torch_compile() -> None:
+    run(COMPILED)
+
+
+@pytest.mark.gpu
+def test_the_cuda_path_on_odd_shapes_layouts_and_another_stream() -> None:
+    run(ON_GPU + OFFSETS, "cuda")

@@ -1,0 +1,43 @@
+"""Every shipped task, as a user's first run has it on a machine without a GPU: all smoke cases right."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import taskfile
+
+KERNELS = Path(__file__).parents[2] / "kernels"
+TASKS = sorted(path.parent.name for path in KERNELS.glob("*/task.toml"))
+
+
+def events(*words: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "kernbench", "run", *words, "--device", "cpu", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr or done.stdout
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_smoke_cases_are_right(name: str, tmp_path: Path) -> None:
+    task = taskfile.load(KERNELS / name)
+    wanted = {case.id for case in task.cases if case.kind == "smoke"}
+    assert wanted
+    heard = events(str(KERNELS / name), "--case", "smoke*", "--state", str(tmp_path))
+    landed = {event["id"]: event["status"] for event in heard if event["event"] == "case"}
+    assert {case: landed.get(case) for case in wanted} == dict.fromkeys(wanted, landed[min(wanted)])
+    assert landed[min(wanted)] in ("ok", "interpreted")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_log_is_the_tools_own(name: str) -> None:
+    """A shipped kernel comes with the entries that led to it, and the last one is about the source that is shipped."""
+    text = (KERNELS / name / "ITERATIONS.md").read_text(encoding="utf-8")
+    assert "\n- hypothesis: " in text
+    assert "\n- result: geomean " in text
