@@ -1,9 +1,100 @@
-"""GroupNorm and SiLU."""
+"""GroupNorm over groups of channels and SiLU, in the layout of x: fp32 inside, one rounding at the store.
+
+CUDA C++ (solution.cu) in one launch, whose teams of blocks hold a group on the chip between its statistics and its
+output; launches.py says which kernel takes what. Triton (portable.py) in two launches where channels or groups are no
+whole 16-byte vectors, and on a CPU. Statistics are centred everywhere. For inference: no gradients.
+
+The rows of small calls are done in a few microseconds, so a call costs few Python statements: what has to be looked at
+is looked at once for every form of the arguments and kept.
+"""
 
 from __future__ import annotations
 
 import portable
+import torch
+from launches import Chip, choose
+
+from harness.cuda import load
+
+IN_CUDA = {torch.float32: "float", torch.bfloat16: "__nv_bfloat16", torch.float16: "__half"}
+LARGEST_GROUP = 2**31 - 2**22
+
+_CU = load("solution.cu") if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0) else None
+_plans: dict = {}
+_workspaces: dict = {}
 
 
 def group_norm_silu(x, weight, bias, num_groups, eps):
-    return portable.group_norm_silu(x, weight, bias, num_groups, eps, not x.is_contiguous())
+    form = (
+        num_groups, x.shape, x.stride(), x.dtype, x.get_device(),
+        weight.shape, weight.dtype, weight.get_device(), weight.is_contiguous(),
+        bias.shape, bias.dtype, bias.get_device(), bias.is_contiguous(),
+    )  # fmt: skip
+    try:
+        start, rest, words = _plans[form]
+    except KeyError:
+        start, rest, words = _plans[form] = _plan(x, weight, bias, num_groups)
+    if start is not None:
+        x_at, weight_at, bias_at = x.data_ptr(), weight.data_ptr(), bias.data_ptr()
+        if not (x_at | weight_at | bias_at) & 15:
+            out = torch.empty_like(x)
+            if words:
+                start(x_at, weight_at, bias_at, out.data_ptr(), _workspace(words, x.device), *rest, float(eps))
+            else:
+                start(x_at, weight_at, bias_at, out.data_ptr(), *rest, float(eps))
+            return out
+    return _in_triton(x, weight, bias, num_groups, eps)
+
+
+def _plan(x, weight, bias, num_groups):
+    """How to start the kernel for arguments of this form; nothing to start where only Triton will do."""
+    _check(x, weight, bias, num_groups)
+    if _CU is None or not x.is_cuda or not x.numel() or not (x.is_contiguous() or _is_channels_last(x)):
+        return None, (), 0
+    about = torch.cuda.get_device_properties(x.device)
+    chip = Chip(about.multi_processor_count, about.shared_memory_per_block_optin)
+    kind, channels_last = IN_CUDA[x.dtype], not x.is_contiguous()
+    launch = choose(chip, kind, x.element_size(), tuple(x.shape), num_groups, channels_last)
+    if launch is None:
+        return None, (), 0
+    start = _CU.get(launch.kernel)[launch.grid, launch.threads, launch.shared]
+    return start, launch.rest, launch.words
+
+
+def _workspace(words, device):
+    """Where blocks exchange moments: one for every stream, whose calls follow each other, and for every graph."""
+    if torch.cuda.is_current_stream_capturing():
+        return torch.zeros(words, dtype=torch.int64, device=device)
+    stream = (device, torch.cuda.current_stream(device).cuda_stream)
+    kept = _workspaces.get(stream)
+    if kept is None or kept.numel() < words:
+        kept = _workspaces[stream] = torch.zeros(words, dtype=torch.int64, device=device)
+    return kept
+
+
+def _in_triton(x, weight, bias, num_groups, eps):
+    if x.is_contiguous() or _is_channels_last(x):
+        return portable.group_norm_silu(x, weight, bias, num_groups, eps, not x.is_contiguous())
+    packed = portable.group_norm_silu(x.contiguous(), weight, bias, num_groups, eps, False)
+    return torch.empty_like(x).copy_(packed)
+
+
+def _is_channels_last(x):
+    return x.movedim(1, -1).is_contiguous()
+
+
+def _check(x, weight, bias, num_groups):
+    if x.dtype not in IN_CUDA:
+        raise ValueError(f"x is {x.dtype}; group_norm_silu takes float32, bfloat16 and float16")
+    if x.ndim < 2:
+        raise ValueError(f"x of shape {list(x.shape)}: batch and channels are needed, then any number of dimensions")
+    channels = x.shape[1]
+    if num_groups < 1 or channels % num_groups:
+        raise ValueError(f"{channels} channels cannot be shared by {num_groups} groups")
+    if x.numel() and x[0].numel() // num_groups > LARGEST_GROUP:
+        raise ValueError(f"groups of {x[0].numel() // num_groups} values are too large; {LARGEST_GROUP} at most")
+    for name, vector in (("weight", weight), ("bias", bias)):
+        if vector.shape != (channels,) or not vector.is_contiguous():
+            raise ValueError(f"{name} of shape {list(vector.shape)}: {channels} channels take a packed one as long")
+        if vector.dtype != x.dtype or vector.device != x.device:
+            raise ValueError(f"{name} is {vector.dtype} on {vector.device}, but x {x.dtype} on {x.device}")

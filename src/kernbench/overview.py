@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness import taskfile
 from harness.records import UserError
-from kernbench import compare, project, render
+from kernbench import compare, iterations, project, render
 from kernbench.journal import Journal
 
 
@@ -31,7 +31,10 @@ def of(folder: Path, state: Path | None = None) -> Overview:
     except UserError as problem:
         return Overview(folder.name, str(folder), 0, render.DASH, "cannot be opened", render.DASH, problem=str(problem))
     if not journal.summaries:
-        return Overview(task.name, str(folder), 0, render.DASH, "not run yet", render.DASH)
+        written = iterations.last_entry(folder / "ITERATIONS.md")
+        if written is None:
+            return Overview(task.name, str(folder), 0, render.DASH, "not run yet", render.DASH)
+        return Overview(task.name, str(folder), written[0], render.DASH, "not run here yet", render.DASH)
     last = journal.summaries[-1]
     series = compare.series_of(journal.summaries, compare.Series.present(task, last))
     best = compare.best_of(series)

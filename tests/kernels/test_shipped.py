@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 
 from harness import taskfile
+from kernbench import iterations, snapshot
 
 KERNELS = Path(__file__).parents[2] / "kernels"
+NOT_MEASURED = {"group_norm_silu", "qknorm_rope", "rotary_embedding"}
+"""Right interpreted on a CPU; no GPU has run them yet."""
 TASKS = sorted(path.parent.name for path in KERNELS.glob("*/task.toml"))
 
 
@@ -35,9 +38,18 @@ def test_smoke_cases_are_right(name: str, tmp_path: Path) -> None:
     assert landed[min(wanted)] in ("ok", "interpreted")
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_the_log_is_the_tools_own(name: str) -> None:
-    """A shipped kernel comes with the entries that led to it, and the last one is about the source that is shipped."""
-    text = (KERNELS / name / "ITERATIONS.md").read_text(encoding="utf-8")
-    assert "\n- hypothesis: " in text
-    assert "\n- result: geomean " in text
+@pytest.mark.parametrize("name", sorted({*TASKS} - NOT_MEASURED))
+def test_the_log_ends_with_what_is_shipped(name: str, tmp_path: Path) -> None:
+    """A kernel comes with the entries that led to it, written by the tool, and the last one is about this source."""
+    log = KERNELS / name / "ITERATIONS.md"
+    assert "\n- result: geomean " in log.read_text(encoding="utf-8")
+    assert iterations.last_source(log) == snapshot.take(KERNELS / name, tmp_path).sha[:8]
+
+
+def test_what_has_no_log_says_so() -> None:
+    without = {name for name in TASKS if not (KERNELS / name / "ITERATIONS.md").exists()}
+    assert without == NOT_MEASURED
+    table = (KERNELS / "README.md").read_text(encoding="utf-8")
+    for name in TASKS:
+        assert f"`{name}`" in table
+    assert table.count("not measured yet") == len(NOT_MEASURED)

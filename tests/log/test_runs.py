@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 import kernbench
+from harness import taskfile
 from harness.records import CaseResult, Environment, RunRequest, Task, decode, to_dict
-from kernbench import runindex
+from kernbench import iterations, overview, runindex
 from kernbench.events import CaseLanded, RunStarted, Summary
 from kernbench.journal import Journal, JournalError
+from kernbench.logbook import Logbook
 from kernbench.runsfile import RunsFile
 from tests.log.logs import make_log, make_task
 
@@ -176,3 +178,15 @@ def test_records_survive_their_own_json(tmp_path: Path) -> None:
     assert decode(CaseResult, {"id": "a", "status": "ok", "samples": {"solution": [1, 2.5]}}).samples == {
         "solution": (1.0, 2.5)
     }
+
+
+def test_a_log_from_elsewhere_is_counted(tmp_path: Path) -> None:
+    make_log(tmp_path / "t", 3, cases=2)
+    task = taskfile.load(tmp_path / "t")
+    book = Logbook(Path(task.folder), tmp_path / "t" / ".kernbench")
+    for item in book.journal.iterations():
+        book.enter(task, item, book.journal.cases_of(item.run))
+    last = iterations.last_entry(book.path)
+    assert last is not None
+    found = overview.of(tmp_path / "t", tmp_path / "another state")
+    assert (found.iterations, found.last, found.best) == (last[0], "not run here yet", "-")

@@ -219,6 +219,7 @@ def test_permission_is_known_beforehand(tmp_path: Path) -> None:
         ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "LibraryNotLoaded"),
         ("==ERROR== Cuda driver is not compatible with Nsight Compute", "do not fit together"),
         ("==ERROR== Profiling is not supported on this device", "newer Nsight Compute"),
+        ("==ERROR== AcceleratorError: CUDA error: out of memory", "not enough free GPU memory"),
         ("==ERROR== Something new happened", "ncu failed: Something new happened"),
         ("", "ncu exited with code 9: it said nothing"),
     ],

@@ -60,17 +60,20 @@ ROWS: tuple[tuple[str, str, Value, Callable[[float], str]], ...] = (
 def summary_lines(
     profile: Profile, diagnosis: Diagnosis, other: Profile | None = None, width: int = WIDTH
 ) -> list[str]:
-    """What the pane shows: the numbers, the sentence, what to try; with `other` the two side by side."""
+    """What the pane shows: the answer first, where a small pane has room, then the numbers, then what to try.
+
+    With `other` the numbers of both stand side by side.
+    """
     lines = [_clip(_title(profile), width)]
+    lines += textwrap.wrap(f"=> {diagnosis.sentence}", width, subsequent_indent="   ")
+    if diagnosis.evidence:
+        lines += textwrap.wrap("; ".join(diagnosis.evidence), width, initial_indent="   ", subsequent_indent="   ")
     if not profile.kernels:
         lines += facts_lines(profile.facts, width)
     elif other is not None and other.kernels:
         lines += comparison_lines(other, profile, width)
     else:
         lines += [_clip(line, width) for line in _numbers(profile)]
-    lines += textwrap.wrap(f"=> {diagnosis.sentence}", width, subsequent_indent="   ")
-    if diagnosis.evidence:
-        lines += textwrap.wrap("; ".join(diagnosis.evidence), width, initial_indent="   ", subsequent_indent="   ")
     for technique in diagnosis.tries:
         lines += textwrap.wrap(f"try {technique.name}: {technique.reason}", width, subsequent_indent="    ")
     if profile.skipped:

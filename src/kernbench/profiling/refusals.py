@@ -24,6 +24,10 @@ NO_COUNTERS = (
 )
 NO_DEVICE = "torch sees no CUDA device here, so there is nothing to profile: try --device or --python"
 LOCK = "ncu's lock file cannot be written although TMPDIR is private: check that {tmp} is writable and not full"
+NO_ROOM = (
+    "there is not enough free GPU memory for this case beside the worker, and ncu needs as much again for what the"
+    " kernel writes: profile a smaller case, or close the workbench and use `kernbench profile`"
+)
 NO_KERNEL = "the call launched no kernel on the GPU, so there is nothing to profile"
 _KNOWN = (
     (r"ERR_NVGPUCTRPERM", PERMISSION),
@@ -32,6 +36,7 @@ _KNOWN = (
     (r"InterprocessLockFailed|nsight-compute-lock", LOCK),
     (r"busy or unavailable|exclusive", EXCLUSIVE),
     (r"No CUDA GPUs are available|not compiled with CUDA|no NVIDIA driver|Invalid device", NO_DEVICE),
+    (r"out of memory|OutOfMemory", NO_ROOM),
     (
         r"[Dd]river (is )?not compatible|[Dd]river version|incompatible driver",
         "this ncu and this driver do not fit together: install the ncu of the driver's CUDA version and name it with"

@@ -1,0 +1,178 @@
+"""group_norm_silu beyond its cases: refusals, other layouts, offsets, launches, torch.compile, and on a GPU CUDA."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TASK = ROOT / "kernels" / "group_norm_silu"
+
+TOOLS = """
+import torch
+import reference
+from solution import group_norm_silu
+
+def inputs_of(x, groups, dtype, variant="contiguous", spread=1.0, offset=0.0):
+    case = dict(variant=variant, x=x, groups=groups, eps=1e-6, dtype=dtype)
+    return reference.make_inputs(case, 0, device, spread, offset)
+
+def error(inputs, result=None):
+    result = group_norm_silu(**inputs) if result is None else result
+    wanted = torch.empty_like(inputs["x"])
+    assert result.shape == wanted.shape and result.dtype == wanted.dtype and result.stride() == wanted.stride()
+    return float((result.double() - reference.truth(**inputs)).abs().max())
+"""
+
+REFUSED = """
+def refuses(words, **change):
+    inputs = {**inputs_of("2x8x3x4", 4, "float32"), **change}
+    try:
+        group_norm_silu(**inputs)
+    except ValueError as problem:
+        assert words in str(problem), problem
+    else:
+        raise AssertionError(f"took {words}")
+
+refuses("torch.float64", x=torch.zeros(2, 8, 3, dtype=torch.float64))
+refuses("shape [8]", x=torch.zeros(8))
+refuses("8 channels cannot be shared by 3 groups", num_groups=3)
+refuses("by 0 groups", num_groups=0)
+refuses("weight of shape [4]", weight=torch.ones(4))
+refuses("bias of shape [8]", bias=torch.ones(16)[::2])
+refuses("bias is torch.bfloat16", bias=torch.ones(8, dtype=torch.bfloat16))
+"""
+
+LAYOUTS = """
+inputs = inputs_of("2x8x6x10", 2, "float32")
+whole = inputs["x"]
+for x in (whole[:, :, ::2], whole.transpose(2, 3), whole[:1].expand(3, 8, 6, 10), whole.flatten(2)[..., :9], whole[:0]):
+    taken = {**inputs, "x": x}
+    assert x.numel() == 0 and group_norm_silu(**taken).shape == x.shape or error(taken) < 1e-5, x.stride()
+flat = torch.randn(2 * 8 * 64 + 1, device=device)
+shifted = {**inputs, "x": flat[1:].view(2, 8, 8, 8)}
+assert error(shifted) < 1e-5
+"""
+
+OFFSETS = """
+for variant in ("contiguous", "channels_last"):
+    for shape in SHAPES:
+        assert error(inputs_of(shape, 2, "float32", variant, spread=0.1, offset=1e3)) < 5e-3, (variant, shape)
+        assert error(inputs_of(shape, 2, "bfloat16", variant, spread=1.0, offset=16.0)) < 0.1, (variant, shape)
+outlier = inputs_of(SHAPES[0], 2, "float32", spread=0.1, offset=1e3)
+outlier["x"][:, :, 0, 0] = 0.0  # the first value says nothing about the others
+assert error(outlier) < 5e-3
+"""
+
+COMPILED = """
+import op
+
+for variant in ("contiguous", "channels_last"):
+    inputs = inputs_of("1x8x4x6", 2, "float32", variant)
+    taken = torch.compile(op.group_norm_silu, fullgraph=True, backend="aot_eager")(**inputs)
+    assert error(inputs, taken) < 1e-5
+    torch.library.opcheck(op.group_norm_silu, tuple(inputs.values()), test_utils=("test_schema", "test_faketensor"))
+"""
+
+LAUNCHES = """
+import itertools, math
+from launches import AHEAD, Chip, choose
+
+chip, sizes, seen = Chip(132, 232448), {"float": 4, "__half": 2}, set()
+shapes = [(batch, channels, positions) for batch in (1, 3) for channels in (32, 64, 128, 320, 512)
+          for positions in (1, 8, 40, 240, 1000, 20480, 327680, 1114112, 2**21)]
+for (kind, size), shape, groups, last in itertools.product(sizes.items(), shapes, (1, 8, 32), (False, True)):
+    launch = choose(chip, kind, size, shape, groups, last)
+    if launch is None:
+        assert last or shape[2] * size % 16 or shape[2] * size == 16
+        continue
+    name, threads = launch.kernel.split("<")[0], launch.threads
+    seen.add((name, last))
+    team = int(launch.kernel.split(", ")[-2]) if name == "held" else launch.rest[1]
+    slots, vectors, share = launch.rest[0:3] if name == "held" else launch.rest[2:5]
+    width = int(launch.kernel.split("Layout<")[1].split(",")[0]) or 1
+    units = launch.grid // team if name == "held" else launch.rest[0]
+    assert units * vectors * 16 == math.prod(shape) * size
+    assert team * share >= vectors and share % width == 0 and threads % width == 0
+    steps = math.ceil(share / threads)
+    if name == "held":
+        assert steps <= int(launch.kernel.split(", ")[-1][:-1]) + slots and launch.words == 0
+    else:
+        assert launch.grid == 132 >= team and (name == "twice" or steps <= slots - AHEAD) and slots > AHEAD
+    assert launch.shared == slots * threads * 16 <= chip.shared
+assert seen == set(itertools.product(("held", "ring", "twice"), (False, True)))
+"""
+
+ON_GPU = """
+import itertools
+
+bounds = {"float32": 1e-5, "bfloat16": 4e-2, "float16": 6e-3}
+contiguous = [("3x64x4x6x2", 8), ("1x512x2x12x10", 32), ("2x512x5x12x10", 32), ("1x96x7x40", 3), ("1x64x9x48x40", 4),
+              ("1x256x9x48x40", 32), ("1x128x17x96x80", 32), ("2x128x5x256x80", 4), ("1x16x1024x1040", 1)]
+last = [("1x512x2x12x10", 32), ("2x512x2x24x20", 32), ("1x256x3x48x40", 32), ("3x128x33x40", 32), ("2x128x5x96x80", 32),
+        ("1x512x5x64x64", 32), ("1x128x5x256x80", 8), ("1x128x256x2056", 16), ("1x320x7x40", 32)]
+for dtype, variant in itertools.product(bounds, ("contiguous", "channels_last")):
+    for shape, groups in contiguous if variant == "contiguous" else last:
+        inputs = inputs_of(shape, groups, dtype, variant)
+        first = group_norm_silu(**inputs)
+        assert error(inputs, first) < bounds[dtype], (dtype, variant, shape)
+        assert torch.equal(first, group_norm_silu(**inputs)), (dtype, variant, shape)
+
+for shape in ("1x512x2x12x10", "1x512x9x128x40"):  # with and without a workspace
+    inputs = inputs_of(shape, 32, "float16")
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    results = []
+    for stream in streams:
+        with torch.cuda.stream(stream):
+            late = torch.empty_like(inputs["x"])
+            torch.cuda._sleep(20_000_000)
+            late.copy_(inputs["x"])
+            results += [group_norm_silu(**{**inputs, "x": late}) for _ in range(3)]
+    torch.cuda.synchronize()
+    assert all(error(inputs, result) < bounds["float16"] for result in results)
+
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = group_norm_silu(**inputs)
+    for _ in range(3):
+        result.zero_()
+        graph.replay()
+        torch.cuda.synchronize()
+        assert error(inputs, result) < bounds["float16"]
+"""
+
+
+def run(code: str, device: str = "cpu") -> None:
+    """In a process of its own: the interpreter is chosen when Triton is imported."""
+    settings = {**os.environ, "PYTHONPATH": f"{TASK}{os.pathsep}{ROOT}"}
+    if device == "cpu":
+        settings |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    whole = f"device = {device!r}\n{TOOLS}\n{code}"
+    done = subprocess.run([sys.executable, "-c", whole], env=settings, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_what_it_cannot_do_is_refused_in_words_and_any_layout_of_x_is_taken() -> None:
+    run(REFUSED + LAYOUTS)
+
+
+def test_a_mean_far_from_zero_costs_no_accuracy() -> None:
+    run('SHAPES = ("1x8x30x41", "2x6x5x9")\n' + OFFSETS)
+
+
+def test_the_operator_goes_through_torch_compile() -> None:
+    run(COMPILED)
+
+
+def test_every_launch_covers_x_and_fits_the_chip() -> None:
+    run(LAUNCHES)
+
+
+@pytest.mark.gpu
+def test_the_cuda_kernels_on_odd_shapes_layouts_streams_and_in_a_graph() -> None:
+    shapes = 'SHAPES = ("1x64x30x40", "1x128x256x80", "1x128x1024x256", "1x128x2048x512")\n'
+    run(ON_GPU + LAYOUTS + shapes + OFFSETS, "cuda")
