@@ -193,3 +193,20 @@ def test_a_replaced_clock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(time, "perf_counter_ns", lambda: 0)
     assert clocks.WallClock().measure([clocks.Call(None, lambda: time.sleep(0.001))])[0].us >= 1000
+
+
+@pytest.mark.parametrize(("call_us", "calls"), [(20, clocks.WALL_CALLS), (5000, clocks.FEWEST_WALL_CALLS)])
+def test_the_wall_pass_makes_fewer_calls_of_long_ones(
+    monkeypatch: pytest.MonkeyPatch, call_us: int, calls: int
+) -> None:
+    now, made = 0, 0
+
+    def run() -> None:
+        nonlocal now, made
+        now, made = now + call_us * 1000, made + 1
+
+    monkeypatch.setattr(clocks, "_now", lambda: now)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    found = clocks.wall_pass(["baseline", "solution"], lambda name: clocks.Call(None, run), lambda: None)
+    assert found == {"baseline": call_us, "solution": call_us}
+    assert made == 2 * calls
