@@ -43,6 +43,7 @@ IMPORTS = (
 def facts(device: str) -> dict[str, Any] | None:
     """For the worker: what this process compiles for and with; None where Triton is too old or absent."""
     try:
+        importlib.import_module(IMPORTS[0])  # what dryrun.py takes the place of
         import torch
         from triton.compiler.compiler import make_backend
         from triton.runtime.driver import driver
@@ -63,6 +64,7 @@ def facts(device: str) -> dict[str, Any] | None:
 
 def main(longest_s: str = f"{LONGEST_S}") -> None:
     _die_with_parent()
+    _adopt()
     requests, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -71,9 +73,10 @@ def main(longest_s: str = f"{LONGEST_S}") -> None:
     os.nice(NICE)
     _say(events, "hello", protocol=PROTOCOL, pid=os.getpid())
     for module in IMPORTS:
-        with contextlib.suppress(ImportError):  # of an older Triton
+        with contextlib.suppress(Exception):  # of another Triton: what a child needs of it, it imports itself
             importlib.import_module(module)
-    importlib.import_module("triton.runtime.cache").triton_key()
+    with contextlib.suppress(Exception):  # Triton hashes its own files: once for all children
+        importlib.import_module("triton.runtime.cache").triton_key()
     gc.freeze()
     _say(events, "ready", environment={})
     _serve(requests, events, float(longest_s))
@@ -100,14 +103,17 @@ def _stop(child: int) -> int:
     if child:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:  # those of earlier children that have come to their end
+                pass
     return 0
 
 
 def _work(line: bytes, events: int) -> NoReturn:
     """The child's whole life."""
-    from harness import dryrun
-
     with contextlib.suppress(BaseException):
+        from harness import dryrun
+
         _die_with_parent()
         began = time.perf_counter()
         message = json.loads(line)
@@ -141,6 +147,12 @@ def _compile(jobs: Sequence[Callable[[], Any]], processes: int) -> None:
 def _die_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _adopt() -> None:
+    """Compiling processes whose parent was ended become ours: a container's first process may never wait for them."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 
 
 def _say(events: int, event: str, **fields: Any) -> None:

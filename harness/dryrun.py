@@ -70,6 +70,7 @@ def _prepare(said: dict[str, Any], collected: Collected) -> None:
     autotuner.Autotuner.run = _every_config
     prepare_cuda(collected)
     torch.compile = _refuse
+    torch.set_num_threads(1)  # for inputs that are made on the CPU: the cores belong to what is timed
     for module in NOT_HERE:
         sys.modules[module] = None  # type: ignore[assignment]  # importing it raises
 

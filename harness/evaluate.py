@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,9 +15,10 @@ from typing import Any, Protocol
 
 import torch
 
-from harness import ahead, check, controls, interpreter, machine, originals, timing
+from harness import ahead, check, controls, machine, originals, timing
 from harness.faults import BadTask, Paths, describe
 from harness.inputs import BadOutput, Draw, Reference, copies, forms, named_outputs
+from harness.mishaps import Mishaps
 from harness.opponents import Opponents
 from harness.recheck import SlowChecks
 from harness.records import Case, CaseResult, Environment, Finding, OutputError, RunRequest, Status, Step
@@ -27,8 +27,6 @@ from harness.stopwatch import Stopwatch, Timed
 from harness.threads import ThreadWatch
 from harness.trial import Judgement, Trial, judge
 
-POISONED = 70
-"""Exit code after a CUDA error: the context is gone, and the process with it."""
 REARM_S = 2.0
 """How often a long timing says that it is alive."""
 COMPILING = "being compiled"
@@ -68,6 +66,7 @@ class Run:
         self.stopwatch = Stopwatch(request, None if self.device == "cpu" else shelf.gpu)
         self._bandwidth = self.environment.bandwidth
         self.paths = Paths(self.task.folder, request.source, request.best)
+        self.mishaps = Mishaps(self.environment, self.paths, shelf)
         self.threads = ThreadWatch()
         self.opponents = Opponents(request, shelf, self.environment.interpreted)
         self._done = 0
@@ -178,13 +177,13 @@ class Run:
         except (Cancelled, BadTask):
             raise
         except BaseException as problem:
-            result = self._raised(case, problem)
+            result = self.mishaps.row(case, problem)
         self._done += 1
         right = result.status in ("ok", "interpreted")
         if right and case.kind == "check":  # many and small: two draws each are all they are for
             result, right = replace(result, checked=2), False
         self.emit("case", result=result)
-        self._leave_if_poisoned(result)
+        self.mishaps.leave_if_poisoned(result)
         self.shelf.trim()
         return Row(case, result) if right else None
 
@@ -201,9 +200,9 @@ class Run:
         except (Cancelled, BadTask):
             raise
         except BaseException as problem:
-            row.result = self._raised(case, problem)
+            row.result = self.mishaps.row(case, problem)
         self.emit("case", result=row.result)
-        self._leave_if_poisoned(row.result)
+        self.mishaps.leave_if_poisoned(row.result)
         self.shelf.trim()
 
     def _try(self, case: Case) -> CaseResult:
@@ -342,51 +341,13 @@ class Run:
         except (Cancelled, BadTask):
             raise
         except BaseException as problem:
-            result = replace(self._raised(row.case, problem), checked=2)
+            result = replace(self.mishaps.row(row.case, problem), checked=2)
         else:
             result = replace(row.result, checked=2, findings=(*row.result.findings, *judgement.findings))
             if judgement.problem is not None:
                 result = result.untimed("wrong", judgement.problem, error=judgement.error, errors=judgement.errors)
         self.emit("case", result=result)
-        self._leave_if_poisoned(result)
-
-    def _raised(self, case: Case, problem: BaseException) -> CaseResult:
-        """The row of a case in which user code raised."""
-        own = isinstance(problem, timing.SideFailed)  # only the solution's failures come this far
-        if own:
-            problem = problem.__cause__ or problem
-        lacking = interpreter.lacks(problem) if self.environment.interpreted else None
-        if lacking is not None:
-            return CaseResult(case.id, "skipped", detail=lacking, known=case.known)
-        if isinstance(problem, torch.OutOfMemoryError) and not own:
-            return CaseResult(case.id, "skipped", detail=self._too_large(problem), known=case.known)
-        fault = describe(problem, self.paths)
-        return CaseResult(case.id, "runtime_error", detail=fault.message, where=fault.where, known=case.known)
-
-    def _too_large(self, problem: BaseException) -> str:
-        """A case that does not fit is nobody's mistake; the next one gets the memory back."""
-        if self.device == "cpu":
-            held, wanted = 0, 0
-        else:
-            held, wanted = torch.cuda.memory_allocated(), _asked_for(str(problem))
-        problem.__traceback__ = None  # its frames hold the tensors
-        self.shelf.trim(everything=True)
-        gc.collect()
-        if self.device == "cpu":
-            return "needs more memory than there is"
-        torch.cuda.empty_cache()
-        needed = held - torch.cuda.memory_allocated() + wanted
-        free = torch.cuda.mem_get_info()[0]
-        return f"needs at least {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB free"
-
-    def _leave_if_poisoned(self, result: CaseResult) -> None:
-        if result.status != "runtime_error" or not self.device.startswith("cuda"):
-            return
-        try:
-            torch.cuda.synchronize()
-            torch.zeros(1, device=self.device).item()
-        except BaseException:
-            os._exit(POISONED)
+        self.mishaps.leave_if_poisoned(result)
 
     def _material(self, case: Case, draw: Draw) -> Material:
         return self.shelf.material(self.reference, case, draw, self.device)
@@ -412,9 +373,3 @@ class Run:
 
     def _failed(self, status: str, message: str, where: Any, traceback: str) -> None:
         self.emit("failed", status=status, message=message, where=where, traceback=self.paths.to_user(traceback))
-
-
-def _asked_for(message: str) -> int:
-    """Bytes of the allocation that torch could not make."""
-    found = re.search(r"Tried to allocate ([\d.]+) (\w)iB", message)
-    return int(float(found[1]) * 1024 ** ("KMGT".index(found[2]) + 1)) if found else 0

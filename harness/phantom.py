@@ -50,6 +50,8 @@ class Phantoms(TorchFunctionMode):
     """While it is on, what is made on the GPU, brought to it or computed from what is there is a phantom."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.device:  # a name, which needs no GPU
+            return func(*args, **(kwargs or {}))
         args, kwargs = _each(_beneath, (args, kwargs or {}))
         if func is torch.Tensor.cuda:
             func, args, kwargs = torch.Tensor.to, (args[0], META), {}
@@ -117,7 +119,8 @@ def install(facts: dict[str, Any]) -> None:
     index, about = Phantom.place.index or 0, types.SimpleNamespace(**facts["device_properties"])
     triton.runtime.driver.set_active(Driver(facts, index))
     torch.Generator = Generator  # type: ignore[misc]
-    stream = types.SimpleNamespace(cuda_stream=0, device=Phantom.place, synchronize=_nothing, wait_stream=_nothing)
+    silent = dict.fromkeys(("synchronize", "wait_stream"), _nothing())
+    stream = types.SimpleNamespace(cuda_stream=0, device=Phantom.place, **silent)
     answers: dict[str, Callable[..., Any]] = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,
@@ -129,21 +132,21 @@ def install(facts: dict[str, Any]) -> None:
         "current_stream": lambda device=None: stream,
         "default_stream": lambda device=None: stream,
         "is_current_stream_capturing": lambda: False,
-        "device": _nowhere,
-        "stream": _nowhere,
-        "set_device": _nothing,
-        "synchronize": _nothing,
-        "manual_seed": _nothing,
-        "manual_seed_all": _nothing,
+        "device": contextlib.contextmanager(_nowhere),
+        "stream": contextlib.contextmanager(_nowhere),
+        "set_device": _nothing(),
+        "synchronize": _nothing(),
+        "manual_seed": _nothing(),
+        "manual_seed_all": _nothing(),
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, answer)
 
 
-def _nothing(*_args: Any, **_kwargs: Any) -> None:
-    return None
+def _nothing() -> Callable[..., None]:
+    """A function of its own each time: Dynamo refuses one object under two of torch's names."""
+    return lambda *_args, **_kwargs: None
 
 
-@contextlib.contextmanager
 def _nowhere(*_args: Any, **_kwargs: Any) -> Any:
     yield

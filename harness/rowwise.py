@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from harness.faults import BadTask
+
 Inputs = dict[str, Any]
 Outputs = dict[str, torch.Tensor | None]
 
@@ -39,12 +41,19 @@ def in_pieces(run: Callable[[Inputs], Outputs], inputs: Inputs, names: tuple[str
             for name, value in inputs.items()
         }
         for name, value in run(piece).items():
+            if value is not None and not _has(value, dimension, length):
+                raise BadTask(_no_rows(name, value, dimension, length))
             _put(whole, name, value, dimension, start, count)
     return whole
 
 
 def _has(value: Any, dimension: int, count: int) -> bool:
     return isinstance(value, torch.Tensor) and value.dim() > dimension and value.shape[dimension] == count
+
+
+def _no_rows(name: str, value: torch.Tensor, dimension: int, length: int) -> str:
+    of = f"{length} rows gave {name} of shape {list(value.shape)}, which has not as many along dimension {dimension}"
+    return f"task.toml: rowwise: {of}; leave rowwise out if rows are not independent"
 
 
 def _put(whole: Outputs, name: str, value: torch.Tensor | None, dimension: int, start: int, count: int) -> None:

@@ -55,17 +55,17 @@ class Stopwatch:
 
     def _on_gpu(self, device: gpu.Gpu, sides: timing.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
         bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS)
+        instead: list[Finding] = []
         try:
             samples = bench.run(sides)
         except (LostRecords, clocks.Unsteady) as problem:
             bench = self._bench(clocks.EventClock(device.flush(self._request.condition)), masters, len(sides), beat)
-            samples = bench.run(sides)
-            samples.unsteady = samples.unsteady or str(problem)
+            samples, instead = bench.run(sides), [_by_events(problem)]
         timed = Timed(samples, bench.clock.name)
         bench.rotation.begin_block()
         flush = device.flush(self._request.condition)
         timed.wall = clocks.wall_pass(list(sides), lambda name: bench.call(name, sides[name]), flush)
-        timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples)]
+        timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
         return timed
 
     def clock(self) -> clocks.Clock:
@@ -150,6 +150,13 @@ def _neighbours(device: gpu.Gpu) -> list[Finding]:
         return []
     text = f"{others} other process{'es' if others > 1 else ''} computed on this GPU meanwhile; times may be off"
     return [Finding("shared GPU", text)]
+
+
+def _by_events(problem: Exception) -> Finding:
+    """Why there is no device time."""
+    if isinstance(problem, LostRecords):
+        return Finding("events", f"{problem}; event pairs were timed instead, and each adds a few microseconds")
+    return Finding("throttled", f"the GPU did not recover ({problem}), and event pairs were timed; let it cool down")
 
 
 def _throttled(samples: timing.Timing) -> list[Finding]:

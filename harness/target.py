@@ -77,7 +77,8 @@ def main(requests: str, events: str, device: str, mode: str) -> None:
         _leave(lines, f"{type(problem).__name__}: {problem}", code="device")
     for name in ("harness.shelf", "harness.baseline"):
         importlib.import_module(name)
-    _everything_once(device)
+    with suppress(Exception):  # what cannot be done says so when the source tries
+        _everything_once(device)
     lines.emit("ready", pid=os.getpid(), gpu=_gpu(device))
     message = lines.request()
     signal.setitimer(signal.ITIMER_REAL, float(message.get("seconds", 120.0)))  # its default action ends the process
@@ -94,9 +95,8 @@ def _everything_once(device: str) -> None:
         return
     importlib.import_module("triton")
     if device != "cpu":
-        with suppress(Exception):  # a Triton that cannot launch says so when the source tries
-            importlib.import_module("harness.flush").first_launch(device)
-            torch.cuda.synchronize()
+        importlib.import_module("harness.flush").first_launch(device)
+        torch.cuda.synchronize()
 
 
 def _serve(lines: Lines, message: dict[str, Any], device: str, mode: str) -> None:

@@ -3,9 +3,8 @@
 All sides of a case are timed in one pass: a block holds a few calls of every side. On a CPU the order of sides turns
 round from block to block (ABBA); on a GPU every round of a block has the one order or the other by lot, as often this
 as that: slow drifts cancel in the block's ratios, and no disturbance that comes every few calls can side with one of
-them. Blocks are handed to the clock in batches of the size it
-likes best: a wall clock takes one at a time, a profiler a dozen. After each batch the stop rule is asked. Batches in
-which the GPU was throttled are dropped and counted.
+them. Blocks are handed to the clock in batches of the size it likes best: a wall clock takes one at a time, a profiler
+eight. After each batch the stop rule is asked. Batches in which the GPU was throttled are dropped and counted.
 """
 
 from __future__ import annotations
@@ -139,6 +138,7 @@ class Bench:
                 if timing.dropped > MOST_DROPPED:
                     raise
                 time.sleep(REST_S)
+                size = self.clock.batch  # scraps would have it rest a dozen times more often
                 continue
             _sort_in(timing, planned, measured)
             affordable = self._affordable(began, batch_began, size)

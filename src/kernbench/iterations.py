@@ -106,6 +106,13 @@ def set_next(path: Path, number: int, source: str, step: str) -> None:
         _replace(path, found, [*found.lines[: places[0]], line, *found.lines[places[0] + 1 :]])
 
 
+def next_of(path: Path, number: int, source: str) -> str:
+    """The next step that an entry names now; empty where it names none."""
+    lines = (entry_of(path, number, source) or "").splitlines()
+    said = next((line.removeprefix(NEXT).strip() for line in lines if line.startswith(NEXT)), "")
+    return "" if said == "-" else said
+
+
 def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
     """Sets the evidence line below the result of an entry, once a profile is there; an older one is replaced."""
     with _own_entry(path, summary.iteration or 0, summary.source) as found:

@@ -76,14 +76,24 @@ class Logbook:
 
         The file travels with the kernel, so that entry may come from a machine whose runs are not known here.
         """
-        last, written = self.last_entry(), iterations.last_entry(self.path)
-        own = (last.iteration or 0, last.source[:8]) if last else (0, "")
-        if written is not None and written != own and written[0] >= own[0]:
-            iterations.set_next(self.path, *written, step)
-            return written[0]
+        last, foreign = self.last_entry(), self._foreign_entry()
+        if foreign is not None:
+            iterations.set_next(self.path, *foreign, step)
+            return foreign[0]
         if last is not None:
             self.reword(last, last.hypothesis, step)
         return last.iteration if last else None
+
+    def next_step(self) -> str:
+        """What the entry that `set_next` would change says now."""
+        last, foreign = self.last_entry(), self._foreign_entry()
+        return iterations.next_of(self.path, *foreign) if foreign else last.next if last else ""
+
+    def _foreign_entry(self) -> tuple[int, str] | None:
+        """Number and short hash of the last entry in the file, where no run here has made it."""
+        last, written = self.last_entry(), iterations.last_entry(self.path)
+        own = (last.iteration or 0, last.source[:8]) if last else (0, "")
+        return written if written is not None and written != own and written[0] >= own[0] else None
 
     def add_evidence(self, task: Task, source: str) -> str:
         """Writes what the profiles of a source say into its newest entry; returns the line, empty if there is none."""

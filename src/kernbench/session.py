@@ -156,6 +156,10 @@ class Session:
         missing = last is not None and not last.hypothesis and last.iteration == self._edited and self.running is None
         return last.iteration if last is not None and missing else None
 
+    def next_now(self) -> str:
+        """The next step that `set_next` would change."""
+        return self.next_step or self.logbook.next_step()
+
     def set_next(self, text: str) -> str:
         """Next step of the last entry, in place."""
         try:

@@ -232,7 +232,10 @@ async def test_the_next_step_goes_to_the_last_entry_after_reopening(
     def reopened(state: str) -> Session:
         return Session(taskfile.load(folder), folder / state, Options(harness=FAKE))
 
+    assert reopened("elsewhere").next_now() == ""
     assert reopened(".kernbench").set_next("eight rows") == "entry 1 was updated"
+    assert reopened(".kernbench").next_now() == "eight rows"
+    assert reopened("elsewhere").next_now() == "eight rows"  # is there to be edited, and so is not lost
     assert reopened(".kernbench").iterations()[0].next == "eight rows"
     assert reopened("elsewhere").set_next("ten rows") == "entry 1 was updated"  # the log came without its runs
     assert "- next: ten rows\n" in path.read_text()

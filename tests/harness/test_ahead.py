@@ -272,6 +272,33 @@ def test_overtime_is_ended_and_nothing_stays_behind(facts: dict[str, Any], tmp_p
     assert not Path(f"/proc/{child}").exists()
 
 
+ORPHANS = """
+import json, os, time
+from harness import ahead
+
+ahead._adopt()
+for _ in range(2):
+    child = os.fork()
+    if not child:
+        os.fork() or time.sleep(0.2) or os._exit(0)  # a compiling process finishes what it has begun
+        time.sleep(100)
+    time.sleep(0.1)
+    ahead._stop(child)
+    time.sleep(0.5)
+print(json.dumps(open(f"/proc/self/task/{os.getpid()}/children").read().split()))
+"""
+
+
+def test_compiling_processes_without_a_parent_are_waited_for() -> None:
+    """By the process itself, at the next request: of two rounds the first has left no zombie."""
+    assert len(run_python(ORPHANS)) == 1
+
+
+def test_a_triton_that_cannot_be_asked_has_no_facts() -> None:
+    lacking = "sys.modules['triton.runtime._async_compile'] = None\n"
+    assert run_python(FACTS.replace("from harness import ahead\n", lacking + "from harness import ahead\n")) is None
+
+
 @pytest.mark.gpu
 def test_on_a_gpu_only_the_first_case_is_left_to_compile(builder: Builder, tmp_path: Path) -> None:
     cache = Path(os.environ["TRITON_CACHE_DIR"])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
 from harness import rowwise
+from harness.faults import BadTask
 from harness.rowwise import Inputs, Outputs
 
 
@@ -55,3 +58,10 @@ def test_what_is_small_or_not_declared_is_taken_whole() -> None:
     rowwise.in_pieces(run, inputs, ("x", "gate"))
     rowwise.in_pieces(run, inputs, ())
     assert calls == [inputs, inputs]
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("reduced", [lambda x: x.sum(dim=0, keepdim=True), torch.sum], ids=["one row", "no row"])
+def test_an_output_without_a_row_for_every_row_is_the_tasks_mistake(reduced: Callable[..., torch.Tensor]) -> None:
+    with pytest.raises(BadTask, match=r"task.toml: rowwise: 3 rows gave total of shape \[.*dimension 0"):
+        rowwise.in_pieces(lambda piece: {"total": reduced(piece["x"])}, {"x": torch.randn(7, 8)}, ("x",))

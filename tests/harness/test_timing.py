@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from harness import clocks, stats, timing
+from harness import clocks, stats, stopwatch, timing
+from harness.activity import LostRecords
 from harness.rotation import WorkingSet
 
 
@@ -144,6 +145,23 @@ def test_throttled_batches_are_dropped_and_counted(monkeypatch: pytest.MonkeyPat
         bench(0.0, batch=12, throttled=99).run({"baseline": lambda: 5.0, "solution": lambda: 4.0})
 
 
+def test_a_short_batch_that_is_dropped_is_not_tried_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[float] = []
+    monkeypatch.setattr(timing.time, "sleep", rests.append)
+    monkeypatch.setattr(timing.Bench, "_affordable", lambda self, *_: 3)
+
+    class Throttled(FakeClock):
+        def measure(self, calls: Sequence[clocks.Call]) -> list[clocks.Measured]:
+            self.throttled = 99 if self.measured == 2 else self.throttled  # after the warm-up and a whole batch
+            return super().measure(calls)
+
+    clock: Any = Throttled(batch=12)
+    sides = {"baseline": noisy(50, 0.5, 1), "solution": noisy(50, 0.5, 2)}
+    with pytest.raises(clocks.Unsteady):
+        timing.Bench(clock, FakeRotation(), 20.0, lambda: None).run(sides)  # type: ignore[arg-type]
+    assert len(rests) <= 1 + timing.MOST_DROPPED // 12
+
+
 def test_a_drift_cancels() -> None:
     clock = iter(range(10**6))
     drifting = lambda: 100.0 + next(clock)  # noqa: E731
@@ -210,3 +228,29 @@ def test_the_wall_pass_makes_fewer_calls_of_long_ones(
     found = clocks.wall_pass(["baseline", "solution"], lambda name: clocks.Call(None, run), lambda: None)
     assert found == {"baseline": call_us, "solution": call_us}
     assert made == 2 * calls
+
+
+@pytest.mark.parametrize(
+    ("problem", "name", "says"),
+    [
+        (LostRecords("6 calls left 5 marks in the activity records"), "events", "6 calls left 5 marks"),
+        (clocks.Unsteady("hardware thermal"), "throttled", "did not recover (hardware thermal)"),
+    ],
+)
+def test_a_row_timed_by_event_pairs_says_why(
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, name: str, says: str
+) -> None:
+    class Failing(FakeClock):
+        def measure(self, calls: Sequence[clocks.Call]) -> list[clocks.Measured]:
+            raise problem
+
+    gpu: Any = SimpleNamespace(flush=lambda condition: None, nvml=SimpleNamespace(foreign_processes=lambda: 0))
+    request: Any = SimpleNamespace(condition="cold")
+    watch = stopwatch.Stopwatch(request, gpu)
+    monkeypatch.setattr(watch, "clock", Failing)
+    monkeypatch.setattr(clocks, "EventClock", lambda flush: FakeClock())
+    monkeypatch.setattr(clocks, "wall_pass", lambda *_: {})
+    monkeypatch.setattr(watch, "_bench", lambda clock, *_: timing.Bench(clock, FakeRotation(), 1.0, lambda: None))  # type: ignore[arg-type]
+    (finding,) = watch._on_gpu(gpu, {"solution": lambda: 5.0}, [], lambda: None).findings
+    assert finding.name == name
+    assert says in finding.help

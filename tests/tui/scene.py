@@ -303,6 +303,9 @@ class FakeEngine:
         self.hypothesis = text
         return f"the next run tries: {text}"
 
+    def next_now(self) -> str:
+        return self.next_step
+
     def set_next(self, text: str) -> str:
         self.next_step = text
         return f"iteration 12 says next: {text}"

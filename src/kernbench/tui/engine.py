@@ -59,9 +59,6 @@ class Engine(Protocol):
         """Of the run to come."""
 
     @property
-    def next_step(self) -> str: ...
-
-    @property
     def state(self) -> Path:
         """The folder that keeps the task's runs."""
 
@@ -94,6 +91,9 @@ class Engine(Protocol):
 
     def set_hypothesis(self, text: str) -> str:
         """One sentence saying what was changed."""
+
+    def next_now(self) -> str:
+        """The next step that `set_next` would change."""
 
     def set_next(self, text: str) -> str:
         """One sentence saying what was changed."""

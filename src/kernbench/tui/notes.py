@@ -28,8 +28,7 @@ class Notes:
         engine = self._bench.engine
         earlier = [summary.next for summary in reversed(engine.iterations())]
         # What the last entry says now is there to be changed; what older ones say is a key away.
-        now = engine.next_step or next(iter(earlier), "")
-        self._ask("What comes next?", now, "eight rows per block", earlier, self._take_next_step)
+        self._ask("What comes next?", engine.next_now(), "eight rows per block", earlier, self._take_next_step)
 
     def _ask(
         self, title: str, value: str, example: str, earlier: Iterable[str], take: Callable[[str | None], None]
