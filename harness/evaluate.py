@@ -36,6 +36,10 @@ LESS_ACCURATE = Finding(
     "the largest error is over twice the baseline's; check the accumulation dtype and fast-math functions",
 )
 
+FEWER_CHECKS = Finding(
+    "fewer checks", "memory ran out while other values were tried; those that were tried came out right"
+)
+
 
 class Emit(Protocol):
     def __call__(self, event: str, **fields: Any) -> None: ...
@@ -340,6 +344,9 @@ class Run:
             judgement = slow.run(row.case, self.solution, fixed, self._pulse(row.case, "recheck"))
         except (Cancelled, BadTask):
             raise
+        except torch.OutOfMemoryError as problem:  # right and timed as far as it went: that stays
+            fewer = replace(FEWER_CHECKS, help=f"{FEWER_CHECKS.help} ({self.mishaps.row(row.case, problem).detail})")
+            result = replace(row.result, checked=2, findings=(*row.result.findings, fewer))
         except BaseException as problem:
             result = replace(self.mishaps.row(row.case, problem), checked=2)
         else:

@@ -136,6 +136,8 @@ class Bench:
                 timing.dropped += size
                 timing.unsteady = str(reason)
                 if timing.dropped > MOST_DROPPED:
+                    if timing.blocks >= MIN_BLOCKS:  # those that were steady are enough for an interval
+                        break
                     raise
                 time.sleep(REST_S)
                 size = self.clock.batch  # scraps would have it rest a dozen times more often

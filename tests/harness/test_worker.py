@@ -384,3 +384,13 @@ def test_a_device_that_is_not_there_is_said(tmp_path: Path) -> None:
         assert child.greeting[1]["event"] == "unusable"
         assert child.greeting[1]["code"] == "no_device"
         assert child.process.wait(timeout=20) == 3
+
+
+def test_memory_that_runs_out_in_the_slow_checks_leaves_the_time(child: Child, tmp_path: Path) -> None:
+    greedy = REFERENCE.replace(
+        "    return {", "    if spread != 1.0:\n        raise torch.OutOfMemoryError('full')\n    return {"
+    )
+    last = only(child.run(write_task(tmp_path, reference_py=greedy), cases=SMALL))
+    assert (last["status"], last["checked"]) == ("ok", 2)
+    assert last["solution_us"] is not None
+    assert [finding["name"] for finding in last["findings"]] == ["fewer checks"]
