@@ -31,7 +31,7 @@ test: lint
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/python -m mypy
 
 gpu-test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m gpu
@@ -71,4 +71,5 @@ $(VENV)/installed: pyproject.toml $(VENV)/installed-torch
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "installing the development tools into $(VENV)"
 	@$(PIP) install --quiet --editable '.[dev]'
+	@test -x $(BIN)/ruff || $(PIP) install --quiet --no-deps --ignore-installed ruff  # PYTHON's own has its script there
 	@touch $@

@@ -46,7 +46,7 @@ INTEGERS = {8: "q", 4: "i", 2: "h", 1: "b"}
 _ERROR = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error.*?: (?P<what>.+)$", re.M)
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 _MISSING = (
-    "{file} needs cuda-core and cuda-bindings, which this Python lacks ({problem}): "
+    "it needs cuda-core and cuda-bindings, which this Python lacks ({problem}): "
     "`pip install 'kernbench[cuda13]'`, or cuda12 beside a torch for CUDA 12"
 )
 
@@ -342,14 +342,13 @@ def load(
 
 
 def _require(user_path: str) -> None:
-    file = os.path.basename(user_path)
+    if not torch.cuda.is_available():
+        raise CompileError("it needs an NVIDIA GPU, and torch sees none here", user_path)
     try:
         import cuda.bindings.nvrtc
         import cuda.core  # noqa: F401
     except ImportError as problem:
-        raise CompileError(_MISSING.format(file=file, problem=problem), user_path) from None
-    if not torch.cuda.is_available():
-        raise CompileError(f"{file} needs an NVIDIA GPU, and torch sees none", user_path)
+        raise CompileError(_MISSING.format(problem=problem), user_path) from None
 
 
 def _architecture() -> str:

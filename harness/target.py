@@ -70,6 +70,8 @@ def main(requests: str, events: str, device: str, mode: str) -> None:
 
         if device == "cpu":
             os.environ["TRITON_INTERPRET"] = "1"
+        elif not torch.cuda.is_available():
+            raise RuntimeError("No CUDA GPUs are available")
         else:
             torch.cuda.set_device(device)
         torch.zeros(1, device=device).item()

@@ -24,7 +24,7 @@ DRIVER_PARAMS = Path("/proc/driver/nvidia/params")
 TOOLKIT = Path("/usr/local/cuda")
 
 PROBE = """
-import importlib.util, json, os, sys
+import importlib, importlib.util, json, os, sys
 found = {"python": sys.version.split()[0]}
 for name in ("nvidia.cu13", "nvidia.cuda_runtime"):
     try:
@@ -34,9 +34,9 @@ for name in ("nvidia.cu13", "nvidia.cuda_runtime"):
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         if os.path.isfile(os.path.join(folder, "include", "cuda_runtime.h")):
             found["headers"] = os.path.join(folder, "include")
-for name in ("torch", "triton"):
+for name in ("torch", "triton", "cuda.core", "cuda.bindings"):
     try:
-        found[name] = __import__(name).__version__
+        found[name] = importlib.import_module(name).__version__
     except BaseException as problem:
         found[name + "_problem"] = (str(problem).splitlines() or [type(problem).__name__])[0]
 if "torch" in found:
@@ -64,7 +64,7 @@ def checks(folder: Path | None = None, python: str | None = None) -> list[Check]
     steps: list[Callable[[], list[Check]]] = [
         lambda: _graphics(worker),
         lambda: [_torch(worker), _triton(worker)],
-        lambda: [_compiler(), _headers(worker), _ncu(), _sanitizer()],
+        lambda: [_compiler(), _nvrtc(worker), _headers(worker), _ncu(), _sanitizer()],
         lambda: [_clipboard()] if os.environ.get("TMUX") else [],
         lambda: [_writable(folder), _git(folder)],
     ]
@@ -178,6 +178,15 @@ def _compiler() -> Check:
             return Check("C++ compiler", True, _first_line([path, "--version"]) or path)
     says = f"$CXX is {asked[0]}, which is not there" if asked else "no c++, g++ or clang++ on PATH"
     return Check("C++ compiler", None, says, "Tasks with a .cpp need one: install g++ or clang++, or set CXX.")
+
+
+def _nvrtc(worker: dict[str, Any]) -> Check:
+    """What harness.cuda compiles and launches with."""
+    versions = [f"{name} {worker[name]}" for name in ("cuda.core", "cuda.bindings") if name in worker]
+    if len(versions) == 2:
+        return Check("CUDA C++", True, ", ".join(versions))
+    fix = "Tasks with a .cu need them: `pip install 'kernbench[cuda13]'` (cuda12 beside a torch for CUDA 12)."
+    return Check("CUDA C++", None, "cuda-core and cuda-bindings are not in the worker's Python", fix)
 
 
 def _headers(worker: dict[str, Any]) -> Check:

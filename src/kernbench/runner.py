@@ -57,6 +57,7 @@ class Runner:
     def __init__(self, supervisor: Supervisor, logbook: Logbook, emit: Callable[[Event], None]) -> None:
         self._supervisor, self._logbook, self._emit = supervisor, logbook, emit
         self.running: str | None = None
+        self._told_of_cuda = False
 
     async def run(self, order: Order) -> Ending:
         seed = random.SystemRandom().randrange(1, 2**31)
@@ -73,12 +74,21 @@ class Runner:
         try:
             self._logbook.journal.start(started, order.task.name, order.environment)
             self._emit(started)
+            if interpreted:
+                self._tell_of_cuda(order.source)
             for result in skipped:
                 self._record(attempt.take({"event": "case", "result": to_dict(result)}))
             await self._converse(attempt, request)
         finally:
             self.running = None
         return self._conclude(order, attempt)
+
+    def _tell_of_cuda(self, source: Source) -> None:
+        """Once: what is right here may not even compile where it matters."""
+        files = sorted(path.name for path in source.folder.glob("*.cu"))
+        if files and not self._told_of_cuda:
+            self._told_of_cuda = True
+            self._emit(Notice(f"no GPU here: {', '.join(files)} is not compiled, only the path for a CPU is checked"))
 
     async def measure_floor(self, order: Order, case: str) -> bool:
         """A/A floor of one case, kept for later verdicts; False when it was interrupted."""

@@ -224,6 +224,10 @@ def test_what_load_needs_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Mon
     scope = {"__file__": str(tmp_path / "solution.py"), "load": cuda.load}
     with pytest.raises(cuda.CompileError, match=r"there is no other\.cu beside the file that loads it"):
         exec("load('other.cu')", scope)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(cuda.CompileError, match="it needs an NVIDIA GPU, and torch sees none here"):
+        exec("load('solution.cu')", scope)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     with pytest.raises(cuda.CompileError, match=r"needs cuda-core and cuda-bindings.*pip install 'kernbench\[cuda"):
         exec("load('solution.cu')", scope)

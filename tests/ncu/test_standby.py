@@ -186,6 +186,10 @@ def test_no_ncu_names_the_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.setattr(nsight, "TOOLKITS", (tmp_path / "toolkit", tmp_path / "nsight"))
+    monkeypatch.setattr(nsight, "DRIVERS", (tmp_path / "driver",))
+    with pytest.raises(nsight.NoNcu, match="there is no NVIDIA GPU here"):
+        nsight.find()
+    (tmp_path / "driver").mkdir()
     with pytest.raises(nsight.NoNcu, match=r"no ncu in PATH, .*/cuda/bin, .*toolkit, .*nsight/\*.*--ncu PATH"):
         nsight.find()
     with pytest.raises(nsight.NoNcu, match="is not a program"):

@@ -51,7 +51,8 @@ def profile(task: str | None, case: str, as_json: bool, markdown: bool, against:
     async def main() -> int:
         session = make_session(loaded, _options(given), given["state"])
         try:
-            click.echo(f"profiling {only}; without a workbench that waits, ncu has to start first", err=True)
+            if loaded.device != "cpu":
+                click.echo(f"profiling {only}; without a workbench that waits, ncu has to start first", err=True)
             answer = await session.profile(only, against, given["full"])
             if isinstance(answer, ProfileFailed):
                 return _failed(answer, as_json)

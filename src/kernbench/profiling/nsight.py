@@ -14,6 +14,8 @@ from harness.records import UserError
 from kernbench.profiling import refusals
 
 TOOLKITS = (Path("/usr/local/cuda/bin"), Path("/opt/nvidia/nsight-compute"))
+DRIVERS = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
+"""One of them is there where an NVIDIA driver is; the last is Windows' own."""
 DRIVER_PARAMS = Path("/proc/driver/nvidia/params")
 CAPABILITIES = Path("/proc/self/status")
 SYS_ADMIN, PERFMON = 1 << 21, 1 << 38
@@ -37,6 +39,8 @@ def find(given: str | None = None) -> Path:
     standalone = sorted(TOOLKITS[1].glob("*/ncu"), key=lambda path: _numbers(path.parent.name))
     if standalone:
         return standalone[-1]
+    if not any(path.exists() for path in DRIVERS):
+        raise NoNcu(refusals.NO_GPU)
     raise NoNcu(refusals.missing(("PATH", *map(str, homes), str(TOOLKITS[0]), f"{TOOLKITS[1]}/*")))
 
 

@@ -22,6 +22,10 @@ NO_COUNTERS = (
     "ncu cannot load the driver's profiling library here (LibraryNotLoaded): the sandbox or container hides it;"
     " give the container the driver capability `utility,compute,profiling` or use another runtime"
 )
+NO_GPU = (
+    "there is no NVIDIA GPU here (no driver is loaded), and Nsight Compute profiles nothing else;"
+    " `kernbench trace` looks at calls on a CPU"
+)
 NO_DEVICE = "torch sees no CUDA device here, so there is nothing to profile: try --device or --python"
 LOCK = "ncu's lock file cannot be written although TMPDIR is private: check that {tmp} is writable and not full"
 NO_ROOM = (
