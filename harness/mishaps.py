@@ -34,7 +34,14 @@ class Mishaps:
         if isinstance(problem, torch.OutOfMemoryError) and not own:
             return CaseResult(case.id, "skipped", detail=self._too_large(problem), known=case.known)
         fault = describe(problem, self._paths)
-        return CaseResult(case.id, "runtime_error", detail=fault.message, where=fault.where, known=case.known)
+        return CaseResult(
+            case.id,
+            "runtime_error",
+            detail=fault.message,
+            where=fault.where,
+            traceback=fault.traceback,
+            known=case.known,
+        )
 
     def leave_if_poisoned(self, result: CaseResult) -> None:
         """Ends the process after an error that has taken the CUDA context with it."""

@@ -211,6 +211,8 @@ class CaseResult:
     detail: str | None = None
     """One sentence: why it failed or was skipped, why there is no baseline time."""
     where: Where | None = None
+    traceback: str = ""
+    """Of what the solution raised, or of the crash; where it is kept, the user's own frames alone, and bounded."""
     checked: int = 0
     """1 after the quick checks, 2 after the slow ones too."""
     floor: float | None = None

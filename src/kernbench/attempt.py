@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from harness.records import CaseResult, Environment, Finding, Step, Task, Where, decode
-from kernbench import render
+from kernbench import render, tracebacks
 from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunCancelled, RunStarted
 from kernbench.supervisor import Lost
 
@@ -67,12 +67,15 @@ class Attempt:
             else f"{lost.detail} while {doing}; stopped"
         )
         if lost.case is None:
-            self._fail(lost.kind, detail, where, "\n".join(lost.log))
+            self._fail(lost.kind, detail, where, tracebacks.fatal_stack(lost.log) or "\n".join(lost.log))
             return []
         before = self.results.get(lost.case, CaseResult(lost.case, "skipped"))
         events: list[Event] = []
         if not before.failed:  # a row that failed on its own keeps its word: it left the CUDA context useless
-            events.append(self._land(replace(before.untimed(lost.kind, detail), where=where)))
+            lost_row = replace(
+                before.untimed(lost.kind, detail), where=where, traceback=tracebacks.fatal_stack(lost.log)
+            )
+            events.append(self._land(lost_row))
         blame = self.task.case(lost.case).label
         for case in self.started.cases:
             if case not in self.results:
@@ -80,13 +83,15 @@ class Attempt:
         return events
 
     def _land(self, result: CaseResult) -> CaseLanded:
-        result = replace(result, known=self.task.case(result.id).known)
+        known, traceback = self.task.case(result.id).known, tracebacks.bounded(self._own_frames(result.traceback))
+        result = replace(result, known=known, traceback=traceback)
         self.results[result.id] = result
         return CaseLanded(self.started.run, result)
 
     def _fail(self, status: Any, message: str, where: Where | None, traceback: str) -> None:
         started, count = self.started, self._failed_builds + 1
-        self.failure = BuildFailed(started.run, started.source, message, where, traceback, status, count)
+        own = self._own_frames(traceback)
+        self.failure = BuildFailed(started.run, started.source, message, where, own, status, count)
 
     def _fault(self, lost: Lost) -> Where | None:
         """The user's line in the fault handler's report, which lists the innermost frame first."""
@@ -95,3 +100,8 @@ class Attempt:
             if found and found["file"].startswith(self._snapshot + "/"):
                 return Where(found["file"].removeprefix(self._snapshot + "/"), int(found["line"]))
         return None
+
+    def _own_frames(self, traceback: str) -> str:
+        """The user knows no snapshot: files are named as they lie in the task's folder."""
+        own = tracebacks.own(traceback)
+        return own.replace(self._snapshot + "/", "").replace(self.task.folder + "/", "")

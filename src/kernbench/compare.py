@@ -75,7 +75,7 @@ def streak(series: Sequence[Summary], best: bool, counts: bool) -> int:
         return 0
     length = 1
     for summary in _counted(series):
-        if summary.best and summary.repeats is None:
+        if summary.new_best:
             break
         length += 1
     return length
@@ -129,18 +129,20 @@ class Circumstances:
 
 
 def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult], about: Circumstances) -> Summary:
+    """A source that is not right has no speedup: what its other rows took stands in their own lines."""
     headline = [results[case.id] for case in task.timed if case.headline and case.id in results]
     rows = [(row, row.ratio) for row in headline]
     timed = [(row, ratio) for row, ratio in rows if ratio is not None]
-    mean = stats.geomean([ratio for _row, ratio in timed])
     tried = any(row.status in ("ok", "interpreted") for row in results.values())
     right = tried and not any(row.failed for row in results.values())
+    mean = stats.geomean([ratio for _row, ratio in timed]) if right else None
     old_best = best_of(about.series)
-    vs_best = _against_best(headline)
+    vs_best = stats.geomean(_against_best(headline)) if right else None
     best = _is_best(started.source, right, results.values(), headline, about, old_best)
-    order = sorted(timed, key=lambda item: item[1].speedup)
+    is_new = best and about.repeats is None and (old_best is None or old_best.source != started.source)
+    order = sorted(timed, key=lambda item: item[1].speedup) if right else []
     counts = about.is_iteration and not about.environment.interpreted
-    wall = _wall(headline)
+    wall = _wall(headline) if right else None
     after_stall = follows_stall(about.series, counts)
     return Summary(
         run=started.run,
@@ -154,12 +156,12 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         wall=wall.speedup if wall else None,
         wall_low=wall.low if wall and _has_interval(headline) else None,
         wall_high=wall.high if wall and _has_interval(headline) else None,
-        vs_best=stats.geomean(vs_best),
+        vs_best=vs_best,
         best=best,
         best_geomean=old_best.geomean if old_best else None,
         not_best="" if best or not right or old_best is None else why_not_best(task, headline, about),
-        stalled=is_stalled(about.series, best and about.repeats is None, counts),
-        streak=streak(about.series, best and about.repeats is None, counts),
+        stalled=is_stalled(about.series, is_new, counts),
+        streak=streak(about.series, is_new, counts),
         after_stall=after_stall,
         move=_move(started.hypothesis, about.profiled) if after_stall else "",
         counts=_counts(results.values(), len(timed)),
@@ -167,6 +169,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         fastest=_named(task, *order[-1]) if order else None,
         findings=about.findings,
         repeats=about.repeats,
+        complete=about.complete,
         failed_builds=about.failed_builds,
         hypothesis=started.hypothesis,
         hypothesis_by=about.hypothesis_by if started.hypothesis else "",

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from kernbench import render
 from kernbench.project import repository_root
 
 PROBE_SECONDS = 30.0
@@ -252,7 +253,7 @@ def _git(folder: Path) -> Check:
         fix = "Check that git is installed and trusts the folder."
         return Check("git", None, f"{root}, but git does not answer", fix)
     changed = len(status.splitlines())
-    return Check("git", True, f"{root}, " + (f"{changed} changed files" if changed else "clean"))
+    return Check("git", True, f"{root}, " + (render.plural(changed, "changed file") if changed else "clean"))
 
 
 def _first_line(command: list[str]) -> str | None:

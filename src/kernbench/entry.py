@@ -50,8 +50,10 @@ def title(summary: Summary) -> str:
 
 def score(summary: Summary) -> str:
     word = render.outcome(summary)
-    before = f" (best was {render.times(summary.best_geomean)})" if summary.best_geomean and word != "best" else ""
-    return f"{render.times(summary.geomean)} · {word}{before}" if summary.geomean else f"{word}{before}"
+    beside = [f"best was {render.times(summary.best_geomean)}"] if summary.best_geomean and word != "best" else []
+    beside += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
+    words = f"{word} ({', '.join(beside)})" if beside else word
+    return f"{render.times(summary.geomean)} · {words}" if summary.ratio else words
 
 
 def circumstances(summary: Summary) -> list[str]:
@@ -60,7 +62,7 @@ def circumstances(summary: Summary) -> list[str]:
     if summary.environment.condition:
         parts.append(summary.environment.condition)
     if summary.failed_builds:
-        parts.append(f"after {summary.failed_builds} failed build{'s' if summary.failed_builds > 1 else ''}")
+        parts.append(f"after {render.plural(summary.failed_builds, 'failed build')}")
     if summary.repeats is not None:
         parts.append(f"same source as {summary.repeats}")
     return parts
@@ -122,7 +124,8 @@ def speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> l
         rows = summary.counts.get("headline", 0)
         part = "" if rows == timed else f" of {timed}"
         clock = next((row.clock for row in results.values() if row.clock), "wall")
-        parts.append(f"geomean {render.geomean(summary.ratio)} over {rows}{part} cases ({clock})")
+        over = f"{rows}{part} cases" if part else render.plural(rows, "case")
+        parts.append(f"geomean {render.geomean(summary.ratio)} over {over} ({clock})")
     if summary.wall is not None and any(row.clock != "wall" for row in results.values() if row.clock):
         parts.append(f"wall {render.wall(summary)}")
     for name, row in (("worst", summary.worst), ("fastest", summary.fastest)):
@@ -154,8 +157,7 @@ def table(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
         )
     checks = [row for row in rows if task.case(row.id).kind == "check"]
     if checks:
-        right = sum(not row.failed and row.status != "skipped" for row in checks)
-        lines += ["", f"{right}/{len(checks)} check cases right."]
+        lines += ["", f"{render.checks(checks)}."]
     return lines
 
 

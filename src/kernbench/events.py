@@ -134,7 +134,9 @@ class Summary:
     iteration: int | None = None
     """Number of the ITERATIONS.md entry, where this run made one."""
     repeats: int | None = None
-    """Number of the earlier iteration with the very same source."""
+    """Number of the earlier entry with the very same source, whichever machine made it."""
+    complete: bool = True
+    """Every timed case of the task was asked for; a run of a part of them (`--case`) stands for nothing else."""
     failed_builds: int = 0
     hypothesis: str = ""
     hypothesis_by: str = ""
@@ -155,9 +157,26 @@ class Summary:
 
     @property
     def ratio(self) -> Ratio | None:
-        if self.geomean is None or self.low is None or self.high is None or self.verdict is None:
+        """The geomean with its interval; a source that is not right has none, whatever its other rows took."""
+        if not self.right or self.geomean is None or self.low is None or self.high is None or self.verdict is None:
             return None
         return Ratio(self.geomean, self.low, self.high, self.verdict)
+
+    @property
+    def new_best(self) -> bool:
+        """It took over from another source, or is the first; the same source is no improvement over itself.
+
+        The best is never timed beside itself, so one that only kept its place has no `vs_best`.
+        """
+        return self.best and self.repeats is None and (self.best_geomean is None or self.vs_best is not None)
+
+
+@dataclass(frozen=True)
+class Elsewhere(Summary):
+    """An entry that ITERATIONS.md brought along: as it is worded there, without a run or rows on this machine."""
+
+    outcome: str = ""
+    """The word of its heading."""
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ runs.jsonl, to the last digit; what was not measured is NaN, None or NA.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.records import Task
-from kernbench import render
+from kernbench import render, trajectory
 from kernbench.events import Summary
 from kernbench.journal import Journal
 
@@ -43,11 +43,17 @@ def history(task: str | Path | None = None, state: Path | None = None) -> pandas
     return frame(taskfile.load(folder), Journal(state or folder / project.STATE_FOLDER))
 
 
-def frame(task: Task, journal: Journal, only: set[str] | None = None) -> pandas.DataFrame:
-    """Finished runs (or those asked for) in the order in which they ended, each with its cases as they landed."""
+def frame(
+    task: Task, journal: Journal, only: set[str] | None = None, runs: Sequence[Summary] | None = None
+) -> pandas.DataFrame:
+    """Finished runs (or those asked for) in the order in which they ended, each with its cases as they landed.
+
+    `runs` are the journal's summaries where somebody has numbered those that re-timed an entry already.
+    """
     import pandas
 
-    place = {summary.run: index for index, summary in enumerate(journal.summaries)}
+    summaries = runs if runs is not None else trajectory.entries_of(task).runs(journal)
+    place = {summary.run: index for index, summary in enumerate(summaries)}
     about = {case.id: (case.label, case.kind, case.headline) for case in task.cases}
     rows: list[tuple[Any, ...]] = []
     owners: list[int] = []
@@ -55,10 +61,10 @@ def frame(task: Task, journal: Journal, only: set[str] | None = None) -> pandas.
         if run in place:
             owners += [place[run]] * len(cases)
             rows += [_case_row(data, about.get(data["id"])) for data in cases]
-    runs = _typed(pandas.DataFrame([_run_row(item) for item in journal.summaries], columns=RUN_COLUMNS))
+    about_runs = _typed(pandas.DataFrame([_run_row(item) for item in summaries], columns=RUN_COLUMNS))
     columns = zip(*rows, strict=True) if rows else ([] for _name in CASE_COLUMNS)
     table = _typed(pandas.DataFrame(dict(zip(CASE_COLUMNS, map(list, columns), strict=True)), columns=CASE_COLUMNS))
-    return pandas.concat([runs.iloc[owners].reset_index(drop=True), table], axis=1)
+    return pandas.concat([about_runs.iloc[owners].reset_index(drop=True), table], axis=1)
 
 
 def _run_row(summary: Summary) -> tuple[Any, ...]:

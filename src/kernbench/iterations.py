@@ -53,7 +53,7 @@ def append(path: Path, summary_text: EntryText, at_least: int, seen: Seen | None
             data = (addition.replace("\n", "\r\n") if seen.crlf else addition).encode("utf-8", "surrogateescape")
             _write(path, handle, data)
             if _stands(path, handle, data):
-                seen.signature, seen.highest = _signature(handle), number
+                seen.signature, seen.highest = signature_of(handle), number
                 return number
             seen.signature = None
     raise LogbookError(f"{path} is being rewritten all the time; the entry is only in runs.jsonl")
@@ -150,7 +150,7 @@ def _own_entry(path: Path, number: int, source: str) -> Iterator[Found]:
     if not path.exists():
         raise LogbookError(f"{path.name} is not there any more; entry {number} is only in runs.jsonl")
     with _locked(path) as handle:
-        signature, text = _signature(handle), _read(handle)
+        signature, text = signature_of(handle), _read(handle)
         span = _span(text, number, source)
         if span is None:
             other = " about this source" if _span(text, number, None) else ""
@@ -224,14 +224,15 @@ def _same(path: Path, handle: int) -> bool:
         return False
 
 
-def _signature(file: int | Path) -> tuple[int, int, int]:
+def signature_of(file: int | Path) -> tuple[int, int, int]:
+    """Changes with every change of the file."""
     about = os.stat(file)
     return about.st_ino, about.st_size, about.st_mtime_ns
 
 
 def _look(handle: int, seen: Seen) -> None:
     """Reads the file, unless it is as this process left it."""
-    if seen.signature == _signature(handle):
+    if seen.signature == signature_of(handle):
         return
     text = _read(handle)
     seen.highest = max((int(found) for found in HEADING.findall(text)), default=0)
@@ -283,7 +284,7 @@ def _replace(path: Path, found: Found, changed: list[str]) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.chmod(scratch, target.stat().st_mode & 0o7777)
-        if _signature(target) != found.signature:
+        if signature_of(target) != found.signature:
             raise LogbookError(f"{path.name} was saved by somebody else this moment; try again")
         os.replace(scratch, target)
         scratch = None

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from harness.records import CaseResult, Environment, Task
 from kernbench import compare, iterations
+from kernbench.elsewhere import Entries
 from kernbench.events import Summary
 from kernbench.journal import Journal
 from kernbench.profiling import evidence
@@ -27,6 +28,7 @@ class Logbook:
         self.path = folder / "ITERATIONS.md"
         self.state = state
         self._seen = iterations.Seen()
+        self._elsewhere = Entries(self.path)
 
     @functools.cached_property
     def journal(self) -> Journal:
@@ -50,9 +52,13 @@ class Logbook:
     def source(self, sha: str) -> Path:
         return self.state / "sources" / sha
 
-    def knows(self, sha: str) -> bool:
-        """Whether some entry is about this very source; the log may come from another machine."""
-        return self.journal.iteration_of(sha) is not None or iterations.last_source(self.path) == sha[:8]
+    def number_of(self, sha: str) -> int | None:
+        """Number of the entry about this very source; the log may come from another machine."""
+        return self._elsewhere.number_of(self.journal, sha)
+
+    def iterations(self) -> list[Summary]:
+        """Made here, timed again here, or only written down: by number."""
+        return self._elsewhere.iterations(self.journal)
 
     def last_entry(self) -> Summary | None:
         return next(reversed(self.journal.iterations()), None)

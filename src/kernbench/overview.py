@@ -7,7 +7,9 @@ from pathlib import Path
 
 from harness import taskfile
 from harness.records import UserError
-from kernbench import compare, iterations, project, render
+from kernbench import compare, project, render
+from kernbench.elsewhere import Entries
+from kernbench.events import Summary
 from kernbench.journal import Journal
 
 
@@ -16,6 +18,7 @@ class Overview:
     name: str
     folder: str
     iterations: int
+    """Made here or written in ITERATIONS.md."""
     best: str
     last: str
     age: str
@@ -30,20 +33,25 @@ def of(folder: Path, state: Path | None = None) -> Overview:
         journal = Journal(state or folder / project.STATE_FOLDER)
     except UserError as problem:
         return Overview(folder.name, str(folder), 0, render.DASH, "cannot be opened", render.DASH, problem=str(problem))
+    count = len(Entries(folder / "ITERATIONS.md").iterations(journal))
     if not journal.summaries:
-        written = iterations.last_entry(folder / "ITERATIONS.md")
-        if written is None:
-            return Overview(task.name, str(folder), 0, render.DASH, "not run yet", render.DASH)
-        return Overview(task.name, str(folder), written[0], render.DASH, "not run here yet", render.DASH)
-    last = journal.summaries[-1]
-    series = compare.series_of(journal.summaries, compare.Series.present(task, last))
-    best = compare.best_of(series)
+        said = "not run here yet" if count else "not run yet"
+        return Overview(task.name, str(folder), count, render.DASH, said, render.DASH)
+    newest = journal.summaries[-1]
+    last = next((run for run in reversed(journal.summaries) if run.complete), newest)
+    best = compare.best_of(compare.series_of(journal.summaries, compare.Series.present(task, newest)))
     return Overview(
         name=task.name,
         folder=str(folder),
-        iterations=len(journal.iterations()),
+        iterations=count,
         best=render.times(best.geomean) if best else render.DASH,
-        last=f"{render.times(last.geomean)} {render.outcome(last)}" if last.geomean else render.outcome(last),
+        last=_result(last),
         age=render.age(last.at),
         stalled=last.stalled,
     )
+
+
+def _result(last: Summary) -> str:
+    """The last whole run; where only a part was ever run, that part by its name."""
+    words = f"{render.times(last.geomean)} {render.outcome(last)}" if last.ratio else render.outcome(last)
+    return words if last.complete else f"{words} (some cases)"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timezone
 
 from harness.records import CaseResult, Environment, Ratio, Where
-from kernbench.events import Progress, Summary
+from kernbench.events import Elsewhere, Progress, Summary
 
 DASH = "-"
 SIGNS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
@@ -73,7 +74,7 @@ def verdict(result: CaseResult, ascii_only: bool = False) -> str:
     """The word of a row, with its sign; a row that is not right says what it is instead."""
     if result.status == "ok" and result.verdict:
         return f"{(ASCII_SIGNS if ascii_only else SIGNS)[result.verdict]} {result.verdict}"
-    return STATUS_WORDS[result.status]
+    return "not run" if result.status == "skipped" else STATUS_WORDS[result.status]
 
 
 def place(where: Where | None, message: str) -> str:
@@ -99,21 +100,40 @@ def age(at: str, now: datetime | None = None) -> str:
     return f"{max(int(seconds), 0)} s"
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 case`, `2 cases`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def checks(results: Iterable[CaseResult]) -> str:
+    """`27/27 check cases right`: those that were run; what was not run is counted apart, and never as wrong."""
+    rows = list(results)
+    run = [row for row in rows if row.status != "skipped"]
+    right = sum(not row.failed for row in run)
+    parts = [f"{right}/{plural(len(run), 'check case')} right"] if run else []
+    missing = len(rows) - len(run)
+    if missing:
+        parts.append(f"{missing} not run" if run else f"{plural(missing, 'check case')} not run")
+    return ", ".join(parts)
+
+
 def outcome(summary: Summary) -> str:
-    """The word of an iteration: improved, best, same, slower, wrong."""
+    """The word of an iteration: improved, best, same, slower, wrong; of one made elsewhere, as it is written."""
+    if isinstance(summary, Elsewhere):
+        return summary.outcome or DASH
     if not summary.right:
         return "wrong"
     if summary.environment.interpreted:
         return "checked"
     if summary.best:
-        return "first" if summary.best_geomean is None else "improved" if summary.repeats is None else "best"
+        return "first" if summary.best_geomean is None else "improved" if summary.new_best else "best"
     if summary.vs_best is not None:
         return {"faster": "faster", "slower": "slower", "same": "same", "unclear": "unclear"}[summary.vs_best.verdict]
     return summary.verdict or "not timed"
 
 
 def counts(summary: Summary) -> str:
-    """`15/15 right, 2 unclear, 1 skipped`: what happened to the cases, failures first."""
+    """`15/15 right, 2 unclear, 1 not run`: what happened to the cases, failures first."""
     tally = summary.counts
     run = sum(tally.get(name, 0) for name in STATUS_WORDS if name != "skipped")
     right = tally.get("ok", 0) + tally.get("interpreted", 0)
@@ -121,7 +141,8 @@ def counts(summary: Summary) -> str:
     for name in ("wrong", "runtime_error", "timeout", "crashed", "build_error"):
         if tally.get(name):
             parts.append(f"{tally[name]} {STATUS_WORDS[name].lower()}")
-    parts += [f"{tally[name]} {name}" for name in ("slower", "unclear", "skipped") if tally.get(name)]
+    parts += [f"{tally[name]} {name}" for name in ("slower", "unclear") if tally.get(name)]
+    parts += [f"{tally['skipped']} not run"] if tally.get("skipped") else []
     return ", ".join(parts)
 
 

@@ -72,21 +72,23 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
         said = remarks
     checks = [results[case.id] for case in task.cases if case.kind == "check" and case.id in results]
     if checks:
-        right = sum(row.status in ("ok", "interpreted") for row in checks)
-        text.append(f"checks: {right}/{len(checks)} right")
-    return text + [f"skipped: {count} ({why})" for why, count in rest.items()]
+        text.append(render.checks(checks))
+    return text + [f"not run: {count} ({why.removeprefix('not run: ')})" for why, count in rest.items()]
 
 
 def outcome(summary: Summary) -> str:
     """The run in one line."""
-    head = f"geomean {render.geomean(summary.ratio)}" if summary.ratio else "not timed"
+    not_timed = "not timed" if summary.right else "not right: no speedup"
+    head = f"geomean {render.geomean(summary.ratio)}" if summary.ratio else not_timed
     parts = [head, render.counts(summary)]
     if summary.worst is not None:
         parts.append(f"worst {summary.worst.label} {render.times(summary.worst.speedup)}")
     if summary.vs_best is not None:
         parts.append(f"against best {render.geomean(summary.vs_best)}")
     if summary.best:
-        parts.append("best so far")
+        parts.append("best so far" if summary.new_best or summary.best_geomean is None else "still the best")
+    if summary.repeats is not None:
+        parts.append(f"same source as #{summary.repeats}")
     if summary.not_best:
         parts.append(f"not best: {summary.not_best}")
     if summary.stalled:

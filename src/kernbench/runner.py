@@ -155,7 +155,7 @@ class Runner:
             findings=attempt.findings,
             seconds=time.monotonic() - order.at,
             is_iteration=order.iteration,
-            repeats=self._logbook.journal.iteration_of(attempt.started.source),
+            repeats=self._logbook.number_of(attempt.started.source),
             failed_builds=self._logbook.journal.failed_builds,
             next=order.next_step if order.iteration else "",
             hypothesis_by=author(self._logbook.path.parent) if order.hypothesis else "",

@@ -15,7 +15,9 @@ from kernbench.project import PACKAGE, TASK_FILE, TASKS_FOLDER, ProjectError
 
 TEMPLATES = PACKAGE / "templates"
 TEMPLATE_NAME = "my_kernel"
-NOT_COPIED = ("ITERATIONS.md", "__pycache__", ".*", "*.pyc")  # .kernbench is a hidden one
+NOT_COPIED = shutil.ignore_patterns("ITERATIONS.md", "exports", "__pycache__", ".*", "*.pyc")
+"""What was made with the other task; .kernbench is a hidden one."""
+RUNS = "runs.jsonl"
 
 
 def create(name: str, folder: Path, source: Path | None = None, *, template: str = "triton") -> Path:
@@ -30,7 +32,7 @@ def create(name: str, folder: Path, source: Path | None = None, *, template: str
     if target.exists():
         raise ProjectError(f"{target} is already there; choose another name, nothing is written over")
     try:
-        shutil.copytree(source or TEMPLATES / template, target, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        shutil.copytree(source or TEMPLATES / template, target, ignore=_not_copied)
         if source is None:
             _fill_in(target, name)
         else:
@@ -38,6 +40,12 @@ def create(name: str, folder: Path, source: Path | None = None, *, template: str
     except (OSError, shutil.Error) as problem:
         raise ProjectError(f"{target} cannot be written: {problem}") from None
     return target
+
+
+def _not_copied(folder: str, names: list[str]) -> set[str]:
+    """A folder with runs in it is a state folder, whatever `--state` called it."""
+    states = {name for name in names if (Path(folder) / name / RUNS).is_file()}
+    return states | NOT_COPIED(folder, names)
 
 
 def _fill_in(target: Path, name: str) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness import taskfile
 from harness.records import CaseResult, Environment, Task, UserError
-from kernbench import plan, snapshot, watch
+from kernbench import compare, plan, snapshot, watch
 from kernbench.archive import Archive
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
@@ -172,13 +172,29 @@ class Session:
         return f"entry {number} was updated"
 
     def iterations(self) -> Sequence[Summary]:
-        return self.journal.iterations()
+        """By number; those that are only written in ITERATIONS.md are an Elsewhere."""
+        return self.logbook.iterations()
 
     def last_results(self) -> Mapping[str, CaseResult]:
-        return self.journal.last_cases
+        """Rows of the last finished run that a run now may be held against."""
+        last = self.last_summary()
+        if last is None:
+            return {}
+        return self.journal.last_cases if last is self.journal.summaries[-1] else self.journal.cases_of(last.run)
 
     def last_summary(self) -> Summary | None:
-        return self.journal.summaries[-1] if self.journal.summaries else None
+        """Of the last finished run with the present task, baseline, device and condition: no other may be compared."""
+        last = next((run for run in reversed(self.journal.summaries) if self._is_comparable(run)), None)
+        if last is None or self.baseline != "best":
+            return last
+        best = self.logbook.best(self.task, "best", self.environment or last.environment, self.options.condition)
+        return last if last.baseline_hash == best else None
+
+    def _is_comparable(self, run: Summary) -> bool:
+        """Until the worker is up the device is not known; then it is taken to be the one of before."""
+        about = self.environment or run.environment
+        l2 = self.options.condition if about.device.startswith("cuda") else ""
+        return compare.Series.of(run) == compare.Series(self.task.hash, self.baseline, about.device_name, l2)
 
     def iteration_text(self, number: int) -> str:
         return self.logbook.text(number)
@@ -335,7 +351,7 @@ class Session:
         return self.environment.device if self.environment is not None else self._supervisor.device
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:
-        known = job.reason in ("open", "key") and self.logbook.knows(source.sha)
+        known = job.reason in ("open", "key") and self.logbook.number_of(source.sha) is not None
         return Order(
             task=self.task,
             source=source,

@@ -38,6 +38,11 @@ def source_files(folder: Path, state: Path | None = None) -> list[Path]:
     return found
 
 
+def sha_of(folder: Path, state: Path) -> str:
+    """Hash of the present sources, without keeping them."""
+    return _digest(_read(folder, state))
+
+
 def take(folder: Path, state: Path) -> Source:
     """Copies the present sources to state/sources/<sha>/ unless that very source is there already."""
     contents = _read(folder, state)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.records import Task, UserError
 from harness.taskfile import NAMED_BASELINES
 from kernbench import compare, snapshot
-from kernbench.events import Summary
+from kernbench.elsewhere import Entries
+from kernbench.events import Elsewhere, Summary
 from kernbench.journal import Journal
 
 
@@ -30,7 +31,10 @@ def find(task: Task, journal: Journal, reference: str) -> Point:
     """`12`, `ab12cd`, `best`, `last` or `now`."""
     if reference == "now":
         return Point("now", Path(task.folder))
-    return point(journal, summary_of(task, journal, reference))
+    summary = summary_of(task, journal, reference)
+    if isinstance(summary, Elsewhere):
+        return _brought_along(task, journal, summary)
+    return point(journal, summary)
 
 
 def point(journal: Journal, summary: Summary) -> Point:
@@ -38,6 +42,18 @@ def point(journal: Journal, summary: Summary) -> Point:
     if not folder.is_dir():
         raise TrajectoryError(f"the source of {_name(summary)} ({summary.source[:8]}) is not on this machine")
     return Point(_name(summary), folder, summary)
+
+
+def _brought_along(task: Task, journal: Journal, summary: Elsewhere) -> Point:
+    """The log came without its sources; the one that was shipped with it may be the folder's own."""
+    kept = list((journal.state / "sources").glob(f"{summary.source}*")) if summary.source else []
+    if len(kept) == 1:
+        return Point(_name(summary), kept[0], summary)
+    folder = Path(task.folder)
+    if summary.source and snapshot.sha_of(folder, journal.state).startswith(summary.source):
+        return Point(_name(summary), folder, summary)
+    source = f" ({summary.source})" if summary.source else ""
+    raise TrajectoryError(f"entry {_name(summary)} was made elsewhere: its source{source} is not on this machine")
 
 
 def diff(old: Point, new: Point, state: Path) -> list[str]:
@@ -108,28 +124,49 @@ def texts(point: Point, task: Task, state: Path) -> dict[str, str]:
 
 
 def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
-    runs = journal.summaries
-    if reference == "last" and runs:
-        return runs[-1]
-    if reference == "best" and runs:
-        present, last = compare.Series.present(task, runs[-1]), compare.Series.of(runs[-1])
-        for series in (present, last):  # a task that has just been changed still has the best of before
-            if best := compare.best_of(compare.series_of(runs, series)):
-                return best
-        raise TrajectoryError("no source of the present series is right everywhere yet, so there is no best")
-    for summary in reversed(runs):
+    """The run meant; an Elsewhere where only ITERATIONS.md knows of it."""
+    entries = entries_of(task)
+    if reference in ("best", "last"):
+        if not journal.summaries:
+            raise TrajectoryError(f"nothing was run on this machine yet, so there is no {reference}; give a number")
+        return journal.summaries[-1] if reference == "last" else _best(task, journal, entries)
+    listed = entries.iterations(journal)
+    for summary in reversed(listed):
         if reference.isdigit() and summary.iteration == int(reference):
             return summary
     matches = {
-        summary.source: summary for summary in runs if len(reference) >= 4 and summary.source.startswith(reference)
+        summary.source: summary
+        for summary in [*(item for item in listed if isinstance(item, Elsewhere)), *entries.runs(journal)]
+        if len(reference) >= 4 and summary.source.startswith(reference)
     }
     if len(matches) > 1:
         raise TrajectoryError(f"{reference} names {len(matches)} sources; give more of the hash")
     if matches:
         return next(iter(matches.values()))
-    known = [str(summary.iteration) for summary in journal.iterations()]
-    names = f"there are {known[0]} to {known[-1]}" if known else "none has been logged yet"
-    raise TrajectoryError(f"there is no iteration {reference!r} here: {names}; best, last, now or a hash work too")
+    raise TrajectoryError(
+        f"there is no iteration {reference!r} here: {_known(listed)}; best, last, now or a hash work too"
+    )
+
+
+def entries_of(task: Task) -> Entries:
+    return Entries(Path(task.folder) / "ITERATIONS.md")
+
+
+def _best(task: Task, journal: Journal, entries: Entries) -> Summary:
+    """Named by the entry about its source, where there is one."""
+    runs = journal.summaries
+    present, last = compare.Series.present(task, runs[-1]), compare.Series.of(runs[-1])
+    for series in (present, last):  # a task that has just been changed still has the best of before
+        if best := compare.best_of(compare.series_of(runs, series)):
+            return replace(best, iteration=best.iteration or entries.number_of(journal, best.source))
+    raise TrajectoryError("no source of the present series is right everywhere yet, so there is no best")
+
+
+def _known(listed: list[Summary]) -> str:
+    if not listed:
+        return "none has been logged yet"
+    first, last = listed[0].iteration, listed[-1].iteration
+    return f"there is {first}" if first == last else f"there are {first} to {last}"
 
 
 def _name(summary: Summary) -> str:

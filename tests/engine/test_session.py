@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import taskfile
-from kernbench import compare
+from kernbench import compare, report
 from kernbench.events import BuildFailed, CaseLanded, Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.jobs import Options
 from kernbench.session import Session
@@ -130,6 +130,27 @@ async def test_a_crash_skips_the_rows_not_reached(watched: Callable[..., Watched
     assert rows["a"].status == "ok"
     assert rows["c"].detail == "not run: crashed on b"
     assert not summary.best
+    assert (summary.geomean, summary.worst, summary.ratio) == (None, None, None)
+
+
+async def test_what_a_crash_kept_from_running_is_not_counted_as_wrong(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    write(folder, 'DO = "crash"\nON = "b"')
+    it = watched()
+    summary = await it.session.run_once(iteration=True)
+    assert isinstance(summary, Summary)
+    text = it.session.logbook.path.read_text()
+    assert text.startswith("# Iterations of toy\n\n## 1 · no hypothesis · wrong\n")
+    assert "- result: 1/2 right, 1 crashed, 4 not run; b: the worker " in text
+    assert "| c | - | - | - | not run | - |\n" in text
+    assert text.endswith("\n\n3 check cases not run.\n")
+    assert "geomean" not in text
+    assert report.outcome(summary).startswith("not right: no speedup · 1/2 right, 1 crashed, 4 not run · entry 1")
+    assert report.table(it.session.task, it.session.journal.last_cases)[-2:] == [
+        "3 check cases not run",
+        "not run: 4 (crashed on b)",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,9 @@ def test_a_copy_is_renamed_and_leaves_the_log_behind(tmp_path: Path) -> None:
     source = create("first", tmp_path)
     (source / "ITERATIONS.md").write_text("## 1")
     (source / ".kernbench").mkdir()
+    (source / "exports" / "pull_request").mkdir(parents=True)
+    (source / "my_state").mkdir()
+    (source / "my_state" / "runs.jsonl").write_text("")
     (source / "extra.h").write_text("// mine")
     copy = create("second", tmp_path, source)
     assert sorted(path.name for path in copy.iterdir()) == ["extra.h", "reference.py", "solution.py", "task.toml"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Task
-from kernbench import compare, iterations
+from harness.records import CaseResult, Status, Task
+from kernbench import compare, iterations, render
 from kernbench.events import Summary
 from kernbench.journal import Journal
 from kernbench.logbook import Logbook
@@ -187,3 +187,24 @@ def test_stall_and_the_move_after_it(tmp_path: Path) -> None:
 )
 def test_the_move_is_what_the_hypothesis_begins_with(words: str, move: str) -> None:
     assert compare.said_move(words) == move
+
+
+@pytest.mark.parametrize(
+    ("statuses", "words"),
+    [
+        (["ok", "ok"], "2/2 check cases right"),
+        (["ok"], "1/1 check case right"),
+        (["ok", "wrong", "skipped"], "1/2 check cases right, 1 not run"),
+        (["skipped"], "1 check case not run"),
+        ([], ""),
+    ],
+)
+def test_checks_are_counted_among_those_that_were_run(statuses: list[Status], words: str) -> None:
+    assert render.checks(CaseResult(str(place), status) for place, status in enumerate(statuses)) == words
+
+
+def test_one_case_is_not_one_cases(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "t", 1)
+    rows = rows_of(task, 1, 1.0, {}, 1)
+    summary = summary_of(task, 1, rows, [])
+    assert " over 1 case (device)" in iterations.EntryText(task, summary, {row.id: row for row in rows})(1)

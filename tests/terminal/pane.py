@@ -32,6 +32,10 @@ class Pane:
             time.sleep(0.05)
         raise AssertionError(f"{pattern!r} did not come up; the screen shows:\n{self.screen()}")
 
+    def modes(self) -> str:
+        """Whether the program in it has the alternate screen, and whether it gets the mouse."""
+        return self._tmux("display-message", "-p", "#{alternate_on} #{mouse_any_flag}").strip()
+
     def buffer(self) -> str:
         return self._tmux("show-buffer")
 

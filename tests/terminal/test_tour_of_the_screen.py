@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,9 +47,12 @@ _numbers = itertools.count()
 class Terminal(Pane):
     """A shell, in which the workbench is started."""
 
-    def __init__(self, folder: Path, width: int, height: int, *words: str) -> None:
+    def __init__(self, folder: Path, width: int, height: int, *words: str, through_make: bool = False) -> None:
         paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-        command = f"{sys.executable} -m kernbench {folder} {' '.join(words)}"
+        command = f"{sys.executable} -m kernbench {folder} {' '.join(words)}".strip()
+        if through_make:
+            (folder.parent / "Makefile").write_text(f"demo:\n\t@{command}\n")
+            command = f"make -C {folder.parent} demo"
         # An interactive shell has job control, which ctrl+z needs.
         environ = {"PYTHONPATH": paths, "KERNBENCH_HARNESS": FAKE, "XDG_CONFIG_HOME": folder.parent, "PS1": "$ "}
         shell = ["env", *[f"{name}={value}" for name, value in environ.items()], "bash", "--norc", "--noprofile", "-i"]
@@ -77,8 +81,8 @@ def save(folder: Path, *lines: str) -> None:
 def open_terminal() -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
-    def start(*given: object) -> Terminal:
-        opened.append(Terminal(*given))  # type: ignore[arg-type]
+    def start(*given: Any, **more: Any) -> Terminal:
+        opened.append(Terminal(*given, **more))
         return opened[-1]
 
     yield start
@@ -123,7 +127,7 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     terminal.until("c[ _]64x64 +WRONG")
     terminal.press("d")
     diff = terminal.until("best -> the files now")
-    assert re.search(r'^ \+ DO = "wrong"' if width < 130 else r'\|    3 DO = "wrong"', diff, re.MULTILINE)
+    assert re.search(r'^ \+ DO = "wrong"' if width < 120 else r'\|    3 DO = "wrong"', diff, re.MULTILINE)
     terminal.press("Escape")
     terminal.until("c[ _]64x64 +WRONG")  # esc and a letter in one go would be another key
 
@@ -153,18 +157,26 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     assert [int(number) for number in re.findall(r"^## (\d+) ·", log, re.MULTILINE)] == [1, 2, 3, 4]
 
 
-def test_to_the_shell_and_back(folder: Path, open_terminal: Opens) -> None:
-    terminal = open_terminal(folder, 80, 24, "--ascii", "--no-mouse")
+@pytest.mark.parametrize("through_make", [False, True], ids=["alone", "under make"])
+def test_to_the_shell_and_back(through_make: bool, folder: Path, open_terminal: Opens) -> None:
+    terminal = open_terminal(folder, 80, 24, "--ascii", through_make=through_make)
     screen = terminal.until(r"#1 .*6/6 right")
     assert screen.isascii()
-    terminal.press("C-z")
-    terminal.until(r"Stopped")
-    terminal.press("fg", "Enter")
-    terminal.until(r"#1 .*6/6 right")
-    save(folder, "TIME_US = 20.0")
-    terminal.until(r"#2 .*6/6 right")
+    assert terminal.modes() == "1 1"
+    for number in (2, 3):  # twice, since what is put back the first time must hold the second
+        terminal.press("C-z")
+        terminal.until(r"Stopped")
+        terminal.press("echo in the shell", "Enter")
+        terminal.until("^in the shell")
+        assert terminal.modes() == "0 0"
+        terminal.press("clear; fg", "Enter")
+        terminal.until(rf"#{number - 1} .*6/6 right")
+        assert terminal.modes() == "1 1"
+        save(folder, f"TIME_US = 2{number}.0")
+        terminal.until(rf"#{number} .*6/6 right")
     terminal.press("q")
-    terminal.until("left with|Stopped|\\$ $")
+    terminal.until(r"^\$ *$")
+    assert terminal.modes() == "0 0"
 
 
 def test_a_lost_connection_loses_nothing(folder: Path, open_terminal: Opens) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernbench.tui import log
+from kernbench.tui import gpu, log
 from tests.tui.scene import FakeEngine
 
 
@@ -16,3 +16,9 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of the tests' time would be waiting: for log lines to be painted, and by Textual for an idle moment."""
     monkeypatch.setattr(log, "FLUSH_SECONDS", 0.01)
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.006)
+
+
+@pytest.fixture(autouse=True)
+def a_machine_with_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the tests run."""
+    monkeypatch.setattr(gpu, "looks_present", lambda: True)

@@ -160,11 +160,13 @@ def crashed(index: int) -> CaseResult:
         status="crashed",
         detail="the worker died with SIGSEGV while it checked this case; a new one is up",
         where=Where("solution.py", 57, "tl.store(out + offsets, y)"),
+        traceback='Fatal Python error: Segmentation fault\n  File "solution.py", line 57 in kernel',
     )
 
 
 def summary(number: int | None = 12, **changes: object) -> Summary:
     plain = Summary(
+        baseline="compile",
         run=f"run{number}",
         source="ab12cd34ef",
         at="2026-11-14T21:03:00+00:00",
@@ -247,6 +249,7 @@ class FakeEngine:
         self.running: str | None = None
         self.baseline = "compile"
         self.hypothesis = ""
+        self.entry_without_words: int | None = None
         self.next_step = "eight rows per block"
         self.selected: str | None = None
         self.started = False
@@ -297,9 +300,13 @@ class FakeEngine:
         return ("eager", "compile", "best")
 
     def hypothesis_for(self) -> int | None:
-        return None
+        return self.entry_without_words
 
     def set_hypothesis(self, text: str) -> str:
+        if self.entry_without_words is not None:
+            self.history[-1] = dataclasses.replace(self.history[-1], hypothesis=text)
+            self.entry_without_words = None
+            return f"entry {self.history[-1].iteration} was updated"
         self.hypothesis = text
         return f"the next run tries: {text}"
 

@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from tests.tui.scene import FakeEngine, make_app, screen_text
+from harness.records import CaseResult
+from kernbench.events import WorkerChanged
+from kernbench.tui import columns
+from kernbench.tui.board import Row
+from tests.tui.scene import (
+    H200,
+    STARTED,
+    FakeEngine,
+    landed,
+    make_app,
+    make_task,
+    right,
+    screen_text,
+    settle,
+    whole_run,
+)
 
 pytestmark = pytest.mark.anyio
 ALL = ["results", "gpu", "profile", "iterations", "log"]
@@ -90,3 +107,29 @@ async def test_a_click_on_a_tab_opens_the_pane(engine: FakeEngine) -> None:
         await pilot.click("#iterations", offset=(5, 2))
         await pilot.pause()
         assert app.main.iterations.selected.iteration == 11
+
+
+@pytest.mark.parametrize("label", range(15, 25))
+async def test_a_scrollbar_cuts_no_title(label: int, engine: FakeEngine) -> None:
+    """Failed rows of the grid make the table longer than the pane while a run lands."""
+    task = make_task(grid=30)
+    cases = [replace(case, label="g" * label) if case.kind == "check" else case for case in task.cases]
+    engine.task = replace(task, cases=tuple(cases))
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(WorkerChanged("ready", H200), *whole_run())
+        await settle(pilot)
+        failed = [CaseResult(f"grid_{number}", "wrong", detail="out differs") for number in range(30)]
+        engine.say(STARTED, *landed(*failed))
+        await settle(pilot)
+        assert app.main.results.show_vertical_scrollbar
+        shown = screen_text(app).splitlines()[2][:79]
+        assert "".join(text for text, _ in app.main.results.header(77)).rstrip() == shown.strip()
+
+
+@pytest.mark.parametrize("width", [60, 78, 100, 140])
+def test_a_wide_interval_fits_in_ascii(width: int) -> None:
+    wide = replace(right(0), low=right(0).speedup * 0.8, high=right(0).speedup * 1.2)
+    table = columns.choose(width, [Row(make_task().cases[0], wide, True)], False, ascii_only=True)
+    shown = "".join(text for text, _ in columns.line(Row(make_task().cases[0], wide, True), table, True))
+    assert "+-20.0%" in shown or "+-" not in shown

@@ -11,10 +11,19 @@ import pytest
 
 from harness.records import Environment, Where
 from kernbench import clipboard
-from kernbench.events import LogLine, ProfileFailed, ProfileReady, ProfileStarted, WorkerChanged
+from kernbench.events import (
+    CaseLanded,
+    LogLine,
+    ProfileFailed,
+    ProfileReady,
+    ProfileStarted,
+    RunFinished,
+    WorkerChanged,
+)
 from kernbench.profiling.counters import Kernel, Profile
 from kernbench.profiling.diagnose import diagnose
 from kernbench.tui import arrange, copying, differences, plot, words
+from kernbench.tui.board import Board
 from kernbench.tui.columns import bar
 from kernbench.tui.detail import histogram
 from kernbench.tui.history import DiffPage
@@ -33,6 +42,7 @@ from tests.tui.scene import (
     history,
     landed,
     make_app,
+    make_task,
     progress,
     right,
     screen_text,
@@ -138,7 +148,7 @@ async def test_copies_are_always_in_a_file(engine: FakeEngine, monkeypatch: pyte
         await pilot.press("y")
         await pilot.pause(0.1)
         assert copied.read_text() == app.clipboard
-        assert "| nss_s75600_d5120_mod-row3d-bf16 | 518.6 | 371.4 | 1.396x ±0.4% | ▲ faster |" in app.clipboard
+        assert "| wan 75600x5120 | 518.6 | 371.4 | 1.396x ±0.4% | ▲ faster |" in app.clipboard
         await pilot.press("Y")
         await pilot.pause(0.1)
         assert copied.read_text().count("\n") == 10
@@ -178,7 +188,15 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
         assert "- BLOCK = 4" in screen_text(app)
         await pilot.press("v")
         await pilot.pause()
-        assert " | " in screen_text(app)
+        assert "- BLOCK = 4" in screen_text(app)  # two columns would cut what changed
+        assert "two columns need a screen of 120" in [note.message for note in app._notifications]
+        await pilot.resize_terminal(120, 40)
+        await pilot.pause()
+        assert "|    3 BLOCK = 8" in screen_text(app)
+        await pilot.press("v")
+        await pilot.pause()
+        assert "- BLOCK = 4" in screen_text(app)
+        await pilot.resize_terminal(80, 24)
         await pilot.press("escape", "v")
         await pilot.pause()
         assert "   5 def kernel(x, m[bf16]):" in screen_text(app)
@@ -314,6 +332,16 @@ def test_a_difference_in_one_and_two_columns() -> None:
     assert plain(differences.lines(new, new, 60, columns=False)) == ["no difference"]
 
 
+def test_no_end_of_a_changed_line_is_cut() -> None:
+    old, new = {"a.py": "x = " + "a + " * 10 + "1\n"}, {"a.py": "x = " + "a + " * 10 + "2\n"}
+    one = plain(differences.lines(old, new, 30, columns=False))
+    assert one[2:] == ["- x = a + a + a + a + a + a +", "  a + a + a + a + 1", "+ x = a + a + a + a + a + a +",
+                       "  a + a + a + a + 2"]  # fmt: skip
+    two = plain(differences.lines(old, new, 63, columns=True))
+    assert [line.rstrip()[-1] for line in two[2:]] == ["a", "2"]
+    assert two[-1].split(" | ")[0].rstrip().endswith("+ 1")
+
+
 def test_the_plot_marks_failures_and_stalls() -> None:
     drawn = plain(plot.draw([*history(), summary(13, best=False, stalled=True, geomean=1.2)], 60, 12))
     assert len(drawn) == 12
@@ -406,7 +434,7 @@ def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:
     for event in [STARTED, *landed(wrong(0))]:
         app.board.take(event)
     text = copying.row(app.board.rows()[0])
-    assert "| nss_s75600_d5120_mod-row3d-bf16 | - | - | - | WRONG | 5.0e-01 |" in text
+    assert "| wan 75600x5120 | - | - | - | WRONG | 5.0e-01 |" in text
 
 
 @pytest.mark.anyio
@@ -422,3 +450,15 @@ async def test_a_long_past_does_not_hold_the_first_paint(engine: FakeEngine) -> 
         assert "1.31x" in text
         assert "16-byte loads" in text
         assert "518.6" in text
+
+
+def test_a_ratio_to_another_baseline_is_no_change_of_the_source() -> None:
+    board = Board(make_task(), H200)
+    for event in whole_run():
+        board.take(event)
+    board.take(dataclasses.replace(STARTED, run="run14", baseline="eager"))
+    assert all(row.before is None for row in board.rows())
+    board.take(RunFinished(summary(14, run="run14", baseline="eager")))
+    board.take(dataclasses.replace(STARTED, run="run15", baseline="eager"))
+    board.take(CaseLanded("run15", right(0)))
+    assert board.rows()[0].before is not None

@@ -56,6 +56,8 @@ def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
         (Settings(keys={"rerum": "f5"}), "keys.rerum is no action; ? lists them, rerun is one"),
         (Settings(keys={"rerun": "q"}), "keys.rerun is the key of quit too"),
         (Settings(keys={"rerun": "?"}), "keys.rerun is the key of help too"),
+        (Settings(keys={"rerun": "f5,G"}), "keys.rerun is the key of last too"),
+        (Settings(keys={"open": "r"}), "keys.open is the key of rerun too"),
     ],
 )
 def test_what_the_screen_does_not_have(given: Settings, said: str) -> None:
@@ -65,6 +67,41 @@ def test_what_the_screen_does_not_have(given: Settings, said: str) -> None:
 
 def test_two_keys_may_be_exchanged() -> None:
     keymap.check(Settings(keys={"rerun": "p", "pause": "r"}), {"kernbench"})
+
+
+def test_a_key_that_means_something_else_on_a_page_is_told() -> None:
+    said = "R is rerun by your settings, but restore in an entry (keys.entry.restore)"
+    assert keymap.doubtful(Settings(keys={"rerun": "f5,R"})) == said
+    assert keymap.doubtful(Settings(keys={"rerun": "f5,R", "entry.restore": "B"})) == ""
+    assert keymap.doubtful(Settings(keys={"rerun": "f5"})) == ""
+
+
+@pytest.mark.anyio
+async def test_a_key_of_ones_own_stays_in_the_key_line(engine: FakeEngine) -> None:
+    app = make_app(engine, settings=Settings(theme="kernbench", keys={"rerun": "f5,R"}))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert screen_text(app).splitlines()[-1].startswith("enter row  f5 run  space pause")
+
+
+@pytest.mark.anyio
+async def test_what_was_said_ends_with_its_screen(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        app.say("copied")
+        await pilot.press("enter")
+        await pilot.pause()
+        assert len(app._notifications) == 1  # said with the change
+        monkeypatch.setattr("kernbench.tui.app.SAID_WITH_A_CHANGE_SECONDS", 0.0)
+        await pilot.press("escape")
+        await pilot.pause()
+        assert len(app._notifications) == 0
+
+
+def test_every_command_of_the_palette_has_a_name_of_its_own(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    names = [command.title for command in app.get_system_commands(app.main)]
+    assert len(names) == len(set(names))
 
 
 def test_where_the_file_lies() -> None:

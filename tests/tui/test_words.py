@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.records import Case, CaseResult, OutputError
+from harness.records import Case, CaseResult, OutputError, Tolerance
 from kernbench.tui import checks, columns, editor, failures
 from kernbench.tui.board import GridCount, Row
 from kernbench.tui.picker import TaskPicker
@@ -108,13 +109,21 @@ def test_which_strides_say_something(shape: tuple[int, ...], strides: tuple[int,
 
 def test_values_are_told_apart() -> None:
     near = CaseResult("x", "ok", error=OutputError(4.5e-8, None, 1e-5, "out", (3,), 0.008967061, 0.008967064))
-    assert text([span for line in checks.errors(near) for span in line]).endswith("0.008967061  0.008967064")
+    assert "0.008967061  0.008967064" in text([span for line in checks.errors(near) for span in line])
 
 
 def test_a_value_that_is_not_finite_is_said() -> None:
     """NaN does not travel in JSON."""
     lost = CaseResult("x", "wrong", error=OutputError(None, None, 0.1, "out", (3, 17), None, 0.75))
-    assert text([span for line in checks.errors(lost) for span in line]).endswith("[3, 17]   not finite      0.75")
+    assert "[3, 17]  not finite      0.75" in text([span for line in checks.errors(lost) for span in line])
+
+
+def test_only_the_tolerances_that_judged_a_row_are_named() -> None:
+    both = {"bfloat16": Tolerance(5e-2, 5e-2), "float32": Tolerance(1e-5, 1e-5)}
+    task = replace(make_task(), tolerance=both)
+    out = OutputError(1e-3, None, 5e-2 + 5e-2 * 2.0, "out", (1, 2), -2.001, -2.0)
+    assert list(checks.tolerances(task, CaseResult("x", "ok", error=out))) == ["bfloat16"]
+    assert checks.tolerances(task, CaseResult("x", "ok")) == checks.tolerances(task, None) == both
 
 
 @pytest.mark.parametrize(
@@ -197,3 +206,21 @@ async def test_the_picker_returns_the_folder() -> None:
         assert "rms[norm]" in screen_text(app)
         await pilot.press("down", "enter")
     assert app.return_value == "/k/rms"
+
+
+@pytest.mark.anyio
+async def test_the_picker_says_what_a_task_is_and_knows_its_keys(tmp_path: Path) -> None:
+    (tmp_path / "task.toml").write_text('summary = "softmax of [rows]"\n')
+    app = TaskPicker(
+        [("softmax_host", str(tmp_path), "1.84x", "improved", "3 min"), ("gone", "/k/gone", "-", "-", "-")]
+    )
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        shown = screen_text(app)
+        assert "softmax of [rows]" in shown
+        assert "/k/gone" in shown
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert "check and time again" in screen_text(app)
+        await pilot.press("escape", "enter")
+    assert app.return_value == str(tmp_path)

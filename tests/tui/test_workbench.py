@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from harness.records import Environment, Where
-from kernbench.events import LogLine, Notice, RunCancelled, WorkerChanged
+from harness.records import CaseResult, Environment, Where
+from kernbench.events import LogLine, Notice, RunCancelled, RunFinished, WorkerChanged
+from kernbench.plan import NEEDS_GPU
+from kernbench.tui import pending
 from kernbench.tui.dialogs import Page
+from kernbench.tui.help import Help
 from kernbench.tui.log import KEPT
 from tests.tui.scene import (
     BROKEN,
     H200,
     STARTED,
+    TASKS,
     FakeEngine,
     checked_only,
     crashed,
@@ -22,6 +28,7 @@ from tests.tui.scene import (
     right,
     screen_text,
     settle,
+    summary,
     whole_run,
     wrong,
 )
@@ -113,6 +120,47 @@ async def test_a_failed_build_takes_the_second_line(engine: FakeEngine) -> None:
         assert app.error_place() == Where("solution.py")
 
 
+async def test_t_shows_the_traceback_of_the_selected_row_or_of_the_first_that_has_one(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    long = "ValueError: " + "m[bf16] " * 20 + "the end"
+    raised = CaseResult(right(2).id, "runtime_error", detail="ValueError", traceback=f"Traceback\n{long}")
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run(crashed(1), raised))
+        await settle(pilot)
+        await pilot.press("t")
+        await settle(pilot)
+        first = screen_text(app)
+        assert "Traceback of wan 74088x5120: crashed" in first
+        assert 'File "solution.py", line 57 in kernel' in first
+        await pilot.press("t", "down", "down", "enter")  # from the row's own page
+        await settle(pilot)
+        await pilot.press("t")
+        await settle(pilot)
+        assert "Traceback of qwen 4096x3072: error" in screen_text(app)
+        assert "the end" in screen_text(app)  # wrapped, not cut
+        await pilot.press("escape", "escape")
+        engine.say(*whole_run())
+        await settle(pilot)
+        await pilot.press("t")
+        assert app.screen is app.main
+
+
+async def test_help_opens_on_every_page(engine: FakeEngine) -> None:
+    app = make_app(engine, tasks=TASKS)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run(crashed(0)))
+        await settle(pilot)
+        for keys in (["enter"], ["t"], ["4", "enter"], ["4", "enter", "R"], ["d"], ["b"], ["w"], ["T"]):
+            await pilot.press(*keys)
+            await settle(pilot)
+            assert app.screen is not app.main
+            await pilot.press("question_mark")
+            assert isinstance(app.screen, Help), keys
+            while app.screen is not app.main:
+                await pilot.press("escape")
+            await pilot.press("1")
+
+
 async def test_e_says_why_where_the_terminal_cannot_be_lent(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
@@ -188,6 +236,57 @@ async def test_hypothesis_and_next_step(engine: FakeEngine) -> None:
         assert engine.reruns == 0
 
 
+@pytest.mark.parametrize(("made", "first"), [("2026-11-14T21:29:30", "entry 12"), ("2026-11-14T21:00:00", "save")])
+async def test_a_hypothesis_says_what_it_is_for(made: str, first: str, engine: FakeEngine) -> None:
+    """For the entry only where it was made just now; ctrl+t switches."""
+    engine.entry_without_words = 12
+    engine.history[-1] = replace(engine.history[-1], hypothesis="", at=f"{made}+00:00", seconds=1.0)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY)
+        await settle(pilot)
+        await pilot.press("h")
+        await pilot.pause()
+        asked = screen_text(app)
+        assert ("What did entry 12 try?" in asked) == (first == "entry 12")
+        assert ("for the next save; ctrl+t: for entry 12 instead" in asked) == (first == "save")
+        await pilot.press("a", "enter")
+        await settle(pilot)
+        assert (engine.hypothesis, engine.history[-1].hypothesis) == (("", "a") if first == "entry 12" else ("a", ""))
+        if first == "save":
+            await pilot.press("h", "ctrl+t", "b")
+            await pilot.pause()
+            assert "What did entry 12 try?" in screen_text(app)
+            await pilot.press("enter")
+            await settle(pilot)
+            assert (engine.hypothesis, engine.history[-1].hypothesis) == ("a", "ab")
+
+
+async def test_a_hypothesis_that_no_run_carried_is_there_at_the_next_start(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("h", "m", "left_square_bracket", "enter", "q")
+    again = FakeEngine()
+    again.state = engine.state
+    app = make_app(again)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "hypothesis: m[" in screen_text(app)
+        again.hypothesis = ""  # a run took it
+        again.say(READY, *whole_run())
+        await settle(pilot)
+    assert pending.read(engine.state) == ""
+
+
+async def test_a_hypothesis_stands_once_on_the_line(engine: FakeEngine) -> None:
+    engine.hypothesis = "eight rows per block"
+    app = make_app(engine)
+    async with app.run_test(size=(200, 60)) as pilot:
+        engine.say(READY, *whole_run())
+        await settle(pilot)
+        assert screen_text(app).splitlines()[1].count("eight rows per block") == 1
+
+
 async def test_choosing_a_baseline(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -242,7 +341,7 @@ async def test_the_row_page_opens_the_editor_and_copies(engine: FakeEngine, monk
         await settle(pilot)
         await pilot.press("enter")
         await pilot.pause()
-        assert "e edit  y copy  esc back" in screen_text(app)
+        assert "e edit  y copy  esc back  ? help" in screen_text(app)
         for key, said in (("e", "open solution.py:57 yourself"), ("y", "copied wan 75600x5120: ")):
             await pilot.press(key)
             await settle(pilot)
@@ -323,3 +422,31 @@ async def test_what_was_checked_comes_first_where_triton_is_interpreted(engine: 
         assert app.board.cases[0].id == "smoke_3x64"
         assert engine.selected == "smoke_3x64"
         assert "allowed" in screen_text(app)
+
+
+async def test_the_order_is_the_same_before_and_after_the_worker_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernbench.tui.gpu.looks_present", lambda: False)
+    engine = FakeEngine(fresh=True)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        before = app.board.cases
+        engine.say(WorkerChanged("ready", Environment(device="cpu", device_name="Neoverse N1, 2 cores")))
+        skipped = [CaseResult(case.id, "skipped", detail=NEEDS_GPU) for case in engine.task.timed]
+        engine.say(STARTED, *landed(*skipped), RunFinished(summary(13)))
+        await settle(pilot)
+        assert app.board.cases == before
+        assert before[0].id == "smoke_3x64"
+        shown = screen_text(app)
+        assert "skipped  needs a GPU\n" in shown
+        assert "5 rows need a GPU: here Triton is interpreted, checked but not timed" in shown
+
+
+async def test_a_row_that_does_not_fit_comes_last_and_one_not_reached_stays(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, STARTED)
+        engine.say(*landed(CaseResult(right(1).id, "skipped", detail="not run: crashed on wan 75600x5120")))
+        engine.say(*landed(CaseResult(right(0).id, "skipped", detail="needs at least 5.5 GiB, 5 GiB free")))
+        await settle(pilot)
+        ids = [case.id for case in app.board.cases]
+        assert (ids[0], ids[-1]) == (right(1).id, right(0).id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from kernbench.commands.loop import complete_task, load_task, task_argument
 
 if TYPE_CHECKING:
     from harness.records import Task
+    from kernbench.events import Summary
     from kernbench.journal import Journal
 
 state_option = click.option(
@@ -57,40 +58,49 @@ def echo_diff(lines: list[str]) -> None:
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per iteration.")
 def log(task: str | None, state: Path | None, as_json: bool) -> None:
-    """The iterations so far, oldest first."""
+    """The iterations so far, by number; those that only ITERATIONS.md knows were made elsewhere."""
     from harness.records import encode
-    from kernbench import render, report
+    from kernbench import report, trajectory
 
     loaded, journal = opened(task, state)
-    entries = journal.iterations()
+    entries = trajectory.entries_of(loaded).iterations(journal)
     if as_json:
         for entry in entries:
             click.echo(encode("iteration", entry))
         return
     if not entries:
         click.echo(
-            f"nothing was logged for {loaded.name} on this machine yet; a save in the workbench or `run -m` does",
+            f"nothing was logged for {loaded.name} yet; a save in the workbench or `run -m` does",
             err=True,
         )
         return
-    rows = [("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")]
-    for entry in entries:
-        missing = "" if (journal.state / "sources" / entry.source).is_dir() else " (source not on this machine)"
-        words = " ".join(entry.hypothesis.split()) or "-"
-        stalled = "stalled" if entry.stalled else ""
-        rows.append(
-            (
-                str(entry.iteration),
-                render.age(entry.at),
-                entry.source[:8],
-                render.geomean(entry.ratio),
-                render.outcome(entry),
-                stalled,
-                words + missing,
-            )
-        )
+    titles = ("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")
+    rows = [titles, *(_log_row(entry, journal.state / "sources") for entry in entries)]
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
+
+
+def _log_row(entry: Summary, sources: Path) -> tuple[str, ...]:
+    from kernbench import entry as entry_text
+    from kernbench import render
+    from kernbench.events import Elsewhere
+
+    written = isinstance(entry, Elsewhere)
+    remarks = ["run made elsewhere"] if written else []
+    if not written and not (sources / entry.source).is_dir():
+        remarks.append("source not on this machine")
+    if entry.repeats is not None:
+        remarks.append(f"same source as #{entry.repeats}")
+    words = entry_text.title(entry) if written else " ".join(entry.hypothesis.split()) or "-"
+    return (
+        str(entry.iteration),
+        render.age(entry.at),
+        entry.source[:8] or render.DASH,
+        render.times(entry.geomean) if written else render.geomean(entry.ratio),
+        render.outcome(entry),
+        "stalled" if entry.stalled else "",
+        f"{words} ({', '.join(remarks)})" if remarks else words,
+    )
 
 
 @click.command()
@@ -102,7 +112,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
 )
 def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path | None) -> None:
     """An iteration's entry, or its source. N is a number, best, last, or the start of a source hash."""
-    from kernbench import iterations, report, trajectory
+    from kernbench import trajectory
 
     name, references = split(words, most=1)
     if len(references) != 1:
@@ -118,15 +128,26 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
             click.echo(f"# ---- {point.name}/{path}")
             click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
         return
-    summary = trajectory.summary_of(task, journal, references[0])
+    _show_entry(task, journal, trajectory.summary_of(task, journal, references[0]))
+
+
+def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
+    """As ITERATIONS.md has it, and below it what a run here that made no entry came to."""
+    from kernbench import iterations, report
+    from kernbench.events import Elsewhere
+
     log = Path(task.folder) / "ITERATIONS.md"
-    text = iterations.entry_of(log, summary.iteration, summary.source) if summary.iteration else None
+    number, own = summary.iteration, {run.run for run in journal.iterations()}
+    text = iterations.entry_of(log, number, summary.source) if number is not None else None
     if text is not None:
         click.echo(text, nl=False)
+    if isinstance(summary, Elsewhere) or (text is not None and summary.run in own):
         return
+    if text is not None:
+        click.echo("\nTimed again on this machine:\n")
     for line in report.table(task, journal.cases_of(summary.run)):
         click.echo(line)
-    click.echo(report.outcome(summary))
+    click.echo(report.outcome(replace(summary, iteration=None) if text else summary))
 
 
 @click.command()

@@ -116,7 +116,9 @@ class TablePrinter(Printer):
         self._status = sys.stderr.isatty()
 
     def on_start(self, event: RunStarted) -> None:
-        click.echo(f"{self.session.task.name}: {len(event.cases)} cases, source {event.source[:8]}", err=True)
+        click.echo(
+            f"{self.session.task.name}: {render.plural(len(event.cases), 'case')}, source {event.source[:8]}", err=True
+        )
 
     def on_finish(self, summary: Summary) -> None:
         self._clear()

@@ -5,7 +5,7 @@
 
 `task` is the loaded Task, `state` its folder of runs (.kernbench). `pr` is a folder, the others are files; of `pr`,
 `text` is the body of the pull request. `before` and `after` choose the two sources that `pr` compares: a number, a hash
-or a word, by default the first iteration of the present series and its best. `default_target(task, format)` is where
+or a word, by default what the present series began with and its best. `default_target(task, format)` is where
 the screen's `w` writes: exports/ in the task's folder, which is no part of the source. Everything that can go wrong is
 an ExportError (or another UserError) of one sentence; nothing that is there is overwritten without `force`, and no file
 is ever left half written. pandas and Jinja2 are imported by the formats that need them.

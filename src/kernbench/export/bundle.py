@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from harness.records import CaseResult
-from kernbench import entry, render, trajectory
-from kernbench.events import Summary
+from kernbench import compare, entry, render, trajectory
+from kernbench.events import Elsewhere, Summary
 from kernbench.export import causes, charts, page, tables
-from kernbench.export.collect import Collected, ExportError, name_of
+from kernbench.export.collect import OPENED, Collected, ExportError, name_of
 
 DIFF_IN_BODY = 400
 
@@ -40,20 +40,25 @@ def make_files(about: Collected, before: str | None = None, after: str | None = 
 
 
 def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
-    new = trajectory.summary_of(about.task, about.journal, after) if after else about.best
+    new = _named(about, after) if after else about.best
     if new is None:
         raise ExportError("no source of the present series is right everywhere yet; `--after N` names one to show")
-    series = [item for item in about.entries if _series(item) == _series(new)]
-    old = trajectory.summary_of(about.task, about.journal, before) if before else next(iter(series), None)
-    if old is not None and _series(old) != _series(new):
+    series = compare.Series.of(new)
+    old = _named(about, before) if before else about.first_of(series)
+    if old is not None and compare.Series.of(old) != series:
         raise ExportError(f"{name_of(old)} and {name_of(new)} were measured against another task, baseline or machine")
     if old is not None and old.source == new.source:
         old = None
     return Pair(old, new, about.rows(old) if old else {}, about.rows(new))
 
 
-def _series(item: Summary) -> tuple[str, str, str]:
-    return item.task_hash, item.baseline, item.environment.device_name
+def _named(about: Collected, reference: str) -> Summary:
+    if reference == "best" and about.best is not None:
+        return about.best
+    found = trajectory.summary_of(about.task, about.journal, reference)
+    if isinstance(found, Elsewhere):
+        raise ExportError(f"entry {found.iteration} was made elsewhere and not timed on this machine: no rows to show")
+    return next(run if run.iteration else found for run in about.runs if run.run == found.run)
 
 
 def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
@@ -70,7 +75,7 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
         *_path(about, pair),
         *_microbenchmark(about, pair),
         *causes.section(about, pair.before, pair.after, [case.id for case in about.hottest(pair.new)]),
-        *_environment(pair),
+        *_environment(about, pair),
         *_change(diff),
         *_slots(),
     ]
@@ -85,13 +90,23 @@ def _lead(about: Collected, pair: Pair) -> str:
 
 def _path(about: Collected, pair: Pair) -> list[str]:
     """The steps that became best on the way."""
-    series = [item for item in about.entries if _series(item) == _series(pair.after)]
-    last = next((place for place, item in enumerate(series) if item.run == pair.after.run), len(series) - 1)
-    steps = [item for item in series[: last + 1] if item.best and item.repeats is None]
+    series = compare.series_of(about.entries, compare.Series.of(pair.after))
+    until = next((place for place, item in enumerate(series) if item.source == pair.after.source), len(series) - 1)
+    way = series[: until + 1]
+    steps = [item for item in way if item.new_best]
     lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]
-    count = f"{last + 1} iteration{'s' if last else ''}"
-    tried = f"{count}, {len(steps)} of them a new best:" if last else f"{count}:"
-    return ["## How it came about", "", tried, "", *lines, "", "![speedup by iteration](chart.svg)", ""]
+    count = render.plural(len(way), "iteration")
+    many = "no new best." if not steps else f"{len(steps)} of them a new best:"
+    tried = f"{count}:" if len(way) == len(steps) == 1 else f"{count}, {many}"
+    told = [*_beginning(about, pair.before), tried, "", *lines, *([""] if lines else [])]
+    return ["## How it came about", "", *told, "![speedup by iteration](chart.svg)", ""]
+
+
+def _beginning(about: Collected, first: Summary | None) -> list[str]:
+    """A source without a number is not among the steps."""
+    if first is None or first.iteration is not None:
+        return []
+    return [f"It began with {about.words_for(first)}, {render.geomean(first.ratio)}.", ""]
 
 
 def _hypothesis(item: Summary) -> str:
@@ -101,8 +116,8 @@ def _hypothesis(item: Summary) -> str:
 def _microbenchmark(about: Collected, pair: Pair) -> list[str]:
     clock = next((row.clock for row in pair.new.values() if row.clock), "wall")
     walls = clock != "wall" and any(row.wall for row in pair.new.values())
-    earlier = [f"{name_of(pair.before)} us"] if pair.before else []
-    titles = ["case", "baseline us", *earlier, f"{name_of(pair.after)} us", f"speedup ({clock})"]
+    titles = ["case", "baseline us", *(f"{_column(about, item)} us" for item in (pair.before, pair.after) if item)]
+    titles += [f"speedup ({clock})"]
     titles += ["wall speedup"] if walls else []
     titles += ["verdict"]
     lines = ["## Microbenchmark", "", entry.cells(titles)]
@@ -118,6 +133,10 @@ def _microbenchmark(about: Collected, pair: Pair) -> list[str]:
         cells += [render.times(row.wall.speedup if row.wall else None)] if walls else []
         lines.append(entry.cells([*cells, render.verdict(row)]))
     return [*lines, *_totals(pair, len(titles), walls), "", *_remarks(about, pair, clock), ""]
+
+
+def _column(about: Collected, item: Summary) -> str:
+    return "as opened" if about.words_for(item) == OPENED else name_of(item)
 
 
 def _totals(pair: Pair, width: int, walls: bool) -> list[str]:
@@ -140,7 +159,8 @@ def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
         f"{', ' + condition if condition else ''}; ± is half the 95 % interval."
     ]
     if pair.before:
-        lines.append(f"{name_of(pair.before)} was measured in its own run against the same baseline.")
+        name = about.words_for(pair.before)
+        lines.append(f"{name[:1].upper()}{name[1:]} was measured in its own run against the same baseline.")
     launcher = [
         about.task.case(row.id).label
         for row in pair.new.values()
@@ -152,18 +172,21 @@ def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
     return [*lines, "", "![cases over iterations](cases.svg)"]
 
 
-def _environment(pair: Pair) -> list[str]:
+def _environment(about: Collected, pair: Pair) -> list[str]:
     after = pair.after
-    about = after.environment
-    driver = about.driver and f"driver {about.driver}"
-    machine = [about.device_name or about.device, driver, render.clocks(about), about.condition]
+    made_on = after.environment
+    driver = made_on.driver and f"driver {made_on.driver}"
+    machine = [made_on.device_name or made_on.device, driver, render.clocks(made_on), made_on.condition]
     versions = [
         part for part in entry.provenance(after) if part.split()[0] in ("torch", "triton", "Python", "kernbench")
     ]
     against = f"baseline {after.baseline} ({after.baseline_hash[: entry.HASH]}), task {after.task_hash[: entry.HASH]}"
     lines = [f"- {', '.join(part for part in parts if part)}" for parts in (machine, versions, [against])]
     named = [("after", after), *([("before", pair.before)] if pair.before else [])]
-    lines += [f"- {name}: {name_of(item)}, source {item.source[:12]}, {render.minute(item.at)}" for name, item in named]
+    lines += [
+        f"- {name}: {about.words_for(item)}, source {item.source[:12]}, {render.minute(item.at)}"
+        for name, item in named
+    ]
     commands = list(dict.fromkeys(item.command for _name, item in named if item.command))
     block = ["", "```sh", *commands, "```"] if commands else []
     return ["## Environment and commands", "", *lines, *block, ""]

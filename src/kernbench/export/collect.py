@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.records import Case, CaseResult, Task, UserError
-from kernbench import compare, trajectory
+from kernbench import compare, iterations, trajectory
+from kernbench.elsewhere import by_number
 from kernbench.events import Summary
 from kernbench.journal import Journal
 from kernbench.profiling import evidence
 
 if TYPE_CHECKING:
     import pandas
+
+
+OPENED = "the source as it was opened"
 
 
 class ExportError(UserError):
@@ -30,22 +34,56 @@ class Collected:
     def frame(self) -> pandas.DataFrame:
         from kernbench.frame import frame
 
-        return frame(self.task, self.journal)
+        return frame(self.task, self.journal, runs=self.runs)
+
+    @functools.cached_property
+    def present(self) -> compare.Series:
+        """That of the newest iteration; where there are only plain runs, of the newest whole one."""
+        whole = [run for run in self.journal.summaries if run.complete and run.baseline != "best"]
+        newest = (self.journal.iterations() or whole or self.journal.summaries)[-1]
+        return compare.Series.of(newest)
+
+    @functools.cached_property
+    def runs(self) -> list[Summary]:
+        """Every finished run, oldest first; one that re-timed an entry made elsewhere has its number."""
+        return trajectory.entries_of(self.task).runs(self.journal, self.present)
 
     @functools.cached_property
     def entries(self) -> list[Summary]:
-        """The iterations; where there are only plain runs, those."""
-        return self.journal.iterations() or list(self.journal.summaries)
+        """The iterations that were run here; where there are only plain runs, those."""
+        return by_number(run for run in self.runs if run.iteration is not None) or self.runs
 
     @functools.cached_property
     def series(self) -> list[Summary]:
-        """Those that may be compared with the newest one."""
-        last = self.entries[-1]
-        return compare.series_of(self.entries, compare.Series.of(last))
+        """The entries that may be compared with the newest one; where none is in its series, the plain runs."""
+        return compare.series_of(self.entries, self.present) or compare.series_of(self.runs, self.present)
 
     @functools.cached_property
     def best(self) -> Summary | None:
-        return compare.best_of(self.series)
+        return self.best_of(self.present)
+
+    def best_of(self, series: compare.Series) -> Summary | None:
+        """The best of all whole runs, as the entry that became best with its source where one did."""
+        runs = [run for run in compare.series_of(self.runs, series) if run.complete]
+        best = compare.best_of(runs)
+        if best is None or best.iteration is not None:
+            return best
+        told = [run for run in runs if run.source == best.source and run.iteration is not None]
+        return next((run for run in reversed(told) if run.best), self._numbered(best))
+
+    def first_of(self, series: compare.Series) -> Summary | None:
+        """What the series began with: the source as it was opened."""
+        first = next((run for run in compare.series_of(self.runs, series) if run.complete), None)
+        return first and self._numbered(first)
+
+    def _numbered(self, run: Summary) -> Summary:
+        number = run.iteration or trajectory.entries_of(self.task).number_of(self.journal, run.source)
+        return replace(run, iteration=number)
+
+    def words_for(self, run: Summary) -> str:
+        """`#12`; the source that all began with may have no number."""
+        first = self.first_of(compare.Series.of(run)) if run.iteration is None else None
+        return OPENED if first is not None and first.source == run.source else name_of(run)
 
     @functools.cached_property
     def profiles(self) -> list[evidence.Profile]:
@@ -75,9 +113,22 @@ class Collected:
 def collect(task: Task, state: Path) -> Collected:
     journal = Journal(state)
     if not journal.summaries:
-        command = f"`kernbench run {task.name} -m TEXT`"
-        raise ExportError(f"nothing was run for {task.name} on this machine yet; {command} makes the first entry")
+        raise ExportError(f"nothing was run for {task.name} on this machine yet; {_what_to_do(task)}")
     return Collected(task, journal)
+
+
+def _what_to_do(task: Task) -> str:
+    """A log that came without its runs needs no new entry; what its author exported may lie beside it."""
+    folder = Path(task.folder)
+    if not iterations.last_entry(folder / "ITERATIONS.md"):
+        return f"`kernbench run {task.name} -m TEXT` makes the first entry"
+    shipped = sorted((folder / "exports").glob("*"))
+    known = f"`kernbench run {task.name}` times it here"
+    return f"{known}, and {_shown(shipped[0])} was exported where its log was made" if shipped else known
+
+
+def _shown(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def name_of(summary: Summary) -> str:

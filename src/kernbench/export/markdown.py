@@ -19,7 +19,7 @@ def _head(about: Collected) -> list[str]:
     task, best = about.task, about.best
     lines = [f"# {task.name}", "", task.summary, ""]
     if best is not None:
-        lines += [f"Best: {name_of(best)}, geomean {render.geomean(best.ratio)} against {best.baseline}.", ""]
+        lines += [f"Best: {about.words_for(best)}, geomean {render.geomean(best.ratio)} against {best.baseline}.", ""]
     return lines
 
 

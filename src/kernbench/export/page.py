@@ -89,6 +89,7 @@ def make(about: Collected) -> str:
         profiles=_profiles(about),
         environments=_environments(about),
         name_of=name_of,
+        words_for=about.words_for,
         render=render,
         made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         version=__version__,
@@ -146,7 +147,6 @@ def _with_previous(about: Collected, chosen: Sequence[Summary]) -> list[tuple[Su
 def _told(about: Collected, item: Summary, previous: Summary | None) -> Told:
     rows = about.rows(item)
     checks = [row for row in rows.values() if about.task.case(row.id).kind == "check"]
-    right = sum(not row.failed and row.status != "skipped" for row in checks)
     words = [line.removeprefix("- ") for block in entry.own_lines(item) for line in block]
     words += [entry.stall(item).removeprefix("- ")] if item.stalled else []
     lines, note = _diff(about, item, previous)
@@ -160,7 +160,7 @@ def _told(about: Collected, item: Summary, previous: Summary | None) -> Told:
         words=words,
         result=entry.result(about.task, item, rows),
         cases=[case_cells(about, row) for row in shown(about, rows)],
-        checks=f"{right}/{len(checks)} check cases right" if checks else "",
+        checks=render.checks(checks),
         diff=lines,
         diff_note=note,
     )
@@ -186,7 +186,7 @@ def heatmap(about: Collected) -> str:
     """Timed cases over the iterations of the present series."""
     columns = charts.columns(about.series)
     labels = {case.id: case.label for case in about.task.timed}
-    part = frame(about.task, about.journal, only={item.run for item in columns})
+    part = frame(about.task, about.journal, only={item.run for item in columns}, runs=about.runs)
     names = zip(part["run"], part["case"], strict=True)
     values = zip(part["status"], part["speedup"], strict=True)
     cells = {
@@ -197,14 +197,14 @@ def heatmap(about: Collected) -> str:
 
 def _profiles(about: Collected) -> list[tuple[str, str, list[evidence.Change]]]:
     """Before and after by Nsight Compute, where both sides were profiled: the baseline or the first, and the best."""
-    best = about.best
-    if best is None:
+    best, first = about.best, about.first_of(about.present)
+    if best is None or first is None:
         return []
     cases = [case.id for case in about.hottest(about.rows(best))]
     labels = {case.id: case.label for case in about.task.cases}
     pairs = [
         ("baseline", evidence.baseline_pairs(about.profiles, best.source, cases)),
-        (name_of(about.series[0]), evidence.pairs(about.profiles, about.series[0].source, best.source, cases)),
+        (about.words_for(first), evidence.pairs(about.profiles, first.source, best.source, cases)),
     ]
     return [(name, labels[pair[1].case], evidence.changes(*pair)) for name, found in pairs for pair in found[:3]]
 
@@ -217,6 +217,6 @@ def _environments(about: Collected) -> list[tuple[str, list[str]]]:
         key = (machine, item.environment.condition, f"baseline {item.baseline}", *entry.provenance(item))
         found.setdefault(key, []).append(item)
     return [
-        (f"{name_of(items[0])} to {name_of(items[-1])}", [part for part in key if part])
+        (" to ".join(dict.fromkeys((name_of(items[0]), name_of(items[-1])))), [part for part in key if part])
         for key, items in reversed(found.items())
     ]

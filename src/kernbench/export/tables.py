@@ -17,7 +17,7 @@ def make_csv(about: Collected) -> str:
 
 def make_json(about: Collected) -> str:
     """One object; every number as it was measured, absent ones null."""
-    by_run = {summary.run: summary for summary in about.journal.summaries}
+    by_run = {summary.run: summary for summary in about.runs}
     runs = [
         {**to_dict(by_run[run]), "cases": [_row(data) for data in rows]}
         for run, rows in about.journal.runs()

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
@@ -18,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rich.text import Text
 from textual.app import App, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -27,9 +29,9 @@ from kernbench import clipboard
 from kernbench.events import Event, RunFinished
 from kernbench.settings import Settings
 from kernbench.telemetry import Reader, Sample, Telemetry
-from kernbench.tui import copying, detail, editor, exporting, hangup, keymap, theme
+from kernbench.tui import copying, detail, editor, exporting, failures, gpu, hangup, keymap, pending, stopping, theme
 from kernbench.tui.board import Board
-from kernbench.tui.dialogs import Choose, RowPage
+from kernbench.tui.dialogs import Choose, RowPage, TracebackPage
 from kernbench.tui.engine import Engine
 from kernbench.tui.help import Help, key_rows, main_bindings
 from kernbench.tui.messages import Heard, Sampled, Tasks
@@ -38,6 +40,9 @@ from kernbench.tui.past import Past
 from kernbench.tui.picker import TaskScreen
 from kernbench.tui.screen import MainScreen
 from kernbench.tui.spans import clean
+from kernbench.tui.words import quoted
+
+SAID_WITH_A_CHANGE_SECONDS = 0.5
 
 
 class Workbench(App[None]):
@@ -61,6 +66,7 @@ class Workbench(App[None]):
         self.settings = settings or Settings()
         self._tasks = tasks
         self._inbox: deque[Event] = deque()
+        self._said_at = 0.0
         self._telemetry = Telemetry(reader, self._sampled) if reader else None
         self.register_theme(theme.KERNBENCH)
         keymap.check(self.settings, self.available_themes)
@@ -73,12 +79,15 @@ class Workbench(App[None]):
 
     def _take_engine(self, engine: Engine) -> None:
         self.engine = engine
+        engine.hypothesis = engine.hypothesis or pending.read(engine.state)
+        gpu_here = gpu.looks_present()
         if engine.archive.is_long:
-            self.board = Board(engine.task, engine.environment)
+            self.board = Board(engine.task, engine.environment, gpu_here=gpu_here)
             self.board.reading = True
         else:
             engine.archive.read()
-            self.board = Board(engine.task, engine.environment, engine.last_results(), engine.last_summary())
+            results, summary = engine.last_results(), engine.last_summary()
+            self.board = Board(engine.task, engine.environment, results, summary, gpu_here)
         self.board.solution = editor.solution(Path(engine.task.folder))
         self._inbox.clear()
 
@@ -88,6 +97,9 @@ class Workbench(App[None]):
     def on_mount(self) -> None:
         # Textual leaves the terminal blank after `fg` until something changes.
         self.app_resume_signal.subscribe(self, lambda app: app.refresh(layout=True))
+        self.screen_change_signal.subscribe(self, lambda screen: self.forget_words())
+        if warning := keymap.doubtful(self.settings):
+            self.say(warning, "warning")
         # A lost connection or a kill ends like `q`: the worker is closed, what landed is on disk.
         for number in (signal.SIGHUP, signal.SIGTERM):
             with contextlib.suppress(RuntimeError, ValueError):
@@ -116,7 +128,11 @@ class Workbench(App[None]):
         for number in (signal.SIGHUP, signal.SIGTERM):
             with contextlib.suppress(RuntimeError, ValueError):
                 asyncio.get_running_loop().remove_signal_handler(number)
-        await self.engine.close()
+        await self._leave(self.engine)
+
+    async def _leave(self, engine: Engine) -> None:
+        pending.keep(engine.state, engine.hypothesis)
+        await engine.close()
 
     async def _start(self) -> None:
         try:
@@ -140,8 +156,10 @@ class Workbench(App[None]):
         while self._inbox:
             event = self._inbox.popleft()
             self.main.take(event)
-            if isinstance(event, RunFinished) and 0 < self.settings.bell <= (event.summary.seconds or 0):
-                self.bell()
+            if isinstance(event, RunFinished):
+                pending.keep(self.engine.state, self.engine.hypothesis)
+                if 0 < self.settings.bell <= (event.summary.seconds or 0):
+                    self.bell()
         self.main.paint_soon()
 
     def _sampled(self, sample: Sample) -> None:
@@ -158,7 +176,13 @@ class Workbench(App[None]):
         """All that the engine said is on the screen."""
         return not self._inbox and self.main.settled
 
+    def forget_words(self) -> None:
+        """Another screen came up: what was said on the one before is over, but for what was said with the change."""
+        if time.monotonic() - self._said_at > SAID_WITH_A_CHANGE_SECONDS:
+            self.clear_notifications()
+
     def say(self, sentence: str, severity: Any = "information") -> None:
+        self._said_at = time.monotonic()
         self.clear_notifications()  # the newest alone: a second line would cover the tabs
         self.notify(clean(sentence), severity=severity, markup=False)
 
@@ -202,6 +226,19 @@ class Workbench(App[None]):
             self.engine.set_baseline(name)
             self.main.paint()
 
+    async def action_quit(self) -> None:
+        waiting = self.engine.hypothesis
+        said = f"kept for the next start: the hypothesis {quoted(waiting)}" if waiting else None
+        self.exit(message=Text(said) if said else None)
+
+    def action_suspend_process(self) -> None:
+        """Textual's own stops this process alone."""
+        try:
+            with self.suspend():
+                stopping.stop_job()
+        except SuspendNotSupported:
+            self.say("this terminal has no shell to go to", "warning")
+
     def action_help(self) -> None:
         self.push_screen(Help(key_rows(self.get_key_display, self.settings.keys)))
 
@@ -216,7 +253,9 @@ class Workbench(App[None]):
 
     def _switch_soon(self, folder: str | None) -> None:
         if folder is not None and folder != self.engine.task.folder:
-            self.run_worker(self._switch(folder), exit_on_error=False)
+            self.say(f"opening {Path(folder).name}")
+            # The words must be on the screen before the work begins.
+            self.call_after_refresh(self.run_worker, partial(self._switch, folder), exit_on_error=False)
 
     async def _switch(self, folder: str) -> None:
         assert self._tasks is not None
@@ -228,8 +267,9 @@ class Workbench(App[None]):
         before = self.engine
         self._take_engine(engine)
         await self.main.turn_to(self.board)
+        self.clear_notifications()
         self._connect()
-        await before.close()
+        await self._leave(before)
 
     # -- rows and entries
 
@@ -240,6 +280,14 @@ class Workbench(App[None]):
             return
         lines = detail.lines(row, self.board.task, self.ascii_only)
         self.push_screen(RowPage(clean(row.case.label), lines, about=row.case.id))
+
+    def action_traceback(self) -> None:
+        found = failures.traceback(self.board, self.main.results.selected)
+        if found is None:
+            failed = self.board.failure is not None or self.board.failed_rows()
+            self.say("no traceback: nothing was raised" if failed else "no traceback: nothing failed")
+            return
+        self.push_screen(TracebackPage(*found))
 
     def action_diff(self) -> None:
         self.past.show_diff("best", "now")

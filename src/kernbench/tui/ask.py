@@ -59,21 +59,33 @@ class Field(TextArea):
             self.move_cursor(self.document.end)
 
 
+Target = tuple[str, str]
+"""What the words are for, and the question that asks for them."""
+
+
 class Ask(ModalScreen[str | None]):
-    """Enter saves; ctrl+j begins another line, as enter does in an editor."""
+    """Enter saves; ctrl+j begins another line, as enter does in an editor. Of several targets, the first is offered."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "leave"),
+        Binding("ctrl+t", "switch", "for what"),
     ]
 
-    def __init__(self, title: str, value: str, placeholder: str, history: Sequence[str] = ()) -> None:
+    def __init__(self, targets: Sequence[Target], value: str, placeholder: str, history: Sequence[str] = ()) -> None:
         super().__init__()
-        self._title, self._value, self._placeholder, self._history = title, value, placeholder, history
+        self._targets = list(targets)
+        self._value, self._placeholder, self._history = value, placeholder, history
+
+    @property
+    def target(self) -> str:
+        """What the words are for, as chosen."""
+        return self._targets[0][0]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static(self._title, markup=False, classes="dialog-title")
+            yield Static(self._targets[0][1], markup=False, classes="dialog-title", id="question")
             yield Field(self._value, self._placeholder, self._history)
+            yield Static(self._choice(), markup=False, id="target")
             earlier = ", up: earlier ones" if self._history else ""
             words = f"enter saves, ctrl+j: another line{earlier}, esc leaves"
             yield Static(words, markup=False, classes="dialog-help")
@@ -81,6 +93,16 @@ class Ask(ModalScreen[str | None]):
     def on_mount(self) -> None:
         field = self.query_one(Field)
         field.move_cursor(field.document.end)
+        self.query_one("#target").display = len(self._targets) > 1
 
     def on_field_saved(self) -> None:
         self.dismiss(self.query_one(Field).text.strip())
+
+    def action_switch(self) -> None:
+        self._targets.append(self._targets.pop(0))
+        self.query_one("#question", Static).update(self._targets[0][1])
+        self.query_one("#target", Static).update(self._choice())
+
+    def _choice(self) -> str:
+        others = " or ".join(name for name, _question in self._targets[1:])
+        return f"for {self.target}; ctrl+t: for {others} instead"

@@ -63,7 +63,9 @@ class Board:
         environment: Environment | None = None,
         results: Mapping[str, CaseResult] | None = None,
         summary: Summary | None = None,
+        gpu_here: bool = True,
     ) -> None:
+        """`gpu_here` is what the machine looks like before the worker has said what it has."""
         self.task = task
         self.environment = environment
         self.summary = summary
@@ -90,6 +92,7 @@ class Board:
         """What makes times doubtful right now: another process on the GPU, heat."""
         self.reading = False
         """The log is being read: what earlier runs came to is not known yet."""
+        self.gpu_here = gpu_here
         self.usual_seconds: float | None = None
         """What a run takes, learned from earlier ones."""
         self.cases = self._order()
@@ -115,7 +118,9 @@ class Board:
             self.run = self.last_run = event
             self.progress, self.failure, self.cancelled = None, None, ""
             self._fresh.clear()
-            self._before_that, self._before = self._before, self._finished
+            same = self.summary is not None and self.summary.baseline == event.baseline
+            # a ratio to another baseline says nothing about the source
+            self._before_that, self._before = (self._before, self._finished) if same else ({}, {})
             return Change(rows=True)
         if isinstance(event, RunFinished | BuildFailed | RunCancelled):
             return self._end(event)
@@ -132,7 +137,8 @@ class Board:
     def interpreted(self) -> bool:
         """Triton without a GPU: checked, not timed. Until the worker is up, as it was the last time."""
         if self.environment is None:
-            return self.summary is not None and self.summary.environment.interpreted
+            last = self.summary
+            return last.environment.interpreted if last else self.task.device == "cuda" and not self.gpu_here
         return plan.is_interpreted(self.task, self.environment)
 
     @property
@@ -221,14 +227,20 @@ class Board:
     def _order(self) -> tuple[Case, ...]:
         """Headline rows, other timed ones, smoke, then the failed check cases; within each in the task's order.
 
-        Where Triton is interpreted nothing is timed, and what was checked comes first.
+        What cannot be run here comes last: timed cases where Triton is interpreted, and cases that were skipped.
         """
         interpreted = self.interpreted
 
         def place(case: Case) -> tuple[bool, int]:
-            return interpreted and case.kind == "case", 0 if case.headline else _KIND_ORDER[case.kind]
+            last = (interpreted and case.kind == "case") or self._is_left_out(case.id)
+            return last, 0 if case.headline else _KIND_ORDER[case.kind]
 
         return tuple(sorted((case for case in self.task.cases if self._has_row(case)), key=place))
+
+    def _is_left_out(self, case_id: str) -> bool:
+        """Skipped for a reason of its own; a row that another one kept from running stays where it is."""
+        result = self._results.get(case_id)
+        return result is not None and result.status == "skipped" and not (result.detail or "").startswith("not run")
 
     def _has_row(self, case: Case) -> bool:
         return case.kind != "check" or self._is_failed(case.id)

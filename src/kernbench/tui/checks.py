@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from harness.records import CaseResult, InputForm, OutputError
+from harness.records import CaseResult, InputForm, OutputError, Task, Tolerance
 from kernbench import render, report
 from kernbench.tui.spans import Span, clean
 
 Line = list[Span]
 INDENT = "  "
+
+
+NEAREST = "the element nearest to its limit, or beyond it"
 
 
 def errors(result: CaseResult) -> Iterator[Line]:
@@ -19,19 +23,44 @@ def errors(result: CaseResult) -> Iterator[Line]:
     if overall is None:
         return
     yield []
-    known = {"largest": overall.max, "baseline's": overall.baseline_max}
+    known = {"largest": overall.max, "baseline's largest": overall.baseline_max}
     figures = [f"  {word} {render.error(value)}" for word, value in known.items() if value is not None]
     yield [("error", "head"), (" ".join(figures), "")]
-    titles = ("output", "largest", "allowed", "worst at", "got", "expected")
-    yield from _table([titles, *map(_error, result.errors or (overall,))], left=(0, 3))
+    titles = ("output", "largest", "off by", "allowed", "at", "got", "expected")
+    rows = [titles, *map(_error, result.errors or (overall,))]
+    if len(rows) > 2:
+        yield from _table(rows, left=(0, 4))
+        yield [(f"{INDENT}largest: anywhere; the rest: {NEAREST}", "dim")]
+    else:  # the largest stands above already
+        yield from _table([(name, *others) for name, _largest, *others in rows], left=(0, 3))
+        yield [(f"{INDENT}largest: anywhere; this line: {NEAREST}", "dim")]
 
 
 def _error(error: OutputError) -> tuple[str, ...]:
     name = clean(error.output or "output")
-    figures = (render.error(error.max), render.error(error.bound))
+    largest, bound = render.error(error.max), render.error(error.bound)
     if error.index is None:
-        return (name, *figures, render.DASH, render.DASH, render.DASH)
-    return (name, *figures, _list(error.index), *_apart(error.got, error.expected))
+        return (name, largest, render.DASH, bound, render.DASH, render.DASH, render.DASH)
+    off = None if error.got is None or error.expected is None else abs(error.got - error.expected)
+    return (name, largest, render.error(off), bound, _list(error.index), *_apart(error.got, error.expected))
+
+
+def tolerances(task: Task, result: CaseResult | None) -> dict[str, Tolerance]:
+    """Those that judged this row, as far as what they allowed tells them apart; else all of the task's."""
+    found = {
+        dtype: tolerance
+        for dtype, tolerance in task.tolerance.items()
+        for error in ((result.errors or (result.error,)) if result else ())
+        if error is not None and _allows(tolerance, error)
+    }
+    return found or task.tolerance
+
+
+def _allows(tolerance: Tolerance, error: OutputError) -> bool:
+    """Whether what was allowed at the element named came from this tolerance."""
+    if error.bound is None or error.expected is None:
+        return False
+    return math.isclose(tolerance.atol + tolerance.rtol * abs(error.expected), error.bound, rel_tol=1e-6)
 
 
 def _apart(got: float | None, expected: float | None) -> tuple[str, str]:

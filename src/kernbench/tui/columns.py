@@ -76,7 +76,7 @@ class Table:
     """The speedup, or the slowdown, that fills half a bar."""
 
 
-def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = False) -> Table:
+def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = False, ascii_only: bool = False) -> Table:
     """The columns for a line of `width` cells."""
     label = min(max([len(row.case.label) for row in rows], default=0), LONGEST_LABEL)
     case = max(label, SHORTEST_CASE)
@@ -84,6 +84,8 @@ def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = Fals
     chosen: list[Column] = []
     left = width - case
     for column in wanted:
+        if column.name == "speedup" and ascii_only:
+            column = replace(column, width=column.width + 1)  # `+-` for the one sign
         if column.name == "speedup" and left < column.width + len(GAP):
             column = _RATIO
         if left < column.width + len(GAP):

@@ -30,10 +30,10 @@ def _head() -> list[str]:
 def _line(shown: Row) -> str:
     result = shown.result
     if result is None:
-        return _cells((shown.case.id, *[render.DASH] * 5))
+        return _cells((shown.case.label, *[render.DASH] * 5))
     return _cells(
         (
-            shown.case.id,
+            shown.case.label,
             render.microseconds(result.baseline_us),
             render.microseconds(result.solution_us),
             render.speedup(result.ratio),

@@ -12,7 +12,8 @@ from kernbench.tui.board import Row
 from kernbench.tui.meters import ASCII_BARS, BARS
 from kernbench.tui.spans import Span, clean, spell
 
-BINS = 24
+BINS = 20
+MEAN_LEGEND = "* of the middle half of the blocks, as in the table; a speedup is that mean of the blocks' own ratios"
 Line = list[Span]
 
 
@@ -29,8 +30,9 @@ def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
     yield [(clean(" · ".join(part for part in about if part)), "dim")]
     if case.axes:
         yield [(clean("  ".join(f"{name}={value}" for name, value in case.axes.items())), "dim")]
-    if task.tolerance:
-        bounds = [f"{dtype} atol {bound.atol:g} rtol {bound.rtol:g}" for dtype, bound in task.tolerance.items()]
+    tolerances = checks.tolerances(task, result)
+    if tolerances:
+        bounds = [f"{dtype} atol {bound.atol:g} rtol {bound.rtol:g}" for dtype, bound in tolerances.items()]
         yield [(clean("tolerance: " + ", ".join(bounds)), "dim")]
     yield []
     if result is None:
@@ -58,7 +60,7 @@ def _outcome(result: CaseResult) -> Iterator[Line]:
         word = render.STATUS_WORDS[result.status]
         yield [(word, "bad" if result.failed else "dim"), ("  " + clean(failures.sentence(result)), "")]
         if result.where is not None:
-            yield [(clean(f"  at {result.where}"), "strong"), ("  (e opens it)", "dim")]
+            yield [(clean(f"  at {result.where}"), "strong"), (f"  (e opens it{_has_traceback(result)})", "dim")]
             if result.where.text:
                 yield [(f"  {result.where.line or ''} | {clean(result.where.text)}", "")]
         return
@@ -66,6 +68,10 @@ def _outcome(result: CaseResult) -> Iterator[Line]:
     yield [(render.verdict(result), style), (f"   checked {result.checked}/2", "dim")]
     if result.detail:
         yield [(clean(result.detail), "warn")]
+
+
+def _has_traceback(result: CaseResult) -> str:
+    return ", t shows the traceback" if result.traceback else ""
 
 
 def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
@@ -90,14 +96,16 @@ def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
     if not sides:
         return
     yield []
-    yield [(f"{'us per call':<12}{'median':>10}{'min':>10}  {'blocks':<{BINS}}  {'max':<10}count", "head")]
+    yield [(f"{'us per call':<11}{'mean*':>9}{'median':>9}{'min':>9}  {'blocks':<{BINS}}  {'max':<8}count", "head")]
     for side, values in sides:
-        median, least, most = (render.microseconds(cell) for cell in (stats.median(values), min(values), max(values)))
+        centres = stats.interquartile_mean(values), stats.median(values), min(values)
+        figures = "".join(f"{render.microseconds(figure):>9}" for figure in centres)
         yield [
-            (f"{clean(side):<12}{median:>10}{least:>10}  ", ""),
+            (f"{clean(side):<11}{figures}  ", ""),
             (histogram(values, BINS, ascii_only), "accent"),
-            (f"  {most:<10}{len(values)}", ""),
+            (f"  {render.microseconds(max(values)):<8}{len(values)}", ""),
         ]
+    yield [(MEAN_LEGEND, "dim")]
 
 
 def histogram(values: Sequence[float], bins: int, ascii_only: bool) -> str:

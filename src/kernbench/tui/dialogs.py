@@ -1,4 +1,4 @@
-"""Small screens over the workbench: a choice, a question, a page to read. Esc leaves each."""
+"""Small screens over the workbench: a choice, a question, a page to read. Esc leaves each, ? names the keys."""
 
 from __future__ import annotations
 
@@ -16,11 +16,15 @@ from textual.widgets.option_list import Option
 from kernbench.tui.keys import KeyLine
 from kernbench.tui.spans import Span, content
 
+HELP = Binding("question_mark", "app.help", "help", key_display="?", tooltip="all keys", id="help")
+TO_SHELL = Binding("ctrl+z", "app.suspend_process", "to the shell", show=False)
+"""A screen over the workbench hides the keys of the one below; these work on every one on which nothing is typed."""
+
 
 class Choose(ModalScreen[str | None]):
     """One of a few."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "leave")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "leave"), HELP, TO_SHELL]
 
     def __init__(self, title: str, choices: Sequence[str], current: str) -> None:
         super().__init__()
@@ -47,6 +51,8 @@ class Confirm(ModalScreen[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "yes"),
         Binding("n,escape,enter,q", "dismiss(False)", "no"),
+        HELP,
+        TO_SHELL,
     ]
 
     def __init__(self, question: str, detail: str) -> None:
@@ -67,6 +73,8 @@ class Page(ModalScreen[None]):
         Binding("j", "scroll(1)", "down", show=False),
         Binding("k", "scroll(-1)", "up", show=False),
         Binding("escape,q,enter", "dismiss(None)", "back"),
+        HELP,
+        TO_SHELL,
     ]
     AUTO_FOCUS = "#page-body"
 
@@ -98,8 +106,18 @@ class RowPage(Page):
     """Everything known of a row; what it names can be opened and copied from here."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "app.edit", "edit"),
-        Binding("y", "app.copy_selected", "copy"),
+        Binding("e", "app.edit", "edit", id="edit"),
+        Binding("t", "app.traceback", "traceback", show=False, id="traceback"),
+        Binding("y", "app.copy_selected", "copy", id="copy"),
+    ]
+
+
+class TracebackPage(Page):
+    """Wrapped, so that no end of a line is lost."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("t", "dismiss(None)", "back", show=False, id="traceback"),
+        Binding("e", "app.edit", "edit", id="edit"),
     ]
 
 

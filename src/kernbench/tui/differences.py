@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 
-from kernbench.tui.spans import Span, clean, clip, pad
+from rich.cells import chop_cells
+
+from kernbench.tui.spans import Span, clean, pad
 
 CONTEXT = 3
-SIDE_BY_SIDE_FROM = 130
+NUMBER = 5
+"""Cells of a line's number and the blank after it."""
+SIDE_BY_SIDE_FROM = 120
 """Cells from which two columns of code have room."""
 Line = list[Span]
 Sources = Mapping[str, str]
@@ -44,10 +49,18 @@ def _unified(before: Sequence[str], after: Sequence[str], width: int) -> Iterato
         yield [(f"@@ line {group[0][3] + 1} @@", "accent")]
         for tag, i1, i2, j1, j2 in group:
             if tag == "equal":
-                yield from ([(f"  {line}", "dim")] for line in after[j1:j2])
+                yield from _marked("  ", after[j1:j2], width, "dim")
                 continue
-            yield from ([(f"- {line}", "bad")] for line in before[i1:i2])
-            yield from ([(f"+ {line}", "faster")] for line in after[j1:j2])
+            yield from _marked("- ", before[i1:i2], width, "bad")
+            yield from _marked("+ ", after[j1:j2], width, "faster")
+
+
+def _marked(mark: str, text: Sequence[str], width: int, style: str) -> Iterator[Line]:
+    """What does not fit goes on below, without the mark."""
+    for line in text:
+        first, *rest = wrapped(line, width - len(mark))
+        yield [(mark + first, style)]
+        yield from ([(" " * len(mark) + part, style)] for part in rest)
 
 
 def _columns(before: Sequence[str], after: Sequence[str], width: int) -> Iterator[Line]:
@@ -55,16 +68,22 @@ def _columns(before: Sequence[str], after: Sequence[str], width: int) -> Iterato
     for group in _groups(before, after):
         yield [(f"@@ line {group[0][3] + 1} @@", "accent")]
         for tag, i1, i2, j1, j2 in group:
+            styles = ("dim", "dim") if tag == "equal" else ("bad", "faster")
             for offset in range(max(i2 - i1, j2 - j1)):
                 left = _cell(before, i1 + offset, i2, half)
                 right = _cell(after, j1 + offset, j2, half)
-                same = tag == "equal"
-                yield [
-                    (pad(left, half), "dim" if same else "bad"),
-                    (" | ", "dim"),
-                    (clip(right, half), "dim" if same else "faster"),
-                ]
+                for one, other in zip_longest(left, right, fillvalue=""):
+                    yield [(pad(one, half), styles[0]), (" | ", "dim"), (other, styles[1])]
 
 
-def _cell(text: Sequence[str], index: int, end: int, width: int) -> str:
-    return clip(f"{index + 1:>4} {text[index]}", width) if index < end else ""
+def _cell(text: Sequence[str], index: int, end: int, width: int) -> list[str]:
+    """A numbered line in as many lines as it needs."""
+    if index >= end:
+        return []
+    first, *rest = wrapped(text[index], width - NUMBER)
+    return [f"{index + 1:>{NUMBER - 1}} {first}", *(" " * NUMBER + part for part in rest)]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """Pieces of at most `width` cells, cut where the room ends: in code every blank counts."""
+    return chop_cells(text, max(width, 2)) or [""]

@@ -55,10 +55,6 @@ class Engine(Protocol):
     def baseline(self) -> str: ...
 
     @property
-    def hypothesis(self) -> str:
-        """Of the run to come."""
-
-    @property
     def state(self) -> Path:
         """The folder that keeps the task's runs."""
 
@@ -68,6 +64,9 @@ class Engine(Protocol):
     @property
     def pids(self) -> Sequence[int]:
         """Of the worker and its spare."""
+
+    hypothesis: str
+    """Of the run to come."""
 
     selected: str | None
     """Case id under the cursor: set by the screen, answered early by the engine."""
@@ -87,10 +86,10 @@ class Engine(Protocol):
     def baselines(self) -> tuple[str, ...]: ...
 
     def hypothesis_for(self) -> int | None:
-        """The entry a hypothesis given now belongs to; None for the run to come."""
+        """The entry that a save just made without a hypothesis, where there is one."""
 
     def set_hypothesis(self, text: str) -> str:
-        """One sentence saying what was changed."""
+        """For that entry, else for the run to come; one sentence saying what was changed."""
 
     def next_now(self) -> str:
         """The next step that `set_next` would change."""

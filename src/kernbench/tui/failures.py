@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 from rich.cells import cell_len
 
-from harness.records import CaseResult
+from harness.records import CaseResult, Where
 from kernbench import render
-from kernbench.tui.spans import clean, clip
+from kernbench.events import BuildFailed
+from kernbench.tui.board import Board, Row
+from kernbench.tui.spans import Span, clean, clip
 
 _ASIDE = re.compile(r"( \([^()]*\))+$")
 """What is allowed, the seed it was drawn with: the row screen says it."""
@@ -32,9 +34,37 @@ def sentence(result: CaseResult) -> str:
     return "no more is known"
 
 
+def traceback(board: Board, selected: Row | None) -> tuple[str, list[list[Span]]] | None:
+    """What `t` shows, title and lines: of the failed build, of the selected row, or of the first one that has any."""
+    failure = board.failure
+    if failure is not None:
+        return (f"Traceback of {_build(failure)}", _lines(failure.traceback)) if failure.traceback else None
+    for row in ([selected] if selected else []) + board.failed_rows():
+        result = row.result
+        if result is not None and result.traceback:
+            title = f"Traceback of {clean(row.case.label)}: {render.STATUS_WORDS[result.status]}"
+            return title, [*source_line(result.where), *_lines(result.traceback)]
+    return None
+
+
+def source_line(where: Where | None) -> list[list[Span]]:
+    """The line that failed, as it stands in the file."""
+    return [[(f"  {where.line or ''} | {clean(where.text)}", "strong")], []] if where and where.text else []
+
+
+def _build(failure: BuildFailed) -> str:
+    return clean(str(failure.where)) if failure.where else "the last build"
+
+
+def _lines(text: str) -> list[list[Span]]:
+    return [[(clean(line), "")] for line in text.splitlines()]
+
+
 def brief(result: CaseResult, room: int) -> str:
     """The longest form that fits; where even the shortest does not, its end is cut."""
     forms = list(_forms(clean(render.place(result.where, sentence(result)))))
+    if result.status == "skipped":
+        forms.append(forms[0].partition(":")[0])  # the hint says the rest once for all such rows
     return next((form for form in forms if cell_len(form) <= room), clip(forms[-1], room))
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from kernbench.telemetry import Sample
 from kernbench.tui.meters import Meters
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span
+
+
+def looks_present(devices: Path = Path("/dev")) -> bool:
+    """Whether the machine has a GPU's device file, looked up at once: the worker takes seconds to say it for sure."""
+    return any(devices.glob("nvidia[0-9]*")) or (devices / "dxg").exists()
 
 
 class Gpu(RowView):

@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from kernbench.tui.dialogs import Page
 from kernbench.tui.history import DiffPage, EntryPage
 from kernbench.tui.iterations import Iterations
 from kernbench.tui.log import Log
@@ -34,6 +35,17 @@ def named_bindings() -> dict[str, Binding]:
     """Every action that the settings may give another key."""
     everything = [binding for _, bindings in _groups() for binding in bindings]
     return {binding.id: binding for binding in everything if binding.id}
+
+
+def list_bindings() -> list[Binding]:
+    """The keys of a list, which come before those that work everywhere."""
+    return [*_bindings(RowView.BINDINGS), *_bindings(Results.BINDINGS), *_bindings(Log.BINDINGS)]
+
+
+def page_bindings() -> list[tuple[str, Binding]]:
+    """The keys of the pages, on which those of the lists and of the screen below do not work."""
+    pages: dict[str, type[Page]] = {"an entry": EntryPage, "a diff": DiffPage}
+    return [(name, binding) for name, page in pages.items() for binding in _bindings(page.BINDINGS)]
 
 
 def key_rows(display: Callable[[Binding], str], keys: dict[str, str]) -> list[tuple[str, list[Row]]]:

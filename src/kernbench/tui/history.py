@@ -59,7 +59,7 @@ class DiffPage(Page):
         self._old, self._new = old, new
         self._sources, self._choices = sources, choices
         self._columns: bool | None = None
-        """As the user chose; by the width until then."""
+        """As the user chose; where there is room until then."""
         super().__init__(_title(old, new), [])
 
     def on_mount(self) -> None:
@@ -69,6 +69,9 @@ class DiffPage(Page):
         self._fill()
 
     def action_view(self) -> None:
+        if self.app.size.width < differences.SIDE_BY_SIDE_FROM:
+            cast("Workbench", self.app).say(f"two columns need a screen of {differences.SIDE_BY_SIDE_FROM}")
+            return
         self._columns = not self._in_columns
         self._fill()
 
@@ -78,7 +81,7 @@ class DiffPage(Page):
     @property
     def _in_columns(self) -> bool:
         wide = self.app.size.width >= differences.SIDE_BY_SIDE_FROM
-        return wide if self._columns is None else self._columns
+        return wide and self._columns is not False
 
     def _take(self, name: str | None) -> None:
         if name is not None and self._sources(name) is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Container
 from difflib import get_close_matches
 
+from textual.binding import Binding
 from textual.keys import _character_to_key
 
 from kernbench.settings import Settings, SettingsError
-from kernbench.tui.help import main_bindings, named_bindings
+from kernbench.tui.help import list_bindings, main_bindings, named_bindings, page_bindings
 
 
 def check(settings: Settings, themes: Container[str]) -> None:
@@ -25,15 +26,32 @@ def check(settings: Settings, themes: Container[str]) -> None:
 
 
 def _check_clashes(settings: Settings) -> None:
-    """Two actions that work everywhere may not share a key."""
+    """Two actions that work at the same time may not share a key."""
     taken: dict[str, str] = {}
-    for binding in main_bindings():
+    for binding in [*list_bindings(), *main_bindings()]:
         name = binding.id or binding.description
-        for key in settings.keys.get(name, binding.key).split(","):
-            key = _character_to_key(key) if len(key) == 1 else key
-            if key in taken and (name in settings.keys or taken[key] in settings.keys):
-                changed, other = (name, taken[key]) if name in settings.keys else (taken[key], name)
+        for key in _keys(settings, binding):
+            other = taken.get(key, name)
+            if other != name and (name in settings.keys or other in settings.keys):
+                changed, other = (name, other) if name in settings.keys else (other, name)
                 raise SettingsError(
                     f"{settings.path}: keys.{changed} is the key of {other} too; give one of them another"
                 )
             taken[key] = name
+
+
+def doubtful(settings: Settings) -> str:
+    """A key of the user's that means something else on a page: it works, and may surprise there."""
+    own = {key: binding.id for binding in main_bindings() if binding.id in settings.keys
+           for key in _keys(settings, binding)}  # fmt: skip
+    for page, binding in page_bindings():
+        for key in _keys(settings, binding):
+            if own.get(key) and own[key] != binding.id and binding.id not in settings.keys:
+                return f"{key} is {own[key]} by your settings, but {binding.description} in {page} (keys.{binding.id})"
+    return ""
+
+
+def _keys(settings: Settings, binding: Binding) -> list[str]:
+    """As Textual spells them."""
+    keys = settings.keys.get(binding.id or "", binding.key).split(",")
+    return [_character_to_key(key) if len(key) == 1 else key for key in keys]

@@ -13,9 +13,11 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widgets import Static
 
+from kernbench.tui.mainkeys import KEYS
 from kernbench.tui.spans import Span, content
 
 GAP = "  "
+_ORDER = {binding.id: place for place, binding in enumerate(KEYS) if isinstance(binding, Binding) and binding.id}
 STAYING = frozenset({"app.help", "app.quit", "dismiss(None)", "quit"})
 
 
@@ -39,7 +41,8 @@ class KeyLine(Static):
         # A binding with two keys comes twice; its first key is enough.
         first = {binding.action: binding for binding in reversed(shown)}
         bindings = [binding for binding in shown if first[binding.action] is binding]
-        bindings.sort(key=lambda binding: binding.action in STAYING)
+        # Textual puts keys that the settings changed at the end, where they would be the first to give way.
+        bindings.sort(key=lambda binding: (binding.action in STAYING, _ORDER.get(binding.id or "", -1)))
         keys = self._fitting(bindings)
         if keys != self._keys:
             self._keys = keys

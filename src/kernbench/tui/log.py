@@ -26,7 +26,6 @@ from kernbench.tui.spans import Span, clean, clip
 KEPT = 2000
 LONGEST = 2000
 FLUSH_SECONDS = 0.25
-TRACEBACK_KEPT = 200
 
 
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)|([\w./+-]+\.(?:py|cu|cuh|cpp|cc|h|hpp))[:(](\d+)')
@@ -56,7 +55,6 @@ class Log(RowView):
     def __init__(self, board: Board, ascii_only: bool) -> None:
         super().__init__(id="log", ascii_only=ascii_only)
         self.board = board
-        self.traceback_shown = False
         self.clipped = 0
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._shift = 0
@@ -79,7 +77,6 @@ class Log(RowView):
 
     def separate(self, text: str) -> None:
         """Mark where a run begins."""
-        self.traceback_shown = False
         self.add(f"-- {text}")
 
     def show(self) -> None:
@@ -88,10 +85,6 @@ class Log(RowView):
         self._follow = not self._top
         self.reshape()
         self._settle()
-
-    def toggle_traceback(self) -> None:
-        self.traceback_shown = not self.traceback_shown
-        self.show()
 
     def count(self) -> int:
         return len(self._above()) + len(self._lines)
@@ -169,6 +162,8 @@ class Log(RowView):
         lines.append((clean(render.place(result.where, failures.sentence(result))), ""))
         if result.where and result.where.text:
             lines.append((f"  {result.where.line or ''} | {clean(result.where.text)}", "strong"))
+        if result.traceback:
+            lines.append(("t shows the traceback", "dim"))
         return [*lines, ("", "")]
 
     def _build_error(self) -> list[Span]:
@@ -179,9 +174,6 @@ class Log(RowView):
         if event.where and event.where.text:
             lines.append((f"  {event.where.line or ''} | {clean(event.where.text)}", "strong"))
         lines += [(clean(part), "") for part in event.message.splitlines()]
-        if self.traceback_shown:
-            lines.append(("", ""))
-            lines += [(clean(part), "dim") for part in event.traceback.splitlines()[-TRACEBACK_KEPT:]]
-        elif event.traceback:
+        if event.traceback:
             lines.append(("t shows the traceback", "dim"))
         return [*lines, ("", "")]

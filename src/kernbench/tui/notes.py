@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING
+
+from kernbench.tui import pending
 
 if TYPE_CHECKING:
     from kernbench.tui.app import Workbench
+    from kernbench.tui.ask import Target
+
+JUST_NOW_SECONDS = 60.0
+"""An entry made so lately is most likely the one that is meant."""
 
 
 class Notes:
@@ -16,37 +24,67 @@ class Notes:
     def ask_hypothesis(self) -> None:
         engine = self._bench.engine
         entry = engine.hypothesis_for()
+        targets = [self._coming()]
+        if entry is not None:
+            targets.insert(0 if self._is_new() else 1, (f"entry {entry}", f"What did entry {entry} try?"))
         self._ask(
-            "What does the next save try?" if entry is None else f"What did entry {entry} try?",
+            targets,
             engine.hypothesis,
             "16-byte loads halve the load instructions",
             [summary.hypothesis for summary in reversed(engine.iterations())],
-            self._take_hypothesis,
+            partial(self._take_hypothesis, entry),
         )
+
+    def _coming(self) -> Target:
+        """What words given now go to, if not to an entry: a save that runs without any takes them too."""
+        run = self._bench.board.run
+        if run is not None and run.reason == "save" and not run.hypothesis:
+            return "the run in progress", "What does the run in progress try?"
+        return "the next save", "What does the next save try?"
+
+    def _is_new(self) -> bool:
+        """The last entry was made just now."""
+        last = next((item for item in reversed(self._bench.engine.iterations()) if item.iteration is not None), None)
+        if last is None:
+            return False
+        try:
+            age = (self._bench.now() - datetime.fromisoformat(last.at)).total_seconds()
+        except (ValueError, TypeError):
+            return False
+        return age - (last.seconds or 0.0) <= JUST_NOW_SECONDS
 
     def ask_next_step(self) -> None:
         engine = self._bench.engine
         earlier = [summary.next for summary in reversed(engine.iterations())]
         # What the last entry says now is there to be changed; what older ones say is a key away.
-        self._ask("What comes next?", engine.next_now(), "eight rows per block", earlier, self._take_next_step)
+        target = ("", "What comes next?")
+        self._ask([target], engine.next_now(), "eight rows per block", earlier, self._take_next_step)
 
     def _ask(
-        self, title: str, value: str, example: str, earlier: Iterable[str], take: Callable[[str | None], None]
+        self,
+        targets: Sequence[Target],
+        value: str,
+        example: str,
+        earlier: Iterable[str],
+        take: Callable[[str, str], None],
     ) -> None:
         from kernbench.tui.ask import Ask  # the editor widget is worth its import only now
 
-        self._bench.push_screen(Ask(title, value, example, list(dict.fromkeys(text for text in earlier if text))), take)
+        dialog = Ask(targets, value, example, list(dict.fromkeys(text for text in earlier if text)))
+        self._bench.push_screen(dialog, lambda text: None if text is None else take(dialog.target, text))
 
-    def _take_hypothesis(self, text: str | None) -> None:
-        if text is None:
-            return
+    def _take_hypothesis(self, entry: int | None, target: str, text: str) -> None:
         bench = self._bench
-        answer = bench.engine.set_hypothesis(text)
-        if bench.engine.hypothesis != text:  # else the status line shows it
-            bench.say(answer)
-        bench.main.iterations.show(bench.engine.iterations())
+        engine = bench.engine
+        if entry is not None and target != f"entry {entry}":
+            engine.hypothesis = text  # `set_hypothesis` would write to the entry
+        else:
+            answer = engine.set_hypothesis(text)
+            if engine.hypothesis != text:  # else the status line shows it
+                bench.say(answer)
+        pending.keep(engine.state, engine.hypothesis)
+        bench.main.iterations.show(engine.iterations())
         bench.main.paint()
 
-    def _take_next_step(self, text: str | None) -> None:
-        if text is not None:
-            self._bench.say(self._bench.engine.set_next(text))
+    def _take_next_step(self, target: str, text: str) -> None:
+        self._bench.say(self._bench.engine.set_next(text))

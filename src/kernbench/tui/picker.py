@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from rich.cells import cell_len
+from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
+from kernbench.tui.dialogs import HELP
 from kernbench.tui.keys import KeyLine
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, clip, pad
@@ -35,6 +40,7 @@ class TaskList(RowView):
     def __init__(self, tasks: Sequence[TaskRow]) -> None:
         super().__init__(id="tasks")
         self._tasks = tasks
+        self._summaries = [summary_of(task.folder) for task in tasks]
         self._name_width = min(max([len(task.name) for task in tasks], default=0), 30)
 
     def on_mount(self) -> None:
@@ -44,23 +50,37 @@ class TaskList(RowView):
         return len(self._tasks)
 
     def header(self, width: int) -> Sequence[Span]:
-        titles = f"{pad('task', self._name_width)}  {'best':>7}  {pad('last', 16)}  {pad('age', 7)}  folder"
+        titles = f"{pad('task', self._name_width)}  {'best':>7}  {pad('last', 16)}  {pad('age', 7)}  what it is"
         return [(clip(titles, width), "head")]
 
     def line(self, index: int, width: int) -> Sequence[Span]:
         task = self._tasks[index]
         text = f"  {pad(clean(task.best), 7, right=True)}  {pad(clean(task.verdict), 16)}  {pad(clean(task.age), 7)}"
-        room = width - self._name_width - len(text) - 2
-        folder = clean(task.folder)
-        tail = folder if len(folder) <= room else "…" + folder[len(folder) - room + 1 :] if room > 1 else ""
+        about = self._about(index, width - self._name_width - len(text) - 2)
         name = pad(clean(task.name), self._name_width)
-        return [(name, "strong"), (clip(text, width - self._name_width), ""), (f"  {tail}", "dim")]
+        return [(name, "strong"), (clip(text, width - self._name_width), ""), (f"  {about}" if about else "", "dim")]
+
+    def _about(self, index: int, room: int) -> str:
+        """The task's own words, and its folder where both fit; of a folder alone the end says most."""
+        summary, folder = self._summaries[index], clean(self._tasks[index].folder)
+        if not summary:
+            return folder if len(folder) <= room else "…" + folder[len(folder) - room + 1 :] if room > 1 else ""
+        both = f"{summary}  {folder}"
+        return both if cell_len(both) <= room else clip(summary, room)
+
+
+def summary_of(folder: str) -> str:
+    """What task.toml says the task is; empty where it says nothing, or cannot be read."""
+    try:
+        return clean(str(tomllib.loads(Path(folder, "task.toml").read_text(encoding="utf-8")).get("summary", "")))
+    except (OSError, ValueError):
+        return ""
 
 
 class TaskScreen(Screen[str | None]):
     """Returns the folder chosen, or None."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "back")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "back"), HELP]
 
     def __init__(self, tasks: Sequence[TaskRow], current: str | None = None) -> None:
         super().__init__()
@@ -95,4 +115,14 @@ class TaskPicker(App[str | None]):
         self.theme = theme if theme in self.available_themes else default(os.environ)
 
     def on_mount(self) -> None:
-        self.push_screen(TaskScreen(self._tasks), self.exit)
+        self.push_screen(TaskScreen(self._tasks), self._leave)
+
+    def _leave(self, folder: str | None) -> None:
+        """The workbench takes a moment to come up: until then the terminal says what it waits for."""
+        name = next((task.name for task in self._tasks if task.folder == folder), None)
+        self.exit(folder, message=Text(f"opening {clean(name)}") if name else None)
+
+    def action_help(self) -> None:
+        from kernbench.tui.help import Help, key_rows  # all of the workbench, which the picker can do without
+
+        self.push_screen(Help(key_rows(self.get_key_display, {})))

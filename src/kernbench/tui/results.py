@@ -38,6 +38,8 @@ class Results(RowView):
         self._chosen: str | None = None
         """Id of the case that the user moved the cursor to, or opened."""
         self._table: columns.Table | None = None
+        self._table_width = 0
+        """What it was chosen for: a scrollbar that comes or goes changes the room without a word."""
 
     def on_mount(self) -> None:
         self.reshape()
@@ -148,7 +150,8 @@ class Results(RowView):
             self.post_message(self.Selected(ids[self.cursor]))
 
     def _columns(self, width: int) -> columns.Table:
-        if self._table is None:
+        if self._table is None or self._table_width != width:
             rows = [self.board.row(case) for case in self.cases]
-            self._table = columns.choose(width, rows, self.board.interpreted, self.wall)
+            self._table = columns.choose(width, rows, self.board.interpreted, self.wall, self.ascii_only)
+            self._table_width = width
         return self._table

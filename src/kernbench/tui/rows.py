@@ -73,7 +73,8 @@ class RowView(ScrollView, can_focus=True):
 
     @property
     def line_width(self) -> int:
-        return max(self.size.width - len(self.GUTTER), 1)
+        """What a scrollbar leaves of it."""
+        return max(self.scrollable_content_region.width - len(self.GUTTER), 1)
 
     def reshape(self) -> None:
         """The number or order of rows changed: paint all of it."""

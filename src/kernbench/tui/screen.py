@@ -332,14 +332,6 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self.arrange_panes()
         self.set_focus(self.results)
 
-    def action_traceback(self) -> None:
-        failure = self.board.failure
-        if failure is None or not failure.traceback:
-            self.bench.say("no traceback: the last build did not fail")
-            return
-        self.action_pane("log")
-        self.log_pane.toggle_traceback()
-
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if event.widget.id in dict(PANES) and event.widget.id != self.active:
             self.active = event.widget.id or self.active

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
 
-from kernbench import render
+from kernbench import plan, render
 from kernbench.events import Summary
 from kernbench.tui.board import Board
 from kernbench.tui.engine import Engine
@@ -99,7 +99,8 @@ def geomean(summary: Summary | None) -> tuple[tuple[str, ...], str]:
 
 def _best(summary: Summary) -> str:
     if summary.best:
-        return "(best)" if summary.best_geomean is None else f"(best, was {render.times(summary.best_geomean)})"
+        known = summary.best_geomean if summary.new_best else None
+        return "(best)" if known is None else f"(best, was {render.times(known)})"
     return f"(best {render.times(summary.best_geomean)})" if summary.best_geomean else ""
 
 
@@ -167,7 +168,8 @@ def _so_far(board: Board, width: int) -> list[Span]:
 
 def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> list[Span]:
     number = f"#{summary.iteration}" if summary.iteration is not None else ""
-    why = summary.hypothesis
+    # A run at a key carries what the next save will: said once.
+    why = summary.hypothesis if summary.hypothesis != engine.hypothesis else ""
     counted, *others = render.counts(summary).split(", ")
     worst = summary.worst
     seconds = f"{summary.seconds:.1f}s" if summary.seconds is not None else ""
@@ -217,10 +219,16 @@ def _after_run(board: Board, engine: Engine) -> str:
     failed = board.failed_rows()
     if failed:
         word = render.STATUS_WORDS[failed[0].result.status] if failed[0].result else "failed"
-        return f"{_rows(len(failed))} failed, first {clean(failed[0].case.label)} ({word}): enter shows the row"
+        raised = any(row.result and row.result.traceback for row in failed)
+        more = "t shows the traceback" if raised else "enter shows the row"
+        return f"{_rows(len(failed))} failed, first {clean(failed[0].case.label)} ({word}): {more}"
     red = [row for row in board.rows() if row.fresh and row.result and row.result.red]
     if red:
         return f"{_rows(len(red))} cannot be believed: enter on {clean(red[0].case.label)} says why"
+    waiting = sum(1 for row in board.rows() if row.result and row.result.detail == plan.NEEDS_GPU)
+    if waiting:
+        need = "needs" if waiting == 1 else "need"
+        return f"{_rows(waiting)} {need} a GPU: here Triton is interpreted, checked but not timed"
     if board.summary is not None and board.summary.stalled:
         return f"stalled: {MOVES}; h notes which"
     if board.summary is not None and board.summary.not_best:

@@ -1,0 +1,99 @@
+"""What is kept of tracebacks and fatal stacks: cut down to the user's own tracebacks."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from harness import records
+from harness.faults import Paths
+from harness.mishaps import Mishaps
+from harness.records import Case, CaseResult, Environment, Task, decode, to_dict
+from harness.shelf import Shelf
+from kernbench import tracebacks
+from kernbench.attempt import Attempt
+from kernbench.events import RunStarted
+
+CRASH = """printed by the kernel
+Fatal Python error: Segmentation fault
+
+Thread 0x0000ffff8b0b (most recent call first):
+  File "/task/first.py", line 1 in elsewhere
+
+Current thread 0x0000ffff8c0b (most recent call first):
+  File "/usr/lib/python3.12/ctypes/__init__.py", line 526 in string_at
+  File "/task/.kernbench/sources/ab/solution.py", line 9 in entry
+  File "/checkout/harness/check.py", line 77 in call
+  File "<string>", line 9 in <module>
+
+Thread 0x0000ffff8b0a (most recent call first):
+  File "/task/other.py", line 1 in elsewhere
+
+Extension modules: numpy (total: 1)"""
+
+
+def test_only_the_users_frames_of_an_exception(tmp_path: Path) -> None:
+    solution = tmp_path / "solution.py"
+    solution.write_text("import json\ndef inner():\n    json.loads('{')\ndef entry():\n    inner()\n")
+    spec = importlib.util.spec_from_file_location("solution", solution)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    mishaps = Mishaps(Environment(), Paths(str(tmp_path)), Shelf())
+    try:
+        module.entry()
+    except ValueError as problem:
+        raised = mishaps.row(Case("a", "a"), problem)
+    assert decode(CaseResult, to_dict(raised)) == raised
+    lines = landed(raised, str(tmp_path)).traceback.splitlines()
+    assert [line for line in lines if line.startswith("  File")][-2:] == [
+        '  File "solution.py", line 5, in entry',
+        '  File "solution.py", line 3, in inner',
+    ]
+    assert lines[-1].startswith("json.decoder.JSONDecodeError: ")
+
+
+def landed(result: CaseResult, folder: str) -> CaseResult:
+    """As an attempt takes it from the worker."""
+    task = Task("t", "entry", folder, "", "eager", "cpu", 1, (), "any", {}, (Case("a", "a"),), "0")
+    attempt = Attempt(task, RunStarted("run", "ab", "save", ("a",), "", "eager", ""), f"{folder}/.kernbench/ab", 0)
+    attempt.take({"event": "case", "result": to_dict(result)})
+    return attempt.results["a"]
+
+
+def test_a_row_of_before_has_no_traceback() -> None:
+    assert decode(CaseResult, {"id": "a", "status": "runtime_error", "detail": "x"}).traceback == ""
+
+
+def test_frames_of_libraries_go_and_their_headline_with_them() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "<frozen importlib._bootstrap>", line 995, in exec_module\n'
+        f'  File "{records.__file__}", line 1, in load\n    call()\n    ^^^^^^\n'
+        "harness.host.BuildError: solution.cpp:3: error: no such thing\n    int x = y;\n"
+    )
+    assert tracebacks.own(text) == "harness.host.BuildError: solution.cpp:3: error: no such thing\n    int x = y;"
+
+
+def test_a_syntax_error_keeps_its_place() -> None:
+    text = '  File "/task/solution.py", line 3\n    def broken(:\n               ^\nSyntaxError: invalid syntax'
+    assert tracebacks.own("Traceback (most recent call last):\n" + text).endswith(text)
+
+
+def test_the_stack_of_the_thread_that_crashed() -> None:
+    stack = tracebacks.own(tracebacks.fatal_stack(CRASH.splitlines()))
+    assert stack.splitlines()[0] == "Fatal Python error: Segmentation fault"
+    assert stack.splitlines()[1:] == [
+        '  File "/task/.kernbench/sources/ab/solution.py", line 9 in entry',
+        '  File "/checkout/harness/check.py", line 77 in call',  # another checkout's is not known to be ours
+    ]
+    assert tracebacks.fatal_stack(["killed"]) == ""
+
+
+def test_a_long_one_keeps_its_two_ends() -> None:
+    lines = tracebacks.bounded("\n".join(f"{number} {'x' * 400}" for number in range(100))).splitlines()
+    assert len(lines) == tracebacks.FIRST_LINES + 1 + tracebacks.LAST_LINES
+    assert lines[0].startswith("0 ")
+    assert lines[-1].startswith("99 ")
+    assert max(map(len, lines)) == tracebacks.LONGEST_LINE
