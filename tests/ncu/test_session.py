@@ -211,7 +211,7 @@ async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
     ("case", "against", "part"),
     [
         ("raise", None, "has no case 'raise'"),
-        ("a", "best", "there is no iteration 'best'"),
+        ("a", "best", "nothing was run on this machine yet, so there is no best"),
         ("a", "7", "there is no iteration '7'"),
         ("a", "now", "is what is being profiled"),
     ],
