@@ -29,6 +29,17 @@ class Entries:
         self._signature: tuple[int, int, int] | None = None
         self._found: list[Elsewhere] = []
 
+    def current(self) -> bool:
+        """Whether the file is as it was read."""
+        try:
+            return iterations.signature_of(self.path) == self._signature
+        except OSError:
+            return False
+
+    def adopt(self) -> None:
+        """The file has grown by an entry made here: nothing in it has to be read for that, however long it is."""
+        self._signature = iterations.signature_of(self.path)
+
     def of(self, journal: Journal) -> list[Elsewhere]:
         """As the file has them, less those that runs here have made."""
         made = {(item.iteration, item.source[: entry.HASH]) for item in journal.iterations()}

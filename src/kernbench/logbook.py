@@ -66,7 +66,11 @@ class Logbook:
     def enter(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> Summary:
         """Writes the entry and returns the summary with its number."""
         text = iterations.EntryText(task, summary, results, self._evidence(task, summary))
-        return compare.numbered(summary, iterations.append(self.path, text, self.journal.highest(), self._seen))
+        known = self._elsewhere.current()
+        number = iterations.append(self.path, text, self.journal.highest(), self._seen)
+        if known:
+            self._elsewhere.adopt()
+        return compare.numbered(summary, number)
 
     def reword(self, entry: Summary, hypothesis: str, next_step: str) -> None:
         """Changes the words of an entry in both places; the one that people read first."""

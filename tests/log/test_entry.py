@@ -208,3 +208,18 @@ def test_one_case_is_not_one_cases(tmp_path: Path) -> None:
     rows = rows_of(task, 1, 1.0, {}, 1)
     summary = summary_of(task, 1, rows, [])
     assert " over 1 case (device)" in iterations.EntryText(task, summary, {row.id: row for row in rows})(1)
+
+
+def test_ones_own_entry_does_not_have_the_whole_file_read_again(
+    log: tuple[Task, Logbook], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task, book = log
+    item = replace(book.journal.summaries[7], iteration=None)
+    book.enter(task, item, {})
+    assert book._elsewhere.number_of(book.journal, "ff" * 32) is None
+    monkeypatch.setattr("kernbench.elsewhere.read", lambda *_: pytest.fail("read again"))
+    book.enter(task, item, {})
+    assert book._elsewhere.number_of(book.journal, "ff" * 32) is None
+    monkeypatch.undo()
+    book.path.write_text(book.path.read_text() + "\nby hand\n")  # what somebody else wrote is looked at
+    assert not book._elsewhere.current()
