@@ -9,8 +9,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from harness.records import CaseResult
-from kernbench.events import BuildFailed, Summary
+from kernbench.events import Summary
 from kernbench.jobs import Options
 from kernbench.selfcheck import Report, bad_kernels
 from kernbench.selfcheck.workshop import Workshop
@@ -29,6 +28,10 @@ async def latency(task: str, options: Options, repeats: int) -> Report:
         for number in range(repeats):
             shop.edit(int(time.time()) % 100000 + number)
             await shop.run()
+            if shop.first() is None:
+                return Report(
+                    "latency", notes=[f"an edit of the solution was not timed ({_outcome(shop)}): no latency"]
+                )
             warm.append(_times("warm edit", shop))
     cold = []
     for number in range(2):
@@ -44,6 +47,13 @@ async def latency(task: str, options: Options, repeats: int) -> Report:
     first = [statistics.median(float(str(row["first_row_s"])) for row in group) for group in (warm, cold)]
     report.notes.append(f"first row {first[0]:.2f} s warm, {first[1]:.2f} s cold: {first[1] / first[0]:.1f} times")
     return report
+
+
+def _outcome(shop: Workshop) -> str:
+    if shop.failure is not None:
+        return f"{shop.failure.status}: {shop.failure.message}"
+    bad = next((row for _at, row in shop.landed if row.failed), None)
+    return f"{bad.status}: {bad.detail}" if bad is not None else "nothing"
 
 
 def _times(name: str, shop: Workshop) -> dict[str, object]:
@@ -70,7 +80,8 @@ async def crashes(task: str, options: Options, rounds: int) -> Report:
             waited = await _spare(shop)
             seen.update(shop.session.supervisor.pids)
             shop.write(source.replace("ENTRY", shop.session.task.entry))
-            said = _said(await shop.run(), shop)
+            await shop.run()
+            said = _outcome(shop)
             shop.edit(number)
             ending = await shop.run()
             seen.update(shop.session.supervisor.pids)
@@ -103,13 +114,6 @@ async def _spare(shop: Workshop) -> float:
     while not shop.session.supervisor.spare_ready and time.perf_counter() - began < 60:
         await asyncio.sleep(0.05)
     return time.perf_counter() - began
-
-
-def _said(ending: object, shop: Workshop) -> str:
-    if isinstance(ending, BuildFailed):
-        return f"{ending.status}: {ending.message}"
-    bad: list[CaseResult] = [row for _at, row in shop.landed if row.failed]
-    return f"{bad[0].status}: {bad[0].detail}" if bad else "nothing"
 
 
 def _alive(pid: int) -> bool:

@@ -23,8 +23,9 @@ class Workshop:
     """`async with Workshop("rms_norm", options) as shop`; everything in it is gone afterwards."""
 
     def __init__(self, task: str, options: Options, baseline: str | None = None) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="kernbench-selfcheck-")) / task
         origin = project.find_task(task, to_edit=False)
+        self._scratch = Path(tempfile.mkdtemp(prefix="kernbench-selfcheck-"))
+        self.folder = self._scratch / origin.name  # `task` may be a path, and lead out of the scratch folder
         shutil.copytree(
             origin, self.folder, ignore=shutil.ignore_patterns(".kernbench", "ITERATIONS.md", "__pycache__")
         )
@@ -49,7 +50,7 @@ class Workshop:
 
     async def __aexit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
         await self.session.close()
-        shutil.rmtree(self.folder.parent, ignore_errors=True)
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     @property
     def environment(self) -> Environment:
@@ -62,7 +63,8 @@ class Workshop:
         """A change that has to be built: in the C++ or CUDA file if there is one, else in the first kernel."""
         beside = next((path for path in self.folder.glob("solution.c*")), None)
         if beside is not None:
-            beside.write_text(self.beside + f"\nstatic int kernbench_edit_{number};\n", encoding="utf-8")
+            # a type, because NVRTC takes no variable of the host's
+            beside.write_text(self.beside + f"\ntypedef int kernbench_edit_{number};\n", encoding="utf-8")
         self.write(self.original if beside is not None else edited(self.original, number))
 
     async def run(self) -> Ending | None:

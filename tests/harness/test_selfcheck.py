@@ -1,0 +1,76 @@
+"""selfcheck on the host demo: what it prints must have been measured, and it must say where nothing could be."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernbench.jobs import Options
+from kernbench.selfcheck.workshop import Workshop
+
+DEMO = Path(__file__).parents[2] / "kernels" / "softmax_host"
+ONE_CASE = ("--case", "19x3072", "--baseline", "eager")
+
+
+def selfcheck(part: str, task: Path, *words: str) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "kernbench", "selfcheck", str(task), "--only", part, "--json", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_edits_are_built_timed_and_compared_with_a_cold_start() -> None:
+    *rows, part = selfcheck("latency", DEMO, "--repeats", "8", *ONE_CASE)
+    assert [row["what"] for row in rows] == ["warm edit", "warm edit", "started cold", "started cold"]
+    assert all(row["first_row_s"] > 0 for row in rows)
+    assert " s warm, " in part["notes"][0]
+
+
+def test_an_edit_that_cannot_be_timed_is_said(tmp_path: Path) -> None:
+    task = tmp_path / "softmax_host"
+    shutil.copytree(DEMO, task, ignore=shutil.ignore_patterns(".kernbench"))
+    source = task / "solution.cpp"
+    source.write_text(source.read_text() + "\n#define typedef 1 +\n")  # breaks what an edit appends
+    (part,) = selfcheck("latency", task, *ONE_CASE)
+    assert part["notes"][0].startswith("an edit of the solution was not timed (build_error: ")
+
+
+def test_good_saves_are_served_after_crashes() -> None:
+    *rows, part = selfcheck("crash", DEMO, "--repeats", "2", *ONE_CASE)
+    assert [row["bad_save"] for row in rows] == ["os._exit", "segfault in a host call"]
+    assert [row["said"].split(":")[0] for row in rows] == ["crashed", "crashed"]
+    assert "2/2 good saves served" in part["notes"][0]
+    assert "0 processes left behind" in part["notes"][0]
+
+
+def test_a_path_that_leads_upwards_leaves_what_lies_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(DEMO, tmp_path / "softmax_host", ignore=shutil.ignore_patterns(".kernbench"))
+    for name in ("work", "temporary"):
+        (tmp_path / name).mkdir()
+    other = tmp_path / "temporary" / "of somebody else"
+    other.touch()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+    async def use() -> None:
+        async with Workshop("../softmax_host", Options()):
+            pass
+
+    asyncio.run(use())
+    assert list((tmp_path / "temporary").iterdir()) == [other]
+    assert (tmp_path / "softmax_host" / "solution.cpp").exists()
+
+
+@pytest.mark.gpu
+def test_an_edit_of_a_cuda_file_is_timed() -> None:
+    *rows, part = selfcheck("latency", DEMO.parent / "norm_infer", "--repeats", "4", "--case", "heads 1320x128")
+    assert rows, part
+    assert all(row["first_row_s"] > 0 for row in rows), part
