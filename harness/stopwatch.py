@@ -7,6 +7,7 @@ On a CPU the wall clock is all there is.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
@@ -81,9 +82,9 @@ class Stopwatch:
     def _bench(
         self, clock: clocks.Clock, masters: Sequence[Inputs], sides: int, beat: Beat, share: float = 1.0
     ) -> timing.Bench:
-        device = "cpu" if self._gpu is None else self._gpu.device
-        sets = rotation(device, masters, self._request.task.mutates, sides)
-        return timing.Bench(clock, sets, self._request.budget_ms * share, beat)
+        began = time.perf_counter() if self._gpu is not None else None
+        sets = rotation(self._gpu.device if self._gpu else "cpu", masters, self._request.task.mutates, sides)
+        return timing.Bench(clock, sets, self._request.budget_ms * share, beat, began=began)
 
     def row(self, case: Case, result: CaseResult, timed: Timed, missing: str | None) -> CaseResult:
         """The figures of a row that is right; `missing` says why there is no baseline."""
