@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from harness import stats
 from harness.records import CaseResult, Environment, Finding, Ratio, Task
@@ -51,42 +52,70 @@ class Series:
         return cls(task.hash, task.baseline, last.environment.device_name, l2)
 
 
+class Judged(Protocol):
+    """What the rules of best and stall look at, in a whole Summary or in brief."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def geomean(self) -> float | None: ...
+
+    @property
+    def best(self) -> bool: ...
+
+    @property
+    def new_best(self) -> bool: ...
+
+    @property
+    def stalled(self) -> bool: ...
+
+    @property
+    def counted(self) -> bool: ...
+
+    @property
+    def disproved(self) -> bool: ...
+
+
+Run = TypeVar("Run", bound=Judged)
+
+
 def series_of(summaries: Iterable[Summary], wanted: Series) -> list[Summary]:
     return [item for item in summaries if Series.of(item) == wanted]
 
 
-def best_of(series: Sequence[Summary]) -> Summary | None:
-    """The newest summary that made its source best, unless that source has turned out wrong since.
+def best_of(series: Sequence[Run]) -> Run | None:
+    """The newest run that made its source best, unless that source has turned out wrong since.
 
     A timeout alone dethrones nobody: a busy machine or a short deadline makes one of any source.
     """
     failed: set[str] = set()
-    for summary in reversed(series):
-        if any(summary.counts.get(status) for status in ("wrong", "runtime_error", "crashed")):
-            failed.add(summary.source)
-        elif summary.best and summary.source not in failed:
-            return summary
+    for run in reversed(series):
+        if run.disproved:
+            failed.add(run.source)
+        elif run.best and run.source not in failed:
+            return run
     return None
 
 
-def streak(series: Sequence[Summary], best: bool, counts: bool) -> int:
+def streak(series: Sequence[Judged], best: bool, counts: bool) -> int:
     """Iterations in a row without a new best, the present one included; `series` ends before it."""
     if best or not counts:
         return 0
     length = 1
-    for summary in _counted(series):
-        if summary.new_best:
+    for run in _counted(series):
+        if run.new_best:
             break
         length += 1
     return length
 
 
-def is_stalled(series: Sequence[Summary], best: bool, counts: bool) -> bool:
+def is_stalled(series: Sequence[Judged], best: bool, counts: bool) -> bool:
     """Whether this is (at least) the third iteration in a row without a new best."""
     return streak(series, best, counts) >= STALL_AFTER
 
 
-def follows_stall(series: Sequence[Summary], counts: bool) -> bool:
+def follows_stall(series: Sequence[Judged], counts: bool) -> bool:
     """Whether the iteration before this one was stalled."""
     last = next(_counted(series), None) if counts else None
     return last is not None and last.stalled
@@ -98,9 +127,9 @@ def said_move(hypothesis: str) -> str:
     return MOVES.get(word.replace("-", "").replace(" ", ""), "")
 
 
-def _counted(series: Sequence[Summary]) -> Iterator[Summary]:
-    """Newest first, what the stall rule looks at: no plain runs, nothing interpreted."""
-    return (item for item in reversed(series) if item.iteration is not None and not item.environment.interpreted)
+def _counted(series: Sequence[Judged]) -> Iterator[Judged]:
+    """Newest first, what the stall rule looks at."""
+    return (item for item in reversed(series) if item.counted)
 
 
 @dataclass(frozen=True)
@@ -108,7 +137,7 @@ class Circumstances:
     """What a summary needs to know beyond the rows."""
 
     environment: Environment
-    series: Sequence[Summary]
+    series: Sequence[Judged]
     complete: bool
     """Every timed case of the task was asked for."""
     against_best: bool = False
@@ -199,7 +228,7 @@ def _is_best(
     results: Iterable[CaseResult],
     headline: Sequence[CaseResult],
     about: Circumstances,
-    old_best: Summary | None,
+    old_best: Judged | None,
 ) -> bool:
     checked = all(row.checked == 2 for row in results if row.status == "ok")
     timed = any(row.solution_us is not None for row in headline)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from harness.records import Environment
 from kernbench import compare, entry, iterations
+from kernbench.briefs import Brief
 from kernbench.events import Elsewhere, Summary
 from kernbench.journal import Journal
+from kernbench.listing import Listing
 
 TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
 BASELINE = "baseline "
@@ -42,13 +43,13 @@ class Entries:
 
     def of(self, journal: Journal) -> list[Elsewhere]:
         """As the file has them, less those that runs here have made."""
-        made = {(item.iteration, item.source[: entry.HASH]) for item in journal.iterations()}
         try:
             signature = iterations.signature_of(self.path)
             if signature != self._signature:
-                self._found, self._signature = read(self.path, made), signature
+                self._found, self._signature = read(self.path, _made(journal)), signature
         except OSError:
             return []
+        made = _made(journal) if self._found else set()
         return [item for item in self._found if (item.iteration, item.source) not in made]
 
     def number_of(self, journal: Journal, source: str) -> int | None:
@@ -56,25 +57,21 @@ class Entries:
         written = (item.iteration for item in reversed(self.of(journal)) if _is_about(item, source))
         return journal.iteration_of(source) or next(written, None)
 
-    def runs(self, journal: Journal, series: compare.Series | None = None) -> list[Summary]:
+    def runs(self, journal: Journal, series: compare.Series | None = None) -> Listing:
         """Every finished run, oldest first; of each entry made elsewhere one is its re-timing and has its number.
 
         That is the first whole one that came out right, where there is one in the series that is asked for.
         """
-        written = {item.source: item for item in self.of(journal) if item.source}
-        chosen: dict[str, Summary] = {}
-        for run in journal.summaries if written else ():
-            short = run.source[: entry.HASH]
-            if short in written and _can_stand_for_an_entry(run):
-                chosen[short] = max(chosen.get(short, run), run, key=lambda item: _fitness(item, series))
-        numbered = {run.run: _as_entry(run, written[short]) for short, run in chosen.items()}
-        return [numbered.get(run.run, run) for run in journal.summaries]
+        return Listing(journal.summaries, range(len(journal.briefs)), _retimed(journal, self.of(journal), series))
 
-    def iterations(self, journal: Journal, series: compare.Series | None = None) -> list[Summary]:
+    def iterations(self, journal: Journal, series: compare.Series | None = None) -> Listing:
         """By number: what was made here, what was timed again here, and what is only written down."""
-        here = [run for run in self.runs(journal, series) if run.iteration is not None]
-        known = {(run.iteration, run.source[: entry.HASH]) for run in here}
-        return by_number([*here, *(item for item in self.of(journal) if (item.iteration, item.source) not in known)])
+        written = self.of(journal)
+        retimed = _retimed(journal, written, series)
+        known = {(item.iteration, item.source) for item in retimed.values()}
+        only = [item for item in written if (item.iteration, item.source) not in known]
+        places = [*sorted([*journal.briefs.numbered().indices, *retimed]), *(~place for place in range(len(only)))]
+        return Listing(journal.summaries, places, retimed, only).by_number()
 
 
 def read(path: Path, made: Container[tuple[int | None, str]] = ()) -> list[Elsewhere]:
@@ -132,19 +129,33 @@ def _said(lines: Sequence[str], name: str) -> str:
     return "" if found == "-" else found
 
 
+def _made(journal: Journal) -> set[tuple[int | None, str]]:
+    """Number and short hash of the entries that runs here have made."""
+    table = journal.briefs
+    return {(table.iteration(index), table.source(index)[: entry.HASH]) for index in table.numbered().indices}
+
+
+def _retimed(journal: Journal, written: Sequence[Elsewhere], series: compare.Series | None) -> dict[int, Elsewhere]:
+    """Entries made elsewhere by the place of the run that timed them again."""
+    about = {item.source: item for item in written if item.source}
+    chosen: dict[str, Brief] = {}
+    for run in journal.briefs.all() if about else ():
+        short = run.source[: entry.HASH]
+        if short in about and _can_stand_for_an_entry(run):
+            chosen[short] = max(chosen.get(short, run), run, key=lambda item: _fitness(item, series))
+    return {run.position: about[short] for short, run in chosen.items()}
+
+
 def _is_about(item: Summary, source: str) -> bool:
     return bool(item.source) and source.startswith(item.source)
 
 
-def _can_stand_for_an_entry(run: Summary) -> bool:
+def _can_stand_for_an_entry(run: Brief) -> bool:
     """A part of the cases, an interpreter, or the best as the opponent: such runs time something else."""
-    return run.iteration is None and run.complete and not run.environment.interpreted and run.baseline != "best"
+    is_other = run.about.interpreted or run.about.series.baseline == "best"
+    return run.iteration is None and run.complete and not is_other
 
 
-def _fitness(run: Summary, series: compare.Series | None) -> tuple[bool, bool]:
+def _fitness(run: Brief, series: compare.Series | None) -> tuple[bool, bool]:
     """Of several runs of one source the fittest is taken, and of equals the first."""
-    return compare.Series.of(run) == series, run.right
-
-
-def _as_entry(run: Summary, item: Elsewhere) -> Summary:
-    return replace(run, iteration=item.iteration, repeats=None, hypothesis=item.hypothesis, next=item.next)
+    return run.about.series == series, run.right

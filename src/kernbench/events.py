@@ -163,6 +163,16 @@ class Summary:
         return Ratio(self.geomean, self.low, self.high, self.verdict)
 
     @property
+    def counted(self) -> bool:
+        """The stall rule looks at it: no plain run, nothing interpreted."""
+        return self.iteration is not None and not self.environment.interpreted
+
+    @property
+    def disproved(self) -> bool:
+        """A row came out wrong, failed or crashed; a timeout is none of these."""
+        return any(self.counts.get(status) for status in ("wrong", "runtime_error", "crashed"))
+
+    @property
     def new_best(self) -> bool:
         """It took over from another source, or is the first; the same source is no improvement over itself.
 

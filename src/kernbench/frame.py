@@ -52,7 +52,7 @@ def frame(
     """
     import pandas
 
-    summaries = runs if runs is not None else trajectory.entries_of(task).runs(journal)
+    summaries = runs if runs is not None else list(trajectory.entries_of(task).runs(journal))
     place = {summary.run: index for index, summary in enumerate(summaries)}
     about = {case.id: (case.label, case.kind, case.headline) for case in task.cases}
     rows: list[tuple[Any, ...]] = []

@@ -17,9 +17,11 @@ from pathlib import Path
 
 from harness.records import CaseResult, Environment, Task
 from kernbench import compare, iterations
+from kernbench.briefs import Brief, BriefList
 from kernbench.elsewhere import Entries
 from kernbench.events import Summary
 from kernbench.journal import Journal
+from kernbench.listing import Listing
 from kernbench.profiling import evidence
 
 
@@ -35,12 +37,12 @@ class Logbook:
         """Read when it is first asked for: a long one takes a second, and the screen opens before that."""
         return Journal(self.state)
 
-    def series(self, task: Task, baseline: str, environment: Environment, l2: str = "cold") -> list[Summary]:
+    def series(self, task: Task, baseline: str, environment: Environment, l2: str = "cold") -> BriefList:
         """Runs that may be compared; against best, the task's own series is meant."""
         name = task.baseline if baseline == "best" else baseline
         state = l2 if environment.device.startswith("cuda") else ""
         wanted = compare.Series(task.hash, name, environment.device_name, state)
-        return compare.series_of(self.journal.summaries, wanted)
+        return self.journal.briefs.series(wanted)
 
     def best(self, task: Task, baseline: str, environment: Environment | None, l2: str = "cold") -> str | None:
         """Hash of the series' best source, if its snapshot is on this machine."""
@@ -56,12 +58,13 @@ class Logbook:
         """Number of the entry about this very source; the log may come from another machine."""
         return self._elsewhere.number_of(self.journal, sha)
 
-    def iterations(self) -> list[Summary]:
+    def iterations(self) -> Listing:
         """Made here, timed again here, or only written down: by number."""
         return self._elsewhere.iterations(self.journal)
 
     def last_entry(self) -> Summary | None:
-        return next(reversed(self.journal.iterations()), None)
+        made = self.journal.briefs.numbered().indices
+        return self.journal.summaries[made[-1]] if made else None
 
     def enter(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> Summary:
         """Writes the entry and returns the summary with its number."""
@@ -107,13 +110,16 @@ class Logbook:
 
     def add_evidence(self, task: Task, source: str) -> str:
         """Writes what the profiles of a source say into its newest entry; returns the line, empty if there is none."""
-        entry = next((item for item in reversed(self.journal.iterations()) if item.source == source), None)
+        made = (item.position for item in reversed(self.journal.briefs.numbered()) if item.source == source)
+        index = next(made, None)
+        entry = None if index is None else self.journal.summaries[index]
         line = self._evidence(task, entry) if entry else None
         if entry is not None and line:
             iterations.add_evidence(self.path, entry, line)
         return line or ""
 
-    def profiled_since(self, at: str) -> bool:
+    def profiled_since(self, run: Brief) -> bool:
+        at = self.journal.summaries[run.position].at
         return any(profile.at > at for profile in evidence.profiles(self.state))
 
     def _evidence(self, task: Task, summary: Summary) -> str | None:
@@ -123,12 +129,18 @@ class Logbook:
         if not found:
             return None
         label = {case.id: case.label for case in task.cases}
-        earlier = [item for item in self.journal.summaries if item.best and item.at < summary.at]
-        others = [item.source for item in earlier if item.source != summary.source]
-        both = evidence.pairs(kept, others[-1], summary.source, list(label)) if others else []
+        before = self._best_before(summary)
+        both = evidence.pairs(kept, before, summary.source, list(label)) if before else []
         if both:
             return evidence.line(*both[0], label[both[0][1].case])
         return evidence.alone(found[-1], label.get(found[-1].case, found[-1].case))
+
+    def _best_before(self, summary: Summary) -> str | None:
+        """The other source that was best when the run began."""
+        for item in reversed(self.journal.briefs.all()):
+            if item.best and item.source != summary.source and self.journal.summaries[item.position].at < summary.at:
+                return item.source
+        return None
 
     def text(self, number: int) -> str:
         return iterations.entry_of(self.path, number) or f"{self.path.name} has no entry {number}"

@@ -38,8 +38,9 @@ def of(folder: Path, state: Path | None = None) -> Overview:
         said = "not run here yet" if count else "not run yet"
         return Overview(task.name, str(folder), count, render.DASH, said, render.DASH)
     newest = journal.summaries[-1]
-    last = next((run for run in reversed(journal.summaries) if run.complete), newest)
-    best = compare.best_of(compare.series_of(journal.summaries, compare.Series.present(task, newest)))
+    whole = next((run.position for run in reversed(journal.briefs.all()) if run.complete), -1)
+    last = journal.summaries[whole]
+    best = journal.best(compare.Series.present(task, newest))
     return Overview(
         name=task.name,
         folder=str(folder),

@@ -160,7 +160,7 @@ class Runner:
             next=order.next_step if order.iteration else "",
             hypothesis_by=author(self._logbook.path.parent) if order.hypothesis else "",
             hypothesis_at=order.hypothesis_at or attempt.started.at,
-            profiled=bool(series) and self._logbook.profiled_since(series[-1].at),
+            profiled=bool(series) and self._logbook.profiled_since(series[-1]),
             baseline_hash=order.baseline.digest(order.source.folder, attempt.started.best),
             command=command_of(order),
             version=__version__,

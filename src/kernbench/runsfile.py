@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from harness.records import UserError
 
 READ_AT_ONCE = 1 << 20
+PARSED_AT_ONCE = 500
 
 
 class JournalError(UserError):
@@ -58,6 +61,22 @@ class RunsFile:
         except OSError as problem:
             raise JournalError(f"{self.path} cannot be read: {problem.strerror}") from None
 
+    def lines_at(self, places: Iterable[int]) -> Iterator[bytes]:
+        """The line that begins at each of the places; nothing where the file is not there or ends before."""
+        try:
+            file = self.path.open("rb")
+        except OSError:
+            yield from (b"" for _place in places)
+            return
+        with file:
+            for place in places:
+                try:
+                    file.seek(place)
+                    line = file.readline()
+                except OSError:
+                    line = b""
+                yield line
+
     def holds(self, place: int, line: bytes) -> bool:
         """Whether this very line stands there."""
         try:
@@ -87,3 +106,23 @@ class RunsFile:
     def _refused(self, problem: OSError) -> JournalError:
         reason = problem.strerror or str(problem)
         return JournalError(f"{self.path} cannot be written: {reason}; the run is not recorded")
+
+
+def parse(line: bytes) -> dict[str, Any] | None:
+    """A line as data; None when it is torn or not ours."""
+    try:
+        data = json.loads(line)
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) and isinstance(data.get("event"), str) else None
+
+
+def parse_all(lines: list[bytes]) -> list[dict[str, Any]]:
+    """Each line as data, an empty table for one that is torn; in one go where none is, which is half the time."""
+    try:
+        data = json.loads(b"[%s]" % b",".join(lines))
+    except ValueError:
+        data = []
+    if len(data) != len(lines):
+        return [parse(line) or {} for line in lines]
+    return [item if isinstance(item, dict) else {} for item in data]

@@ -20,6 +20,7 @@ from harness.records import CaseResult, Environment, Task, UserError
 from kernbench import compare, plan, snapshot, watch
 from kernbench.archive import Archive
 from kernbench.baselines import Baseline
+from kernbench.briefs import About
 from kernbench.child import Unusable
 from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.iterations import LogbookError
@@ -175,26 +176,32 @@ class Session:
         """By number; those that are only written in ITERATIONS.md are an Elsewhere."""
         return self.logbook.iterations()
 
+    def numbers(self) -> Sequence[int]:
+        return self.logbook.iterations().numbers()
+
     def last_results(self) -> Mapping[str, CaseResult]:
         """Rows of the last finished run that a run now may be held against."""
         last = self.last_summary()
         if last is None:
             return {}
-        return self.journal.last_cases if last is self.journal.summaries[-1] else self.journal.cases_of(last.run)
+        is_newest = last.run == self.journal.summaries[-1].run
+        return self.journal.last_cases if is_newest else self.journal.cases_of(last.run)
 
     def last_summary(self) -> Summary | None:
         """Of the last finished run with the present task, baseline, device and condition: no other may be compared."""
-        last = next((run for run in reversed(self.journal.summaries) if self._is_comparable(run)), None)
+        found = next((run for run in reversed(self.journal.briefs.all()) if self._is_comparable(run.about)), None)
+        last = self.journal.summaries[found.position] if found else None
         if last is None or self.baseline != "best":
             return last
         best = self.logbook.best(self.task, "best", self.environment or last.environment, self.options.condition)
         return last if last.baseline_hash == best else None
 
-    def _is_comparable(self, run: Summary) -> bool:
+    def _is_comparable(self, run: About) -> bool:
         """Until the worker is up the device is not known; then it is taken to be the one of before."""
-        about = self.environment or run.environment
-        l2 = self.options.condition if about.device.startswith("cuda") else ""
-        return compare.Series.of(run) == compare.Series(self.task.hash, self.baseline, about.device_name, l2)
+        here = self.environment
+        device, name = (here.device, here.device_name) if here else (run.device, run.series.device_name)
+        l2 = self.options.condition if device.startswith("cuda") else ""
+        return run.series == compare.Series(self.task.hash, self.baseline, name, l2)
 
     def iteration_text(self, number: int) -> str:
         return self.logbook.text(number)

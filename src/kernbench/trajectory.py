@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from kernbench import compare, snapshot
 from kernbench.elsewhere import Entries
 from kernbench.events import Elsewhere, Summary
 from kernbench.journal import Journal
+
+LEAST_DIGITS = 4
+"""Of a hash, to name a source."""
 
 
 class TrajectoryError(UserError):
@@ -131,14 +135,12 @@ def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
             raise TrajectoryError(f"nothing was run on this machine yet, so there is no {reference}; give a number")
         return journal.summaries[-1] if reference == "last" else _best(task, journal, entries)
     listed = entries.iterations(journal)
-    for summary in reversed(listed):
-        if reference.isdigit() and summary.iteration == int(reference):
-            return summary
-    matches = {
-        summary.source: summary
-        for summary in [*(item for item in listed if isinstance(item, Elsewhere)), *entries.runs(journal)]
-        if len(reference) >= 4 and summary.source.startswith(reference)
-    }
+    if reference.isdigit() and (found := listed.with_number(int(reference))):
+        return found
+    matches: dict[str, Summary] = {}
+    if len(reference) >= LEAST_DIGITS:
+        matches |= {item.source: item for item in listed.written if item.source.startswith(reference)}
+        matches |= entries.runs(journal).starting_with(reference)
     if len(matches) > 1:
         raise TrajectoryError(f"{reference} names {len(matches)} sources; give more of the hash")
     if matches:
@@ -154,15 +156,15 @@ def entries_of(task: Task) -> Entries:
 
 def _best(task: Task, journal: Journal, entries: Entries) -> Summary:
     """Named by the entry about its source, where there is one."""
-    runs = journal.summaries
-    present, last = compare.Series.present(task, runs[-1]), compare.Series.of(runs[-1])
+    newest = journal.summaries[-1]
+    present, last = compare.Series.present(task, newest), compare.Series.of(newest)
     for series in (present, last):  # a task that has just been changed still has the best of before
-        if best := compare.best_of(compare.series_of(runs, series)):
+        if best := journal.best(series):
             return replace(best, iteration=best.iteration or entries.number_of(journal, best.source))
     raise TrajectoryError("no source of the present series is right everywhere yet, so there is no best")
 
 
-def _known(listed: list[Summary]) -> str:
+def _known(listed: Sequence[Summary]) -> str:
     if not listed:
         return "none has been logged yet"
     first, last = listed[0].iteration, listed[-1].iteration

@@ -68,7 +68,7 @@ def test_evidence_compares_with_the_best_before_once_both_were_profiled(log: tup
     (book.state / "profiles" / "torn.json").write_text('{"source"')
     line = f"registers 40 -> 32, occupancy 62 -> 87 % (ncu, {task.timed[1].label})"
     numbered = compare.numbered(item, 9)
-    book.journal.summaries[7] = numbered
+    book.journal.finish(numbered, [])
     assert book.add_evidence(task, item.source) == line
     assert book.add_evidence(task, item.source) == line  # replaced, not repeated
     assert book.path.read_text().count("- evidence: ") == 1

@@ -1,13 +1,13 @@
-"""Memory of the workbench over a thousand runs of the fake harness, each painted."""
+"""Memory that the workbench holds over a thousand runs of the fake harness, each painted, as Python counts it."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sys
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 
 from bench import figure
@@ -16,27 +16,26 @@ from pseudo import FAKE_HARNESS, ROOT, write_task
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from harness import taskfile  # noqa: E402
-from kernbench.events import Event, RunFinished  # noqa: E402
+from kernbench.events import Event, RunFinished, Summary  # noqa: E402
 from kernbench.jobs import Options  # noqa: E402
+from kernbench.pastruns import KEPT_RECORDS  # noqa: E402
 from kernbench.session import Session  # noqa: E402
 from kernbench.tui.app import Workbench  # noqa: E402
+from kernbench.tui.log import KEPT  # noqa: E402
 
-RUNS, STEP = 1000, 250
+ROWS, RUNS, STEP = 8, 1000, 250
+SETTLED = 500
+"""Runs after which what has a fixed size is full: Textual's caches, the records that were asked for last."""
 
 
-def resident_mb() -> float:
+def held_bytes() -> int:
     gc.collect()
-    lines = Path(f"/proc/{os.getpid()}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+    return tracemalloc.get_traced_memory()[0]
 
 
-def size(thing: object, seen: set[int]) -> int:
-    """Bytes of a thing and all it holds; what was seen before is shared, and counted once."""
-    if id(thing) in seen:
-        return 0
-    seen.add(id(thing))
-    parts = [*thing, *thing.values()] if isinstance(thing, dict) else thing if isinstance(thing, list | tuple) else ()
-    return sys.getsizeof(thing) + sum(size(part, seen) for part in [*parts, getattr(thing, "__dict__", None)])
+def records() -> int:
+    """Records of runs that somebody still holds."""
+    return sum(isinstance(thing, Summary) for thing in gc.get_objects())
 
 
 async def main(folder: Path) -> None:
@@ -49,26 +48,26 @@ async def main(folder: Path) -> None:
             finished.set()
 
     session.listen(hear)
-    figures: list[tuple[int, float]] = []
+    held: dict[int, int] = {}
     started = time.perf_counter()
+    tracemalloc.start()
     async with app.run_test(size=(160, 48)) as pilot:
+        for line in range(KEPT):  # the log is full from the start, with lines like those that runs leave there
+            app.main.log_pane.add(f"-- 21:29:58 key, source {line:08x}")
         for run in range(RUNS + 1):
             await asyncio.wait_for(finished.wait(), 20)
             finished.clear()
             await pilot.pause(0)
             if run % STEP == 0:
-                figures.append((run, resident_mb()))
+                held[run] = held_bytes()
+                figure(f"held after {run} runs", f"{held[run] / 1e6:.2f} MB")
             if run < RUNS:
                 session.rerun()
-        for run, resident in figures:
-            figure(f"resident after {run} runs", f"{resident:.1f} MB")
-        (_, second), (_, last) = figures[1], figures[-1]
-        per_run = (last - second) * 1024 / (RUNS - STEP)
+        per_run = (held[RUNS] - held[SETTLED]) / (RUNS - SETTLED)
         note = f"{time.perf_counter() - started:.0f} s for all"
-        figure("growth a run, after the first 250", f"{per_run:.1f} kB", note)
-        kept = size(session.journal.summaries, set()) / len(session.journal.summaries) / 1024
-        figure("of it the record of a run that the log keeps", f"{kept:.1f} kB", "the rest fills caches of fixed size")
+        figure(f"growth a run, after the first {SETTLED}", f"{per_run:.0f} B", note)
+        figure("records of runs in memory", str(records()), f"at most {KEPT_RECORDS}: those asked for last")
 
 
 with tempfile.TemporaryDirectory(prefix="kernbench-measure-") as place:
-    asyncio.run(main(write_task(Path(place, "toy"), 20)))
+    asyncio.run(main(write_task(Path(place, "toy"), ROWS)))

@@ -229,7 +229,7 @@ def whole_run(*replaced: CaseResult, **changes: object) -> list[Event]:
     results |= {result.id: result for result in replaced}
     if replaced:
         changes = {"right": False, "best": False, "geomean": None, "low": None, "high": None, "verdict": None,
-                   "vs_best": None, "worst": None,
+                   "vs_best": None, "wall": None, "worst": None,
                    "counts": {"ok": 9, replaced[0].status: 1, "headline": 3}} | changes  # fmt: skip
     finished = RunFinished(summary(13, run="run13", hypothesis="eight rows per block", **changes))
     return [STARTED, *landed(*results.values()), finished]
@@ -319,6 +319,9 @@ class FakeEngine:
 
     def iterations(self) -> Sequence[Summary]:
         return self.history
+
+    def numbers(self) -> Sequence[int]:
+        return [item.iteration or 0 for item in self.history]
 
     def last_results(self) -> Mapping[str, CaseResult]:
         return self.results

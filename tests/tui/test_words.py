@@ -65,7 +65,7 @@ def test_columns_join_by_importance() -> None:
 def test_a_row_that_fails_says_why_in_place_of_numbers() -> None:
     table = columns.choose(78, rows(), False)
     line = text(columns.line(Row(make_task().cases[2], wrong(2), True), table, False))
-    assert line == "qwen 4096x3072   WRONG  out[4093, 1017] 1.24609, not 0.74609"
+    assert line == "qwen 4096x3072   WRONG    1.24609, not 0.74609 at out[4093, 1017]"
     skipped = CaseResult(id="s", status="skipped", detail="interpreter has no inline asm")
     line = text(columns.line(Row(Case("s", "small"), skipped, True), table, False))
     assert line.endswith("skipped  interpreter has no inline asm")
@@ -74,22 +74,27 @@ def test_a_row_that_fails_says_why_in_place_of_numbers() -> None:
 @pytest.mark.parametrize(
     ("said", "room", "short"),
     [
-        ("out differs at [3, 17]: got 1.5, expected 2 (allowed 0.1)", 60, None),
-        (
-            "out differs at [3, 17]: got 1.5, expected 2 (allowed 0.1)",
-            50,
-            "out differs at [3, 17]: got 1.5, expected 2",
-        ),
-        ("out differs at [3, 17]: got 1.5, expected 2 (allowed 0.1) (seed 4)", 30, "out[3, 17] 1.5, not 2"),
+        ("out differs at [3, 17]: got 1.5, expected 2 (allowed 0.1)", 96, None),
+        ("out differs at [3, 17]: got 1.5, expected 2 (allowed 0.1)", 95, "1.5, not 2 at out[3, 17]"),
+        ("out differs at [3, 17]: got 1.5, expected 2 (allowed 0.1) (seed 4)", 30, "1.5, not 2 at out[3, 17]"),
         ("out differs at [3, 17]: got 1.5, expected 2", 18, "1.5, not 2 at out…"),
         ("out differs: got 1.5, expected 2", 20, "out 1.5, not 2"),
-        ("out is nan at [3, 17], expected 0.75", 30, "out[3, 17] nan, not 0.75"),
+        ("out is nan at [3, 17], expected 0.75", 50, "nan, not 0.75 at out[3, 17]"),
         ("out has shape [3, 5120], expected [3, 5121]", 40, "out shape [3, 5120], not [3, 5121]"),
         ("the call wrote to its input 'x'", 12, "the call wr…"),
     ],
 )
 def test_what_is_wrong_in_the_room_there_is(said: str, room: int, short: str | None) -> None:
     assert failures.brief(CaseResult("x", "wrong", detail=said), room) == (short or said)
+
+
+def test_rows_of_a_table_are_worded_alike() -> None:
+    """A short sentence that would fit whole is not told otherwise than its neighbours."""
+    near = replace(wrong(0), detail="out differs at [0]: got 1, expected 2")
+    rows_of = [Row(case, result, True) for case, result in zip(make_task().cases, (near, wrong(1)), strict=False)]
+    table = columns.choose(78, rows_of, False)
+    said = [text(columns.line(row, table, False)).partition("WRONG")[2] for row in rows_of]
+    assert said == ["    1, not 2 at out[0]", "    1.24609, not 0.74609 at out[4093, 1017]"]
 
 
 @pytest.mark.parametrize(

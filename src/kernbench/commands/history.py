@@ -137,11 +137,11 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     from kernbench.events import Elsewhere
 
     log = Path(task.folder) / "ITERATIONS.md"
-    number, own = summary.iteration, {run.run for run in journal.iterations()}
+    number = summary.iteration
     text = iterations.entry_of(log, number, summary.source) if number is not None else None
     if text is not None:
         click.echo(text, nl=False)
-    if isinstance(summary, Elsewhere) or (text is not None and summary.run in own):
+    if isinstance(summary, Elsewhere) or (text is not None and journal.made_entry(summary.run)):
         return
     if text is not None:
         click.echo("\nTimed again on this machine:\n")

@@ -39,14 +39,15 @@ class Collected:
     @functools.cached_property
     def present(self) -> compare.Series:
         """That of the newest iteration; where there are only plain runs, of the newest whole one."""
-        whole = [run for run in self.journal.summaries if run.complete and run.baseline != "best"]
-        newest = (self.journal.iterations() or whole or self.journal.summaries)[-1]
-        return compare.Series.of(newest)
+        briefs = self.journal.briefs
+        whole = [run for run in briefs.all() if run.complete and run.about.series.baseline != "best"]
+        newest = (briefs.numbered() or whole or briefs.all())[-1]
+        return newest.about.series
 
     @functools.cached_property
     def runs(self) -> list[Summary]:
         """Every finished run, oldest first; one that re-timed an entry made elsewhere has its number."""
-        return trajectory.entries_of(self.task).runs(self.journal, self.present)
+        return list(trajectory.entries_of(self.task).runs(self.journal, self.present))
 
     @functools.cached_property
     def entries(self) -> list[Summary]:

@@ -22,6 +22,8 @@ IDS_FROM = 100
 """Cells from which a table may name its cases by id; hints and status name them by label."""
 FINDINGS_LEAST = 14
 HALF_BAR = 7
+WORD = 7
+"""Cells of `crashed` and `timeout`: behind them and shorter ones the sentences begin in one column."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ def _padded(column: Column, row: Row, result: CaseResult, table: Table, ascii_on
 
 def _sentence(result: CaseResult, table: Table, style: str) -> list[Span]:
     """A row that has no numbers says why in their place."""
-    word = render.STATUS_WORDS[result.status]
+    word = pad(render.STATUS_WORDS[result.status], WORD)
     said = GAP + failures.brief(result, table.rest - len(GAP + word + GAP))
     return [(GAP + word, style), (clip(said, table.rest - len(GAP + word)), "dim" if style == "dim" else "")]
 

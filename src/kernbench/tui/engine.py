@@ -98,7 +98,10 @@ class Engine(Protocol):
         """One sentence saying what was changed."""
 
     def iterations(self) -> Sequence[Summary]:
-        """Oldest first; a run without a number made no iteration."""
+        """By number, which each of them has. Only the newest are cheap to read: a log may have thousands."""
+
+    def numbers(self) -> Sequence[int]:
+        """Of all iterations, in their order."""
 
     def last_results(self) -> Mapping[str, CaseResult]: ...
 

@@ -1,9 +1,8 @@
-"""Why a row failed, in one sentence: whole where there is room, in the table with the values first to survive a cut."""
+"""Why a row failed, in one sentence: whole where there is room, else short, with the values first to survive a cut."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from rich.cells import cell_len
 
@@ -13,6 +12,8 @@ from kernbench.events import BuildFailed
 from kernbench.tui.board import Board, Row
 from kernbench.tui.spans import Span, clean, clip
 
+WHOLE_FROM = 96
+"""Cells that hold a whole sentence as the checks word it, nearly always."""
 _ASIDE = re.compile(r"( \([^()]*\))+$")
 """What is allowed, the seed it was drawn with: the row screen says it."""
 _SHORTER = (
@@ -61,11 +62,11 @@ def _lines(text: str) -> list[list[Span]]:
 
 
 def brief(result: CaseResult, room: int) -> str:
-    """The longest form that fits; where even the shortest does not, its end is cut."""
-    forms = list(_forms(clean(render.place(result.where, sentence(result)))))
-    if result.status == "skipped":
-        forms.append(forms[0].partition(":")[0])  # the hint says the rest once for all such rows
-    return next((form for form in forms if cell_len(form) <= room), clip(forms[-1], room))
+    """Whole or short by the room alone, so that the rows of a table are worded alike; what does not fit is cut."""
+    whole = clean(render.place(result.where, sentence(result)))
+    if result.status == "skipped" and cell_len(whole) > room:
+        whole = whole.partition(":")[0]  # the hint says the rest once for all such rows
+    return clip(whole if room >= WHOLE_FROM else _short(whole), room)
 
 
 def place(output: str | None, index: tuple[int, ...]) -> str:
@@ -73,13 +74,10 @@ def place(output: str | None, index: tuple[int, ...]) -> str:
     return f"{output or 'output'}[{', '.join(str(part) for part in index)}]"
 
 
-def _forms(whole: str) -> Iterator[str]:
-    """In falling length; a sentence of another shape than these stays as it is."""
-    yield whole
+def _short(whole: str) -> str:
+    """A sentence of another shape than these stays as it is."""
     short = _ASIDE.sub("", whole)
-    yield short
     for pattern, shorter in _SHORTER:
         short = pattern.sub(shorter, short)
-    yield short
-    if found := _PLACE_FIRST.match(short):
-        yield f"{found['values']} at {found['place']}"
+    found = _PLACE_FIRST.match(short)
+    return f"{found['values']} at {found['place']}" if found else short

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import ClassVar
@@ -26,25 +27,30 @@ class Iterations(RowView):
     def __init__(self, now: Callable[[], datetime], ascii_only: bool) -> None:
         super().__init__(id="iterations", ascii_only=ascii_only)
         self._now = now
-        self._newest_first: list[Summary] = []
+        self._iterations: Sequence[Summary] = ()
+        """By number; read as they come into view."""
         self.reading = False
         """The log is still being read."""
 
     def show(self, iterations: Sequence[Summary]) -> None:
         """The cursor stays on its iteration, or on the newest where it was there."""
         before = self.selected if self.cursor else None
-        self._newest_first = [summary for summary in reversed(iterations) if summary.iteration is not None]
-        numbers = [summary.iteration for summary in self._newest_first]
-        if before is not None and before.iteration in numbers:
-            self.cursor = numbers.index(before.iteration)
+        self._iterations = iterations
+        if before is not None:
+            self._select(before.iteration or 0)
         self.reshape()
+
+    def _select(self, number: int) -> None:
+        place = bisect_right(self._iterations, number, key=lambda summary: summary.iteration or 0) - 1
+        if place >= 0 and self._iterations[place].iteration == number:
+            self.cursor = self.count() - 1 - place
 
     @property
     def selected(self) -> Summary | None:
-        return self._newest_first[self.cursor] if self.cursor < len(self._newest_first) else None
+        return self._iterations[-1 - self.cursor] if self.cursor < self.count() else None
 
     def count(self) -> int:
-        return len(self._newest_first)
+        return len(self._iterations)
 
     def lines(self) -> int:
         return max(self.count(), 1)
@@ -54,10 +60,10 @@ class Iterations(RowView):
         return [(clip(f"{'#':>4} {age}{'geomean':>7} {pad('outcome', 9)} hypothesis", width), "head")]
 
     def line(self, index: int, width: int) -> Sequence[Span]:
-        if not self._newest_first:
+        if not self._iterations:
             said = "reading the log" if self.reading else "no iterations yet: save the solution to make the first"
             return [(clip(said, width), "dim")]
-        summary = self._newest_first[index]
+        summary = self._iterations[-1 - index]
         word = render.outcome(summary)
         style = _STYLES.get(word, "" if summary.right else "bad")
         age = pad(render.age(summary.at, self._now()), 7) if width >= AGE_FROM else ""

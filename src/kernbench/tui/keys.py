@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from textual import events
 from textual.binding import Binding
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Static
 
 from kernbench.tui.mainkeys import KEYS
@@ -37,7 +38,8 @@ class KeyLine(Static):
     def _show(self, screen: Screen[object]) -> None:
         if not self.app.screen_stack:  # the program is leaving
             return
-        shown = [active.binding for active in screen.active_bindings.values() if active.binding.show]
+        bound = [active.binding for active in screen.active_bindings.values() if active.binding.show]
+        shown = [binding for binding in bound if not self._is_typed(binding, screen.focused)]
         # A binding with two keys comes twice; its first key is enough.
         first = {binding.action: binding for binding in reversed(shown)}
         bindings = [binding for binding in shown if first[binding.action] is binding]
@@ -50,6 +52,12 @@ class KeyLine(Static):
             for _, name, description in keys:
                 spans += [(name, "accent"), (f" {description}{GAP}", "")]
             self.update(content(spans), layout=False)
+
+    def _is_typed(self, binding: Binding, focused: Widget | None) -> bool:
+        """It goes into the line of text that has the focus; Textual knows that of letters, not of `slash`."""
+        name = self.app.get_key_display(binding)
+        character = name if len(name) == 1 and name.isascii() else None
+        return focused is not None and focused.check_consume_key(binding.key, character)
 
     def _fitting(self, bindings: Sequence[Binding]) -> list[tuple[str, str, str]]:
         room = self.size.width or self.app.size.width

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 from kernbench.tui import pending
 
 if TYPE_CHECKING:
+    from kernbench.events import Summary
     from kernbench.tui.app import Workbench
     from kernbench.tui.ask import Target
 
+LATELY = 200
+"""Iterations whose words are offered again."""
 JUST_NOW_SECONDS = 60.0
 """An entry made so lately is most likely the one that is meant."""
 
@@ -31,7 +34,7 @@ class Notes:
             targets,
             engine.hypothesis,
             "16-byte loads halve the load instructions",
-            [summary.hypothesis for summary in reversed(engine.iterations())],
+            [summary.hypothesis for summary in self._lately()],
             partial(self._take_hypothesis, entry),
         )
 
@@ -44,9 +47,10 @@ class Notes:
 
     def _is_new(self) -> bool:
         """The last entry was made just now."""
-        last = next((item for item in reversed(self._bench.engine.iterations()) if item.iteration is not None), None)
-        if last is None:
+        iterations = self._bench.engine.iterations()
+        if not iterations:
             return False
+        last = iterations[-1]
         try:
             age = (self._bench.now() - datetime.fromisoformat(last.at)).total_seconds()
         except (ValueError, TypeError):
@@ -55,10 +59,14 @@ class Notes:
 
     def ask_next_step(self) -> None:
         engine = self._bench.engine
-        earlier = [summary.next for summary in reversed(engine.iterations())]
+        earlier = [summary.next for summary in self._lately()]
         # What the last entry says now is there to be changed; what older ones say is a key away.
         target = ("", "What comes next?")
         self._ask([target], engine.next_now(), "eight rows per block", earlier, self._take_next_step)
+
+    def _lately(self) -> list[Summary]:
+        """Newest first, as far back as somebody may want to page."""
+        return list(reversed(self._bench.engine.iterations()[-LATELY:]))
 
     def _ask(
         self,

@@ -45,7 +45,7 @@ class Past:
     def show_diff(self, old: str, new: str) -> None:
         if self.sources(old) is None:
             return
-        numbers = [str(summary.iteration) for summary in reversed(self._bench.engine.iterations())]
+        numbers = [str(number) for number in reversed(self._bench.engine.numbers())]
         self._bench.push_screen(DiffPage(old, new, self.sources, ["best", "last", *dict.fromkeys(numbers)]))
 
     def show_source(self, reference: str) -> None:
@@ -60,7 +60,7 @@ class Past:
 
     def ask_restore(self, reference: str) -> None:
         question = f"Bring the source of iteration {reference} back?"
-        detail_words = "What is there now is kept first, as a snapshot; the task's own files stay."
+        detail_words = "What is there now is kept as a snapshot; the task's own files stay."
         self._bench.push_screen(Confirm(question, detail_words), partial(self._restore, reference))
 
     def _restore(self, reference: str, yes: bool | None) -> None:

@@ -22,7 +22,7 @@ _ASCII = str.maketrans("┌┐└┘─│┤┬├┴┼", "++++-|||+++")
 
 def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: bool = False) -> list[list[Span]]:
     """Lines of exactly the height, or a sentence where there is nothing to plot."""
-    newest = [item for item in iterations if item.iteration is not None][-NEWEST:]
+    newest = iterations[-NEWEST:]
     timed = [item for item in newest if item.geomean is not None]
     if len(timed) < 2:
         return [[(clip("the plot starts with the second timed iteration", width), "dim")]]
@@ -32,7 +32,7 @@ def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: boo
     return [_legend(newest, width), *[_spans(line) for line in text.splitlines()]]
 
 
-def _plotext(newest: list[Summary], timed: list[Summary], width: int, height: int, ascii_only: bool) -> str:
+def _plotext(newest: Sequence[Summary], timed: list[Summary], width: int, height: int, ascii_only: bool) -> str:
     import plotext  # 50 ms that only the plot is worth
 
     plotext.clear_figure()
@@ -66,7 +66,7 @@ def _best_line(timed: list[Summary]) -> tuple[list[int], list[float]]:
     return numbers, best
 
 
-def _points(newest: list[Summary], low: float) -> dict[str, list[tuple[int, float]]]:
+def _points(newest: Sequence[Summary], low: float) -> dict[str, list[tuple[int, float]]]:
     """What is marked where; a failure has no time, so it stands on the floor."""
     points: dict[str, list[tuple[int, float]]] = {POINT: [], WRONG: [], STALLED: []}
     for item in newest:
@@ -77,13 +77,13 @@ def _points(newest: list[Summary], low: float) -> dict[str, list[tuple[int, floa
     return points
 
 
-def _ticks(newest: list[Summary]) -> list[int]:
+def _ticks(newest: Sequence[Summary]) -> list[int]:
     first, last = newest[0].iteration or 0, newest[-1].iteration or 0
     middle = (first + last) // 2
     return sorted({first, middle, last})
 
 
-def _legend(newest: list[Summary], width: int) -> list[Span]:
+def _legend(newest: Sequence[Summary], width: int) -> list[Span]:
     words: list[Span] = [(POINT, "strong"), (" geomean  ", "dim"), ("line: best", "accent")]
     if any(not item.right for item in newest):
         words += [("  " + WRONG, "bad"), (" wrong", "dim")]
@@ -115,7 +115,7 @@ class Trajectory(RowView, can_focus=False):
         self._drawn: list[list[Span]] = []
 
     def show(self, iterations: Sequence[Summary]) -> None:
-        self._iterations = iterations
+        self._iterations = iterations[-NEWEST:]
         self._draw()
 
     def on_resize(self) -> None:

@@ -17,6 +17,8 @@ MOVES = "profile again, re-read the log, or change direction"
 LONG_RUN_SECONDS = 2.0
 OVERDUE_SECONDS = 4.0
 """A run without a past that takes this long says how long it has taken."""
+LATELY = 50
+"""Iterations that an estimate looks back on."""
 _NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
 
 
@@ -70,8 +72,9 @@ def seconds_left(board: Board, now: datetime | None) -> str:
 
 
 def usual_seconds(iterations: Sequence[Summary], cases: int) -> float | None:
-    """The median of the last five runs of so many cases."""
-    alike = (item for item in reversed(iterations) if item.seconds is not None and _cases(item) == cases)
+    """The median of the last five runs of so many cases; what is long ago is no guide."""
+    newest = reversed(iterations[-LATELY:])
+    alike = (item for item in newest if item.seconds is not None and _cases(item) == cases)
     taken = sorted(item.seconds or 0.0 for item in islice(alike, 5))
     return taken[len(taken) // 2] if taken else None
 

@@ -1,0 +1,176 @@
+"""The runs of a long log: the same answers as from records in memory, without the records in memory."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import tracemalloc
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.records import Environment
+from kernbench import compare, pastruns
+from kernbench.elsewhere import Entries
+from kernbench.events import RunStarted, Summary
+from kernbench.journal import Journal
+from tests.log.logs import ENVIRONMENT, source_hash
+
+GPUS = ("NVIDIA H100", "NVIDIA H200")
+
+
+def past(count: int, seed: int = 1) -> list[Summary]:
+    """Runs of several series: entries and plain runs, right and wrong ones, sources that come again."""
+    choose = random.Random(seed)
+    runs: list[Summary] = []
+    for number in range(1, count + 1):
+        right = choose.random() > 0.2
+        runs.append(
+            Summary(
+                run=f"20261114T{number:06}-abc",
+                source=source_hash(choose.randrange(count // 2)),
+                at=f"2026-11-14T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}+00:00",
+                right=right,
+                geomean=choose.uniform(0.5, 3.0) if right else None,
+                best=right and choose.random() < 0.02,
+                stalled=choose.random() < 0.3,
+                counts={"ok": 2} if right else {choose.choice(["wrong", "timeout", "crashed"]): 1},
+                iteration=number if choose.random() < 0.7 else None,
+                complete=choose.random() > 0.1,
+                hypothesis=f"try {number}",
+                baseline=choose.choice(["eager", "compile"]),
+                task_hash="t",
+                seconds=choose.random(),
+                environment=replace(ENVIRONMENT, device_name=choose.choice(GPUS), interpreted=choose.random() < 0.05),
+            )
+        )
+    return runs
+
+
+def write(journal: Journal, runs: list[Summary]) -> None:
+    for run in runs:
+        started = RunStarted(run.run, run.source, "save", (), run.at, run.baseline)
+        journal.start(started, "toy", run.environment)
+        journal.finish(run, [])
+
+
+@pytest.fixture(scope="module")
+def long_log(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Summary], Journal, Journal]:
+    """What was written, the journal that wrote it, and one that was opened afterwards."""
+    runs = past(3000)
+    journal = Journal(tmp_path_factory.mktemp("long") / ".kernbench")
+    write(journal, runs)
+    for index in range(0, len(runs), 37):
+        if runs[index].iteration is not None:
+            runs[index] = replace(runs[index], hypothesis=f"said later: {index}", hypothesis_by="Kim", next="go on")
+            journal.words(runs[index])
+    return runs, journal, Journal(journal.state)
+
+
+def test_a_long_log_has_the_records_that_were_written(long_log: tuple[list[Summary], Journal, Journal]) -> None:
+    runs, *journals = long_log
+    for journal in journals:
+        assert list(journal.summaries) == runs
+        for index in (0, 37, 1499, -1, -2, -300):
+            assert journal.summaries[index] == runs[index]
+        assert journal.summaries[-40:] == runs[-40:]
+        assert journal.highest() == max(run.iteration or 0 for run in runs)
+
+
+def test_best_and_stall_of_a_long_log(long_log: tuple[list[Summary], Journal, Journal]) -> None:
+    runs, *journals = long_log
+    wanted = {compare.Series.of(run) for run in runs}
+    assert len(wanted) == 4
+    for journal in journals:
+        for series in wanted:
+            whole, brief = compare.series_of(runs, series), journal.briefs.series(series)
+            assert journal.best(series) == compare.best_of(whole) is not None
+            for end in (1, 40, len(whole)):
+                assert compare.streak(brief[:end], False, True) == compare.streak(whole[:end], False, True)
+                assert compare.follows_stall(brief[:end], True) == compare.follows_stall(whole[:end], True)
+
+
+def test_the_trajectory_of_a_long_log(long_log: tuple[list[Summary], Journal, Journal]) -> None:
+    runs, *journals = long_log
+    iterations = [run for run in runs if run.iteration is not None]
+    for journal in journals:
+        listed = Entries(journal.state / "no log").iterations(journal)
+        assert list(listed) == iterations
+        assert listed[-200:] == iterations[-200:]
+        assert listed.numbers() == [run.iteration for run in iterations]
+        assert listed.with_number(iterations[7].iteration or 0) == iterations[7]
+        assert listed.with_number(len(runs) + 1) is None
+        for run in iterations[:: len(iterations) // 9]:
+            newest = [item.iteration for item in iterations if item.source == run.source][-1]
+            assert journal.iteration_of(run.source) == newest
+            assert listed.starting_with(run.source[:12]) == {
+                run.source: [item for item in iterations if item.source == run.source][-1]
+            }
+
+
+def test_records_do_not_stay_in_memory(tmp_path: Path) -> None:
+    def records() -> int:
+        gc.collect()
+        return sum(isinstance(thing, Summary) for thing in gc.get_objects())
+
+    journal, before = Journal(tmp_path), records()
+    for batch in range(10):
+        write(journal, past(60, seed=batch))
+    assert len(journal.summaries) == 600
+    assert records() - before <= pastruns.KEPT_RECORDS
+    assert sum(1 for _run in journal.summaries) == 600
+    assert records() - before <= pastruns.KEPT_RECORDS
+    del journal
+    again = Journal(tmp_path)
+    assert records() - before <= 1  # the last one, whose rows opening reads
+    assert again.summaries[-1].hypothesis == "try 60"
+
+
+def test_a_run_costs_numbers_only(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    write(journal, past(pastruns.KEPT_RECORDS + 50))
+    more = past(2000, seed=2)
+    tracemalloc.start()
+    try:
+        write(journal, more[:500])
+        gc.collect()
+        before, _peak = tracemalloc.get_traced_memory()
+        write(journal, more[500:])
+        gc.collect()
+        after, _peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / 1500 < 150
+
+
+def test_a_log_that_is_taken_away_leaves_the_numbers(tmp_path: Path) -> None:
+    journal, runs = Journal(tmp_path), past(pastruns.KEPT_RECORDS + 20)
+    write(journal, runs)
+    journal.path.unlink()
+    first, last = journal.summaries[0], journal.summaries[-1]
+    assert last == runs[-1]
+    assert (first.source, first.iteration, first.geomean) == (runs[0].source, runs[0].iteration, runs[0].geomean)
+    assert first.hypothesis == pastruns.LOST
+    assert compare.Series.of(first) == compare.Series.of(runs[0])
+    write(journal, runs[:1])
+    assert journal.summaries[0].hypothesis == pastruns.LOST  # another line stands there now
+    assert journal.summaries[-1] == runs[0]
+
+
+def test_what_is_no_number_is_left_out(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    good = Summary("r1", "odd hash", "2026-11-14T21:03:00+00:00", True, iteration=1, environment=Environment())
+    journal.finish(good, [])
+    for change in ({"iteration": 2**70}, {"iteration": "two"}, {"geomean": []}, {"counts": 3}, {"environment": 4}):
+        with journal.path.open("a") as file:
+            file.write(json.dumps({"event": "finished", **_plain(good), **change}) + "\n")
+    journal.finish(replace(good, run="r2", source="ab" * 32, iteration=2), [])
+    again = Journal(tmp_path)
+    assert [(item.run, item.source) for item in again.summaries] == [("r1", "odd hash"), ("r2", "ab" * 32)]
+    assert [item.iteration for item in again.briefs.numbered()] == [1, 2]
+
+
+def _plain(run: Summary) -> dict[str, object]:
+    return {"run": "broken", "source": run.source, "at": run.at, "right": True}
