@@ -4,7 +4,8 @@
 // a barrier. They take ROWS neighbouring heads of one token, all in flight at once, and load the angles of the token
 // once for all of them. What a call takes is mostly one trip to memory, so everything is asked for before anything is
 // waited for; the heads are turned in the shadow of the shuffles, and scaled last. Loads and stores are plain: the
-// rows of norm_infer, as short as these, moved 5 % fewer bytes a second with hints that spare the L1.
+// rows of norm_infer, as short as these, moved 5 % fewer bytes a second with hints that spare the L1, and these rows 3 %
+// fewer with loads that bring 256 bytes at a time into the L2.
 #include <cuda_bf16.h>
 
 // A condition that the compiler does not turn into a branch with the address worked out on both of its sides.

@@ -4,21 +4,24 @@ CUDA C++ (solution.cu) for bf16 whose rows are whole 16-byte vectors, at any str
 (portable.py) for every other layout and on a CPU. Every element is read once and written once, so the work is to keep
 the memory busy:
 
-- halves of 64 bytes (LTX-2's heads of 64) take a lane per vector and fetch the other half by shuffle, so that a warp
-  touches whole lines; longer ones take a thread per pair of vectors, where each half fills its lines anyway;
-- adjacent pairs take a block per token, and a thread two heads, for which it reads the tables once;
-- a call too small to fill the GPU takes so large blocks that every multiprocessor starts one, and only one.
+- halves take the kernel and the block that their size asks for (BY_SIZE);
+- adjacent pairs take a block per token, and a thread two heads, for which it reads the tables once: 79.6 us for 27030
+  tokens of 24 heads, where one head a thread takes 81.6, three 80.4 and four 80.8;
+- a call too small to fill the GPU takes so large blocks that every multiprocessor starts one, and only one: 1.96 us for
+  2 x 126 tokens in blocks of 512, 2.03 in blocks of 256.
 
 A call costs a handful of Python statements, because a small one is done in 2 us on the device: what has to be looked
-at, is looked at once for every form of the arguments and kept.
+at, is looked at once for every form of the arguments and kept (forms.py tells them apart).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
 from checks import check
+from forms import same_form_as
 from portable import turn
 
 from harness.cuda import load
@@ -27,33 +30,62 @@ VECTOR = 8
 """Elements of bf16 in 16 bytes."""
 BLOCK = 256
 SMALL_BLOCKS = (128, 256, 512, 1024)
-LINE_VECTORS = 8
-"""Vectors of a half that fills whole lines of 128 bytes."""
+BY_SIZE = (
+    (20e6, "halves", 768),
+    (50e6, "halves_by_lanes", 512),
+    (100e6, "halves_exchanged", 512),
+    (200e6, "halves_exchanged", 256),
+    (math.inf, "halves_by_lanes", 256),
+)
+"""Kernel and block for calls of packed halves that move up to so many bytes; in us on an H200, two rounds:
+
+19 MB, all of it in flight at once in two blocks a multiprocessor: halves 5.48 (in blocks of 512 5.56), by lanes 5.58;
+38 MB: by lanes 9.45, halves 9.46 to 9.53, exchanged 9.51;
+75 MB: exchanged 17.03 (in blocks of 256 17.14), by lanes 17.10, halves 17.21;
+151 MB: exchanged 32.90 (in blocks of 512 32.98), by lanes 33.08, halves 32.95 and, for halves of 64 bytes, 33.40;
+302 MB: by lanes 67.3, exchanged 67.5, halves 67.9; 604 MB: by lanes 135.5, exchanged 136.0, halves 136.5.
+"""
+PAIR_BYTES = 6 * 16
+"""Two vectors read and two written, and one of each table."""
 WIDEST_ROW = 512
 """Threads for a token of adjacent pairs."""
-PRODUCTION = ("halves_by_lanes<4>", "halves<8>", "adjacent_pairs<16, 2>")
+PRODUCTION = (
+    "halves<4>", "halves_by_lanes<4>", "halves_by_lanes<8>", "halves_exchanged<4>", "halves_exchanged<8>",
+    "adjacent_pairs<16, 2>",
+)  # fmt: skip
+
+MOST_PLANS, MOST_FORMS = 4096, 8
+"""Numbers of tokens that never come back must not fill the memory; forms with one shape of x are found by trying."""
 
 _CU = load("solution.cu", names=PRODUCTION) if torch.cuda.is_available() else None
+_SEVERAL_GPUS = torch.cuda.device_count() > 1
 _plans: dict = {}
 
 
 def rotary_embedding(x, cos, sin, variant, interleaved=False):
-    form = (
-        (variant, interleaved, x.dtype, x.shape, x.stride(), x.get_device()),
-        (cos.dtype, cos.shape, cos.stride(), cos.get_device()),
-        (sin.dtype, sin.shape, sin.stride(), sin.get_device()),
-    )
-    try:
-        launch, sizes, made = _plans[form]
-    except KeyError:
-        launch, sizes, made = _plans[form] = _plan(x, cos, sin, variant, interleaved)
-    if launch is not None:
-        x_at, cos_at, sin_at = x.data_ptr(), cos.data_ptr(), sin.data_ptr()
-        if not (x_at | cos_at | sin_at) & 15:
+    if _SEVERAL_GPUS and x.get_device() not in (-1, torch.cuda.current_device()):
+        with torch.cuda.device(x.get_device()):
+            return rotary_embedding(x, cos, sin, variant, interleaved)
+    for same_form, launch, sizes, made in _plans.get((x.shape, variant, interleaved), ()):
+        if same_form(x, cos, sin):
+            x_at, cos_at, sin_at = x.data_ptr(), cos.data_ptr(), sin.data_ptr()
+            if launch is None or (x_at | cos_at | sin_at) & 15:
+                return _in_triton(x, cos, sin, variant, interleaved)
             out = made(x)
             launch(x_at, cos_at, sin_at, out.data_ptr(), *sizes)
             return out
-    return _in_triton(x, cos, sin, variant, interleaved)
+    _keep_plan(x, cos, sin, variant, interleaved)
+    return rotary_embedding(x, cos, sin, variant, interleaved)
+
+
+def _keep_plan(x, cos, sin, variant, interleaved):
+    plan = _plan(x, cos, sin, variant, interleaved)
+    if len(_plans) >= MOST_PLANS:
+        _plans.clear()
+    alike = _plans.setdefault((x.shape, variant, interleaved), [])
+    if len(alike) >= MOST_FORMS:
+        alike.clear()
+    alike.append((same_form_as(x, cos, sin), *plan))
 
 
 def _in_triton(x, cos, sin, variant, interleaved):
@@ -71,9 +103,14 @@ def _plan(x, cos, sin, variant, interleaved):
     check(x, cos, sin, variant, interleaved)
     if not x.is_cuda or x.dtype != torch.bfloat16 or not 0 < x.numel() < 2**31:
         return None, (), None
-    plan = _halves(x, cos, sin) if variant == "ltx2_split" else _adjacent_pairs(x, cos, sin)
+    multiprocessors = torch.cuda.get_device_properties(x.device).multi_processor_count
+    planned = _halves(x, cos, sin, multiprocessors) if variant == "ltx2_split" else _adjacent_pairs(x, cos, sin)
+    if planned is None:
+        return None, (), None
+    kernel, grid, block, sizes = planned
     packed = functools.partial(torch.empty_like, memory_format=torch.contiguous_format)
-    return (*plan, torch.empty_like if x.is_contiguous() else packed)
+    launch = _CU.get(kernel).prepared(grid, block, (int,) * (4 + len(sizes)))
+    return launch, sizes, torch.empty_like if x.is_contiguous() else packed
 
 
 def _vectors(strides, vector):
@@ -86,42 +123,52 @@ def _steps(tensor):
     return [stride if length > 1 else 0 for length, stride in zip(tensor.shape, tensor.stride(), strict=True)]
 
 
-def _halves(x, cos, sin):
+def _halves(x, cos, sin, multiprocessors):
+    """Kernel, grid, block and last arguments; None where only Triton will do."""
     batch, heads, tokens, half = cos.shape
     if half % VECTOR or half > 256 or x.stride(2) != 1 or batch > 65535:
-        return None, ()
+        return None
     vectors, pairs = half // VECTOR, tokens * heads * half // VECTOR
     if x.is_contiguous() and all(table.transpose(1, 2).is_contiguous() for table in (cos, sin)):
-        if vectors < LINE_VECTORS and vectors & (vectors - 1) == 0:
-            return _spread(f"halves_by_lanes<{vectors}>", batch * pairs * 2, 1, x.device), (batch * pairs * 2,)
-        return _spread(f"halves<{vectors}>", batch * pairs, 1, x.device), (batch * pairs,)
+        return _packed_halves(vectors, batch * pairs, multiprocessors)
     strides = _vectors((*_steps(x)[:2], *_steps(cos)[:3], *_steps(sin)[:3]), VECTOR)
     if strides is None:
-        return None, ()
-    return _spread(f"halves_strided<{vectors}>", pairs, batch, x.device), (pairs, heads, *strides)
+        return None
+    block = _block_of_few(pairs, multiprocessors // batch) or BLOCK
+    return f"halves_strided<{vectors}>", (-(-pairs // block), batch), block, (pairs, heads, *strides)
 
 
-def _spread(name, threads, batch, device):
-    """So many threads for each batch: one block a multiprocessor where that is enough, else many of middling size."""
-    most = torch.cuda.get_device_properties(device).multi_processor_count
-    fitting = (size for size in SMALL_BLOCKS if -(-threads // size) * batch <= most)
-    block = next(fitting, BLOCK)
-    return _CU.get(name)[(-(-threads // block), batch), block]
+def _packed_halves(vectors, pairs, multiprocessors):
+    in_warps = vectors & (vectors - 1) == 0 and vectors <= 16
+    kernel = "halves_by_lanes" if in_warps else "halves"
+    block = _block_of_few(pairs * (2 if in_warps else 1), multiprocessors)
+    if block is None and in_warps:
+        kernel, block = next((kernel, block) for most, kernel, block in BY_SIZE if pairs * PAIR_BYTES <= most)
+        if kernel == "halves_exchanged" and pairs % 32:
+            kernel = "halves_by_lanes"
+    threads, block = pairs * (2 if kernel == "halves_by_lanes" else 1), block or BLOCK
+    return f"{kernel}<{vectors}>", -(-threads // block), block, (pairs,)
+
+
+def _block_of_few(threads, multiprocessors):
+    """Threads to a block where one block a multiprocessor is enough for all; else None."""
+    return next((size for size in SMALL_BLOCKS if -(-threads // size) <= multiprocessors), None)
 
 
 def _adjacent_pairs(x, cos, sin):
+    """Kernel, grid, block and last arguments; None where only Triton will do."""
     heads_of_tokens = x if x.dim() == 4 else x[None]
     batch, tokens, heads, dim = heads_of_tokens.shape
     x_batch, x_token, x_head, _ = _steps(heads_of_tokens)
     tables_fit = cos.shape[1] == dim // 2 and cos.stride(1) == sin.stride(1) == 1
     if dim % VECTOR or not tables_fit or x.stride(-1) != 1 or x_head not in (0, dim) or batch > 65535:
-        return None, ()
+        return None
     columns = dim // VECTOR
     x_strides, table_strides = _vectors((x_batch, x_token), VECTOR), _vectors((_steps(cos)[0], _steps(sin)[0]), 4)
     for together in (min(2, heads), 4):
         width = columns * -(-heads // together)
         if width <= WIDEST_ROW and x_strides is not None and table_strides is not None:
             rows = max(1, min(BLOCK // width, tokens))
-            launch = _CU.get(f"adjacent_pairs<{columns}, {together}>")[(-(-tokens // rows), batch), (width, rows)]
-            return launch, (tokens, heads * columns, *x_strides, *table_strides)
-    return None, ()
+            kernel, grid = f"adjacent_pairs<{columns}, {together}>", (-(-tokens // rows), batch)
+            return kernel, grid, (width, rows), (tokens, heads * columns, *x_strides, *table_strides)
+    return None

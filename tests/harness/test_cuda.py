@@ -146,6 +146,8 @@ def test_a_tensor_in_host_memory_is_refused() -> None:
 class Driver:
     """Takes launches as libcuda would, and reads the parameters where they lie."""
 
+    CUfunction = CUstream = staticmethod(int)
+
     def __init__(self) -> None:
         self.launches: list[tuple[list[int], int, bytes]] = []
         self.status = 0
@@ -162,6 +164,7 @@ class Driver:
 def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, streams = Driver(), iter([0, 5, 5])
     monkeypatch.setattr(cuda, "_driver", lambda: driver)
+    monkeypatch.setattr(cuda, "_streams", cuda._Streams())
     monkeypatch.setattr(cuda, "_allow_shared", lambda kernel, name, shared: None)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: next(streams), raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
@@ -169,9 +172,11 @@ def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pyte
     kernel = cuda.Kernel(SimpleNamespace(handle=99, arguments_info=declared), "k")
     kernel[7, (32, 2)](None, 3)
     kernel[(1, 2, 3), 64, 1024](None, 2**32 - 1)
+    kernel.prepared(7, 32, (int, int))(2**40, 3)
     assert driver.launches == [
         ([7, 1, 1, 32, 2, 1, 0], 0, struct.pack("<Qi", 0, 3)),
         ([1, 2, 3, 64, 1, 1, 1024], 5, struct.pack("<QI", 0, 2**32 - 1)),
+        ([7, 1, 1, 32, 1, 1, 0], 5, struct.pack("<Qi", 2**40, 3)),
     ]
     assert kernel[7, (32, 2)] is kernel[7, (32, 2)]
     with pytest.raises(TypeError, match="k: argument 1 is a str"):

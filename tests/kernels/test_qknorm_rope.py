@@ -47,6 +47,7 @@ def refuses(words, **change):
         raise AssertionError(f"took {words}")
 
 bf16 = torch.bfloat16
+qknorm_rope(**inputs_of(4, 2, [64, 32]))  # a form that is known does not let others pass
 refuses("q must be [tokens, heads, head_dim]", q=torch.zeros(8, 64, dtype=bf16))
 refuses("torch.float64", q=torch.zeros(4, 2, 64, dtype=torch.float64))
 refuses("expanded", k=torch.zeros(4, 1, 64, dtype=bf16).expand(4, 2, 64))
@@ -80,6 +81,11 @@ for neox in (False, True):
     mixed["k_weight"] = mixed["k_weight"].half()
     assert error(mixed) < 1e-5
     assert error(inputs_of(3, 2, [96, 10], is_neox=neox, dtype="float32")) < 1e-5
+again = inputs_of(5, 2, [64, 64], k_heads=1, dtype="float32")
+for change in ({}, {"positions": again["positions"].int()}, {"k_weight": again["q_weight"]}, {"k": again["q"].clone()},
+               {"q_weight": again["q_weight"].repeat_interleave(2)[::2]},
+               {"cos_sin_cache": again["cos_sin_cache"][:, :32]}):
+    assert error({**again, "q": again["q"].clone(), "k": again["k"].clone(), **change}) < 1e-5, change.keys()
 nobody = inputs_of(2, 3, [64, 64])
 nobody |= {"q": nobody["q"][:0], "k": nobody["k"][:0], "positions": nobody["positions"][:0]}
 assert qknorm_rope(**nobody) is None
@@ -129,6 +135,12 @@ for name in ("q", "k", "q_weight", "k_weight", "cos_sin_cache", "positions"):
     inputs = inputs_of(33, 4, [128, 128])
     inputs[name] = shifted(inputs[name])
     assert error(inputs) < 5e-2, name
+    try:
+        qknorm_rope(**{**inputs, name: inputs[name].cpu()})
+    except ValueError as problem:
+        assert "q's device" in str(problem)
+    else:
+        raise AssertionError(f"took {name} from the CPU")
 
 inputs = inputs_of(8424, 24, [128, 128])
 expected = exact(inputs)

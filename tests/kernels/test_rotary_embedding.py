@@ -39,6 +39,8 @@ def refuses(words, inputs, **change):
         raise AssertionError(f"took {words}")
 
 pairs, halves = inputs_of("standard", 2, 5, 3, 64), inputs_of("ltx2_split", 2, 5, 3, 64)
+for known in (pairs, halves):  # a form that is known does not let others pass
+    rotary_embedding(**known)
 refuses("variant 'neox'", pairs, variant="neox")
 refuses("must agree", pairs, sin=pairs["sin"][:, :16])
 refuses("must agree", halves, sin=halves["sin"].float())
@@ -117,8 +119,22 @@ for batch, tokens, heads, dim in itertools.product((1, 2), (1, 129), (1, 3, 24, 
         right = reference.rotary_embedding(**inputs)
         assert torch.equal(rotary_embedding(**inputs), right), (batch, tokens, heads, dim, table)
 
+# every size of packed halves; one whose vectors are no whole number of warps
+for tokens, heads, dim in ((1536, 32, 64), (3001, 32, 64), (6143, 32, 64), (6145, 16, 256), (9001, 32, 64),
+                           (12001, 33, 64), (9999, 32, 128), (20001, 32, 128)):
+    inputs = inputs_of("ltx2_split", 1, tokens, heads, dim)
+    assert torch.equal(rotary_embedding(**inputs), reference.rotary_embedding(**inputs)), (tokens, heads, dim)
+
 for variant in ("standard", "ltx2_split"):
     inputs = inputs_of(variant, 1, 1000, 32, 128)
+    rotary_embedding(**inputs)
+    for name in ("x", "cos", "sin"):
+        try:
+            rotary_embedding(**{**inputs, name: inputs[name].cpu()})
+        except ValueError as problem:
+            assert "x is on" in str(problem)
+        else:
+            raise AssertionError(f"took {name} from the CPU")
     other = torch.cuda.Stream()
     with torch.cuda.stream(other):
         late = torch.empty_like(inputs["x"])
