@@ -1,12 +1,18 @@
-"""Which kernel of solution.cu takes a form of x, with teams of which size.
+"""Which kernel of solution.cu takes a form of x, with teams of which size: what one H200 says.
 
-The buckets are reasoned, not yet measured, from the sizes of an H200: 132 multiprocessors with 227 KiB of shared memory
-and 256 KiB of registers each.
-- `held`, a cluster per unit, while the clusters of all units run at the same time and hold x: up to 33 MB in 32 groups.
-  Units up to 16 KiB take one block, whose barrier is cheaper than a cluster's.
-- `ring` for what is larger: as many teams as can each keep a unit and the loads ahead of it, units up to about 22 MB.
-- `twice` for the rest: larger units, and channels-last ones that would need slices narrower than a sector of 32 bytes.
-Channels-last, slices are as wide as fits; `held` takes 64 bytes, or 32 where only these make units enough for the chip.
+An H200 has 132 multiprocessors with 227 KiB of shared memory and 256 KiB of registers each. Times are of single rows of
+fp16 in 32 groups with a cold L2, in us.
+- Up to 8 MB (contiguous) or 3.5 MB (channels-last) clusters of eight small blocks: 2.8 at 0.6 MB, against 3.2 in one
+  block; above, exchanging moments through memory costs no more than what clusters lose: only 30 clusters of eight
+  blocks with 256 threads, or of four with 512, run at a time, and there are 32 groups.
+- Up to 30 MB the chip holds x: 15.9 at 21 MB, against 16.2 in the ring. With 8 vectors of a thread in registers it is
+  0.4 faster than with 2. Blocks of 1024 threads take 2 to 4 longer.
+- Beyond, the ring: 31 at 47 MB, 358 to 372 at 570 MB. Two vectors at a time cost fewer instructions than one (30.0
+  against 33.7 at 47 MB). Interleaving their instructions made it 3 to 5 % slower, four vectors for half as many threads
+  10 %, and more loads under way nothing.
+- Channels-last, slices of 128 bytes: 64 are as good up to 20 MB, 32 cost 190 instead of 81 at 107 MB. What the chip
+  cannot hold in such slices is read twice as whole positions: 53 at 75 MB, against 58 in a ring. Plain loads first,
+  then loads and stores that leave the L2 early are worth 5 to 10 % there.
 """
 
 from __future__ import annotations
@@ -15,22 +21,26 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-THREADS = 512
-AHEAD = 6
-"""Steps of 8 KiB that a block of `ring` and `twice` has under way: more than the 32 KiB that keep the memory busy."""
-REGISTERS = (1, 2, 3, 4, 6, 8, 12, 16)
-LARGEST_CLUSTER = 8
 LARGEST_TEAM = 160
 MOST_CHANNELS = 256
-ONE_BLOCK = 16 * 1024 // 16
-"""Vectors of a unit up to which a cluster does not pay."""
-SMALL = 4 * 2**20 // 16
-"""Vectors of x that need not fill the chip."""
+TURNS = 3
+TINY = 8 * 1024
+"""Bytes of a unit that two blocks do as fast as eight."""
+SMALL, BY_CLUSTERS = 3.5e6, 8e6
+"""Bytes of x that clusters take, with small and with larger blocks."""
+BY_TWO = 10e6
+"""Bytes of a channels-last x that two blocks to a multiprocessor hold faster than one: 9.5 against 10.1 us at 9 MB."""
+HELD, HELD_FLOATS, HELD_LAST = 30e6, 20e6, 36e6
+"""Bytes of x that the chip is to hold. The ring is good for floats earlier: it has half as many to do."""
+UNDER_WAY = {16: 17e6, 8: 19e6, 4: 19e6, 2: 17e6}
+"""By number of teams in the ring, bytes that these may have under way: the rest of 28 MB hides the exchange."""
+STATIC = 512
+"""Bytes of shared memory that a kernel declares beside entries, and room for alignment."""
 
 
 class Chip(NamedTuple):
     blocks: int
-    """Multiprocessors: the blocks of `ring` and `twice`."""
+    """Multiprocessors: the blocks of a launch that exchanges moments through memory."""
     shared: int
     """Bytes of shared memory that a block may have."""
 
@@ -49,6 +59,7 @@ class Launch(NamedTuple):
 class Units(NamedTuple):
     """How x is cut, in vectors of 16 bytes."""
 
+    kind: str
     layout: str
     number: int
     vectors: int
@@ -56,104 +67,140 @@ class Units(NamedTuple):
     groups: int
     slices: int
     """Units of a batch entry."""
+    within: int = 1
+    """Groups of a vector."""
     spatial: int = 1
     channels: int = 0
     width: int = 1
     row: int = 0
     batch: int = 0
 
-    @property
-    def place(self) -> tuple[int, ...]:
-        return self.spatial, self.channels, self.row, self.batch
-
     def share(self, team: int) -> int:
         """Of a block: whole lines of memory, and whole positions."""
         grain = max(8, self.width)
         return math.ceil(self.vectors / (team * grain)) * grain
+
+    def geometry(self, team: int) -> tuple[int, ...]:
+        place = (self.spatial, self.channels, self.row, self.batch)
+        return self.vectors, self.share(team), self.slices, *place
+
+    def words(self, team: int) -> int:
+        return 2 + 2 * self.number * self.groups * team
+
+    def entries(self, threads: int, copies: int) -> int:
+        """Bytes that statistics take before they are merged."""
+        of_warp = 8 if self.channels else self.width
+        return copies * threads // 32 * of_warp * self.within * 16 + STATIC + 8 * 8 * self.groups
 
 
 def choose(
     chip: Chip, kind: str, size: int, shape: tuple[int, ...], num_groups: int, channels_last: bool
 ) -> Launch | None:
     """For values of `size` bytes, which CUDA calls `kind`. None where vectors would straddle channels or groups."""
-    cuts = list((_slices if channels_last else _groups)(size, shape, num_groups))
+    cuts = list((slices_of if channels_last else groups_of)(kind, size, shape, num_groups))
     if not cuts or cuts[0].vectors >= 2**30:
         return None
-    return _held(chip, kind, cuts) or _ring(chip, kind, cuts) or _twice(chip, kind, cuts[0])
+    options = (_slices if channels_last else _groups)(chip, cuts)
+    return next((launch for launch in options if launch is not None), None)
 
 
-def _groups(size: int, shape: tuple[int, ...], num_groups: int) -> Iterator[Units]:
+def _groups(chip: Chip, cuts: list[Units]) -> Iterator[Launch | None]:
+    (cut,) = cuts
+    unit, total = 16 * cut.vectors, 16 * cut.vectors * cut.number
+    if unit <= TINY:
+        yield held(chip, cut, 2, 256, 16)
+    if total <= BY_CLUSTERS or 2 * cut.number > chip.blocks:
+        yield held(chip, cut, 8, 128 if total <= SMALL else 256, 16)
+    if total <= (HELD_FLOATS if cut.kind == "float" else HELD):
+        yield held(chip, cut, 0, 512, 8)
+    for teams in (16, 8, 4, 2, 1):
+        if teams <= cut.number and teams * unit <= UNDER_WAY.get(teams, math.inf):
+            share = 16 * cut.share(_team(chip, teams))
+            wide, narrow = (math.ceil(share / step) * step for step in (16 * 1024, 12 * 1024))
+            fewer = teams <= 4 and narrow < wide  # 105 us instead of 114 at 178 MB; nothing with more teams
+            yield ring(chip, cut, teams, 384, 2, 3) if fewer else ring(chip, cut, teams, 512, 2, 2)
+    yield twice(chip, cut, 512, 2, 3)
+
+
+def _slices(chip: Chip, cuts: list[Units]) -> Iterator[Launch | None]:
+    cut = {cut.width: cut for cut in cuts}
+    total = 16 * cuts[0].vectors * cuts[0].number
+    if total <= SMALL and 2 in cut:
+        if 16 * cut[2].vectors <= TINY:
+            yield held(chip, cut[2], 2, 256, 16)
+        yield held(chip, cut[2], 8, 128 if cut[2].share(8) <= 1024 else 256, 16)
+    for width in (8, 4):
+        if width in cut and total <= BY_TWO and (cut[width].number >= 8 or width == 4):
+            yield held(chip._replace(blocks=2 * chip.blocks, shared=chip.shared // 2 - 1024), cut[width], 0, 256, 8)
+    for width in (8, 4, 16, 32, 2):
+        if width in cut and total <= HELD_LAST:
+            yield held(chip, cut[width], 0, 512, 8)
+    yield twice(chip, cuts[0], 512, 2, 3)
+
+
+def groups_of(kind: str, size: int, shape: tuple[int, ...], num_groups: int) -> Iterator[Units]:
     channels = shape[1] // num_groups
     spatial, rest = divmod(math.prod(shape[2:]), 16 // size)
-    if rest == 0 and spatial > 1:
-        number = shape[0] * num_groups
-        yield Units("Layout<0, 1, 1>", number, channels * spatial, 1, num_groups, spatial, channels)
+    if rest == 0 and spatial > 1 and channels <= MOST_CHANNELS:
+        place = {"spatial": spatial, "channels": channels}
+        yield Units(kind, "Layout<0, 1, 1>", shape[0] * num_groups, channels * spatial, 1, num_groups, **place)
 
 
-def _slices(size: int, shape: tuple[int, ...], num_groups: int) -> Iterator[Units]:
-    """Widest first, down to 32 bytes."""
+def slices_of(kind: str, size: int, shape: tuple[int, ...], num_groups: int) -> Iterator[Units]:
+    """Widest first, down to 16 bytes."""
     positions, group = math.prod(shape[2:]), shape[1] // num_groups * size
     each, within = max(1, group // 16), max(1, 16 // group)
     if each * 16 != group * within or within > 2:
         return
     row = shape[1] * size // 16
-    for width in (32, 16, 8, 4, 2):
+    for width in (32, 16, 8, 4, 2, 1):
         if row % width == 0 and width % each == 0:
             layout, groups, slices = f"Layout<{width}, {each}, {within}>", width // each * within, row // width
-            place = {"width": width, "row": row, "batch": positions * row}
-            yield Units(layout, shape[0] * slices, positions * width, groups, slices, **place)
+            place = {"within": within, "width": width, "row": row, "batch": positions * row}
+            yield Units(kind, layout, shape[0] * slices, positions * width, groups, slices, **place)
 
 
-def _held(chip: Chip, kind: str, cuts: list[Units]) -> Launch | None:
-    narrow = [cut for cut in cuts if cut.width <= 4 and cut.channels <= MOST_CHANNELS]
-    full = [cut for cut in narrow if 4 * cut.number * _cluster(chip, cut) >= 3 * chip.blocks]
-    small = [cut for cut in narrow if cut.number * cut.vectors <= SMALL]
-    for cut in (full + small)[:1]:
-        team = _cluster(chip, cut)
-        share = cut.share(team)
-        threads = min(THREADS, max(64, 1 << (share - 1).bit_length()))
-        each = math.ceil(share / threads)
-        registers = next((count for count in REGISTERS if count >= each), REGISTERS[-1])
-        slots = max(0, each - registers)
-        fixed = 12 * cut.groups * (threads // 32 + team) + 8 * MOST_CHANNELS
-        if fixed + slots * threads * 16 <= chip.shared and cut.vectors * cut.spatial < 2**32:
-            per_spatial = 2**32 // cut.spatial + 1 if cut.spatial > 1 else 0
-            rest = (slots, cut.vectors, share, cut.slices, cut.spatial, per_spatial, *cut.place[1:])
-            kernel = f"held<{kind}, {cut.layout}, {threads}, {team}, {registers}>"
-            return Launch(kernel, cut.number * team, threads, slots * threads * 16, rest)
-    return None
+def held(chip: Chip, cut: Units, cluster: int, threads: int, registers: int) -> Launch | None:
+    """By clusters, or where `cluster` is 0 by as many blocks to a unit as there are."""
+    team = cluster or _team(chip, cut.number)
+    if team == 0 or cut.vectors * cut.spatial >= 2**32:
+        return None
+    each = math.ceil(cut.share(team) / threads)
+    registers = min(registers, each)
+    slots = each - registers
+    shared = slots * threads * 16
+    if cut.entries(threads, 1 if cluster else 2) + 8 * MOST_CHANNELS + shared > chip.shared:
+        return None
+    per_spatial = 2**32 // cut.spatial + 1 if cut.spatial > 1 else 0
+    kernel = f"held<{cut.kind}, {cut.layout}, {threads}, {cluster}, {registers}, {str(slots > 0).lower()}>"
+    rest = (cut.number, team, slots, *cut.geometry(team), per_spatial)
+    words = 0 if cluster else cut.words(team)
+    return Launch(kernel, cut.number * team if cluster else chip.blocks, threads, shared, rest, words)
 
 
-def _cluster(chip: Chip, cut: Units) -> int:
-    """Blocks to a unit: as many as fill the chip once."""
-    team = 1
-    while team < LARGEST_CLUSTER and cut.vectors > ONE_BLOCK and 2 * team * cut.number <= chip.blocks:
-        team *= 2
-    return team
+def ring(chip: Chip, cut: Units, teams: int, workers: int, batch: int, ahead: int) -> Launch | None:
+    team = _team(chip, teams)
+    step = workers * batch * 16
+    steps = math.ceil(cut.share(team) * 16 / step)
+    tables = 8 * (TURNS + 1) * cut.channels
+    slots = min((chip.shared - cut.entries(workers, TURNS + 1) - tables) // step, TURNS * steps + ahead)
+    if steps + ahead > slots:
+        return None
+    kernel = f"ring<{cut.kind}, {cut.layout}, {workers}, {batch}, {ahead}>"
+    rest = (cut.number, team, slots, *cut.geometry(team))
+    return Launch(kernel, chip.blocks, workers + 32, slots * step + tables, rest, cut.words(team))
 
 
-def _ring(chip: Chip, kind: str, cuts: list[Units]) -> Launch | None:
-    for cut in (cut for cut in cuts if cut.width <= 8):
-        for teams in (teams for teams in (4, 2, 1) if teams <= cut.number):
-            team = min(chip.blocks // teams, LARGEST_TEAM)
-            if cut.share(team) <= (_slots(chip, cut) - AHEAD) * THREADS:
-                return _streamed("ring", chip, kind, cut, team)
-    return None
+def twice(chip: Chip, cut: Units, threads: int, batch: int, ahead: int) -> Launch:
+    team = _team(chip, 1)
+    step = threads * batch * 16
+    tables = 8 * cut.channels
+    slots = (chip.shared - cut.entries(threads, 2) - tables) // step
+    kernel = f"twice<{cut.kind}, {cut.layout}, {threads}, {batch}, {ahead}>"
+    rest = (cut.number, team, slots, *cut.geometry(team))
+    return Launch(kernel, chip.blocks, threads, slots * step + tables, rest, cut.words(team))
 
 
-def _twice(chip: Chip, kind: str, cut: Units) -> Launch:
-    return _streamed("twice", chip, kind, cut, min(chip.blocks, LARGEST_TEAM))
-
-
-def _slots(chip: Chip, cut: Units) -> int:
-    """Steps that fit into shared memory beside what the kernels declare, with some room for alignment."""
-    fixed = 2 * cut.groups * (12 * THREADS // 32 + 8) + 64
-    return (chip.shared - fixed) // (THREADS * 16)
-
-
-def _streamed(kernel: str, chip: Chip, kind: str, cut: Units, team: int) -> Launch:
-    slots = _slots(chip, cut)
-    rest = (cut.number, team, slots, cut.vectors, cut.share(team), cut.slices, *cut.place)
-    words = 2 + 2 * cut.number * cut.groups * team
-    name = f"{kernel}<{kind}, {cut.layout}, {THREADS}, {AHEAD}>"
-    return Launch(name, chip.blocks, THREADS, slots * THREADS * 16, rest, words)
+def _team(chip: Chip, teams: int) -> int:
+    """Blocks of each of `teams`; 0 where there are not enough."""
+    return min(chip.blocks // teams, LARGEST_TEAM)

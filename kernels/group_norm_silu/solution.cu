@@ -2,662 +2,362 @@
 //
 // Work comes in units. In a contiguous tensor a unit is a group; channels-last it is a slice of SLICE 16-byte vectors
 // of every position, which holds several whole groups. A team of blocks takes a unit: each block its share, each thread
-// the vectors first, first + THREADS, ... of that, which nobody else touches. So what a thread keeps between statistics
-// and output, in registers or in its own slots of shared memory, needs no barrier, and only moments are exchanged.
+// the same vectors in every step, which nobody else touches. So what a thread keeps between statistics and output, in
+// registers or in its own slots of shared memory, needs no barrier, and only moments are exchanged.
 //
-//   held    the team is a cluster that holds the unit as a whole
-//   ring    teams of many blocks stream unit after unit through shared memory
+//   held    every team holds one unit as a whole
+//   ring    teams stream unit after unit through shared memory, while a warp of its own exchanges the moments
 //   twice   units that do not fit into the ring are read a second time, backwards
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
+//
+// At 4 TB/s a multiprocessor has about 28 instructions for an element, so these are counted: values of 16 bits are
+// summed and squared by the tensor cores, and an output takes two instructions of the special function unit.
+#include "output.cuh"
+#include "teams.cuh"
 
-template <class T> constexpr int WIDTH = 16 / sizeof(T);
-
-__device__ __forceinline__ void widen(uint4 packed, float (&wide)[4], const float*) {
-    wide[0] = __uint_as_float(packed.x);
-    wide[1] = __uint_as_float(packed.y);
-    wide[2] = __uint_as_float(packed.z);
-    wide[3] = __uint_as_float(packed.w);
-}
-
-__device__ __forceinline__ void widen(uint4 packed, float (&wide)[8], const __nv_bfloat16*) {
-    const unsigned pairs[4] = {packed.x, packed.y, packed.z, packed.w};
+// Mean and 1 / standard deviation of a group, from the moments of the blocks of a cluster.
+template <class T, class L, int CLUSTER>
+__device__ __forceinline__ float2 of_cluster(const Geometry& g, const float2* of_blocks, int group, float eps) {
+    const float pivot = of_blocks[group].x;
+    float sum = 0.0f, squares = 0.0f;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {  // a bfloat16 is the upper half of a float
-        wide[2 * i] = __uint_as_float(pairs[i] << 16);
-        wide[2 * i + 1] = __uint_as_float(pairs[i] & 0xffff0000u);
+    for (int rank = 0; rank < CLUSTER; ++rank) {
+        const float2 one = of_blocks[rank * L::GROUPS + group];
+        const float part = values_of<T, L>(g, rank), apart = part > 0.0f ? one.x - pivot : 0.0f;
+        sum = fmaf(part, apart, sum);
+        squares += fmaf(part * apart, apart, one.y);
     }
-}
-
-__device__ __forceinline__ void widen(uint4 packed, float (&wide)[8], const __half*) {
-    const unsigned pairs[4] = {packed.x, packed.y, packed.z, packed.w};
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&pairs[i]));
-        wide[2 * i] = pair.x;
-        wide[2 * i + 1] = pair.y;
-    }
-}
-
-__device__ __forceinline__ uint4 narrow(const float (&wide)[4], const float*) {
-    return make_uint4(__float_as_uint(wide[0]), __float_as_uint(wide[1]), __float_as_uint(wide[2]),
-                      __float_as_uint(wide[3]));
-}
-
-__device__ __forceinline__ uint4 narrow(const float (&wide)[8], const __nv_bfloat16*) {
-    unsigned pairs[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const __nv_bfloat162 pair = __floats2bfloat162_rn(wide[2 * i], wide[2 * i + 1]);
-        pairs[i] = *reinterpret_cast<const unsigned*>(&pair);
-    }
-    return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-}
-
-__device__ __forceinline__ uint4 narrow(const float (&wide)[8], const __half*) {
-    unsigned pairs[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const __half2 pair = __floats2half2_rn(wide[2 * i], wide[2 * i + 1]);
-        pairs[i] = *reinterpret_cast<const unsigned*>(&pair);
-    }
-    return make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-}
-
-__device__ __forceinline__ float silu(float z) { return __fdividef(z, 1.0f + __expf(-z)); }
-
-// Where units lie, in 16-byte vectors.
-struct Geometry {
-    int vectors;      // of a unit
-    int share;        // of a block: whole positions
-    int slices;       // units of a batch entry
-    int spatial;      // contiguous: of a channel
-    int channels;     // contiguous: of a group
-    int row;          // channels-last: of a position
-    long long batch;  // channels-last: of a batch entry
-};
-
-// How vectors and groups meet. SLICE is 0 where the tensor is contiguous; channels-last, a group has PER vectors at a
-// position, or a vector holds SUB groups. Whole slices fit into a warp, so that every warp sees every group of a unit.
-template <int SLICE_, int PER_, int SUB_> struct Layout {
-    static constexpr bool LAST = SLICE_ != 0;
-    static constexpr int SLICE = LAST ? SLICE_ : 1, PER = PER_, SUB = SUB_, GROUPS = SLICE / PER * SUB;
-    static constexpr int SAME_GROUP = LAST ? (31 & ~(SLICE - 1)) | (PER - 1) : 31;  // bits in which its lanes differ
-    static_assert(32 % SLICE == 0 && SLICE % PER == 0 && (PER == 1 || SUB == 1), "slices are made of whole groups");
-
-    static __device__ __forceinline__ long long start(const Geometry& g, int unit) {
-        return LAST ? unit / g.slices * g.batch + (long long)(unit % g.slices) * SLICE : (long long)unit * g.vectors;
-    }
-    // The first of the groups that the thread's vectors belong to.
-    static __device__ __forceinline__ int group() { return LAST ? threadIdx.x % SLICE / PER * SUB : 0; }
-};
-
-// The vectors of a thread: `count` of them, in the tensor `step` apart, the first `at` behind the start of the unit.
-template <class L, int THREADS> struct Place {
-    int first, count;
-    long long at, step;
-
-    __device__ __forceinline__ Place(const Geometry& g, int rank) {
-        const int end = min(g.vectors, (rank + 1) * g.share);
-        first = rank * g.share + threadIdx.x;
-        count = max(0, (end - first + THREADS - 1) / THREADS);
-        at = L::LAST ? (long long)(first / L::SLICE) * g.row + first % L::SLICE : first;
-        step = L::LAST ? (long long)(THREADS / L::SLICE) * g.row : THREADS;
-    }
-};
-
-// How many values, their mean, and the sum of their squared distances from it.
-struct Moments {
-    float count, mean, squares;
-};
-
-// Moments of all lanes that differ in the bits of MASK. Distances are taken from the mean of the first of them: they
-// are small numbers, however far from zero the values lie.
-template <int MASK> __device__ __forceinline__ Moments merged(Moments own) {
-    const float pivot = __shfl_sync(~0u, own.mean, threadIdx.x & 31 & ~MASK);
-    const float apart = own.count > 0.0f ? own.mean - pivot : 0.0f;
-    float sum = own.count * apart, squares = own.squares + sum * apart, count = own.count;
-#pragma unroll
-    for (int bit = 16; bit; bit /= 2)
-        if (MASK & bit) {
-            sum += __shfl_xor_sync(~0u, sum, bit);
-            squares += __shfl_xor_sync(~0u, squares, bit);
-            count += __shfl_xor_sync(~0u, count, bit);
-        }
-    const float share = count > 0.0f ? sum / count : 0.0f;
-    return {count, pivot + share, fmaxf(squares - sum * share, 0.0f)};
-}
-
-// Hands the block's moments of every group to a warp that takes them. `of_warps` has room for WARPS * GROUPS.
-template <class L, int WARPS, class Take>
-__device__ __forceinline__ void reduce_block(const Moments (&own)[L::SUB], Moments* of_warps, Take take) {
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-    for (int s = 0; s < L::SUB; ++s) {
-        const Moments together = merged<L::SAME_GROUP>(own[s]);
-        if (lane < L::SLICE && lane % L::PER == 0) of_warps[warp * L::GROUPS + L::group() + s] = together;
-    }
-    __syncthreads();
-    for (int group = warp; group < L::GROUPS; group += WARPS)
-        take(group, merged<31>(lane < WARPS ? of_warps[lane * L::GROUPS + group] : Moments{0.0f, 0.0f, 0.0f}));
-}
-
-// (x - mean) * gain + offset, then SiLU, rounded once; gain is the channel's weight over the standard deviation. The
-// mean is subtracted first: folded into the offset it would cost digits where it is large.
-template <class T, class L> struct Affine {
-    float mean[L::SUB], gain[WIDTH<T>], offset[WIDTH<T>];
-
-    // Channels-last: the thread's own channels.
-    __device__ __forceinline__ void channels(uint4 weight, uint4 bias, const float2 (&of_groups)[L::SUB]) {
-        constexpr const T* kind = nullptr;
-        constexpr int EACH = WIDTH<T> / L::SUB;
-        widen(weight, gain, kind);
-        widen(bias, offset, kind);
-#pragma unroll
-        for (int i = 0; i < WIDTH<T>; ++i) gain[i] *= of_groups[i / EACH].y;
-#pragma unroll
-        for (int s = 0; s < L::SUB; ++s) mean[s] = of_groups[s].x;
-    }
-    __device__ __forceinline__ uint4 operator()(uint4 packed) const {
-        constexpr const T* kind = nullptr;
-        constexpr int EACH = WIDTH<T> / L::SUB;
-        float wide[WIDTH<T>];
-        widen(packed, wide, kind);
-#pragma unroll
-        for (int i = 0; i < WIDTH<T>; ++i) wide[i] = silu(fmaf(wide[i] - mean[i / EACH], gain[i], offset[i]));
-        return narrow(wide, kind);
-    }
-};
-
-// The same where all values of a vector are of one channel.
-template <class T> __device__ __forceinline__ uint4 activated(uint4 packed, float mean, float gain, float offset) {
-    constexpr const T* kind = nullptr;
-    float wide[WIDTH<T>];
-    widen(packed, wide, kind);
-#pragma unroll
-    for (int i = 0; i < WIDTH<T>; ++i) wide[i] = silu(fmaf(wide[i] - mean, gain, offset));
-    return narrow(wide, kind);
-}
-
-__device__ __forceinline__ void copy_async(uint4* to, const uint4* from) {
-    const unsigned shared = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
-}
-__device__ __forceinline__ void commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-template <int PENDING> __device__ __forceinline__ void wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
-}
-
-__device__ __forceinline__ void cluster_arrive() {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void cluster_wait() {
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-__device__ __forceinline__ void store_remote(float* mine, int rank, float value) {
-    const unsigned here = (unsigned)__cvta_generic_to_shared(mine);
-    unsigned there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(value) : "memory");
-}
-
-template <class T, int SUB> __device__ __forceinline__ void add_values(uint4 packed, float (&sums)[SUB]) {
-    constexpr const T* kind = nullptr;
-    float wide[WIDTH<T>];
-    widen(packed, wide, kind);
-#pragma unroll
-    for (int i = 0; i < WIDTH<T>; ++i) sums[i / (WIDTH<T> / SUB)] += wide[i];
-}
-
-template <class T, int SUB>
-__device__ __forceinline__ void add_squares(uint4 packed, const float (&means)[SUB], float (&squares)[SUB]) {
-    constexpr const T* kind = nullptr;
-    float wide[WIDTH<T>];
-    widen(packed, wide, kind);
-#pragma unroll
-    for (int i = 0; i < WIDTH<T>; ++i) {
-        const float apart = wide[i] - means[i / (WIDTH<T> / SUB)];
-        squares[i / (WIDTH<T> / SUB)] += apart * apart;
-    }
-}
-
-// Mean and 1 / standard deviation of a group, from the moments of TEAM blocks that lie `apart` from each other.
-template <int TEAM> __device__ __forceinline__ float2 of_team(const Moments* first, int apart, float eps) {
-    const float pivot = first->mean;
-    float count = 0.0f, sum = 0.0f, squares = 0.0f;
-#pragma unroll
-    for (int r = 0; r < TEAM; ++r) {
-        const Moments one = first[r * apart];
-        const float distance = one.count > 0.0f ? one.mean - pivot : 0.0f;
-        count += one.count;
-        sum += one.count * distance;
-        squares += one.squares + one.count * distance * distance;
-    }
-    const float per = 1.0f / count;
+    const float per = reciprocal((float)g.vectors * WIDTH<T> / L::GROUPS);
     return {pivot + sum * per, rsqrtf(fmaxf(squares - sum * sum * per, 0.0f) * per + eps)};
 }
 
-// The team is a cluster of TEAM blocks that holds its unit: REGISTERS vectors of a thread in registers, `slots` more in
-// shared memory. Moments travel through distributed shared memory. MOST_CHANNELS is what a contiguous group may have.
+// The team holds its unit: REGISTERS vectors of a thread in registers, `slots` more in shared memory where this is
+// SHARED. It is a cluster of CLUSTER blocks, which send each other their moments, or where this is 0 `team_size` of
+// them, which exchange moments through memory.
+// Small units are done in 2 us from a cold start, code included: loops are left as loops where nothing is gained.
 enum { MOST_CHANNELS = 256 };
 
-template <class T, class L, int THREADS, int TEAM, int REGISTERS>
-__global__ void __cluster_dims__(TEAM, 1, 1) __launch_bounds__(THREADS)
+template <class T, class L, int THREADS, int CLUSTER, int REGISTERS, bool SHARED>
+__global__ void __cluster_dims__(CLUSTER ? CLUSTER : 1, 1, 1)
+__launch_bounds__(THREADS, THREADS < 512 ? 512 / THREADS : 1)
 held(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, uint4* __restrict__ y,
-     int slots, int vectors, int share, int slices, int spatial, unsigned per_spatial, int channels, int row,
-     long long batch, float eps) {
-    constexpr int WARPS = THREADS / 32;
-    __shared__ Moments of_warps[WARPS * L::GROUPS], of_blocks[TEAM * L::GROUPS];
-    __shared__ float2 affine[L::LAST ? 1 : MOST_CHANNELS];
+     Workspace* __restrict__ workspace, int units, int team_size, int slots, int vectors, int share, int slices,
+     int spatial, int channels, int row, long long batch, unsigned per_spatial, float eps) {
+    constexpr int WARPS = THREADS / 32, SLOT = 16 * THREADS;
+    __shared__ Entry entries[ENTRIES<L, THREADS>];
+    __shared__ float2 of_channels[L::LAST ? 1 : MOST_CHANNELS], of_groups[(CLUSTER ? CLUSTER : 1) * L::GROUPS];
+    __shared__ unsigned long long mailbox;
+    __shared__ Team<T, L, THREADS> team;
     extern __shared__ uint4 kept[];
+    const int size = CLUSTER ? CLUSTER : team_size, unit = blockIdx.x / size, rank = blockIdx.x % size;
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const Geometry g = {vectors, share, slices, spatial, channels, row, batch};
-    const int unit = blockIdx.x / TEAM, rank = blockIdx.x % TEAM;
-    const Place<L, THREADS> place(g, rank);
+    if (CLUSTER == 0 && unit >= units) {
+        if (thread == 0) number_of_call(workspace);
+        return;
+    }
+    const Place<L, THREADS> place(g, rank, thread);
     const long long start = L::start(g, unit) + place.at;
-    if (TEAM > 1) cluster_arrive();  // waited for below: nobody may write to a block that has not begun
 
     uint4 packed[REGISTERS];
 #pragma unroll
     for (int j = 0; j < REGISTERS; ++j)
         packed[j] = j < place.count ? __ldg(x + start + j * place.step) : make_uint4(0, 0, 0, 0);
-    const int in_shared = min(slots, place.count - REGISTERS);
-    uint4* const own_slots = kept + threadIdx.x;
-#pragma unroll 4
-    for (int j = 0; j < in_shared; ++j)
-        copy_async(own_slots + j * THREADS, x + start + (REGISTERS + j) * place.step);
-    commit();
-
+    const unsigned own_slots = address_of(kept + thread);
+    const int in_shared = SHARED ? min(slots, place.count - REGISTERS) : 0, half = slots / 2;
+    const uint4* from = x + start + REGISTERS * place.step;
+    if (SHARED) {
+#pragma unroll 1
+        for (int j = 0; j < slots; ++j, from += place.step) {
+            if (j == half) commit();
+            if (j < in_shared) copy_async(own_slots + j * SLOT, from);
+        }
+        commit();
+    }
+    if (CLUSTER > 1) {  // waited for below: nobody may send to a block that has not begun
+        if (thread == 0) expect(&mailbox, CLUSTER * L::GROUPS * sizeof(float2));
+        cluster_arrive();
+    }
+    if (CLUSTER == 0 && thread == 0)  // not earlier: a warp would wait for it before it loads anything
+        team.begin(g, x, workspace, eps, size, rank);
     uint4 gain = {}, offset = {};
     if (L::LAST) {
-        const int first = unit % slices * L::SLICE + threadIdx.x % L::SLICE;
+        const int first = unit % slices * L::SLICE + thread % L::SLICE;
         gain = __ldg(reinterpret_cast<const uint4*>(weight) + first);
         offset = __ldg(reinterpret_cast<const uint4*>(bias) + first);
     } else {
-        const int first = unit % slices * channels;
-        for (int c = threadIdx.x; c < channels; c += THREADS)
-            affine[c] = {(float)weight[first + c], (float)bias[first + c]};
+        load_channels(g, unit, weight, bias, of_channels, thread, THREADS);
     }
 
-    float sums[L::SUB] = {}, squares[L::SUB] = {}, means[L::SUB];
-    const float count = place.count * (WIDTH<T> / L::SUB);
+    Statistics<T, L> statistics;
+    statistics.begin(packed[0]);
 #pragma unroll
-    for (int j = 0; j < REGISTERS; ++j)
-        if (j < place.count) add_values<T>(packed[j], sums);
-    wait<0>();
-#pragma unroll 4
-    for (int j = 0; j < in_shared; ++j) add_values<T>(own_slots[j * THREADS], sums);
-#pragma unroll
-    for (int s = 0; s < L::SUB; ++s) means[s] = count > 0.0f ? sums[s] / count : 0.0f;
-#pragma unroll
-    for (int j = 0; j < REGISTERS; ++j)
-        if (j < place.count) add_squares<T>(packed[j], means, squares);
-#pragma unroll 4
-    for (int j = 0; j < in_shared; ++j) add_squares<T>(own_slots[j * THREADS], means, squares);
-
-    Moments own[L::SUB];
-#pragma unroll
-    for (int s = 0; s < L::SUB; ++s) own[s] = {count, means[s], squares[s]};
-    if (TEAM > 1) cluster_wait();
-    reduce_block<L, WARPS>(own, of_warps, [&](int group, Moments all) {
-        const int to = threadIdx.x % 32;
-        Moments* const place_of_rank = of_blocks + rank * L::GROUPS + group;
-        if (TEAM == 1) {
-            if (to == 0) *place_of_rank = all;
-        } else if (to < TEAM) {
-            store_remote(&place_of_rank->count, to, all.count);
-            store_remote(&place_of_rank->mean, to, all.mean);
-            store_remote(&place_of_rank->squares, to, all.squares);
-        }
-    });
-    if (TEAM > 1) {
-        cluster_arrive();
-        cluster_wait();
-    } else {
-        __syncthreads();
-    }
-
-    float2 of_groups[L::SUB];
-#pragma unroll
-    for (int s = 0; s < L::SUB; ++s) of_groups[s] = of_team<TEAM>(of_blocks + L::group() + s, L::GROUPS, eps);
-    Affine<T, L> own_channels;
-    if (L::LAST) own_channels.channels(gain, offset, of_groups);
-    const auto store = [&](int j, uint4 value) {
-        if (L::LAST) {
-            y[start + j * place.step] = own_channels(value);
-        } else {
-            const float2 channel = affine[__umulhi(place.first + j * THREADS, per_spatial)];
-            y[start + j * place.step] = activated<T>(value, of_groups[0].x, channel.x * of_groups[0].y, channel.y);
-        }
-    };
-#pragma unroll
-    for (int j = 0; j < REGISTERS; ++j)
-        if (j < place.count) store(j, packed[j]);
+    for (int j = 0; j < REGISTERS; ++j) statistics.add(packed[j], j < place.count);
+    if (SHARED) {
+        wait<1>();
 #pragma unroll 2
-    for (int j = 0; j < in_shared; ++j) store(REGISTERS + j, own_slots[j * THREADS]);
-}
+        for (int j = 0; j < half; ++j) statistics.add(load_shared(own_slots + j * SLOT), j < in_shared);
+        wait<0>();
+#pragma unroll 2
+        for (int j = half; j < slots; ++j) statistics.add(load_shared(own_slots + j * SLOT), j < in_shared);
+    }
+    leave(statistics, place.of_entry(), thread, entries);
+    __syncthreads();
 
-// Moments of blocks that are no cluster go through memory, in words that say themselves to which call they belong: the
-// value below, the number of the call above. So they need neither fences nor to be cleared.
-struct Words {
-    unsigned long long mean, squares;
-};
-__device__ __forceinline__ unsigned long long word(float value, unsigned call) {
-    return (unsigned long long)call << 32 | __float_as_uint(value);
-}
-__device__ __forceinline__ void put(Words* at, Words words) {
-    asm volatile("st.relaxed.gpu.global.v2.u64 [%0], {%1, %2};"
-                 :
-                 : "l"(at), "l"(words.mean), "l"(words.squares)
-                 : "memory");
-}
-__device__ __forceinline__ Words get(const Words* at) {
-    Words words;
-    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];"
-                 : "=l"(words.mean), "=l"(words.squares)
-                 : "l"(at)
-                 : "memory");
-    return words;
-}
-
-// What a call leaves for the next one on its stream: how many blocks have begun so far. Every launch has as many.
-struct Workspace {
-    unsigned long long begun, unused;
-    Words words[1];
-};
-__device__ __forceinline__ unsigned number_of_call(Workspace* workspace) {
-    return (unsigned)(atomicAdd(&workspace->begun, 1ull) / gridDim.x) + 1;
-}
-
-// One thread's statistics of a unit, vector by vector: distances from the mean of the first one.
-template <class T, int SUB> struct Running {
-    float pivot[SUB], sum[SUB], squares[SUB];
-
-    __device__ __forceinline__ void add(uint4 packed, bool first) {
-        constexpr const T* kind = nullptr;
-        constexpr int EACH = WIDTH<T> / SUB;
-        float wide[WIDTH<T>];
-        widen(packed, wide, kind);
-        if (first) {
-#pragma unroll
-            for (int s = 0; s < SUB; ++s) {
-                float total = 0.0f;
-#pragma unroll
-                for (int i = 0; i < EACH; ++i) total += wide[s * EACH + i];
-                pivot[s] = total * (1.0f / EACH);
-                sum[s] = squares[s] = 0.0f;
+    float2 of_own[L::SUB];
+    if (CLUSTER) {
+        if (CLUSTER > 1) cluster_wait();
+#pragma unroll 1
+        for (int group = warp; group < L::GROUPS; group += WARPS) {
+            const Moments all = of_block<L, THREADS>(entries, group, values_of<T, L>(g, rank));
+            float2* const of_rank = of_groups + rank * L::GROUPS + group;
+            if (CLUSTER == 1) {
+                if (lane == 0) *of_rank = {all.mean, all.squares};
+            } else if (lane < CLUSTER) {
+                send(of_rank, &mailbox, lane, {all.mean, all.squares});
             }
         }
+        if (CLUSTER > 1)
+            receive(&mailbox);
+        else
+            __syncthreads();
 #pragma unroll
-        for (int i = 0; i < WIDTH<T>; ++i) {
-            const float apart = wide[i] - pivot[i / EACH];
-            sum[i / EACH] += apart;
-            squares[i / EACH] = fmaf(apart, apart, squares[i / EACH]);
+        for (int s = 0; s < L::SUB; ++s)
+            of_own[s] = of_cluster<T, L, CLUSTER>(g, of_groups, L::group(thread) + s, eps);
+    } else {
+#pragma unroll 1
+        for (int group = warp; group < L::GROUPS; group += WARPS) {
+            const float2 of_group = exchanged(team, unit, group, entries, warp == 0);
+            if (lane == 0) of_groups[group] = of_group;
         }
-    }
-    __device__ __forceinline__ Moments moments(int s, float count) const {
-        if (count == 0.0f) return {0.0f, 0.0f, 0.0f};
-        const float share = sum[s] / count;
-        return {count, pivot[s] + share, fmaxf(squares[s] - sum[s] * share, 0.0f)};
-    }
-};
-
-// A team of up to 160 blocks. All of its blocks run at the same time where the GPU is not shared; where it is, a block
-// that has waited for PATIENCE looks works out what the others owe it, to the same bits, so that nobody waits forever.
-enum { PATIENCE = 1 << 14 };
-
-template <class T, class L, int THREADS> struct Team;
-template <class T, class L, int THREADS>
-__device__ __noinline__ void publish_for_all(Team<T, L, THREADS> team, int unit, int turn);
-
-template <class T, class L, int THREADS> struct Team {
-    static constexpr int WARPS = THREADS / 32, LOOKS = 5;
-    Geometry g;
-    const uint4* x;
-    Words* words;
-    float eps;
-    int size, rank;
-    Moments* of_warps;  // two of each, in turns: the barrier of one use frees what the use before read
-    float2* of_groups;
-    const unsigned* call;
-
-    __device__ __forceinline__ Words* entry(int unit, int group, int who) const {
-        return words + ((long long)unit * L::GROUPS + group) * size + who;
-    }
-
-    __device__ __forceinline__ void publish(int unit, int turn, int who, const Running<T, L::SUB>& running,
-                                            int count) const {
-        Moments own[L::SUB];
-#pragma unroll
-        for (int s = 0; s < L::SUB; ++s) own[s] = running.moments(s, count * (WIDTH<T> / L::SUB));
-        reduce_block<L, WARPS>(own, of_warps + turn * WARPS * L::GROUPS, [&](int group, Moments all) {
-            if (threadIdx.x % 32 == 0)
-                put(entry(unit, group, who), {word(all.mean, *call), word(all.squares, *call)});
-        });
-    }
-
-    // Mean and 1 / standard deviation of a group, by a warp; false where a block has not published in time. Merged in
-    // the same order everywhere.
-    __device__ __forceinline__ bool look(int unit, int group, float2* result) const {
-        const int lane = threadIdx.x % 32;
-        Words found[LOOKS];
-        bool missing = true;
-        for (int tries = 0; missing && tries < PATIENCE; ++tries) {
-#pragma unroll
-            for (int i = 0; i < LOOKS; ++i)
-                if (lane + 32 * i < size) found[i] = get(entry(unit, group, lane + 32 * i));
-            missing = false;
-#pragma unroll
-            for (int i = 0; i < LOOKS; ++i)
-                if (lane + 32 * i < size)
-                    missing |= found[i].mean >> 32 != *call || found[i].squares >> 32 != *call;
-            missing = __any_sync(~0u, missing);
-        }
-        if (missing) return false;
-        const float pivot = __shfl_sync(~0u, __uint_as_float((unsigned)found[0].mean), 0);
-        float count = 0.0f, sum = 0.0f, squares = 0.0f;
-#pragma unroll
-        for (int i = 0; i < LOOKS; ++i) {
-            const int who = lane + 32 * i;
-            const int vectors = who < size ? min(g.share, g.vectors - who * g.share) : 0;
-            if (vectors > 0) {
-                const float part = (float)vectors * WIDTH<T> / L::GROUPS;
-                const float apart = __uint_as_float((unsigned)found[i].mean) - pivot;
-                count += part;
-                sum += part * apart;
-                squares += __uint_as_float((unsigned)found[i].squares) + part * apart * apart;
-            }
-        }
-#pragma unroll
-        for (int bit = 16; bit; bit /= 2) {
-            count += __shfl_xor_sync(~0u, count, bit);
-            sum += __shfl_xor_sync(~0u, sum, bit);
-            squares += __shfl_xor_sync(~0u, squares, bit);
-        }
-        const float per = 1.0f / count;
-        if (lane == 0) *result = {pivot + sum * per, rsqrtf(fmaxf(squares - sum * sum * per, 0.0f) * per + eps)};
-        return true;
-    }
-
-    __device__ __forceinline__ void collect(int unit, int turn) const {
-        for (;;) {
-            bool late = false;
-            for (int group = threadIdx.x / 32; group < L::GROUPS; group += WARPS)
-                late |= !look(unit, group, of_groups + turn * L::GROUPS + group);
-            if (!__syncthreads_or(late)) break;
-            publish_for_all(*this, unit, turn);
-        }
-    }
-};
-
-// By value: an address of the team that escaped would keep its members in memory.
-template <class T, class L, int THREADS>
-__device__ __noinline__ void publish_for_all(Team<T, L, THREADS> team, int unit, int turn) {
-    for (int who = 0; who < team.size; ++who) {
-        const Place<L, THREADS> place(team.g, who);
-        const uint4* from = team.x + L::start(team.g, unit) + place.at;
-        Running<T, L::SUB> running;
-        for (int j = 0; j < place.count; ++j) running.add(from[j * place.step], j == 0);
-        team.publish(unit, turn, who, running, place.count);
         __syncthreads();
+#pragma unroll
+        for (int s = 0; s < L::SUB; ++s) of_own[s] = of_groups[L::group(thread) + s];
     }
+
+    Channels<T, L> own;
+    if (L::LAST) own.set(gain, offset, of_own);
+    const auto output = [&](int j, uint4 value) {
+        if (L::LAST) return own(value);
+        const float2 raw = of_channels[__umulhi((unsigned)place.at + j * THREADS, per_spatial)];
+        return activated<T>(value, of_own[0].x, affine<T>(raw.x, raw.y, of_own[0]));
+    };
+    uint4* to = y + start;
+#pragma unroll
+    for (int j = 0; j < REGISTERS; ++j)
+        if (j < place.count) to[j * place.step] = output(j, packed[j]);
+    to += REGISTERS * place.step;
+#pragma unroll 2
+    for (int j = 0; j < in_shared; ++j, to += place.step)
+        *to = output(REGISTERS + j, load_shared(own_slots + j * SLOT));
 }
 
-// Turns the vectors of a unit into outputs, in the order of the thread's steps.
-template <class T, class L, int THREADS> struct Writer {
-    Affine<T, L> own_channels;  // channels-last
-    float2 of_group;            // contiguous, and below: the channel at hand, how many vectors into it
-    int channel, within;
-    const T *weight, *bias;
+// Contiguous units one after the other through `slots` steps of shared memory, a step being BATCH vectors of every
+// worker. Step t stores what step t - slots loaded, loads into the slot that this frees, and adds what step t - AHEAD
+// loaded to the statistics of its unit. The first warp turns what the workers leave into mean and deviation, while they
+// go on: a unit takes at most slots - AHEAD steps, and what is left of them hides the exchange. It takes
+// (slots - AHEAD) / TURNS at least, so that no more than TURNS units are between their statistics and their output:
+// what is exchanged lies in as many places, in turns.
+enum { TURNS = 3, ADDED = 1, KNOWN = ADDED + TURNS };  // barriers, one for every turn
 
-    __device__ __forceinline__ void begin(const Geometry& g, int unit, const T* all_weight, const T* all_bias,
-                                          const float2* of_groups, int vector) {
-        if (L::LAST) {
-            const int first = unit % g.slices * L::SLICE + threadIdx.x % L::SLICE;
-            float2 own[L::SUB];
-#pragma unroll
-            for (int s = 0; s < L::SUB; ++s) own[s] = of_groups[L::group() + s];
-            own_channels.channels(__ldg(reinterpret_cast<const uint4*>(all_weight) + first),
-                                  __ldg(reinterpret_cast<const uint4*>(all_bias) + first), own);
-        } else {
-            of_group = of_groups[0];
-            channel = vector / g.spatial;
-            within = vector % g.spatial;
-            weight = all_weight + unit % g.slices * g.channels;
-            bias = all_bias + unit % g.slices * g.channels;
-        }
-    }
-    __device__ __forceinline__ uint4 operator()(uint4 packed) const {
-        if (L::LAST) return own_channels(packed);
-        const float gain = (float)__ldg(weight + channel) * of_group.y;
-        return activated<T>(packed, of_group.x, gain, (float)__ldg(bias + channel));
-    }
-    __device__ __forceinline__ void forwards(const Geometry& g) {
-        if (L::LAST) return;
-        within += THREADS;
-        while (within >= g.spatial) within -= g.spatial, ++channel;
-    }
-    __device__ __forceinline__ void backwards(const Geometry& g) {
-        if (L::LAST) return;
-        within -= THREADS;
-        while (within < 0) within += g.spatial, --channel;
-    }
-};
+__device__ __forceinline__ int after(int turn) { return turn + 1 == TURNS ? 0 : turn + 1; }
 
-// Units one after the other through `slots` steps of shared memory. Step t stores what step t - slots loaded, loads
-// into the slot that this frees, and adds what step t - AHEAD loaded to the statistics of its unit. A unit takes at
-// most slots - AHEAD steps; what is left of them hides the exchange.
-template <class T, class L, int THREADS, int AHEAD>
-__global__ void __launch_bounds__(THREADS, 1)
+template <class T, class L, int WORKERS, int BATCH, int AHEAD>
+__global__ void __launch_bounds__(WORKERS + 32, 1)
 ring(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, uint4* __restrict__ y,
      Workspace* __restrict__ workspace, int units, int team_size, int slots, int vectors, int share, int slices,
      int spatial, int channels, int row, long long batch, float eps) {
-    __shared__ Moments of_warps[2 * THREADS / 32 * L::GROUPS];
-    __shared__ float2 of_groups[2 * L::GROUPS];
-    __shared__ unsigned call;
+    constexpr int ALL = WORKERS + 32;
+    constexpr unsigned APART = 16 * WORKERS, SLOT = BATCH * APART;
+    __shared__ Entry entries[TURNS][ENTRIES<L, WORKERS>];
+    __shared__ float2 of_units[TURNS];
+    __shared__ Team<T, L, WORKERS> team;
     extern __shared__ uint4 kept[];
-    if (threadIdx.x == 0) call = number_of_call(workspace);  // first looked at behind the barrier of a publish
+    float2* const tables = reinterpret_cast<float2*>(kept + slots * BATCH * WORKERS);
+    const int thread = (int)threadIdx.x - 32;  // of the workers
     const int teams = gridDim.x / team_size, own_team = blockIdx.x / team_size, rank = blockIdx.x % team_size;
-    if (own_team >= min(teams, units)) return;
     const Geometry g = {vectors, share, slices, spatial, channels, row, batch};
-    const Team<T, L, THREADS> team = {g, x, workspace->words, eps, team_size, rank, of_warps, of_groups, &call};
-    const Place<L, THREADS> place(g, rank);
-    const int steps = (share + THREADS - 1) / THREADS, total = (units - own_team + teams - 1) / teams * steps;
+    if (threadIdx.x == 0) team.begin(g, x, workspace, eps, team_size, rank);
+    if (own_team >= min(teams, units)) return;
 
-    int load_slot = 0, add_slot = 0, load_step = 0, add_step = 0, store_step = 0;
-    int load_unit = own_team, add_unit = own_team, store_unit = own_team;
-    long long load_at = L::start(g, own_team) + place.at, store_at = 0;
-    Running<T, L::SUB> running;
-    Writer<T, L, THREADS> writer;
+    if (thread < 0) {
+        float2* const raw = tables + TURNS * channels;  // nobody else's
+        for (int unit = own_team, turn = 0; unit < units; unit += teams, turn = after(turn)) {
+            load_channels(g, unit, weight, bias, raw, threadIdx.x, 32);
+            meet(ADDED + turn, ALL);
+            const float2 of_unit = exchanged(team, unit, 0, entries[turn], true);
+            if (threadIdx.x == 0) of_units[turn] = of_unit;
+#pragma unroll 1
+            for (int c = threadIdx.x; c < channels; c += 32)
+                tables[turn * channels + c] = affine<T>(raw[c].x, raw[c].y, of_unit);
+            arrive(KNOWN + turn, ALL);
+        }
+        return;
+    }
+
+    const Place<L, WORKERS> place(g, rank, thread);
+    const int count = place.count, of_entry = place.of_entry();
+    const int steps = (share + BATCH * WORKERS - 1) / (BATCH * WORKERS), taken = steps * BATCH;
+    const int total = (units - own_team + teams - 1) / teams * steps;
+    const unsigned first_slot = address_of(kept + thread), end = first_slot + slots * SLOT;
+    unsigned here = first_slot, add_here = first_slot;
+    int loaded = 0, added = 0, stored = 0, load_unit = own_team, store_unit = own_team, add_turn = 0, store_turn = 0;
+    const uint4* from = x + L::start(g, own_team) + place.at;
+    uint4* to = y;
+    Statistics<T, L> statistics;
+    Writer<T, L, WORKERS> writer;
     for (int t = 0; t < total + slots; ++t) {
-        uint4* const here = kept + load_slot * THREADS + threadIdx.x;
-        if (++load_slot == slots) load_slot = 0;
         if (t >= slots) {
-            if (store_step == 0) {
-                const int turn = store_unit / teams & 1;
-                team.collect(store_unit, turn);
-                writer.begin(g, store_unit, weight, bias, of_groups + turn * L::GROUPS, place.first);
-                store_at = L::start(g, store_unit) + place.at;
+            if (stored == 0) {
+                meet(KNOWN + store_turn, ALL);
+                writer.begin(g, store_unit, weight, bias, &of_units[store_turn], tables + store_turn * channels, thread,
+                             (int)place.at);
+                to = y + L::start(g, store_unit) + place.at;
             }
-            if (store_step < place.count) y[store_at] = writer(*here);
-            writer.forwards(g);
-            store_at += place.step;
-            if (++store_step == steps) store_step = 0, store_unit += teams;
+            uint4 packed[BATCH];
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) packed[b] = load_shared(here + b * APART);
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) {
+                if (stored + b < count) to[b * WORKERS] = writer(packed[b]);
+                writer.forwards(g);
+            }
+            to += BATCH * WORKERS;
+            stored += BATCH;
+            if (stored == taken) stored = 0, store_unit += teams, store_turn = after(store_turn);
         }
         if (t < total) {
-            if (load_step < place.count) copy_async(here, x + load_at);
-            load_at += place.step;
-            if (++load_step == steps) {
-                load_step = 0;
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b)
+                if (loaded + b < count) copy_async(here + b * APART, from + b * WORKERS);
+            from += BATCH * WORKERS;
+            loaded += BATCH;
+            if (loaded == taken) {
+                loaded = 0;
                 load_unit += teams;
-                load_at = L::start(g, load_unit) + place.at;
+                from = x + L::start(g, load_unit) + place.at;
             }
         }
         commit();  // also where nothing was loaded: groups are counted in steps
+        here += SLOT;
+        if (here == end) here = first_slot;
         if (t >= AHEAD && t < total + AHEAD) {
             wait<AHEAD>();
-            if (add_step < place.count) running.add(kept[add_slot * THREADS + threadIdx.x], add_step == 0);
-            if (++add_slot == slots) add_slot = 0;
-            if (++add_step == steps) {
-                team.publish(add_unit, add_unit / teams & 1, rank, running, place.count);
-                add_step = 0;
-                add_unit += teams;
+            uint4 packed[BATCH];
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) packed[b] = load_shared(add_here + b * APART);
+            if (added == 0) statistics.begin(packed[0]);
+            if (added + BATCH <= place.whole) {
+#pragma unroll
+                for (int b = 0; b < BATCH; ++b) statistics.add(packed[b], true);
+            } else {
+#pragma unroll
+                for (int b = 0; b < BATCH; ++b) statistics.add(packed[b], added + b < count);
+            }
+            add_here += SLOT;
+            if (add_here == end) add_here = first_slot;
+            added += BATCH;
+            if (added == taken) {
+                leave(statistics, of_entry, thread, entries[add_turn]);
+                arrive(ADDED + add_turn, ALL);
+                added = 0;
+                add_turn = after(add_turn);
             }
         }
     }
 }
 
 // Units that do not fit into the ring: forwards for the statistics, backwards for the output. By then the last `slots`
-// steps are still in shared memory, and what was read shortly before them in the L2.
-template <class T, class L, int THREADS, int AHEAD>
+// steps are still in shared memory and some before them in the L2, if what will not be read again leaves it first.
+template <class T, class L, int THREADS, int BATCH, int AHEAD>
 __global__ void __launch_bounds__(THREADS, 1)
 twice(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, uint4* __restrict__ y,
       Workspace* __restrict__ workspace, int units, int team_size, int slots, int vectors, int share, int slices,
       int spatial, int channels, int row, long long batch, float eps) {
-    __shared__ Moments of_warps[2 * THREADS / 32 * L::GROUPS];
-    __shared__ float2 of_groups[2 * L::GROUPS];
-    __shared__ unsigned call;
+    constexpr unsigned APART = 16 * THREADS, SLOT = BATCH * APART;
+    __shared__ Entry entries[ENTRIES<L, THREADS>];
+    __shared__ float2 of_groups[L::GROUPS];
+    __shared__ Team<T, L, THREADS> team;
     extern __shared__ uint4 kept[];
-    if (threadIdx.x == 0) call = number_of_call(workspace);
+    float2* const table = reinterpret_cast<float2*>(kept + slots * BATCH * THREADS);
+    const int thread = threadIdx.x, warp = thread / 32;
     const int teams = gridDim.x / team_size, rank = blockIdx.x % team_size;
-    if (blockIdx.x / team_size >= teams) return;
     const Geometry g = {vectors, share, slices, spatial, channels, row, batch};
-    const Team<T, L, THREADS> team = {g, x, workspace->words, eps, team_size, rank, of_warps, of_groups, &call};
-    const Place<L, THREADS> place(g, rank);
-    const int steps = (share + THREADS - 1) / THREADS;
+    if (thread == 0) team.begin(g, x, workspace, eps, team_size, rank);
+    if (blockIdx.x / team_size >= teams) return;
+    const Place<L, THREADS> place(g, rank, thread);
+    const int count = place.count, of_entry = place.of_entry();
+    const int steps = (share + BATCH * THREADS - 1) / (BATCH * THREADS);
+    const long long step = BATCH * place.step;
+    const unsigned first_slot = address_of(kept + thread), end = first_slot + slots * SLOT;
+    const unsigned long long leaves = first_to_leave();
 
     for (int unit = blockIdx.x / team_size; unit < units; unit += teams) {
-        const long long start = L::start(g, unit) + place.at;
-        Running<T, L::SUB> running;
-        long long at = start;
-        int load_slot = 0, add_slot = 0;
+        const uint4* from = x + L::start(g, unit) + place.at;
+        Statistics<T, L> statistics;
+        unsigned here = first_slot, add_here = first_slot;
         for (int t = 0; t < steps + AHEAD; ++t) {
-            if (t < place.count) copy_async(kept + load_slot * THREADS + threadIdx.x, x + at);
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b)
+                if (t * BATCH + b < count) copy_async(here + b * APART, from + b * place.step);
             commit();
-            at += place.step;
-            if (++load_slot == slots) load_slot = 0;
+            from += step;
+            here += SLOT;
+            if (here == end) here = first_slot;
             if (t < AHEAD) continue;
             wait<AHEAD>();
-            if (t - AHEAD < place.count) running.add(kept[add_slot * THREADS + threadIdx.x], t == AHEAD);
-            if (++add_slot == slots) add_slot = 0;
+            uint4 packed[BATCH];
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) packed[b] = load_shared(add_here + b * APART);
+            if (t == AHEAD) statistics.begin(packed[0]);
+            const int added = (t - AHEAD) * BATCH;
+            if (added + BATCH <= place.whole) {
+#pragma unroll
+                for (int b = 0; b < BATCH; ++b) statistics.add(packed[b], true);
+            } else {
+#pragma unroll
+                for (int b = 0; b < BATCH; ++b) statistics.add(packed[b], added + b < count);
+            }
+            add_here += SLOT;
+            if (add_here == end) add_here = first_slot;
         }
-        team.publish(unit, 0, rank, running, place.count);
-        team.collect(unit, 0);
+        leave(statistics, of_entry, thread, entries);
+        __syncthreads();
+        if (!L::LAST) load_channels(g, unit, weight, bias, table, thread, THREADS);
+#pragma unroll 1
+        for (int group = warp; group < L::GROUPS; group += THREADS / 32) {
+            const float2 of_group = exchanged(team, unit, group, entries, warp == 0);
+            if (thread % 32 == 0) of_groups[group] = of_group;
+        }
+        __syncthreads();
+        if (!L::LAST) {
+#pragma unroll 1
+            for (int c = thread; c < channels; c += THREADS) table[c] = affine<T>(table[c].x, table[c].y, of_groups[0]);
+            __syncthreads();
+        }
 
         Writer<T, L, THREADS> writer;
-        writer.begin(g, unit, weight, bias, of_groups, place.first + (steps - 1) * THREADS);
-        int slot = (steps - 1) % slots;
-        at = start + (steps - 1) * place.step;
+        writer.begin(g, unit, weight, bias, of_groups, table, thread, (int)place.at + (steps * BATCH - 1) * THREADS);
+        here = first_slot + (steps - 1) % slots * SLOT;
+        long long at = L::start(g, unit) + place.at + (steps - 1) * step;
         for (int j = steps - 1; j >= 0; --j) {
             wait<AHEAD>();  // what is due was loaded `slots` steps ago, and slots > AHEAD
-            uint4* const here = kept + slot * THREADS + threadIdx.x;
-            if (j < place.count) y[at] = writer(*here);
-            if (j >= slots && j - slots < place.count) copy_async(here, x + at - slots * place.step);
+            uint4 packed[BATCH];
+#pragma unroll
+            for (int b = 0; b < BATCH; ++b) packed[b] = load_shared(here + b * APART);
+#pragma unroll
+            for (int b = BATCH - 1; b >= 0; --b) {
+                if (j * BATCH + b < count) store(y + at + b * place.step, writer(packed[b]), leaves);
+                writer.backwards(g);
+            }
+            if (j >= slots) {
+#pragma unroll
+                for (int b = 0; b < BATCH; ++b)
+                    if ((j - slots) * BATCH + b < count)
+                        copy_async(here + b * APART, x + at - slots * step + b * place.step, leaves);
+            }
             commit();
-            writer.backwards(g);
-            at -= place.step;
-            if (--slot < 0) slot = slots - 1;
+            at -= step;
+            here = here == first_slot ? end - SLOT : here - SLOT;
         }
     }
 }

@@ -31,17 +31,15 @@ def group_norm_silu(x, weight, bias, num_groups, eps):
         bias.shape, bias.dtype, bias.get_device(), bias.is_contiguous(),
     )  # fmt: skip
     try:
-        start, rest, words = _plans[form]
+        start, rest, space = _plans[form]
     except KeyError:
-        start, rest, words = _plans[form] = _plan(x, weight, bias, num_groups)
+        start, rest, space = _plans[form] = _plan(x, weight, bias, num_groups)
     if start is not None:
         x_at, weight_at, bias_at = x.data_ptr(), weight.data_ptr(), bias.data_ptr()
         if not (x_at | weight_at | bias_at) & 15:
             out = torch.empty_like(x)
-            if words:
-                start(x_at, weight_at, bias_at, out.data_ptr(), _workspace(words, x.device), *rest, float(eps))
-            else:
-                start(x_at, weight_at, bias_at, out.data_ptr(), *rest, float(eps))
+            workspace = _workspace(*space) if space else 0
+            start(x_at, weight_at, bias_at, out.data_ptr(), workspace, *rest, float(eps))
             return out
     return _in_triton(x, weight, bias, num_groups, eps)
 
@@ -50,26 +48,27 @@ def _plan(x, weight, bias, num_groups):
     """How to start the kernel for arguments of this form; nothing to start where only Triton will do."""
     _check(x, weight, bias, num_groups)
     if _CU is None or not x.is_cuda or not x.numel() or not (x.is_contiguous() or _is_channels_last(x)):
-        return None, (), 0
+        return None, (), None
     about = torch.cuda.get_device_properties(x.device)
     chip = Chip(about.multi_processor_count, about.shared_memory_per_block_optin)
     kind, channels_last = IN_CUDA[x.dtype], not x.is_contiguous()
     launch = choose(chip, kind, x.element_size(), tuple(x.shape), num_groups, channels_last)
     if launch is None:
-        return None, (), 0
+        return None, (), None
     start = _CU.get(launch.kernel)[launch.grid, launch.threads, launch.shared]
-    return start, launch.rest, launch.words
+    return start, launch.rest, (x.get_device(), launch.grid, launch.words) if launch.words else None
 
 
-def _workspace(words, device):
-    """Where blocks exchange moments: one for every stream, whose calls follow each other, and for every graph."""
+def _workspace(device, grid, words):
+    """Where blocks exchange moments: one for every stream, whose calls follow each other, and for every graph. They
+    count the blocks that have begun, so that launches of different size cannot share one."""
     if torch.cuda.is_current_stream_capturing():
-        return torch.zeros(words, dtype=torch.int64, device=device)
-    stream = (device, torch.cuda.current_stream(device).cuda_stream)
+        return torch.zeros(words, dtype=torch.int64, device=device).data_ptr()
+    stream = device, torch._C._cuda_getCurrentRawStream(device), grid
     kept = _workspaces.get(stream)
     if kept is None or kept.numel() < words:
         kept = _workspaces[stream] = torch.zeros(words, dtype=torch.int64, device=device)
-    return kept
+    return kept.data_ptr()
 
 
 def _in_triton(x, weight, bias, num_groups, eps):

@@ -1,0 +1,111 @@
+// From values, mean and deviation to outputs.
+#pragma once
+
+#include "statistics.cuh"
+
+// (x - mean) * gain + offset, then SiLU, rounded once; gain is the channel's weight over the standard deviation. Values
+// of 16 bits have the mean folded into the offset, which costs them nothing; of 32 bits it would cost digits.
+template <class T> constexpr bool FOLDED = sizeof(T) == 2;
+
+template <class T> __device__ __forceinline__ float2 affine(float weight, float bias, float2 of_group) {
+    const float gain = weight * of_group.y;
+    return {gain, FOLDED<T> ? fmaf(-of_group.x, gain, bias) : bias};
+}
+template <class T> __device__ __forceinline__ float activated(float x, float mean, float gain, float offset) {
+    const float z = fmaf(FOLDED<T> ? x : x - mean, gain, offset);
+    return z * reciprocal(1.0f + power_of_two(z * -1.4426950408889634f));
+}
+
+// Where all values of a vector are of one channel.
+template <class T> __device__ __forceinline__ uint4 activated(uint4 packed, float mean, float2 channel) {
+    constexpr const T* kind = nullptr;
+    float wide[WIDTH<T>];
+    widen(packed, wide, kind);
+#pragma unroll
+    for (int i = 0; i < WIDTH<T>; ++i) wide[i] = activated<T>(wide[i], mean, channel.x, channel.y);
+    return narrow(wide, kind);
+}
+
+// Channels-last: a thread has the same channels everywhere.
+template <class T, class L> struct Channels {
+    float mean[L::SUB];
+    float2 channel[WIDTH<T>];
+
+    __device__ __forceinline__ void set(uint4 weight, uint4 bias, const float2 (&of_groups)[L::SUB]) {
+        constexpr const T* kind = nullptr;
+        float weights[WIDTH<T>], biases[WIDTH<T>];
+        widen(weight, weights, kind);
+        widen(bias, biases, kind);
+#pragma unroll
+        for (int i = 0; i < WIDTH<T>; ++i)
+            channel[i] = affine<T>(weights[i], biases[i], of_groups[i * L::SUB / WIDTH<T>]);
+#pragma unroll
+        for (int s = 0; s < L::SUB; ++s) mean[s] = of_groups[s].x;
+    }
+    __device__ __forceinline__ uint4 operator()(uint4 packed) const {
+        constexpr const T* kind = nullptr;
+        float wide[WIDTH<T>];
+        widen(packed, wide, kind);
+#pragma unroll
+        for (int i = 0; i < WIDTH<T>; ++i)
+            wide[i] = activated<T>(wide[i], mean[i * L::SUB / WIDTH<T>], channel[i].x, channel[i].y);
+        return narrow(wide, kind);
+    }
+};
+
+// Turns the vectors of a unit into outputs, in the order of the thread's steps. Contiguous, `table` has gain and offset
+// of the group's channels, and the thread knows the channel at hand and how many vectors into it.
+template <class T, class L, int THREADS> struct Writer {
+    Channels<T, L> own;
+    const float2* table;
+    float2 current;
+    float mean;
+    int channel, within;
+
+    __device__ __forceinline__ void begin(const Geometry& g, int unit, const T* weight, const T* bias,
+                                          const float2* of_groups, const float2* of_channels, int thread, int vector) {
+        if (L::LAST) {
+            const int first = unit % g.slices * L::SLICE + thread % L::SLICE;
+            float2 of_own[L::SUB];
+#pragma unroll
+            for (int s = 0; s < L::SUB; ++s) of_own[s] = of_groups[L::group(thread) + s];
+            own.set(__ldg(reinterpret_cast<const uint4*>(weight) + first),
+                    __ldg(reinterpret_cast<const uint4*>(bias) + first), of_own);
+        } else {
+            table = of_channels;
+            mean = of_groups[0].x;
+            channel = vector / g.spatial;
+            within = vector - channel * g.spatial;
+            current = table[min(channel, g.channels - 1)];
+        }
+    }
+    __device__ __forceinline__ uint4 operator()(uint4 packed) const {
+        return L::LAST ? own(packed) : activated<T>(packed, mean, current);
+    }
+    __device__ __forceinline__ void forwards(const Geometry& g) {
+        if (L::LAST) return;
+        within += THREADS;
+        if (within < g.spatial) return;
+        do within -= g.spatial, ++channel;
+        while (within >= g.spatial);
+        current = table[min(channel, g.channels - 1)];
+    }
+    __device__ __forceinline__ void backwards(const Geometry& g) {
+        if (L::LAST) return;
+        within -= THREADS;
+        if (within >= 0) return;
+        do within += g.spatial, --channel;
+        while (within < 0);
+        current = table[max(0, min(channel, g.channels - 1))];
+    }
+};
+
+// Weights and biases of the channels of a contiguous unit, by the thread `thread` of `threads`.
+template <class T>
+__device__ __forceinline__ void load_channels(const Geometry& g, int unit, const T* weight, const T* bias, float2* to,
+                                              int thread, int threads) {
+    const int first = unit % g.slices * g.channels;
+#pragma unroll 1
+    for (int c = thread; c < g.channels; c += threads)
+        to[c] = {(float)__ldg(weight + first + c), (float)__ldg(bias + first + c)};
+}
