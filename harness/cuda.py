@@ -150,7 +150,8 @@ class Kernel:
         self._declared = _declared(kernel)
         self._launchers: dict[Any, Callable[..., None]] = {}
         self._known = _Known()
-        self._shared = 0
+        self._shared: dict[int, int] = {}
+        """By device, the bytes that have been asked for."""
 
     def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
         found = self._launchers.get(where)
@@ -191,21 +192,29 @@ class Kernel:
 
     def _start(self, grid: Any, block: Any, shared: int) -> Callable[[int], None]:
         """Launches on torch's current stream, with the arguments that lie packed where `extra` says."""
-        if shared > self._shared:
-            _allow_shared(self._kernel, self._name, shared)
-            self._shared = shared
         where = (*_three(grid), *_three(block), shared)
         driver, private = _driver(), torch._C
         # the bindings take bare numbers for handles too, but make and unmake an object of each in every call
         launch = functools.partial(driver.cuLaunchKernel, driver.CUfunction(int(self._kernel.handle)), *where)
         stream, device, streams = private._cuda_getCurrentRawStream, private._cuda_getDevice, _streams
+        allowed = self._shared
+        if shared:  # now, so that what the GPU refuses is said before anything runs
+            self._allow(shared, device())
 
         def start(extra: int) -> None:
-            (status,) = launch(streams[stream(device())], 0, extra)
+            here = device()
+            if shared and shared > allowed.get(here, 0):
+                self._allow(shared, here)
+            (status,) = launch(streams[stream(here)], 0, extra)
             if status:
                 raise self._refused(status, where)
 
         return start
+
+    def _allow(self, shared: int, device: int) -> None:
+        if shared > self._shared.get(device, 0):
+            _allow_shared(self._kernel, self._name, shared, device)
+            self._shared[device] = shared
 
     def _refused(self, status: Any, where: tuple[int, ...]) -> RuntimeError:
         spelled = f"grid {where[:3]}, block {where[3:6]}, {where[6]} bytes of shared memory"
@@ -354,13 +363,12 @@ def _driver() -> Any:
     return driver
 
 
-def _allow_shared(kernel: Any, name: str, shared: int) -> None:
-    """More than 48 KiB, what the kernel declares itself included, must be asked for, kernel by kernel."""
+def _allow_shared(kernel: Any, name: str, shared: int, device: int) -> None:
+    """More than 48 KiB, what the kernel declares itself included, must be asked for, by kernel and GPU."""
     from cuda.bindings import driver
 
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    device = driver.CUdevice(torch.cuda.current_device())
-    (status,) = driver.cuKernelSetAttribute(attribute, shared, kernel.handle, device)
+    (status,) = driver.cuKernelSetAttribute(attribute, shared, kernel.handle, driver.CUdevice(device))
     if int(status) != 0:
         most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
         limit = f"at most {most}" if most else "less"

@@ -1,4 +1,4 @@
-"""What the workbench holds of every finished run: some ninety bytes of numbers, whatever its words and rows come to.
+"""What the workbench holds of every finished run: some eighty bytes of numbers, whatever its words and rows come to.
 
 It is open for days and runs thousands of times. So the place of a run's lines, its iteration, source and geomean, and
 what the rules of best and stall look at, lie in arrays; a Brief is made of them when somebody asks.
@@ -81,12 +81,11 @@ class BriefTable:
         self._kinds.append(kind)
 
     def _kind(self, summary: Summary) -> int:
-        about = summary.environment
-        kind = About(Series.of(summary), about.device, about.interpreted)
-        found = self._kind_of.setdefault(kind, len(self._abouts))
-        if found == len(self._abouts):
-            self._abouts.append(kind)
-        return found
+        about = About(Series.of(summary), summary.environment.device, summary.environment.interpreted)
+        kind = self._kind_of.setdefault(about, len(self._abouts))
+        if kind == len(self._abouts):
+            self._abouts.append(about)
+        return kind
 
     def __len__(self) -> int:
         return len(self.places)

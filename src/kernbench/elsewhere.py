@@ -139,9 +139,10 @@ def _retimed(journal: Journal, written: Sequence[Elsewhere], series: compare.Ser
     """Entries made elsewhere by the place of the run that timed them again."""
     about = {item.source: item for item in written if item.source}
     chosen: dict[str, Brief] = {}
-    for run in journal.briefs.all() if about else ():
-        short = run.source[: entry.HASH]
-        if short in about and _can_stand_for_an_entry(run):
+    table = journal.briefs
+    for index in range(len(table)) if about else ():
+        short = table.source(index)[: entry.HASH]
+        if short in about and _can_stand_for_an_entry(run := table[index]):
             chosen[short] = max(chosen.get(short, run), run, key=lambda item: _fitness(item, series))
     return {run.position: about[short] for short, run in chosen.items()}
 

@@ -32,7 +32,7 @@ class PastRuns(Sequence[Summary]):
         self._reworded: dict[int, list[int]] = {}
         """Where the lines are that changed the words of a run: as many as somebody typed."""
         self._kept: dict[int, Summary] = {}
-        self._environments: dict[tuple[object, ...], Environment] = {}
+        self._environments: dict[str, Environment] = {}
 
     def add(self, summary: Summary, place: int, begin: int) -> None:
         """A run that has just ended, and will be asked for."""
@@ -54,7 +54,7 @@ class PastRuns(Sequence[Summary]):
     def _environment(self, data: dict[str, Any]) -> Environment:
         """Machines change rarely, so equal environments are one object."""
         about = data.get("environment") or {}
-        key = tuple(about.items())
+        key = str(about)  # a later version may keep lists in it
         if key not in self._environments:
             if len(self._environments) >= KEPT_ENVIRONMENTS:
                 self._environments.clear()

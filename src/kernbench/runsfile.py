@@ -101,7 +101,8 @@ class RunsFile:
                     os.ftruncate(handle, size)
         if written != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return size + torn
+        # not `size`: where there are no locks another process may have written since
+        return os.lseek(handle, 0, os.SEEK_CUR) - len(line) - 1
 
     def _refused(self, problem: OSError) -> JournalError:
         reason = problem.strerror or str(problem)

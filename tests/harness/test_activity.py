@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from harness import ledger, light
-from harness.activity import Activity, LostRecords, Names, Record, attribute
+from harness.activity import Activity, LostRecords, Names, Record, attribute, read
 
 NAMES = Names("flush", "mark", "pause")
 
@@ -16,6 +16,43 @@ def record(name: str, start: int, end: int, correlation: int, stream: int = 7, g
 
 def call(*records: Record) -> Activity:
     return Activity(records, home=7)
+
+
+class Event:
+    """One of the profiler's; older versions of torch do not say its kind in a word."""
+
+    def __init__(self, kind: str, name: str, correlation: int, on_gpu: bool, says_kind: bool) -> None:
+        from torch._C._autograd import DeviceType
+
+        self._name, self._correlation = name, correlation
+        self.device_type = lambda: DeviceType.CUDA if on_gpu else DeviceType.CPU
+        self.start_ns, self.end_ns, self.device_resource_id = (lambda: 1), (lambda: 2), (lambda: 7)
+        if says_kind:
+            self.activity_type = lambda: kind
+
+    def name(self) -> str:
+        return self._name
+
+    def correlation_id(self) -> int:
+        return self._correlation
+
+
+@pytest.mark.parametrize("says_kind", [True, False])
+def test_what_ran_on_the_device_is_read_whatever_it_is_called(says_kind: bool) -> None:
+    events = [
+        Event("cuda_runtime", "cudaGraphLaunch", 1, False, says_kind),
+        Event("kernel", "cudaLaunchKernel", 1, True, says_kind),  # a kernel may have any name
+        Event("cuda_driver", "cuLaunchKernelEx", 2, False, says_kind),
+        Event("gpu_memset", "Memset (Device)", 2, True, says_kind),
+        Event("a kind of a later version", "thing", 3, True, says_kind),
+        Event("overhead", "Activity Buffer Request", 4, False, says_kind),
+    ]
+    assert read(events) == [
+        record("cudaLaunchKernel", 1, 2, 1, graph=True),
+        record("Memset (Device)", 1, 2, 2),
+        record("thing", 1, 2, 3),
+    ]
+    assert read([]) == []
 
 
 def test_records_go_to_the_call_that_launched_them_whatever_their_stream_and_order() -> None:

@@ -162,12 +162,13 @@ class Driver:
 
 
 def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver, streams = Driver(), iter([0, 5, 5])
+    driver, streams, device = Driver(), iter([0, 5, 5, 6, 6]), [0]
+    asked: list[tuple[int, int]] = []
     monkeypatch.setattr(cuda, "_driver", lambda: driver)
     monkeypatch.setattr(cuda, "_streams", cuda._Streams())
-    monkeypatch.setattr(cuda, "_allow_shared", lambda kernel, name, shared: None)
+    monkeypatch.setattr(cuda, "_allow_shared", lambda kernel, name, shared, device: asked.append((shared, device)))
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: next(streams), raising=False)
-    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: 0, raising=False)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: device[0], raising=False)
     declared = [SimpleNamespace(offset=0, size=8), SimpleNamespace(offset=8, size=4)]
     kernel = cuda.Kernel(SimpleNamespace(handle=99, arguments_info=declared), "k")
     kernel[7, (32, 2)](None, 3)
@@ -179,6 +180,10 @@ def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pyte
         ([7, 1, 1, 32, 1, 1, 0], 5, struct.pack("<Qi", 2**40, 3)),
     ]
     assert kernel[7, (32, 2)] is kernel[7, (32, 2)]
+    device[0] = 1
+    for _ in range(2):
+        kernel[(1, 2, 3), 64, 1024](None, 1)
+    assert asked == [(1024, 0), (1024, 1)]  # once for each GPU
     with pytest.raises(TypeError, match="k: argument 1 is a str"):
         kernel[1, 1](None, "x")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -68,6 +69,15 @@ def test_the_ratio_comes_out() -> None:
     assert ratio.speedup == pytest.approx(2, rel=0.02)
     assert ratio.verdict == "faster"
     assert timed.time_us("solution") == pytest.approx(100, rel=0.02)
+
+
+def test_time_spent_before_the_first_call_counts_towards_the_budget() -> None:
+    def blocks(spent_s: float) -> int:
+        made = bench(30.0)
+        made.began = time.perf_counter() - spent_s
+        return made.run({"baseline": noisy(200, 0.5, 1), "solution": noisy(100, 0.5, 2)}).blocks
+
+    assert blocks(10.0) == timing.MIN_BLOCKS < blocks(0.0)
 
 
 def test_quiet_sides_stop_early_and_never_below_the_minimum() -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Environment
+from harness.records import Environment, Ratio
 from kernbench import compare, pastruns
+from kernbench.briefs import FLAGS
 from kernbench.elsewhere import Entries
 from kernbench.events import RunStarted, Summary
 from kernbench.journal import Journal
@@ -30,13 +31,16 @@ def past(count: int, seed: int = 1) -> list[Summary]:
         runs.append(
             Summary(
                 run=f"20261114T{number:06}-abc",
-                source=source_hash(choose.randrange(count // 2)),
+                source=source_hash(choose.randrange(count // 20 + 2)),
                 at=f"2026-11-14T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}+00:00",
                 right=right,
                 geomean=choose.uniform(0.5, 3.0) if right else None,
                 best=right and choose.random() < 0.02,
+                vs_best=Ratio(1.1, 1.0, 1.2, "faster") if choose.random() < 0.5 else None,
+                best_geomean=1.5 if choose.random() < 0.7 else None,
+                repeats=3 if choose.random() < 0.3 else None,
                 stalled=choose.random() < 0.3,
-                counts={"ok": 2} if right else {choose.choice(["wrong", "timeout", "crashed"]): 1},
+                counts={"ok": 2} if right else {choose.choice(["wrong", "timeout", "crashed", "runtime_error"]): 1},
                 iteration=number if choose.random() < 0.7 else None,
                 complete=choose.random() > 0.1,
                 hypothesis=f"try {number}",
@@ -77,6 +81,25 @@ def test_a_long_log_has_the_records_that_were_written(long_log: tuple[list[Summa
             assert journal.summaries[index] == runs[index]
         assert journal.summaries[-40:] == runs[-40:]
         assert journal.highest() == max(run.iteration or 0 for run in runs)
+
+
+def test_a_brief_says_what_the_record_says(long_log: tuple[list[Summary], Journal, Journal]) -> None:
+    runs, *journals = long_log
+    assert {run.new_best for run in runs if run.best} == {True, False}
+    for journal in journals:
+        for run, brief in zip(runs, journal.briefs.all(), strict=True):
+            assert {name: getattr(brief, name) for name in FLAGS} == {name: getattr(run, name) for name in FLAGS}
+        for run in runs[::400]:  # where its lines begin, so that its rows are found without reading the file
+            line = journal.path.read_bytes()[journal.briefs.begin(run.run) :].split(b"\n", 1)[0]
+            assert (json.loads(line)["event"], json.loads(line)["run"]) == ("start", run.run)
+
+
+@pytest.mark.parametrize("status", ["wrong", "runtime_error", "crashed", "timeout"])
+def test_a_best_that_fails_later_is_best_no_more_unless_it_was_late(status: str) -> None:
+    first, second = (replace(run, best=True, counts={"ok": 2}) for run in past(2))
+    second = replace(second, source=source_hash(77))
+    failed = replace(second, best=False, right=False, counts={status: 1})
+    assert compare.best_of([first, second, failed]) == (second if status == "timeout" else first)
 
 
 def test_best_and_stall_of_a_long_log(long_log: tuple[list[Summary], Journal, Journal]) -> None:
@@ -168,9 +191,17 @@ def test_what_is_no_number_is_left_out(tmp_path: Path) -> None:
         with journal.path.open("a") as file:
             file.write(json.dumps({"event": "finished", **_plain(good), **change}) + "\n")
     journal.finish(replace(good, run="r2", source="ab" * 32, iteration=2), [])
+    with journal.path.open("a") as file:  # of a later version
+        about = {"device": "cuda:0", "gpus": ["a", "b"]}
+        line = {"event": "finished", **_plain(good), "run": "r3", "iteration": 3, "environment": about}
+        file.write(json.dumps(line) + "\n")
     again = Journal(tmp_path)
-    assert [(item.run, item.source) for item in again.summaries] == [("r1", "odd hash"), ("r2", "ab" * 32)]
-    assert [item.iteration for item in again.briefs.numbered()] == [1, 2]
+    assert [(item.run, item.source) for item in again.summaries] == [
+        ("r1", "odd hash"),
+        ("r2", "ab" * 32),
+        ("r3", "odd hash"),
+    ]
+    assert [item.iteration for item in again.briefs.numbered()] == [1, 2, 3]
 
 
 def _plain(run: Summary) -> dict[str, object]:

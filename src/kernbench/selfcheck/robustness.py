@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import statistics
 import time
@@ -40,9 +41,11 @@ async def latency(task: str, options: Options, repeats: int) -> Report:
             run = asyncio.create_task(shop.run())
             while shop.first() is None and not run.done():
                 await asyncio.sleep(0.01)
-            cold.append(_times("started cold", shop))
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)
+            if shop.first() is None:
+                return Report("latency", rows=warm, notes=[f"a cold start was not timed ({_outcome(shop)})"])
+            cold.append(_times("started cold", shop))
     report.rows = [*warm, *cold]
     first = [statistics.median(float(str(row["first_row_s"])) for row in group) for group in (warm, cold)]
     report.notes.append(f"first row {first[0]:.2f} s warm, {first[1]:.2f} s cold: {first[1] / first[0]:.1f} times")
@@ -59,9 +62,9 @@ def _outcome(shop: Workshop) -> str:
 def _times(name: str, shop: Workshop) -> dict[str, object]:
     return {
         "what": name,
-        "first_row_s": shop.first() or 0.0,
-        "all_timed_s": shop.last(1) or 0.0,
-        "all_checked_s": shop.last(2) or 0.0,
+        "first_row_s": shop.first(),
+        "all_timed_s": shop.last(1),
+        "all_checked_s": shop.last(2),
         "rows": len(shop.rows()),
     }
 
@@ -90,14 +93,16 @@ async def crashes(task: str, options: Options, rounds: int) -> Report:
                 {
                     "bad_save": kind,
                     "said": said,
-                    "next_first_row_s": shop.first() or 0.0,
+                    "next_first_row_s": shop.first(),
                     "served": good,
                     "spare_s": waited,
                 }
             )
         runs = len(shop.session.journal.path.read_bytes().splitlines())
     left = [pid for pid in seen if _alive(pid)]
-    worst = max(float(str(row["next_first_row_s"])) for row in report.rows)
+    worst = max(
+        (float(str(row["next_first_row_s"])) for row in report.rows if row["next_first_row_s"]), default=math.nan
+    )
     served = sum(bool(row["served"]) for row in report.rows)
     spare = max(float(str(row["spare_s"])) for row in report.rows)
     report.notes.append(

@@ -26,6 +26,22 @@ class Workshop:
         origin = project.find_task(task, to_edit=False)
         self._scratch = Path(tempfile.mkdtemp(prefix="kernbench-selfcheck-"))
         self.folder = self._scratch / origin.name  # `task` may be a path, and lead out of the scratch folder
+        try:
+            self._open(origin, options, baseline)
+        except BaseException:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            raise
+        self.landed: list[tuple[float, CaseResult]] = []
+        """Seconds since the run was asked for, and the row."""
+        self.steps: dict[tuple[str, str | None], float] = {}
+        """Seconds spent in each step of each case, in the last run."""
+        self._asked = 0.0
+        self._step: tuple[str, str | None] | None = None
+        self._since = 0.0
+        self.failure: BuildFailed | None = None
+
+    def _open(self, origin: Path, options: Options, baseline: str | None) -> None:
+        """A copy of the task without its history, and the session on it."""
         shutil.copytree(
             origin, self.folder, ignore=shutil.ignore_patterns(".kernbench", "ITERATIONS.md", "__pycache__")
         )
@@ -36,14 +52,6 @@ class Workshop:
             options = replace(options, baseline="baseline.py")
         self.session = Session(taskfile.load(self.folder), self.folder / ".kernbench", options)
         self.session.listen(self._hear)
-        self.landed: list[tuple[float, CaseResult]] = []
-        """Seconds since the run was asked for, and the row."""
-        self.steps: dict[tuple[str, str | None], float] = {}
-        """Seconds spent in each step of each case, in the last run."""
-        self._asked = 0.0
-        self._step: tuple[str, str | None] | None = None
-        self._since = 0.0
-        self.failure: BuildFailed | None = None
 
     async def __aenter__(self) -> Workshop:
         return self
