@@ -393,6 +393,8 @@ def load(
     macros = [f"-D{key}={int(value) if isinstance(value, bool) else value}" for key, value in (defines or {}).items()]
     cache = scope.get("__kernbench_build__") or os.path.expanduser("~/.cache/kernbench/cuda")
     source = _Source(path, user_path, (*FLAGS, f"-arch={_architecture()}", *macros, *options), folders, cache)
+    if "__kernbench_reads__" in scope:
+        scope["__kernbench_reads__"](_texts(source))
     return Library(source, names)
 
 
@@ -490,12 +492,12 @@ def _digest(source: _Source, names: tuple[str, ...]) -> str:
 
     parts = [source.user_path, *source.options, *header_folders(), *names, str(nvrtc.nvrtcVersion())]
     digest = hashlib.sha256("\0".join(parts).encode())
-    for content in _texts(source):
+    for content in _texts(source).values():
         digest.update(len(content).to_bytes(8, "little") + content)
     return digest.hexdigest()[:24]
 
 
-def _texts(source: _Source) -> list[bytes]:
+def _texts(source: _Source) -> dict[str, bytes]:
     """The file and, recursively, the headers it includes from folders of the user's own."""
     seen: dict[str, bytes] = {}
     waiting = [os.path.realpath(source.path)]
@@ -508,4 +510,4 @@ def _texts(source: _Source) -> list[bytes]:
         for name in _INCLUDE.findall(seen[current]):
             for folder in (os.path.dirname(current), *source.folders):
                 waiting.append(os.path.realpath(os.path.join(folder, name.decode(errors="replace"))))
-    return list(seen.values())
+    return seen

@@ -116,8 +116,11 @@ def load(name: str, flags: Sequence[str] = ()) -> Library:
         raise CompileError(f"there is no {name} beside the file that loads it", user_path)
     compiler = _compiler(user_path)
     digest = hashlib.sha256("\0".join([user_path, *compiler, *FLAGS, *flags, _stamp(compiler[0]), _cpu()]).encode())
-    for content in _texts(path):
+    texts = _texts(path)
+    for content in texts.values():
         digest.update(len(content).to_bytes(8, "little") + content)
+    if "__kernbench_reads__" in scope:
+        scope["__kernbench_reads__"](texts)
     cache = scope.get("__kernbench_build__") or _user_cache()
     stem = os.path.splitext(os.path.basename(name))[0]
     image = os.path.join(cache, f"{stem}-{digest.hexdigest()[:24]}.so")
@@ -155,7 +158,7 @@ def _error(output: str, user_path: str) -> CompileError:
     return CompileError(f"the C++ compiler failed: {last}", user_path, None, output)
 
 
-def _texts(path: str) -> list[bytes]:
+def _texts(path: str) -> dict[str, bytes]:
     """The file and, recursively, the headers it includes with quotes from folders beside it."""
     seen: dict[str, bytes] = {}
     waiting = [os.path.realpath(path)]
@@ -168,7 +171,7 @@ def _texts(path: str) -> list[bytes]:
         for name in _INCLUDE.findall(seen[current]):
             for folder in (os.path.dirname(current), os.path.dirname(path)):
                 waiting.append(os.path.realpath(os.path.join(folder, name.decode(errors="replace"))))
-    return list(seen.values())
+    return seen
 
 
 def _compiler(user_path: str) -> list[str]:

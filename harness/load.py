@@ -19,7 +19,7 @@ import linecache
 import os
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from harness import operators
@@ -46,7 +46,7 @@ class Side:
         self.build = build
         self.package = f"{SIDE_PREFIX}{role}_{_digest(self.folder)}"
         self.loaded: dict[str, str] = {}
-        """Files that this side has run, relative to its folder, with the hash of each."""
+        """Files that this side is made of, relative to its folder, with the hash of each."""
         self.operators = operators.Names(self.package, self._sources())
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
         self._importlib = _importlib_for(self)
@@ -64,13 +64,21 @@ class Side:
             raise MissingEntry(os.path.join(self.folder, file), name)
         return found  # type: ignore[no-any-return]
 
+    def reads(self, paths: Iterable[str]) -> None:
+        """Files that are compiled for this side: C++, CUDA and their headers are as much of it as its Python."""
+        here = os.path.realpath(self.folder)
+        for path in paths:
+            inside = os.path.commonpath([here, os.path.realpath(path)]) == here
+            name = os.path.relpath(os.path.realpath(path), here) if inside else os.path.realpath(path)
+            self.loaded[name] = _file_digest(path)
+
     def same_in(self, folder: str) -> bool:
         """Whether everything this side has run is the same in another snapshot."""
         return all(_file_digest(os.path.join(folder, name)) == digest for name, digest in self.loaded.items())
 
     def mentions(self, *words: str) -> bool:
-        """Whether one of the words stands in any file that was loaded."""
-        texts = [_read(os.path.join(self.folder, name)) for name in self.loaded]
+        """Whether one of the words stands in any Python file that was loaded."""
+        texts = [_read(os.path.join(self.folder, name)) for name in self.loaded if name.endswith(".py")]
         return any(word.encode() in text for word in words for text in texts)
 
     def close(self) -> None:
@@ -182,6 +190,7 @@ class _Loader(importlib.abc.InspectLoader):
         scope["__builtins__"] = side.builtins
         scope["__kernbench_folder__"] = side.user_folder
         scope["__kernbench_build__"] = side.build
+        scope["__kernbench_reads__"] = side.reads
         if self.path is None:
             return
         content = _read(self.path)

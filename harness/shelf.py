@@ -6,6 +6,7 @@ changed helper is never missed and an unchanged reference is not loaded again.
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -93,11 +94,16 @@ class Shelf:
 
     def _side(self, role: str, source: str, task: Task, build: str) -> Side:
         held = self._sides.get(role)
-        if held is not None and held.loaded and held.user_folder == task.folder and held.same_in(source):
+        if held is not None and held.loaded and held.user_folder == task.folder and self._is_same(role, held, source):
             return held
         self.drop(role)
         side = self._sides[role] = Side(role, source, task.folder, build)
         return side
+
+    @staticmethod
+    def _is_same(role: str, held: Side, source: str) -> bool:
+        """The best is a snapshot as a whole, with whatever it may read; of other sides only what they loaded counts."""
+        return held.folder == os.path.abspath(source) if role == "best" else held.same_in(source)
 
     def compiled(self, function: Callable[..., Any], package: str, case: Case) -> Callable[..., Any]:
         key = (package, case.id)

@@ -10,6 +10,7 @@ import ast
 import hashlib
 import itertools
 import json
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, cast
@@ -32,6 +33,8 @@ TASK_KEYS = frozenset(
 CASE_KEYS = frozenset("id label kind headline models known axes".split())
 KINDS = ("case", "smoke", "check")
 NAMED_BASELINES = ("eager", "compile")
+QUOTED = re.compile(r"""["']([\w+.-]+\.[a-z]+)["']""")
+IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.M)
 
 
 class TaskError(UserError):
@@ -77,11 +80,24 @@ def task_hash(folder: Path, baseline: str) -> str:
     """Hash of everything that decides what right and fast mean here."""
     digest = hashlib.sha256()
     names = ["task.toml", "cases.json", "reference.py"]
-    for name in names if baseline in NAMED_BASELINES else [*names, baseline]:
+    for name in names if baseline in NAMED_BASELINES else [*names, *files_behind(folder, baseline)]:
         path = folder / name
         content = path.read_bytes() if path.is_file() else b""
         digest.update(f"{name}\0{len(content)}\0".encode() + content)
     return digest.hexdigest()[:16]
+
+
+def files_behind(folder: Path, name: str) -> list[str]:
+    """A file and those beside it that it names, itself or through them: the C++ it loads, headers, modules."""
+    found = [name]
+    for current in found:
+        try:
+            text = (folder / current).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        named = [*QUOTED.findall(text), *(f"{module}.py" for module in IMPORTED.findall(text))]
+        found += [other for other in dict.fromkeys(named) if other not in found and (folder / other).is_file()]
+    return found
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

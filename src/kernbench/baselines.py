@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.records import UserError
-from harness.taskfile import NAMED_BASELINES
+from harness.taskfile import NAMED_BASELINES, files_behind
 
 
 class BaselineError(UserError):
@@ -39,8 +39,9 @@ class Baseline:
         """Hash of what is timed as the baseline: a file, the reference behind eager and compile, or the best source."""
         if self.name == "best":
             return best or ""
-        own = source / ("reference.py" if self.name in NAMED_BASELINES else self.name)
+        own = self.file or source / ("reference.py" if self.name in NAMED_BASELINES else self.name)
+        names = [own.name] if self.name in NAMED_BASELINES else files_behind(own.parent, own.name)
         try:
-            return hashlib.sha256((self.file or own).read_bytes()).hexdigest()
+            return hashlib.sha256(b"".join((own.parent / name).read_bytes() for name in names)).hexdigest()
         except OSError:
             return ""

@@ -25,6 +25,7 @@ from kernbench.pastruns import UNREADABLE, PastRuns
 from kernbench.runsfile import PARSED_AT_ONCE, RunsFile, parse, parse_all
 from kernbench.runsfile import JournalError as JournalError
 
+FINISHED = b'{"event":"finished"'
 SAMPLES = re.compile(rb',"samples":\{(?:"\w+":\[[^\]]*\],?)*\}(?=,"run":"[^"\\]*"\}\s*$)')
 
 
@@ -45,6 +46,8 @@ class Journal:
         self._highest = 0
         self._begun: dict[str, int] = {}
         """Where the lines of the runs begin that have not ended."""
+        self._taken_in = 0
+        """Up to here every line is known."""
         self._read()
 
     @property
@@ -144,10 +147,28 @@ class Journal:
             elif end := runindex.END.match(line):
                 landed = rows.pop(end[1], {})
                 run_id = end[1].decode()
-                if line.startswith(b'{"event":"finished"') and (only is None or run_id in only):
+                if line.startswith(FINISHED) and (only is None or run_id in only):
                     yield run_id, _parse_rows(landed.values())
 
+    def take_in(self) -> bool:
+        """Takes in the runs that other processes have finished since, and says whether there were any."""
+        before = len(self.briefs)
+        self._taken_in = min(self._taken_in, self._file.size())
+        for place, line in self._file.scan(self._taken_in):
+            if not line.endswith(b"\n"):  # being written this moment
+                break
+            self._taken_in = place + len(line)
+            if begin := runindex.BEGIN.match(line):
+                self._begun.setdefault(begin[1].decode(), place)
+            elif end := runindex.END.match(line):
+                began = self._begun.pop(end[1].decode(), 0)
+                if line.startswith(FINISHED) and self.briefs.find(end[1].decode()) is None:
+                    with contextlib.suppress(*UNREADABLE):
+                        self._fold("finished", json.loads(line), runindex.Kept(place, began, line))
+        return len(self.briefs) > before
+
     def _read(self) -> None:
+        self._taken_in = self._file.size()
         lines = runindex.lines(self._file)
         while batch := list(islice(lines, PARSED_AT_ONCE)):
             for kept, data in zip(batch, parse_all([item.line for item in batch]), strict=True):

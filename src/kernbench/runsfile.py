@@ -45,6 +45,12 @@ class RunsFile:
         finally:
             os.close(handle)
 
+    def size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except OSError:
+            return 0
+
     def scan(self, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Whole and torn lines with their offsets; `begin` must be the beginning of one."""
         try:

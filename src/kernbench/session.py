@@ -332,6 +332,7 @@ class Session:
         if environment is None or (self._pending is not None and job.reason != "command"):
             return None  # no worker, or superseded while it came up
         await self._explainer.profiler.make_way()
+        self.journal.take_in()  # another process may have made a best since
         order = self._order(job, source, environment)
         ending = await self._runner.run(order)
         if not isinstance(ending, RunCancelled):

@@ -134,6 +134,10 @@ def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
         if not journal.summaries:
             raise TrajectoryError(f"nothing was run on this machine yet, so there is no {reference}; give a number")
         return journal.summaries[-1] if reference == "last" else _best(task, journal, entries)
+    if reference == "now":
+        raise TrajectoryError(
+            "now is what the files hold, not a run: `show now --source` prints it, `diff` compares it"
+        )
     listed = entries.iterations(journal)
     if reference.isdigit() and (found := listed.with_number(int(reference))):
         return found
@@ -145,9 +149,7 @@ def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
         raise TrajectoryError(f"{reference} names {len(matches)} sources; give more of the hash")
     if matches:
         return next(iter(matches.values()))
-    raise TrajectoryError(
-        f"there is no iteration {reference!r} here: {_known(listed)}; best, last, now or a hash work too"
-    )
+    raise TrajectoryError(f"there is no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
 
 
 def entries_of(task: Task) -> Entries:

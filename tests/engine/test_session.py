@@ -372,3 +372,23 @@ async def test_nothing_is_left_running(watched: Callable[..., Watched], folder: 
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+async def test_a_best_that_another_process_made_counts(folder: Path, watched: Callable[..., Watched]) -> None:
+    """Two workbenches on one task: both know what the other has finished when they judge."""
+    mine, other = watched(), watched()
+    write(folder, "TIME_US = 50.0")
+    await mine.session.run_once(iteration=True)
+    write(folder, "TIME_US = 10.0")
+    fast = await other.session.run_once(iteration=True)
+    write(folder, "TIME_US = 30.0")
+    middle = await mine.session.run_once(iteration=True)
+    assert isinstance(fast, Summary)
+    assert isinstance(middle, Summary)
+    assert (fast.best, middle.best) == (True, False)
+    started = mine.of(RunStarted)[-1]
+    assert isinstance(started, RunStarted)
+    assert started.best == fast.source
+    assert [item.iteration for item in mine.session.iterations()] == [1, 2, 3]
+    assert mine.session.journal.cases_of(fast.run) == other.session.journal.cases_of(fast.run) != {}
+    assert not mine.session.journal.take_in()

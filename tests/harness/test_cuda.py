@@ -224,7 +224,7 @@ def test_headers_are_looked_for_in_the_toolkit(tmp_path: Path, monkeypatch: pyte
 def test_headers_of_the_users_count_as_source(tmp_path: Path) -> None:
     text = '#include <outer.h>\n#include "missing.h"\n'
     made = source(tmp_path, text, outer='#include "inner.h"\n', inner="int x;\n")
-    texts = {text.decode() for text in cuda._texts(made)}
+    texts = {text.decode() for text in cuda._texts(made).values()}
     assert "int x;\n" in texts
     assert len(texts) == 3
 

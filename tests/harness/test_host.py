@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness import host
+from harness import host, taskfile
+from harness.shelf import Shelf
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="no C++ compiler")
 
@@ -109,3 +110,48 @@ def test_no_compiler_is_a_sentence_with_the_way_out(load: Load, monkeypatch: pyt
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(host.CompileError, match="no C\\+\\+ compiler was found; install g\\+\\+"):
         load(ADD)
+
+
+TASK = """
+entry = "number"
+device = "cpu"
+[[case]]
+id = "a"
+axes = { rows = 1 }
+"""
+LOADS = """
+from harness import host
+import torch
+library = host.load("{name}.cpp")
+def number(x):
+    out = torch.zeros(1)
+    library.number(out)
+    return out
+"""
+
+
+def snapshot(folder: Path, name: str, text: str, header: str = "") -> str:
+    """A source whose Python is the same whatever its C++ says."""
+    folder.mkdir()
+    (folder / "task.toml").write_text(TASK)
+    (folder / "reference.py").write_text("def make_inputs(case, seed, device): ...\ndef number(x): ...\n")
+    (folder / f"{name}.py").write_text(LOADS.format(name=name))
+    (folder / f"{name}.cpp").write_text(text)
+    (folder / "value.h").write_text(header)
+    return str(folder)
+
+
+@pytest.mark.parametrize("role", ["best", "baseline"])
+def test_a_side_is_another_when_its_cpp_or_a_header_is(role: str, tmp_path: Path) -> None:
+    file = "solution" if role == "best" else "baseline"
+    include = '#include "value.h"\nextern "C" void number(float* out) { out[0] = VALUE; }\n'
+    sources = [
+        snapshot(tmp_path / "one", file, 'extern "C" void number(float* out) { out[0] = 1; }\n'),
+        snapshot(tmp_path / "two", file, include, "#define VALUE 2\n"),
+        snapshot(tmp_path / "three", file, include, "#define VALUE 3\n"),
+    ]
+    (tmp_path / "one" / "solution.py").touch()
+    task, shelf = taskfile.load(tmp_path / "one"), Shelf()
+    build = str(tmp_path / "build")
+    said = [float(shelf.function(role, f"{file}.py", source, task, build)(None)) for source in [*sources, sources[2]]]
+    assert said == [1, 2, 3, 3]

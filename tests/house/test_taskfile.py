@@ -170,3 +170,24 @@ def test_shipped_tasks_load(name: str) -> None:
     kinds = {case.kind for case in task.cases}
     assert task.name == name
     assert kinds == {"case", "smoke", "check"}
+
+
+def test_the_cpp_behind_a_baseline_is_part_of_the_task(tmp_path: Path) -> None:
+    for name, text in {
+        "task.toml": 'entry = "f"\nbaseline = "baseline.py"\n[[case]]\nid = "a"\naxes = { rows = 1 }\n',
+        "reference.py": "def make_inputs(case, seed, device): ...\ndef f(): ...\n",
+        "solution.py": "def f(): ...\n",
+        "baseline.py": "import part\nfrom harness import host\nhost.load('baseline.cpp')\ndef f(): ...\n",
+        "baseline.cpp": '#include "inner.h"\n',
+        "inner.h": "// 1\n",
+        "part.py": "",
+        "notes.txt": "",
+    }.items():
+        (tmp_path / name).write_text(text)
+    assert taskfile.files_behind(tmp_path, "baseline.py") == ["baseline.py", "baseline.cpp", "part.py", "inner.h"]
+    hashes = [taskfile.load(tmp_path).hash]
+    for name in ("baseline.cpp", "inner.h", "part.py", "notes.txt", "solution.py"):
+        with (tmp_path / name).open("a") as file:
+            file.write("\n\n")
+        hashes.append(taskfile.load(tmp_path).hash)
+    assert len(set(hashes)) == 4  # neither notes nor the solution decide what fast means
