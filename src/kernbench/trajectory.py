@@ -136,7 +136,7 @@ def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
         return journal.summaries[-1] if reference == "last" else _best(task, journal, entries)
     if reference == "now":
         raise TrajectoryError(
-            "now is what the files hold, not a run: `show now --source` prints it, `diff` compares it"
+            "now is the files as they are, not a run: `show now --source` prints them, `diff` compares"
         )
     listed = entries.iterations(journal)
     if reference.isdigit() and (found := listed.with_number(int(reference))):
