@@ -176,7 +176,7 @@ class Kernel:
     def prepared(self, grid: Any, block: Any, kinds: Sequence[type], shared: int = 0) -> Callable[..., None]:
         """`kernel[grid, block, shared]` for arguments of these types, at which nobody looks again.
 
-        For callers that know their tensors and pass numbers, int for a pointer: it saves 1 us of every launch.
+        For callers that know their tensors and pass numbers, int for a pointer: it saves 0.7 us of twelve arguments.
         """
         start, mine = self._start(grid, block, shared), _Prepared(tuple(kinds), self._pack)
 
