@@ -16,6 +16,20 @@ driver is too old to tell them: int as 64 bits, float as 32). `defines` is a dic
 own and the toolkit's, `options` what NVRTC takes, such as "--use_fast_math". Kernels asked for by `names` are built by
 `load`, others when `get` first asks. An unchanged file is compiled once. This file stands alone: it imports nothing
 else of the harness and can be copied beside a kernel.
+
+Calls that are done in 2 us on the GPU live on the launch path. `Plans` finds what was worked out for arguments of one
+form again, `Kernel.prepared` launches numbers at which nobody looks again, `outputs_like` allocates:
+
+    _plans = Plans()
+
+    def rms_norm(x, weight, eps):
+        for same_form, launch, output in _plans.get(x.shape, ()):
+            if same_form(x, weight):
+                out = output()
+                launch(x.data_ptr(), weight.data_ptr(), out.data_ptr(), float(eps))
+                return out
+        _plans.keep(x.shape, (x, weight), _plan(x, weight))   # checks the arguments and makes launch and output
+        return rms_norm(x, weight, eps)
 """
 
 from __future__ import annotations
@@ -373,6 +387,71 @@ def _allow_shared(kernel: Any, name: str, shared: int, device: int) -> None:
         most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
         limit = f"at most {most}" if most else "less"
         raise ValueError(f"{name}: {shared} bytes of shared memory are refused; a block of this GPU may have {limit}")
+
+
+MOST_KEYS, MOST_FORMS = 4096, 8
+"""Lengths that never come back must not fill the memory; the forms that have a key in common are found by trying."""
+
+
+class Plans(dict[Any, list[tuple[Any, ...]]]):
+    """By a key of the caller's, plans for the forms of tensors that were seen with it: `(same_form, *plan)` each."""
+
+    def keep(self, key: Any, tensors: Sequence[torch.Tensor], plan: Sequence[Any]) -> None:
+        if len(self) >= MOST_KEYS:
+            self.clear()
+        alike = self.setdefault(key, [])
+        if len(alike) >= MOST_FORMS:
+            del alike[0]
+        alike.append((same_form_as(*tensors), *plan))
+
+
+def same_form_as(*tensors: torch.Tensor) -> Callable[..., bool]:
+    """A function of as many tensors: whether each has the type, dtype, device, shape and strides of its example.
+
+    Torch has one for it, with which torch.compile guards its graphs; it also tells tensors with gradients and calls in
+    inference mode from others, which only costs a plan more. Beside an H200 it saves 0.7 us for six tensors.
+    """
+    guards = _of_torch_compile("TensorGuards")
+    shapes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
+    with contextlib.suppress(TypeError):  # a torch that has none, or another one
+        same: Callable[..., bool] = guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides).check
+        if same(*tensors):  # it is not where one tensor is given twice
+            return same
+    forms = [_form(x) for x in tensors]
+    return lambda *others: [_form(x) for x in others] == forms
+
+
+def _form(x: torch.Tensor) -> tuple[Any, ...]:
+    return type(x), x.dtype, x.device, x.shape, x.stride()
+
+
+def outputs_like(
+    x: torch.Tensor, memory_format: torch.memory_format = torch.preserve_format
+) -> Callable[[], torch.Tensor]:
+    """A function that allocates on the current device what `torch.empty_like` would, by torch.compile's own way.
+
+    While a mode looks on at what torch dispatches, it is torch's public function, so that the mode sees the output.
+    """
+    about = torch.empty_like(x, device="meta", memory_format=memory_format)
+    size, stride, dtype, device = tuple(about.shape), about.stride(), x.dtype, x.device
+    onlookers = torch._C._len_torch_dispatch_stack
+    allocated = _of_torch_compile("_empty_strided_cuda")
+    if allocated is None or not x.is_cuda:
+        return lambda: torch.empty_strided(size, stride, dtype=dtype, device=device)
+
+    def output() -> torch.Tensor:
+        if onlookers():
+            return torch.empty_strided(size, stride, dtype=dtype, device=device)
+        return allocated(size, stride, dtype)  # type: ignore[no-any-return]
+
+    return output
+
+
+def _of_torch_compile(name: str) -> Any:
+    """What the code that torch.compile makes calls; None in a torch that has it no more."""
+    with contextlib.suppress(ImportError):
+        return getattr(importlib.import_module("torch._C._dynamo.guards"), name, None)
+    return None
 
 
 def load(

@@ -20,7 +20,7 @@ from harness.records import Case, CaseResult, ClockName, Finding, Ratio, RunRequ
 from harness.rotation import rotation
 
 Beat = Callable[[], None]
-DEVICE_PASS = 0.82
+DEVICE_PASS = 0.8
 """Share of a row's budget on a GPU; the wall pass takes the rest."""
 
 
@@ -93,8 +93,9 @@ class Stopwatch:
         assert own is not None
         floor = self._request.floors.get(case.id)
         margin = stats.margin(min(value for value in (own, base, best) if value is not None), floor)
-        ratio = stats.ratio(samples.log_ratios("baseline", "solution"), margin) if base is not None else None
-        vs_best = stats.ratio(samples.log_ratios("best", "solution"), margin) if best is not None else None
+        trim = samples.trim
+        ratio = stats.ratio(samples.log_ratios("baseline", "solution"), margin, trim) if base is not None else None
+        vs_best = stats.ratio(samples.log_ratios("best", "solution"), margin, trim) if best is not None else None
         calls = samples.activities.get("solution") or []
         return replace(
             result,

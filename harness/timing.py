@@ -53,6 +53,8 @@ class Timing:
     """Samples of one case: microseconds per block and side."""
 
     samples: dict[str, list[float]] = field(default_factory=dict)
+    trim: float = stats.QUARTER
+    """What a centre of these leaves out at either end."""
     activities: dict[str, list[Activity]] = field(default_factory=dict)
     """What every timed call of a side put on the device, where the clock knows."""
     busy: dict[str, float] = field(default_factory=dict)
@@ -66,7 +68,7 @@ class Timing:
 
     def time_us(self, side: str) -> float | None:
         values = self.samples.get(side)
-        return stats.interquartile_mean(values) if values else None
+        return stats.trimmed_mean(values, self.trim) if values else None
 
     def log_ratios(self, over: str, under: str) -> list[float]:
         return [math.log(a / b) for a, b in zip(self.samples[over], self.samples[under], strict=True)]
@@ -126,7 +128,7 @@ class Bench:
         return max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / len(sides) / cost)))
 
     def _blocks(self, sides: Sides, calls: int, began: float) -> Timing:
-        timing = Timing({name: [] for name in sides}, {name: [] for name in sides})
+        timing = Timing({name: [] for name in sides}, stats.trim(self.clock.name), {name: [] for name in sides})
         watch, size = Usage(list(sides)), self.clock.batch
         while timing.blocks < MAX_BLOCKS:
             self.beat()
@@ -231,7 +233,7 @@ def _sort_in(timing: Timing, planned: Sequence[Planned], measured: Sequence[Meas
         if item.activity is not None:
             timing.activities[plan.side].append(item.activity)
     for (_block, name), values in sorted(times.items()):
-        timing.samples[name].append(max(stats.interquartile_mean(values), 1e-3))
+        timing.samples[name].append(max(stats.trimmed_mean(values, timing.trim), 1e-3))
 
 
 def _bound(name: str, function: Callable[..., Any], working: WorkingSet) -> Callable[[], Any]:
@@ -263,5 +265,5 @@ def floor(bench: Callable[[], Bench], function: Callable[..., Any], runs: int = 
     ratios = []
     for _ in range(runs):
         timing = bench().run({"baseline": function, "solution": function})
-        ratios.append(math.exp(stats.interquartile_mean(timing.log_ratios("baseline", "solution"))))
+        ratios.append(math.exp(stats.trimmed_mean(timing.log_ratios("baseline", "solution"), timing.trim)))
     return stats.floor_of(ratios)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,6 +138,16 @@ def test_a_line_is_named_by_the_users_file_whichever_snapshot_compiled_it(tmp_pa
     assert hot_lines(text, tmp_path)[0].file == "solution.py"
     (tmp_path / "solution.py").write_text("\n" * 14 + "    something else\n")
     assert hot_lines(text, tmp_path)[0].file == "/home/dev/kernels/rms_norm/solution.py"
+
+
+def test_a_snapshot_that_is_gone_does_not_take_the_text_of_a_line_with_it(tmp_path: Path) -> None:
+    text = (DATA / "page_source.txt").read_text()
+    words = hot_lines(text)[0].text
+    gone = re.sub(rf'"?[^",\n]*{re.escape(words)}"?', "<Unable to open source file>", text)
+    gone = gone.replace("/home/dev/kernels/rms_norm/", f"/home/x/toy/.kernbench/sources/{'a' * 64}/")
+    (tmp_path / "solution.py").write_text("\n" * 14 + "    " + words + "\n")
+    assert (hot_lines(gone, tmp_path)[0].file, hot_lines(gone, tmp_path)[0].text) == ("solution.py", words)
+    assert hot_lines(gone)[0].text == ""
 
 
 def test_a_damaged_source_page_gives_what_it_has() -> None:

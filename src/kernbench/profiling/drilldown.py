@@ -18,6 +18,7 @@ from kernbench.profiling import nsight
 
 DETAILS = ("--page", "details")
 SOURCE = ("--page", "source", "--csv", "--print-source", "cuda,sass")
+_NO_SOURCE = "<Unable to open source file>"
 _NOT_WAITING = ("stall_selected", "stall_not_selected")
 
 
@@ -114,7 +115,10 @@ def _lines(file: str, kernel: str, rows: list[dict[str, str]], snapshot: Path | 
             code = sorted(rows[at + 1 : below], key=lambda item: -(_int(item.get("# Samples")) or 0))
             sass = tuple(item.get("Source 2", "").strip() for item in code[:8])
             line, words = int(row["Line No"]), row["Source"].strip()
-            yield HotLine(_named(file, snapshot, line, words), line, words, samples, 0.0, _stall(row), kernel, sass)
+            own = _own_line(file, snapshot, line)
+            if words == _NO_SOURCE:
+                words = own
+            yield HotLine(_named(file, snapshot, own, words), line, words, samples, 0.0, _stall(row), kernel, sass)
         at = below
 
 
@@ -128,19 +132,28 @@ def _stall(row: dict[str, str]) -> str:
     return most.removeprefix("stall_") if most and counts[most] else ""
 
 
-def _named(file: str, snapshot: Path | None, line: int, text: str) -> str:
-    """The file as the user names it. Triton keeps what it compiled, so an earlier snapshot's path may stand there."""
+def _own_line(file: str, snapshot: Path | None, line: int) -> str:
+    """What the profiled source has in that line of its file of that name; empty where it has none.
+
+    Triton keeps what it compiled, so an earlier snapshot's path may stand in the report, and that may be gone. It is
+    the same code in the same line: the line where a kernel begins is part of what Triton finds it by.
+    """
+    if snapshot is not None:
+        with contextlib.suppress(OSError, IndexError):
+            own = (snapshot / Path(file).name).read_text(encoding="utf-8", errors="replace").splitlines()
+            return own[line - 1].strip()
+    return ""
+
+
+def _named(file: str, snapshot: Path | None, own: str, text: str) -> str:
+    """The file as the user names it."""
     earlier = re.search(r"/sources/[0-9a-f]{64}/(.+)$", file)
     if earlier:
         return earlier[1]
     if snapshot is not None:
         with contextlib.suppress(ValueError):
             return str(Path(file).relative_to(snapshot))
-        with contextlib.suppress(OSError, IndexError):
-            own = (snapshot / Path(file).name).read_text(encoding="utf-8", errors="replace").splitlines()
-            if own[line - 1].strip() == text:
-                return Path(file).name
-    return file
+    return Path(file).name if text and own == text else file
 
 
 def _tidy(details: str) -> str:
