@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 from harness.records import Environment
-from kernbench import compare, entry, iterations
+from kernbench import compare, entry, iterations, render
 from kernbench.briefs import Brief
 from kernbench.events import Elsewhere, Summary
 from kernbench.journal import Journal
@@ -20,6 +20,7 @@ from kernbench.listing import Listing
 
 TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
 BASELINE = "baseline "
+FAILED = frozenset(render.STATUS_WORDS[name].lower() for name in render.FAILURES)
 
 
 class Entries:
@@ -104,8 +105,8 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
         run="",
         source=source,
         at=re.sub(r"^(\S+) (\S+) UTC$", r"\1T\2:00+00:00", at),
-        right=outcome != "wrong",
-        geomean=float(times[1]) if times and outcome != "wrong" else None,
+        right=outcome not in FAILED,
+        geomean=float(times[1]) if times and outcome not in FAILED else None,
         best=outcome in ("first", "improved", "best"),
         stalled=bool(_said(lines, "stalled")),
         iteration=number,

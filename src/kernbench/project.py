@@ -7,6 +7,7 @@ checkout the shipped tasks are kernels/ and may be edited; in an installed packa
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -62,14 +63,21 @@ def state_dir(folder: Path, override: Path | None = None) -> Path:
     """Where the task's runs are kept; made when first needed, so that git never sees what lies in it."""
     state = override or folder / STATE_FOLDER
     if state.is_dir():
+        if override is None and not (state / ".gitignore").exists():  # removed under a workbench, which made it anew
+            with contextlib.suppress(OSError):
+                _hide_from_git(state)
         return state
     try:
         state.mkdir(parents=True)
-        (state / ".gitignore").write_text("*\n", encoding="utf-8")
+        _hide_from_git(state)
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise ProjectError(f"{state} cannot be made ({reason}); `--state DIR` keeps the runs elsewhere") from None
     return state
+
+
+def _hide_from_git(state: Path) -> None:
+    (state / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def repository_root(cwd: Path) -> Path | None:

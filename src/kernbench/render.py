@@ -21,6 +21,8 @@ STATUS_WORDS = {
     "skipped": "skipped",
     "interpreted": "checked",
 }
+FAILURES = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
+"""Statuses of a case that came to nothing, the most telling first: a wrong value says more than what broke off."""
 STEP_WORDS = {
     "load": "loading",
     "build": "building",
@@ -118,11 +120,11 @@ def checks(results: Iterable[CaseResult]) -> str:
 
 
 def outcome(summary: Summary) -> str:
-    """The word of an iteration: improved, best, same, slower, wrong; of one made elsewhere, as it is written."""
+    """The word of an iteration: improved, best, same, slower, or how it failed; elsewhere made, as it is written."""
     if isinstance(summary, Elsewhere):
         return summary.outcome or DASH
     if not summary.right:
-        return "wrong"
+        return next((STATUS_WORDS[name].lower() for name in FAILURES if summary.counts.get(name)), "wrong")
     if summary.environment.interpreted:
         return "checked"
     if summary.best:
@@ -138,7 +140,7 @@ def counts(summary: Summary) -> str:
     run = sum(tally.get(name, 0) for name in STATUS_WORDS if name != "skipped")
     right = tally.get("ok", 0) + tally.get("interpreted", 0)
     parts = [f"{right}/{run} right"]
-    for name in ("wrong", "runtime_error", "timeout", "crashed", "build_error"):
+    for name in FAILURES:
         if tally.get(name):
             parts.append(f"{tally[name]} {STATUS_WORDS[name].lower()}")
     parts += [f"{tally[name]} {name}" for name in ("slower", "unclear") if tally.get(name)]

@@ -199,6 +199,7 @@ def test_what_is_shipped_reads_back_as_it_is_written(name: str) -> None:
     [
         (" a · b · 1.25x · slower (best was 1.30x)", ("a · b", 1.25, "slower", True)),
         (" no build came of it · wrong (best was 1.30x)", ("no build came of it", None, "wrong", False)),
+        (" it hangs · timeout", ("it hangs", None, "timeout", False)),
         (" by hand", ("by hand", None, "", True)),
         ("", ("", None, "", True)),
         (" by hand · 1.0x\r", ("by hand", 1.0, "", True)),

@@ -119,6 +119,9 @@ def test_the_state_folder_hides_itself_from_git(tmp_path: Path) -> None:
     assert state == tmp_path / ".kernbench"
     assert (state / ".gitignore").read_text() == "*\n"
     assert state_dir(tmp_path) == state
+    (state / ".gitignore").unlink()
+    state_dir(tmp_path)
+    assert (state / ".gitignore").read_text() == "*\n"
 
 
 def test_a_state_folder_that_was_there_is_left_as_it_is(tmp_path: Path) -> None:

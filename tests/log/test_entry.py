@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.records import CaseResult, Status, Task
-from kernbench import compare, iterations, render
+from kernbench import compare, elsewhere, entry, iterations, render
 from kernbench.events import Summary
 from kernbench.journal import Journal
 from kernbench.logbook import Logbook
@@ -223,3 +223,20 @@ def test_ones_own_entry_does_not_have_the_whole_file_read_again(
     monkeypatch.undo()
     book.path.write_text(book.path.read_text() + "\nby hand\n")  # what somebody else wrote is looked at
     assert not book._elsewhere.current()
+
+
+@pytest.mark.parametrize(
+    ("counts", "word"),
+    [
+        ({"ok": 3, "timeout": 1}, "timeout"),
+        ({"crashed": 1, "skipped": 9}, "crashed"),
+        ({"ok": 1, "crashed": 1, "wrong": 1}, "wrong"),
+        ({"runtime_error": 2}, "error"),
+        ({}, "wrong"),
+    ],
+)
+def test_a_run_that_is_not_right_says_how_it_failed(counts: dict[str, int], word: str) -> None:
+    failed = Summary("r", "ab" * 32, "2026-11-14T21:03:00+00:00", False, counts=counts)
+    assert render.outcome(failed) == word
+    written = elsewhere.parse(7, f" wider loads · {entry.score(failed)}\n", "")
+    assert (written.right, written.outcome) == (False, word)
