@@ -22,6 +22,7 @@ from harness.mishaps import Mishaps
 from harness.opponents import Opponents
 from harness.recheck import SlowChecks
 from harness.records import Case, CaseResult, Environment, Finding, OutputError, RunRequest, Status, Step
+from harness.samples import Timing
 from harness.shelf import Material, Shelf
 from harness.stopwatch import Stopwatch, Timed
 from harness.threads import ThreadWatch
@@ -290,7 +291,7 @@ class Run:
                     raise
                 sides = {name: side for name, side in sides.items() if name != failure.side}
 
-    def _timed_output(self, timed: timing.Timing, materials: list[Material]) -> str | None:
+    def _timed_output(self, timed: Timing, materials: list[Material]) -> str | None:
         """The result of one more measured call, judged like any other."""
         assert timed.last is not None
         result, working = timed.last
@@ -305,7 +306,7 @@ class Run:
             or check.compare(outputs, material.truth, self.task).problem
         )
 
-    def _with_threads(self, result: CaseResult, timed: timing.Timing) -> CaseResult:
+    def _with_threads(self, result: CaseResult, timed: Timing) -> CaseResult:
         """On a CPU the threads are part of the condition: a side that takes more is not comparable."""
         busy = timed.busy.get("solution", 0.0)
         changed = torch.get_num_threads() != self.task.threads

@@ -18,6 +18,7 @@ from harness.activity import LostRecords
 from harness.inputs import Inputs
 from harness.records import Case, CaseResult, ClockName, Finding, Ratio, RunRequest, WallTime
 from harness.rotation import rotation
+from harness.samples import Timing
 
 Beat = Callable[[], None]
 DEVICE_PASS = 0.8
@@ -28,7 +29,7 @@ DEVICE_PASS = 0.8
 class Timed:
     """All that was measured of one case."""
 
-    samples: timing.Timing
+    samples: Timing
     clock: ClockName
     wall: dict[str, float] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
@@ -93,9 +94,8 @@ class Stopwatch:
         assert own is not None
         floor = self._request.floors.get(case.id)
         margin = stats.margin(min(value for value in (own, base, best) if value is not None), floor)
-        trim = samples.trim
-        ratio = stats.ratio(samples.log_ratios("baseline", "solution"), margin, trim) if base is not None else None
-        vs_best = stats.ratio(samples.log_ratios("best", "solution"), margin, trim) if best is not None else None
+        ratio = samples.ratio("baseline", "solution", margin) if base is not None else None
+        vs_best = samples.ratio("best", "solution", margin) if best is not None else None
         calls = samples.activities.get("solution") or []
         return replace(
             result,
@@ -142,7 +142,7 @@ def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
     return WallTime(base, own, base / own if own and base else None)
 
 
-def _ledger_findings(samples: timing.Timing) -> list[Finding]:
+def _ledger_findings(samples: Timing) -> list[Finding]:
     return ledger.findings(samples.activities.get("solution") or [], samples.activities.get("baseline") or [])
 
 
@@ -161,7 +161,7 @@ def _by_events(problem: Exception) -> Finding:
     return Finding("throttled", f"the GPU did not recover ({problem}), and event pairs were timed; let it cool down")
 
 
-def _throttled(samples: timing.Timing) -> list[Finding]:
+def _throttled(samples: Timing) -> list[Finding]:
     if samples.unsteady is None:
         return []
     return [Finding("throttled", f"{samples.dropped} blocks were dropped ({samples.unsteady}); let the GPU cool down")]

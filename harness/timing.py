@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from harness import stats
-from harness.activity import Activity
 from harness.clocks import Call, Clock, Measured, Unsteady
 from harness.rotation import Rotation, WorkingSet
+from harness.samples import Timing
 
 MIN_BLOCKS = max(8, stats.FEWEST_BLOCKS)
 MAX_BLOCKS = 400
@@ -36,6 +36,10 @@ LONG_BUDGET = 2.0
 MOST_DROPPED = 48
 """Blocks; a GPU that stays throttled is told, not waited for."""
 REST_S = 0.2
+LEAST_US = 1e-3
+"""A call that put nothing on the device took some time all the same."""
+FEWEST_BATCHES = 2
+"""One alone may agree with itself by chance: A/A of 32760x5120 was 0.2 and 0.3 % off after one, 0.16 at most after more."""
 SCRAP = 4
 """A last batch of fewer blocks than this part of a whole one is not worth starting the clock for."""
 
@@ -46,36 +50,6 @@ class SideFailed(Exception):
     def __init__(self, side: str) -> None:
         super().__init__(f"{side} failed while it was timed")
         self.side = side
-
-
-@dataclass
-class Timing:
-    """Samples of one case: microseconds per block and side."""
-
-    samples: dict[str, list[float]] = field(default_factory=dict)
-    trim: float = stats.QUARTER
-    """What a centre of these leaves out at either end."""
-    activities: dict[str, list[Activity]] = field(default_factory=dict)
-    """What every timed call of a side put on the device, where the clock knows."""
-    busy: dict[str, float] = field(default_factory=dict)
-    """Processors that a side kept busy on average, over all threads; only where a batch is one block."""
-    dropped: int = 0
-    """Blocks thrown away because the GPU was throttled."""
-    unsteady: str | None = None
-    """Why blocks were dropped."""
-    last: tuple[Any, WorkingSet] | None = None
-    """What the solution returned from one more measured call, at an address it knows with other values, and those."""
-
-    def time_us(self, side: str) -> float | None:
-        values = self.samples.get(side)
-        return stats.trimmed_mean(values, self.trim) if values else None
-
-    def log_ratios(self, over: str, under: str) -> list[float]:
-        return [math.log(a / b) for a, b in zip(self.samples[over], self.samples[under], strict=True)]
-
-    @property
-    def blocks(self) -> int:
-        return len(next(iter(self.samples.values()), []))
 
 
 Sides = dict[str, Callable[..., Any]]
@@ -128,7 +102,9 @@ class Bench:
         return max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / len(sides) / cost)))
 
     def _blocks(self, sides: Sides, calls: int, began: float) -> Timing:
-        timing = Timing({name: [] for name in sides}, stats.trim(self.clock.name), {name: [] for name in sides})
+        timing = Timing({name: [] for name in sides}, activities={name: [] for name in sides})
+        if self.clock.batch > 1:
+            timing.rounds = {name: [] for name in sides}
         watch, size = Usage(list(sides)), self.clock.batch
         while timing.blocks < MAX_BLOCKS:
             self.beat()
@@ -148,7 +124,7 @@ class Bench:
                 continue
             _sort_in(timing, planned, measured)
             affordable = self._affordable(began, batch_began, size)
-            if timing.blocks >= MIN_BLOCKS and (self._sure(timing) or not affordable):
+            if timing.blocks >= MIN_BLOCKS and (not affordable or self._sure(timing)):
                 break
             size = affordable or self.clock.batch
         timing.busy = watch.processors()
@@ -190,6 +166,8 @@ class Bench:
         return found if found * SCRAP >= self.clock.batch else 0
 
     def _sure(self, timing: Timing) -> bool:
+        if timing.blocks < FEWEST_BATCHES * self.clock.batch:
+            return False
         others = [name for name in timing.samples if name != self.candidate]
         if not others:
             return timing.blocks >= GOAL_BLOCKS
@@ -233,7 +211,9 @@ def _sort_in(timing: Timing, planned: Sequence[Planned], measured: Sequence[Meas
         if item.activity is not None:
             timing.activities[plan.side].append(item.activity)
     for (_block, name), values in sorted(times.items()):
-        timing.samples[name].append(max(stats.trimmed_mean(values, timing.trim), 1e-3))
+        timing.samples[name].append(max(stats.interquartile_mean(values), LEAST_US))
+        if timing.rounds:
+            timing.rounds[name].append([max(value, LEAST_US) for value in values])
 
 
 def _bound(name: str, function: Callable[..., Any], working: WorkingSet) -> Callable[[], Any]:
@@ -265,5 +245,5 @@ def floor(bench: Callable[[], Bench], function: Callable[..., Any], runs: int = 
     ratios = []
     for _ in range(runs):
         timing = bench().run({"baseline": function, "solution": function})
-        ratios.append(math.exp(stats.trimmed_mean(timing.log_ratios("baseline", "solution"), timing.trim)))
+        ratios.append(math.exp(timing.centre("baseline", "solution")))
     return stats.floor_of(ratios)

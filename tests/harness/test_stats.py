@@ -43,18 +43,6 @@ def test_trimmed_mean_weights_the_values_at_the_edge() -> None:
     assert stats.trimmed_mean([1, 2, 3, 4, 100], 0.1) == pytest.approx((0.5 * 1 + 2 + 3 + 4 + 0.5 * 100) / 4)
 
 
-def test_a_tenth_averages_what_the_ticks_of_a_clock_split() -> None:
-    """The middle half of a few ticked times tells less about where between two ticks a call lies than more of them."""
-    source, tick, trials = random.Random(7), 32.0, 400
-    errors: dict[float, list[float]] = {stats.TENTH: [], stats.QUARTER: []}
-    for _ in range(trials):
-        times = [round(source.gauss(1936.0, 24.0) / tick) * tick for _ in range(14)]
-        for share, found in errors.items():
-            found.append(stats.trimmed_mean(times, share) - 1936.0)
-    spread = {share: math.sqrt(sum(item * item for item in found) / trials) for share, found in errors.items()}
-    assert spread[stats.TENTH] < 0.97 * spread[stats.QUARTER]
-
-
 @pytest.mark.parametrize(
     ("speedup", "low", "high", "word"),
     [

@@ -108,7 +108,7 @@ def test_the_order_of_sides_turns_round() -> None:
 
 def test_a_batch_takes_single_turns_and_whole_blocks() -> None:
     timed = bench(1e6, batch=12).run({"baseline": lambda: 5.0, "solution": lambda: 4.0})
-    assert timed.blocks == 12
+    assert timed.blocks == 24  # one batch alone is not to be trusted
     assert set(timed.samples["baseline"]) == {5.0}
     assert set(timed.samples["solution"]) == {4.0}
 
@@ -122,6 +122,25 @@ def test_what_comes_every_few_calls_sides_with_nobody() -> None:
     timed = fair.run({"baseline": disturbed, "solution": disturbed})
     log_ratio = stats.interquartile_mean(timed.log_ratios("baseline", "solution"))
     assert log_ratio == pytest.approx(0, abs=0.02)
+
+
+def test_what_disturbs_a_whole_round_cancels() -> None:
+    """Neighbours in time are compared with each other before anything is averaged."""
+    count, source = iter(range(10**6)), random.Random(3)
+    weather = [source.uniform(1, 3) for _ in range(10**4)]
+    side = lambda us: lambda: us * weather[next(count) // 2]  # noqa: E731
+    timed = bench(200.0, batch=12).run({"baseline": side(125.0), "solution": side(100.0)})
+    assert timed.log_ratios("baseline", "solution") == pytest.approx([math.log(1.25)] * timed.blocks)
+    ratio = timed.ratio("baseline", "solution", 0.01)
+    assert ratio is not None
+    assert (ratio.speedup, ratio.high - ratio.low) == pytest.approx((1.25, 0), abs=1e-9)
+
+
+def test_a_few_calls_far_off_move_nothing_much() -> None:
+    source = random.Random(5)
+    side = lambda us: lambda: us * (40.0 if source.random() < 0.04 else source.gauss(1, 0.01))  # noqa: E731
+    timed = bench(200.0, batch=12).run({"baseline": side(102.0), "solution": side(100.0)})
+    assert math.exp(timed.centre("baseline", "solution")) == pytest.approx(1.02, abs=0.004)
 
 
 def test_the_last_batch_is_as_long_as_the_budget_allows(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
     yield []
     yield [(f"{'us per call':<11}{'mean*':>9}{'median':>9}{'min':>9}  {'blocks':<{BINS}}  {'max':<8}count", "head")]
     for side, values in sides:
-        centres = stats.trimmed_mean(values, stats.trim(result.clock)), stats.median(values), min(values)
+        centres = stats.interquartile_mean(values), stats.median(values), min(values)
         figures = "".join(f"{render.microseconds(figure):>9}" for figure in centres)
         yield [
             (f"{clean(side):<11}{figures}  ", ""),
