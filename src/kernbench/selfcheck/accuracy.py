@@ -116,7 +116,7 @@ def shipped_solution(task: str) -> str:
 
 async def slowed_down(task: str, options: Options, repeats: int) -> Report:
     """Ten runs with one row made slower by a fiftieth."""
-    report = Report("slow")
+    report, doubtful = Report("slow"), []
     async with Workshop(task, options, baseline=SLOWED.replace("BALLAST", "0").replace("SHAPE", "()")) as shop:
         await shop.run()
         long = [case for case, row in shop.rows().items() if (row.baseline_us or 0) >= 20]
@@ -129,6 +129,7 @@ async def slowed_down(task: str, options: Options, repeats: int) -> Report:
             shop.write(SLOWED.replace("BALLAST", str(rows // 50)).replace("SHAPE", f"({rows}, {cols})"))
             await shop.run()
             report.rows.append(_verdicts(shop, case))
+            doubtful += _doubtful(shop, case)
     seen = sum(row["verdict"] == "slower" for row in report.rows)
     others = sum(int(row["others_wrong"]) for row in report.rows)
     unclear = sum(int(row["unclear"]) for row in report.rows)
@@ -136,7 +137,18 @@ async def slowed_down(task: str, options: Options, repeats: int) -> Report:
     report.notes.append(
         f"slower on the slowed row {seen}/{repeats}; false words elsewhere {others}; unclear {unclear}/{total}"
     )
+    if doubtful:
+        report.notes.append(f"which: {'; '.join(doubtful)}")
     return report
+
+
+def _doubtful(shop: Workshop, slowed: str) -> list[str]:
+    """Rows other than the slowed one that were not called the same, with what they were called."""
+    return [
+        f"{shop.session.task.case(case).label} {render.speedup(row.ratio)} {row.verdict}"
+        for case, row in shop.rows().items()
+        if case != slowed and row.verdict != "same"
+    ]
 
 
 def _verdicts(shop: Workshop, slowed: str) -> dict[str, object]:
