@@ -5,13 +5,16 @@ write it instead. warm: leave it. All three end in the mark, a kernel of one sto
 depends on its predecessor out of the flush. Flush and mark are replayed as one CUDA graph: one launch, a few
 microseconds of host time. Calls that follow each other in a fixed rhythm beat with something periodic in the memory
 (seen on an H200: autocorrelations of 0.7 at lags of 4 to 8 calls), and one side may then sit on the slow beats: so the
-flush comes in a few lengths, chosen at random. The kernels' names carry a token kept per user, so that their images are
-compiled once.
+flush comes in a few lengths, chosen at random. A call that the host launches only after the flush is over finds the GPU
+idle, and is then some 50 ns shorter (3 % of 1.7 us): so that no side gains by being slow to launch, the flush goes on
+reading, in laps, for as long as the side's call takes the host. The kernels' names carry a token kept per user, so that
+their images are compiled once.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import random
 import secrets
@@ -28,6 +31,8 @@ BLOCK = 8192
 LENGTHS = 8
 STEP = 80 * BLOCK
 """Floats by which one length exceeds the one before: about 0.6 us on an H200."""
+MOST_LAPS = 8.0
+"""About a quarter of a millisecond on an H200; a call that takes the host longer is not one of a few microseconds."""
 SOURCE = """
 import triton
 import triton.language as tl
@@ -35,7 +40,7 @@ import triton.language as tl
 
 @triton.jit
 def kb_read_TOKEN(buffer, count, never, BLOCK: tl.constexpr):
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(0) * BLOCK % count + tl.arange(0, BLOCK)
     total = tl.sum(tl.load(buffer + place, mask=place < count, other=0.0))
     if total == 1.0e30:
         tl.store(never, total)
@@ -43,7 +48,7 @@ def kb_read_TOKEN(buffer, count, never, BLOCK: tl.constexpr):
 
 @triton.jit
 def kb_write_TOKEN(buffer, count, never, BLOCK: tl.constexpr):
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(0) * BLOCK % count + tl.arange(0, BLOCK)
     tl.store(buffer + place, place.to(tl.float32) * 0.0, mask=place < count)
 
 
@@ -69,34 +74,64 @@ class Flush:
         self._sweep = getattr(kernels, self.names.flush)
         self._mark = getattr(kernels, self.names.mark)
         self._pause = getattr(kernels, self.names.pause)
-        self._count = 0 if condition == "warm" else 2 * l2_bytes // 4
+        self._count = 0 if condition == "warm" else -(-2 * l2_bytes // 4 // BLOCK) * BLOCK
         self._buffer = torch.zeros(self._count + LENGTHS * STEP, device=device)
         self._cell = torch.zeros(1, device=device)
         self._launch(self._count)
         self.pause()
         torch.cuda.synchronize()
-        self._graphs = [self._captured(length) for length in range(LENGTHS)]
+        self._graphs: dict[float, list[torch.cuda.CUDAGraph]] = {}
         self._random = random.Random(0)
+        self._ready(1.0)
+        self.lap_us = self._lap()
 
-    def __call__(self, length: int | None = None) -> None:
-        """One of the lengths, at random unless it is named."""
-        self._graphs[self._random.randrange(LENGTHS) if length is None else length].replay()
+    def __call__(self, laps: float = 1.0) -> None:
+        """In one of the lengths, at random."""
+        self._graphs[laps][self._random.randrange(LENGTHS)].replay()
+
+    def laps(self, us: float) -> float:
+        """How often to read all of it, in quarters, to be at it for so long; from then on that is ready."""
+        found = laps(us, self.lap_us) if self._count else 1.0
+        self._ready(found)
+        return found
+
+    def _ready(self, laps: float) -> None:
+        if laps not in self._graphs:
+            self._graphs[laps] = [self._captured(length, laps) for length in range(LENGTHS)]
+
+    def _lap(self) -> float:
+        """Microseconds of one lap."""
+        event: Any = torch.cuda.Event
+        times: list[float] = []
+        for _ in range(5):
+            begin, end = event(enable_timing=True), event(enable_timing=True)
+            self()  # meanwhile the host launches the rest
+            begin.record()
+            self()
+            end.record()
+            end.synchronize()
+            times.append(begin.elapsed_time(end) * 1000)
+        return min(times)
 
     def pause(self) -> None:
         """What is launched from here to the next mark belongs to no call."""
         self._pause[(1,)](self._cell)
 
-    def _captured(self, length: int) -> torch.cuda.CUDAGraph:
+    def _captured(self, length: int, laps: float) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            self._launch(self._count + length * STEP if self._count else 0)
+            self._launch(self._count + length * STEP if self._count else 0, laps)
         return graph
 
-    def _launch(self, count: int) -> None:
+    def _launch(self, count: int, laps: float = 1.0) -> None:
         if count:
-            grid = (-(-count // BLOCK),)
+            grid = (int(laps * count / BLOCK),)
             self._sweep[grid](self._buffer, count, self._cell, BLOCK=BLOCK, num_warps=8)
         self._mark[(1,)](self._cell)
+
+
+def laps(us: float, lap_us: float) -> float:
+    return min(MOST_LAPS, max(1.0, math.ceil(us / lap_us * 4) / 4))
 
 
 def first_launch(device: str) -> None:

@@ -87,7 +87,7 @@ class Bench:
     def call(self, name: str, function: Callable[..., Any]) -> Call:
         """One call of a side on the next set."""
         working = self.rotation.take()
-        return Call(working.restore, _bound(name, function, working))
+        return Call(working.restore, _bound(name, function, working), name)
 
     def _warm_up(self, sides: Sides) -> int:
         """Two calls of each side; the faster ones say how many calls a block holds."""

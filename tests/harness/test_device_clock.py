@@ -1,0 +1,86 @@
+"""The device clock without a device: how long the flush before a call has to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness import clocks, flush
+from harness.activity import Names, Record
+
+
+class Flush:
+    """Remembers how many laps it was asked for; a lap takes 32 us."""
+
+    names = Names("flush", "mark", "pause")
+
+    def __init__(self) -> None:
+        self.asked: list[float] = []
+
+    def __call__(self, laps: float) -> None:
+        self.asked.append(laps)
+
+    def laps(self, us: float) -> float:
+        return flush.laps(us, 32.0)
+
+    def pause(self) -> None: ...
+
+
+class Recorder:
+    def __init__(self, flush: Flush) -> None:
+        self.flush = flush
+        self.seen = 0
+
+    def start(self) -> None:
+        self.seen = len(self.flush.asked)
+
+    def stop(self) -> list[Record]:
+        calls = range(self.seen, len(self.flush.asked))
+        return [Record(name, 0, 2000, 7, 2 * call + at) for call in calls for at, name in enumerate(("mark", "kernel"))]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> tuple[clocks.DeviceClock, Flush, Callable[[float], Callable[[], None]]]:
+    now = 0
+
+    def taking(us: float) -> Callable[[], None]:
+        def call() -> None:
+            nonlocal now
+            now += int(us * 1000)
+
+        return call
+
+    monkeypatch.setattr(clocks, "_now", lambda: now)
+    nvml: Any = SimpleNamespace(state=lambda: SimpleNamespace(throttled=()))
+    fake = Flush()
+    made: Any = clocks.DeviceClock(SimpleNamespace(nvml=nvml), fake, Recorder(fake))  # type: ignore[arg-type]
+    made._synchronize = lambda: None
+    return made, fake, taking
+
+
+def test_the_flush_lasts_as_long_as_the_host_takes_to_launch_a_side(clock: Any) -> None:
+    """Otherwise the GPU is idle when the call of a side that is slow to launch begins, and that is shorter then."""
+    device, flush, taking = clock
+    calls = [clocks.Call(None, taking(10.0), "solution"), clocks.Call(None, taking(60.0), "baseline")]
+    device.measure(calls * 10)
+    assert set(flush.asked) == {1.0}  # nothing is known yet
+    del flush.asked[:]
+    device.measure(calls)
+    assert flush.asked == [1.0, 2.0]
+
+
+def test_a_call_that_builds_something_does_not_count(clock: Any) -> None:
+    device, flush, taking = clock
+    device.measure([clocks.Call(None, taking(us), "solution") for us in (5e6, 10.0)])
+    device.measure([clocks.Call(None, taking(10.0), "solution")])
+    assert flush.asked[-1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("us", "expected"), [(0.0, 1.0), (32.0, 1.0), (33.0, 1.25), (64.0, 2.0), (1e6, flush.MOST_LAPS)]
+)
+def test_laps_come_in_quarters(us: float, expected: float) -> None:
+    assert flush.laps(us, 32.0) == expected
