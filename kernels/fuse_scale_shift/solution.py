@@ -2,18 +2,19 @@
 
 What production runs takes CUDA (solution.cu): 16-bit rows with columns in eights, a shift for every token, a scale that
 is broadcast over tokens or has a stride, a LayerNorm without weight and bias. Every other layout takes Triton
-(portable.py), and so does every tensor on a CPU. Small rows live on the launch path: what shapes, strides and dtypes
-decide is decided once and kept as a plan.
+(portable.py), and so does every tensor on a CPU. Small rows live on the launch path: what the form of the arguments
+decides is decided once and kept as a plan.
 """
 
 from __future__ import annotations
 
 import functools
+import operator
 
 import portable
 import torch
 
-from harness import cuda
+from harness.cuda import Plans, load, outputs_like
 
 C_NAMES = {
     torch.bfloat16: "__nv_bfloat16", torch.float16: "__half", torch.float32: "float",
@@ -25,8 +26,10 @@ BLOCKS_OF_FEW_ROWS = 100
 threads, 2.17 in 189 of 384, more than the H200's 132 multiprocessors begin at once. With many rows the size of a block
 no longer matters: 27030 of them take 111.2 us in blocks of 1024, 111.4 in blocks of 384."""
 LONGEST_ROW = 8192
-MOST_PLANS = 4096
-_plans = {}
+
+_CU = load("solution.cu") if torch.cuda.is_available() else None
+_SEVERAL_GPUS = torch.cuda.device_count() > 1
+_plans = Plans()
 
 
 def fuse_scale_shift(
@@ -34,54 +37,67 @@ def fuse_scale_shift(
     scale0=None, shift0=None, gate0=None, scale1=None, shift1=None, gate1=None,
     residual=None, residual_gate=None, weight=None, bias=None,
 ):  # fmt: skip
+    if _SEVERAL_GPUS and x.get_device() not in (-1, torch.cuda.current_device()):
+        with torch.cuda.device(x.get_device()):
+            return fuse_scale_shift(
+                variant, x, scale, shift, scale_constant, index, eps,
+                scale0, shift0, gate0, scale1, shift1, gate1, residual, residual_gate, weight, bias,
+            )  # fmt: skip
     if variant == "scale_shift":
-        if scale is None or shift is None:
-            raise ValueError("scale_shift needs a scale and a shift")
-        key = (x.shape, x.dtype, x.is_contiguous(), scale.shape, scale.stride(), scale.dtype,
-               shift.shape, shift.dtype, shift.is_contiguous(), x.is_cuda & scale.is_cuda & shift.is_cuda,
-               not scale_constant)  # fmt: skip
-        plan = _plans.get(key) or _remembered(key, _scale_shift_plan, x, scale, shift, scale_constant)
-        launch, vectors, token_stride, batch_stride = plan
-        at_x, at_scale, at_shift = x.data_ptr(), scale.data_ptr(), shift.data_ptr()
-        if launch is None or (at_x | at_scale | at_shift) % 16:
-            return portable.scale_shift(x, scale, shift, scale_constant)
-        out = torch.empty_like(x)
-        launch(at_x, at_scale, at_shift, out, vectors, token_stride, batch_stride, float(scale_constant))
-        return out
+        return _scale_shift(x, scale, shift, scale_constant)
     sets = (scale0, shift0, gate0, scale1, shift1, gate1)
     if variant == "layernorm_gate_select01":
-        return _select01((x, *sets, index), x, None, None, sets, index, eps, weight, bias)
+        return _select01(x, None, None, sets, index, eps, weight, bias, False)
     if variant == "residual_layernorm_gate_select01":
-        tensors = (x, *sets, index, residual, residual_gate)
-        return _select01(tensors, x, residual, residual_gate, sets, index, eps, weight, bias)
+        return _select01(x, residual, residual_gate, sets, index, eps, weight, bias, True)
     raise ValueError(f"there is no variant {variant!r}")
 
 
-def _select01(tensors, x, residual, residual_gate, sets, index, eps, weight, bias):
-    if any(tensor is None for tensor in tensors):
-        raise ValueError("an operand of this variant is missing")
-    key = (*[(tensor.shape, tensor.stride(), tensor.dtype) for tensor in tensors], x.is_cuda)
-    launch, set_stride = _plans.get(key) or _remembered(key, _select01_plan, x, residual, residual_gate, sets, index)
-    bits = 0
-    for tensor in tensors:
-        bits |= tensor.data_ptr() if tensor is not index else 0
-    if launch is None or bits % 16 or weight is not None or bias is not None:
-        return portable.select01(x, sets, index, eps, residual, residual_gate, weight, bias)
-    out, gate_out = torch.empty_like(x), torch.empty_like(x)
-    residual_out = None if residual is None else torch.empty_like(x)
-    launch(x, residual, residual_gate, *sets, index, out, residual_out, gate_out, set_stride, float(eps))
-    return (out, gate_out) if residual is None else (out, residual_out, gate_out)
+def _scale_shift(x, scale, shift, scale_constant):
+    if scale is None or shift is None:
+        raise ValueError("scale_shift needs a scale and a shift")
+    key = "scale_shift", x.shape, not scale_constant
+    for same_form, launch, vectors, token_stride, batch_stride, output in _plans.get(key, ()):
+        if same_form(x, scale, shift):
+            x_at, scale_at, shift_at = x.data_ptr(), scale.data_ptr(), shift.data_ptr()
+            if launch is None or (x_at | scale_at | shift_at) & 15:
+                return portable.scale_shift(x, scale, shift, scale_constant)
+            out = output()
+            launch(x_at, scale_at, shift_at, out.data_ptr(), vectors, token_stride, batch_stride, scale_constant)
+            return out
+    _plans.keep(key, (x, scale, shift), _scale_shift_plan(x, scale, shift, scale_constant))
+    return _scale_shift(x, scale, shift, scale_constant)
 
 
-def _remembered(key, planned, *args):
-    if len(_plans) >= MOST_PLANS:  # lengths that never come back must not fill the memory
-        _plans.clear()
-    plan = _plans[key] = planned(*args)
-    return plan
+def _select01(x, residual, residual_gate, sets, index, eps, weight, bias, with_residual):
+    tensors = (x, residual, residual_gate, *sets, index) if with_residual else (x, *sets, index)
+    try:
+        *vectors_at, index_at = [tensor.data_ptr() for tensor in tensors]
+    except AttributeError:
+        raise ValueError("an operand of this variant is missing") from None
+    key = "select01", x.shape, with_residual
+    for same_form, launch, set_stride, output in _plans.get(key, ()):
+        if same_form(*tensors):
+            unaligned = functools.reduce(operator.or_, vectors_at) & 15
+            if launch is None or unaligned or weight is not None or bias is not None:
+                return portable.select01(x, sets, index, eps, residual, residual_gate, weight, bias)
+            out, gate_out = output(), output()
+            out_at, gate_out_at = out.data_ptr(), gate_out.data_ptr()
+            if with_residual:
+                residual_out = output()
+                launch(*vectors_at, index_at, out_at, residual_out.data_ptr(), gate_out_at, set_stride, eps)
+                return out, residual_out, gate_out
+            x_at, *sets_at = vectors_at
+            launch(x_at, 0, 0, *sets_at, index_at, out_at, 0, gate_out_at, set_stride, eps)
+            return out, gate_out
+    _plans.keep(key, tensors, _select01_plan(x, residual, residual_gate, sets, index))
+    return _select01(x, residual, residual_gate, sets, index, eps, weight, bias, with_residual)
 
 
-def _fits(x):
+def _fits(x, others):
     """Whether CUDA can take x; what no path can take raises."""
+    if any(tensor.device != x.device for tensor in others):
+        raise ValueError(f"all operands must be on x's device, {x.device}")
     if x.dim() != 3 or not x.is_contiguous():
         raise ValueError(f"x must be contiguous and [B, L, C]; it has shape {list(x.shape)}, strides {x.stride()}")
     batch, tokens, cols = x.shape
@@ -90,11 +106,9 @@ def _fits(x):
 
 
 def _scale_shift_plan(x, scale, shift, scale_constant):
-    """The launch, the vectors of one batch, and the scale's strides over tokens and batch."""
-    by_triton = (None, 0, 0, 0)
-    if not _fits(x) or shift.shape != x.shape or shift.dtype != x.dtype or not shift.is_contiguous():
-        return by_triton
-    if not (scale.is_cuda and shift.is_cuda):
+    """The launch, the vectors of one batch, the scale's strides over tokens and batch, and what makes the output."""
+    by_triton = (None, 0, 0, 0, None)
+    if not _fits(x, (scale, shift)) or shift.shape != x.shape or shift.dtype != x.dtype or not shift.is_contiguous():
         return by_triton
     batch, tokens, cols = x.shape
     batch_stride, token_stride, column_stride, tokens_a_step = portable.steps("scale", scale, batch, tokens, cols)
@@ -105,16 +119,17 @@ def _scale_shift_plan(x, scale, shift, scale_constant):
     flags = [scale_constant != 0, token_stride != 0, batch > 1]
     kernel = _kernel("scale_shift", x.dtype, scale.dtype, cols, *flags)
     threads = min(LARGEST_BLOCK, -(-vectors // (BLOCKS_OF_FEW_ROWS * 128)) * 128)
-    return kernel[(-(-vectors // threads), batch), threads], vectors, token_stride, batch_stride
+    launch = kernel.prepared((-(-vectors // threads), batch), threads, (*[int] * 7, float))
+    return launch, vectors, token_stride, batch_stride, outputs_like(x)
 
 
 def _select01_plan(x, residual, residual_gate, sets, index):
-    """The launch and the stride of the modulation sets over the batch."""
-    by_triton = (None, 0)
-    if not _fits(x) or x.shape[2] > LONGEST_ROW:
+    """The launch, the stride of the modulation sets over the batch, and what makes an output."""
+    by_triton = (None, 0, None)
+    like_x = [] if residual is None else [residual, residual_gate]
+    if not _fits(x, (*sets, index, *like_x)) or x.shape[2] > LONGEST_ROW:
         return by_triton
     batch, tokens, cols = x.shape
-    like_x = [] if residual is None else [residual, residual_gate]
     set_stride = sets[0].stride(0)
     if (
         any(vector.shape != (batch, cols) or vector.dtype != x.dtype or vector.stride(1) != 1 for vector in sets)
@@ -125,14 +140,10 @@ def _select01_plan(x, residual, residual_gate, sets, index):
         return by_triton
     warps = min(16, -(-cols // 512))  # two vectors a thread
     kernel = _kernel("select01", x.dtype, index.dtype, cols, warps, residual is not None)
-    return kernel[(tokens, batch), warps * 32], set_stride
+    launch = kernel.prepared((tokens, batch), warps * 32, (*[int] * 14, float))
+    return launch, set_stride, outputs_like(x)
 
 
 def _kernel(name, *arguments):
     spelled = (str(item).lower() if isinstance(item, (bool, int)) else C_NAMES[item] for item in arguments)
-    return _library().get(f"{name}<{', '.join(spelled)}>")
-
-
-@functools.cache
-def _library():
-    return cuda.load("solution.cu")
+    return _CU.get(f"{name}<{', '.join(spelled)}>")

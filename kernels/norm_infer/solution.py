@@ -15,7 +15,7 @@ import torch
 import triton
 import triton.language as tl
 
-from harness.cuda import load
+from harness.cuda import Plans, load, outputs_like
 
 VARIANTS = ("layernorm", "rmsnorm", "rmsnorm_onepass")
 IN_CUDA = {torch.float32: "float", torch.bfloat16: "__nv_bfloat16", torch.float16: "__half"}
@@ -23,52 +23,53 @@ ROW_BYTES = 64 * 1024
 """Rows must be shorter than this: upstream's own limit."""
 LEAST_EPS = 2.0**-126
 """Below it a row of zeros has a variance that is no normal number, and the CUDA kernels take roots of normal ones."""
+ARGUMENTS = (*[int] * 5, float)
+"""Of either kernel: x, weight, bias, output, rows, eps."""
 
 _CU = load("solution.cu") if torch.cuda.is_available() else None
-_plans: dict = {}
+_SEVERAL_GPUS = torch.cuda.device_count() > 1
+_plans = Plans()
 
 
 def norm_infer(x, weight, bias, eps, variant):
-    form = (
-        variant,
-        x.shape,
-        x.dtype,
-        x.get_device(),
-        x.is_contiguous(),
-        weight is not None and (weight.shape, weight.dtype, weight.get_device(), weight.is_contiguous()),
-        bias is not None and (bias.shape, bias.dtype, bias.get_device(), bias.is_contiguous()),
-    )
-    try:
-        launch, rows = _plans[form]
-    except KeyError:
-        launch, rows = _plans[form] = _plan(x, weight, bias, variant)
-    if launch is not None:
-        x_at = x.data_ptr()
-        weight_at = 0 if weight is None else weight.data_ptr()
-        bias_at = 0 if bias is None else bias.data_ptr()
-        if not (x_at | weight_at | bias_at) & 15 and eps >= LEAST_EPS:
-            out = torch.empty_like(x)
+    if _SEVERAL_GPUS and x.get_device() not in (-1, torch.cuda.current_device()):
+        with torch.cuda.device(x.get_device()):
+            return norm_infer(x, weight, bias, eps, variant)
+    if bias is None:
+        given = (x,) if weight is None else (x, weight)
+    else:
+        given = (x, bias) if weight is None else (x, weight, bias)
+    key = x.shape, variant, weight is None, bias is None
+    for same_form, launch, output, rows in _plans.get(key, ()):
+        if same_form(*given):
+            x_at = x.data_ptr()
+            weight_at = 0 if weight is None else weight.data_ptr()
+            bias_at = 0 if bias is None else bias.data_ptr()
+            if launch is None or (x_at | weight_at | bias_at) & 15 or not eps >= LEAST_EPS:
+                return _in_triton(x, weight, bias, eps, variant)
+            out = output()
             launch(x_at, weight_at, bias_at, out.data_ptr(), rows, float(eps))
             return out
-    return _in_triton(x, weight, bias, eps, variant)
+    _plans.keep(key, given, _plan(x, weight, bias, variant))
+    return norm_infer(x, weight, bias, eps, variant)
 
 
 def _plan(x, weight, bias, variant):
-    """The launch for arguments of this form and its number of rows; no launch where only Triton will do."""
+    """The launch for arguments of this form, its output and number of rows; no launch where only Triton will do."""
     _check(x, weight, bias, variant)
     cols = x.shape[-1]
     rows = x.numel() // cols if cols else 0
     vectors, rest = divmod(cols * x.element_size(), 16)
     if not x.is_cuda or not x.is_contiguous() or not 0 < rows < 2**30 or rest:
-        return None, rows
+        return None, None, rows
     traits = (
         "LAYER" if variant == "layernorm" else "RMS",
         str(weight is not None).lower(),
         str(bias is not None).lower(),
     )
-    if vectors <= 32 and vectors & (vectors - 1) == 0 and rows * vectors < 2**32:
-        return _short(IN_CUDA[x.dtype], vectors, rows, traits), rows
-    return _long(IN_CUDA[x.dtype], vectors, rows, traits), rows
+    short = vectors <= 32 and vectors & (vectors - 1) == 0 and rows * vectors < 2**32
+    launch = (_short if short else _long)(IN_CUDA[x.dtype], vectors, rows, traits)
+    return launch, outputs_like(x), rows
 
 
 def _short(kind, lanes, rows, traits):
@@ -81,7 +82,7 @@ def _short(kind, lanes, rows, traits):
     each, threads = 2, 128
     ahead = str(2 << 20 < rows * lanes * 16 <= 16 << 20).lower()
     name = f"short_rows<{kind}, {lanes}, {each}, {threads}, {ahead}, {', '.join(traits)}>"
-    return _CU.get(name)[triton.cdiv(rows, threads // lanes * each), threads]
+    return _CU.get(name).prepared(triton.cdiv(rows, threads // lanes * each), threads, ARGUMENTS)
 
 
 def _long(kind, vectors, rows, traits):
@@ -89,7 +90,7 @@ def _long(kind, vectors, rows, traits):
     for each in range(1, 11):
         if vectors % (32 * each) == 0 and vectors // each <= 160:
             name = f"long_rows<{kind}, {each}, {vectors // each}, {', '.join(traits)}>"
-            return _CU.get(name)[rows, vectors // each]
+            return _CU.get(name).prepared(rows, vectors // each, ARGUMENTS)
     return None
 
 

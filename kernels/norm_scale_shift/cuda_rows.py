@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from modulation import Spread
@@ -15,6 +14,12 @@ NAMES = {torch.bfloat16: "__nv_bfloat16", torch.float16: "__half", torch.float32
 STEP, MOST_COLS = 256, 8192
 """Columns that this path takes: multiples of the first up to the second."""
 NOT_FRAMED = Spread(0, 0, 1, 0)
+PARAMETERS: dict[str, tuple[type, ...]] = {
+    "plain_row": (*[int] * 4, float),
+    "residual_row": (*[int] * 7, float),
+    "any_row": (*[int] * 9, float, *[int] * 10),
+}
+_CU = load("solution.cu") if torch.cuda.is_available() else None
 
 
 class Choice(NamedTuple):
@@ -96,7 +101,8 @@ def launch(
     places = [place(operand, spread, batch, tokens, cols) for operand, spread in zip(operands, spreads, strict=True)]
     if not dense or cols % STEP or cols > MOST_COLS or None in places:
         return None
-    choice = choose(rows, cols, size, residual is not None, places, _processors(x.get_device()))
+    processors = torch.cuda.get_device_properties(x.device).multi_processor_count
+    choice = choose(rows, cols, size, residual is not None, places, processors)
     layout: tuple[int, ...] = ()
     if "Frame" in places or places[1:3] != ["Absent", "Absent"]:
         gate, _, _, scale, shift = (spread or NOT_FRAMED for spread in spreads)
@@ -105,7 +111,7 @@ def launch(
         kernel = "plain_row" if residual is None else "residual_row"
     norm = _norm(x, residual is not None, layer, choice, operands, places)
     threads = cols // (choice.width * choice.chunks)
-    start = _library().get(f"{kernel}<{norm}, {choice.blocks}>")[rows, threads]
+    start = _CU.get(f"{kernel}<{norm}, {choice.blocks}>").prepared(rows, threads, PARAMETERS[kernel])
     return Launch(kernel, start, layout, tuple(int(where != "One") for where in places))
 
 
@@ -124,13 +130,3 @@ def _norm(
     )
     numbers = (residual, layer, x.shape[2], choice.width, choice.chunks)
     return f"Norm<{NAMES[x.dtype]}, {', '.join(str(int(number)) for number in numbers)}, {', '.join(given)}>"
-
-
-@functools.cache
-def _library() -> Any:
-    return load("solution.cu")
-
-
-@functools.cache
-def _processors(device: int) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count

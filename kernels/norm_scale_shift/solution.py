@@ -2,7 +2,7 @@
 
 On a GPU a kernel of solution.cu (chosen in cuda_rows.py) reads every row once and keeps it in registers between
 statistics and output; what cannot be read 16 bytes at a time, and the CPU, takes the Triton one (triton_rows.py). What
-a call needs is worked out once per combination of shapes, strides and dtypes: small calls are all launch.
+a call needs is worked out once for every form of the arguments and kept: small calls are all launch.
 """
 
 from __future__ import annotations
@@ -10,51 +10,53 @@ from __future__ import annotations
 import functools
 
 import torch
+from cuda_rows import launch
 from modulation import spread
 from triton_rows import norm_rows
 
+from harness.cuda import Plans, outputs_like
+
 PLAIN, RESIDUAL = "norm_scale_shift", "residual_gate_norm_scale_shift"
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
-MOST_CALLS = 4096
-_calls = {}
+_SEVERAL_GPUS = torch.cuda.device_count() > 1
+_plans = Plans()
 
 
 def norm_scale_shift(x, residual, gate, weight, bias, scale, shift, variant, norm_type, eps):
-    key = (
-        variant, norm_type, eps,
-        x.shape, x.dtype, x.get_device(), x.is_contiguous() or x.stride(),
-        scale.shape, scale.dtype, scale.get_device(), scale.is_contiguous() or scale.stride(),
-        shift.shape, shift.dtype, shift.get_device(), shift.is_contiguous() or shift.stride(),
-        None if residual is None else _form(residual), None if gate is None else _form(gate),
-        None if weight is None else _form(weight), None if bias is None else _form(bias),
-    )  # fmt: skip
-    call = _calls.get(key)
-    if call is None:
-        if len(_calls) >= MOST_CALLS:
-            _calls.clear()
-        call = _calls[key] = _call(x, residual, gate, weight, bias, scale, shift, variant, norm_type, float(eps))
-    return call(x, residual, gate, weight, bias, scale, shift)
+    if _SEVERAL_GPUS and x.get_device() not in (-1, torch.cuda.current_device()):
+        with torch.cuda.device(x.get_device()):
+            return norm_scale_shift(x, residual, gate, weight, bias, scale, shift, variant, norm_type, eps)
+    if scale is None or shift is None:
+        raise ValueError("scale and shift must be given")
+    if residual is None:
+        given = x, scale, shift  # a gate would be refused
+    elif gate is None:
+        given = x, scale, shift, residual
+    else:
+        given = x, scale, shift, residual, gate
+    if weight is not None:
+        given += (weight,)
+    if bias is not None:
+        given += (bias,)
+    key = x.shape, variant, norm_type, residual is None, gate is None, weight is None, bias is None
+    for same_form, call in _plans.get(key, ()):
+        if same_form(*given):
+            return call(x, residual, gate, weight, bias, scale, shift, eps)
+    _plans.keep(key, given, (_call(x, residual, gate, weight, bias, scale, shift, variant, norm_type),))
+    return norm_scale_shift(x, residual, gate, weight, bias, scale, shift, variant, norm_type, eps)
 
 
-def _form(tensor):
-    return tensor.shape, tensor.dtype, tensor.get_device(), tensor.is_contiguous() or tensor.stride()
-
-
-def _call(x, residual, gate, weight, bias, scale, shift, variant, norm_type, eps):
+def _call(x, residual, gate, weight, bias, scale, shift, variant, norm_type):
     """What to do with calls like this one; everything that can be wrong with them is said here."""
     operands = {"gate": gate, "weight": weight, "bias": bias, "scale": scale, "shift": shift}
     _check(x, residual, operands, variant, norm_type)
     spreads = [None if value is None else spread(name, value, *x.shape) for name, value in operands.items()]
     layer = norm_type == "layer"
-    anywhere = functools.partial(norm_rows, eps=eps, spreads=spreads, layer=layer)
+    anywhere = functools.partial(norm_rows, spreads=spreads, layer=layer)
     if x.numel() == 0 or not x.is_cuda:
         return anywhere
-    from cuda_rows import launch  # harness.cuda is of no use without a GPU
-
-    with torch.cuda.device(x.device):
-        found = launch(x, residual, tuple(operands.values()), spreads, layer)
-    call = anywhere if found is None else LAUNCHED[found.kernel](anywhere, found, eps)
-    return call if torch.cuda.device_count() == 1 else functools.partial(_on_device, x.get_device(), call)
+    found = launch(x, residual, tuple(operands.values()), spreads, layer)
+    return anywhere if found is None else LAUNCHED[found.kernel](anywhere, found, outputs_like(x))
 
 
 def _check(x, residual, operands, variant, norm_type):
@@ -76,57 +78,51 @@ def _check(x, residual, operands, variant, norm_type):
             raise ValueError(f"{name} must be a float tensor on {x.device}, not {value.dtype} on {value.device}")
 
 
-def _on_device(device, call, *operands):
-    if torch.cuda.current_device() == device:
-        return call(*operands)
-    with torch.cuda.device(device):
-        return call(*operands)
-
-
 # Launches by addresses, which is the shortest way. Vectors of 16 bytes need aligned ones; others take the Triton path.
 
 
-def _plain(anywhere, found, eps):
+def _plain(anywhere, found, output):
     start = found.start
     *_, scale_aligned, shift_aligned = found.aligned
 
-    def call(x, residual, gate, weight, bias, scale, shift):
+    def call(x, residual, gate, weight, bias, scale, shift, eps):
         at, gain, offset = x.data_ptr(), scale.data_ptr(), shift.data_ptr()
         if (at | gain * scale_aligned | offset * shift_aligned) & 15:
-            return anywhere(x, residual, gate, weight, bias, scale, shift)
-        y = torch.empty_like(x)
+            return anywhere(x, residual, gate, weight, bias, scale, shift, eps)
+        y = output()
         start(at, gain, offset, y.data_ptr(), eps)
         return y
 
     return call
 
 
-def _residual(anywhere, found, eps):
+def _residual(anywhere, found, output):
     start = found.start
     gate_aligned, *_, scale_aligned, shift_aligned = found.aligned
 
-    def call(x, residual, gate, weight, bias, scale, shift):
+    def call(x, residual, gate, weight, bias, scale, shift, eps):
         at, stream, gain, offset = x.data_ptr(), residual.data_ptr(), scale.data_ptr(), shift.data_ptr()
         by = 0 if gate is None else gate.data_ptr()
         if (at | stream | by * gate_aligned | gain * scale_aligned | offset * shift_aligned) & 15:
-            return anywhere(x, residual, gate, weight, bias, scale, shift)
-        y, summed = torch.empty_like(x), torch.empty_like(x)
+            return anywhere(x, residual, gate, weight, bias, scale, shift, eps)
+        y, summed = output(), output()
         start(at, stream, by, gain, offset, y.data_ptr(), summed.data_ptr(), eps)
         return y, summed
 
     return call
 
 
-def _any(anywhere, found, eps):
+def _any(anywhere, found, output):
     start, layout, aligned = found.start, found.layout, found.aligned
 
-    def call(x, residual, *operands):
+    def call(x, residual, gate, weight, bias, scale, shift, eps):
         at, stream = x.data_ptr(), 0 if residual is None else residual.data_ptr()
+        operands = (gate, weight, bias, scale, shift)
         places = [0 if operand is None else operand.data_ptr() for operand in operands]
         if (at | stream) & 15 or any(address * must & 15 for address, must in zip(places, aligned, strict=True)):
-            return anywhere(x, residual, *operands)
-        y = torch.empty_like(x)
-        summed = None if residual is None else torch.empty_like(x)
+            return anywhere(x, residual, *operands, eps)
+        y = output()
+        summed = None if residual is None else output()
         start(at, stream, *places, y.data_ptr(), 0 if summed is None else summed.data_ptr(), eps, *layout)
         return y if summed is None else (y, summed)
 

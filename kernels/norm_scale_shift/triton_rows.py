@@ -54,7 +54,7 @@ def _rows(
     tl.store(y + row * cols + column, value.to(y.dtype.element_ty), mask=inside)
 
 
-def norm_rows(x, residual, gate, weight, bias, scale, shift, *, eps, spreads, layer):
+def norm_rows(x, residual, gate, weight, bias, scale, shift, eps, *, spreads, layer):
     """y, and beside it the sum that was normalised where there is a residual; `spreads` as of `modulation.spread`."""
     batch, tokens, cols = x.shape
     x = x if x.stride(2) == 1 else x.contiguous()
@@ -67,7 +67,7 @@ def norm_rows(x, residual, gate, weight, bias, scale, shift, *, eps, spreads, la
     over = [spread or NOWHERE for spread in spreads]
     if x.numel():
         _rows[(triton.cdiv(batch * tokens, together),)](
-            x, residual, gate, weight, bias, scale, shift, y, summed, batch * tokens, tokens, cols, eps,
+            x, residual, gate, weight, bias, scale, shift, y, summed, batch * tokens, tokens, cols, float(eps),
             *x.stride()[:2], *stream.stride()[:2], *over[0], over[1].column, over[2].column, *over[3], *over[4],
             RESIDUAL=residual is not None, GATE=gate is not None, WEIGHT=weight is not None, BIAS=bias is not None,
             LAYER=layer, ROWS=together, BLOCK=block, num_warps=min(max(block // 512, 1), 8),

@@ -9,14 +9,11 @@ like x. Triton for every other form, and on a CPU.
 
 from __future__ import annotations
 
-import functools
-import operator
-
 import torch
 import triton
 import triton.language as tl
 
-from harness.cuda import load
+from harness.cuda import Plans, load, outputs_like
 
 SINGLE, DUAL = "norm_tanh_mul_add", "norm_tanh_mul_add_norm_scale"
 IN_CUDA = {torch.float32: "float", torch.bfloat16: "__nv_bfloat16", torch.float16: "__half"}
@@ -24,48 +21,59 @@ COLUMNS, MOST_COLUMNS = 256, 8192
 """Rows are a multiple of the first and no longer than the second, as upstream has it."""
 
 _CU = load("solution.cu") if torch.cuda.is_available() else None
-_plans: dict = {}
+_SEVERAL_GPUS = torch.cuda.device_count() > 1
+_plans = Plans()
 
 
 def norm_tanh_mul_add(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, eps, variant):
     tensors = (x, weight, bias, scale, shift, weight2, bias2, scale2)
-    form = (variant, norm_type, *map(_form, tensors))
-    try:
-        launch, rows = _plans[form]
-    except KeyError:
-        launch, rows = _plans[form] = _plan(*tensors, norm_type, variant)
-    if launch is None:
-        return _in_triton(*tensors, norm_type, eps, variant)
-    places = [0 if tensor is None else tensor.data_ptr() for tensor in (x, weight, scale, shift, weight2, scale2)]
-    if functools.reduce(operator.or_, places) & 15:  # vectors are of 16 bytes
-        return _in_triton(*tensors, norm_type, eps, variant)
-    y = torch.empty_like(x)
-    if variant == SINGLE:
-        launch(*places, y.data_ptr(), 0, rows, float(eps))
-        return y
-    y2 = torch.empty_like(x)
-    launch(*places, y.data_ptr(), y2.data_ptr(), rows, float(eps))
-    return y, y2
-
-
-def _form(tensor):
-    """All of a tensor that decides which kernel takes it."""
-    return tensor is not None and (tensor.shape, tensor.dtype, tensor.get_device(), tensor.is_contiguous())
+    if _SEVERAL_GPUS and x.get_device() not in (-1, torch.cuda.current_device()):
+        with torch.cuda.device(x.get_device()):
+            return norm_tanh_mul_add(*tensors, norm_type, eps, variant)
+    if scale is None or shift is None:
+        raise ValueError("scale and shift must be given")
+    given = (x, scale, shift) if weight is None else (x, scale, shift, weight)
+    if scale2 is not None:
+        given += (scale2,) if weight2 is None else (scale2, weight2)  # weight2 is refused without scale2
+    if bias is not None:
+        given += (bias,)
+    if bias2 is not None:
+        given += (bias2,)
+    key = x.shape, variant, norm_type, weight is None, bias is None, weight2 is None, bias2 is None, scale2 is None
+    for same_form, launch, rows, output in _plans.get(key, ()):
+        if same_form(*given):
+            x_at, scale_at, shift_at = x.data_ptr(), scale.data_ptr(), shift.data_ptr()
+            weight_at = 0 if weight is None else weight.data_ptr()
+            weight2_at = 0 if weight2 is None else weight2.data_ptr()
+            scale2_at = 0 if scale2 is None else scale2.data_ptr()
+            if launch is None or (x_at | weight_at | scale_at | shift_at | weight2_at | scale2_at) & 15:
+                return _in_triton(*tensors, norm_type, eps, variant)
+            y = output()
+            if scale2 is None:
+                launch(x_at, weight_at, scale_at, shift_at, 0, 0, y.data_ptr(), 0, rows, eps)
+                return y
+            y2 = output()
+            second_at = y2.data_ptr()
+            launch(x_at, weight_at, scale_at, shift_at, weight2_at, scale2_at, y.data_ptr(), second_at, rows, eps)
+            return y, y2
+    _plans.keep(key, given, _plan(*tensors, norm_type, variant))
+    return norm_tanh_mul_add(*tensors, norm_type, eps, variant)
 
 
 def _plan(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, variant):
-    """The launch for arguments of this form and its number of rows; no launch where only Triton will do."""
+    """The launch for arguments of this form, its rows and what makes an output; no launch where only Triton will do."""
     _check(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, variant)
     rows, cols, dual = x.shape[0] * x.shape[1], x.shape[2], variant == DUAL
     one_for_all = all(tensor is None or tensor.numel() == cols for tensor in (scale, scale2))
     packed = all(tensor is None or tensor.is_contiguous() for tensor in (x, scale, shift, scale2))
     production = norm_type == "rms" and bias is None and bias2 is None and shift.shape == x.shape
     if not (x.is_cuda and production and one_for_all and packed and 0 < rows < 2**31):
-        return None, rows
+        return None, rows, None
     each, threads = _share(cols * x.element_size() // 16)
     gains = [str(tensor is not None).lower() for tensor in (weight, weight2)]
     name = f"modulated_rows<{IN_CUDA[x.dtype]}, {each}, {threads}, {str(dual).lower()}, {', '.join(gains)}>"
-    return _CU.get(name)[rows, threads], rows
+    launch = _CU.get(name).prepared(rows, threads, (*[int] * 9, float))
+    return launch, rows, outputs_like(x)
 
 
 def _share(vectors):
@@ -87,8 +95,6 @@ def _check(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, var
     if x.ndim != 3 or x.shape[2] % COLUMNS or not 0 < x.shape[2] <= MOST_COLUMNS or (x.numel() and x.stride(2) != 1):
         needs = f"batch, tokens and up to {MOST_COLUMNS} packed columns, a multiple of {COLUMNS}"
         raise ValueError(f"x of shape {list(x.shape)}: it must have {needs}")
-    if scale is None or shift is None:
-        raise ValueError("scale and shift must be given")
     if (variant == DUAL) != (scale2 is not None) or (variant == SINGLE and (weight2 is not None or bias2 is not None)):
         raise ValueError("the dual form takes scale2, and if need be weight2 and bias2; the single form none of them")
     for name, vector in (("weight", weight), ("bias", bias), ("weight2", weight2), ("bias2", bias2)):
@@ -147,7 +153,6 @@ def _modulated_rows(
 
 
 def _in_triton(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, eps, variant):
-    _check(x, weight, bias, scale, shift, weight2, bias2, scale2, norm_type, variant)  # strides are in no plan
     (batch, tokens, cols), dual = x.shape, variant == DUAL
     y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     y2 = torch.empty_like(y) if dual else None

@@ -3,29 +3,23 @@
 CUDA C++ (solution.cu) for bfloat16 heads of 64, 128 or 256 that can be read 16 bytes at a time, packed or as slices of
 a fused projection; Triton (any_heads.py) for everything else and on a CPU. A call costs a handful of Python statements,
 because the heads of a small one are done in 2 us: what has to be looked at, is looked at once for every form of the
-arguments and kept (forms.py tells them apart).
+arguments and kept.
 """
 
 from __future__ import annotations
 
 import torch
 from any_heads import any_heads
-from forms import same_form_as
 
-from harness.cuda import load
+from harness.cuda import Plans, load
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32)
 POSITIONS = {torch.int32: "int", torch.int64: "long long"}
 LARGEST_BLOCK = 512
-MOST_PLANS = 4096
-"""Serving brings ever new numbers of tokens; beyond so many forms the plans are made anew."""
-
-MOST_FORMS = 8
-"""Of those that have the shape of q in common; one of them is found by trying."""
 
 _CU = load("solution.cu") if torch.cuda.is_available() else None
 _SEVERAL_GPUS = torch.cuda.device_count() > 1
-_plans: dict = {}
+_plans = Plans()
 
 
 def qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps):
@@ -41,18 +35,9 @@ def qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps
                 return any_heads(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
             launch(q_at, k_at, q_weight_at, k_weight_at, cache_at, positions.data_ptr(), *numbers, float(eps))
             return None
-    _keep_plan((q, k, q_weight, k_weight, cos_sin_cache, positions), is_neox)
+    tensors = (q, k, q_weight, k_weight, cos_sin_cache, positions)
+    _plans.keep((q.shape, is_neox), tensors, _plan(*tensors, is_neox))
     return qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
-
-
-def _keep_plan(tensors, is_neox):
-    plan = _plan(*tensors, is_neox)
-    if len(_plans) >= MOST_PLANS:
-        _plans.clear()
-    alike = _plans.setdefault((tensors[0].shape, is_neox), [])
-    if len(alike) >= MOST_FORMS:
-        alike.clear()
-    alike.append((same_form_as(*tensors), *plan))
 
 
 def _plan(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox):

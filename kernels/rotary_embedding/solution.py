@@ -11,20 +11,18 @@ the memory busy:
   2 x 126 tokens in blocks of 512, 2.03 in blocks of 256.
 
 A call costs a handful of Python statements, because a small one is done in 2 us on the device: what has to be looked
-at, is looked at once for every form of the arguments and kept (forms.py tells them apart).
+at, is looked at once for every form of the arguments and kept.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 
 import torch
 from checks import check
-from forms import same_form_as
 from portable import turn
 
-from harness.cuda import load
+from harness.cuda import Plans, load, outputs_like
 
 VECTOR = 8
 """Elements of bf16 in 16 bytes."""
@@ -54,38 +52,25 @@ PRODUCTION = (
     "adjacent_pairs<16, 2>",
 )  # fmt: skip
 
-MOST_PLANS, MOST_FORMS = 4096, 8
-"""Numbers of tokens that never come back must not fill the memory; forms with one shape of x are found by trying."""
-
 _CU = load("solution.cu", names=PRODUCTION) if torch.cuda.is_available() else None
 _SEVERAL_GPUS = torch.cuda.device_count() > 1
-_plans: dict = {}
+_plans = Plans()
 
 
 def rotary_embedding(x, cos, sin, variant, interleaved=False):
     if _SEVERAL_GPUS and x.get_device() not in (-1, torch.cuda.current_device()):
         with torch.cuda.device(x.get_device()):
             return rotary_embedding(x, cos, sin, variant, interleaved)
-    for same_form, launch, sizes, made in _plans.get((x.shape, variant, interleaved), ()):
+    for same_form, launch, sizes, output in _plans.get((x.shape, variant, interleaved), ()):
         if same_form(x, cos, sin):
             x_at, cos_at, sin_at = x.data_ptr(), cos.data_ptr(), sin.data_ptr()
             if launch is None or (x_at | cos_at | sin_at) & 15:
                 return _in_triton(x, cos, sin, variant, interleaved)
-            out = made(x)
+            out = output()
             launch(x_at, cos_at, sin_at, out.data_ptr(), *sizes)
             return out
-    _keep_plan(x, cos, sin, variant, interleaved)
+    _plans.keep((x.shape, variant, interleaved), (x, cos, sin), _plan(x, cos, sin, variant, interleaved))
     return rotary_embedding(x, cos, sin, variant, interleaved)
-
-
-def _keep_plan(x, cos, sin, variant, interleaved):
-    plan = _plan(x, cos, sin, variant, interleaved)
-    if len(_plans) >= MOST_PLANS:
-        _plans.clear()
-    alike = _plans.setdefault((x.shape, variant, interleaved), [])
-    if len(alike) >= MOST_FORMS:
-        alike.clear()
-    alike.append((same_form_as(x, cos, sin), *plan))
 
 
 def _in_triton(x, cos, sin, variant, interleaved):
@@ -108,9 +93,8 @@ def _plan(x, cos, sin, variant, interleaved):
     if planned is None:
         return None, (), None
     kernel, grid, block, sizes = planned
-    packed = functools.partial(torch.empty_like, memory_format=torch.contiguous_format)
     launch = _CU.get(kernel).prepared(grid, block, (int,) * (4 + len(sizes)))
-    return launch, sizes, torch.empty_like if x.is_contiguous() else packed
+    return launch, sizes, outputs_like(x, memory_format=torch.contiguous_format)
 
 
 def _vectors(strides, vector):

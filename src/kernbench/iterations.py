@@ -69,12 +69,6 @@ def entry_of(path: Path, number: int, source: str | None = None) -> str | None:
     return None if span is None else text[span[0] : span[1]].rstrip() + "\n"
 
 
-def last_source(path: Path) -> str | None:
-    """Short hash of the source of the last entry in the file."""
-    last = last_entry(path)
-    return last[1] if last else None
-
-
 def last_entry(path: Path) -> tuple[int, str] | None:
     """Number and short source hash of the last entry in the file, whichever machine it was made on."""
     try:

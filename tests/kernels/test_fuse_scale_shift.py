@@ -49,6 +49,7 @@ def refused(words, case, **changed):
 
 plain = {{"variant": "scale_shift", "batch": 2, "tokens": 6, "cols": 64, "dtype": "float32",
          "scale": "[B,F,1,C]", "shift": "[B,L,C]", "scale_constant": 0}}
+check(plain)  # what was right once is asked anew: a plan that is known must hide nothing
 refused("contiguous", plain, x=torch.zeros(2, 64, 6).transpose(1, 2))
 refused("contiguous", plain, x=torch.zeros(12, 64))
 refused("frames", plain, scale=torch.zeros(2, 4, 1, 64))
@@ -56,13 +57,18 @@ refused("broadcast", plain, scale=torch.zeros(2, 5, 64))
 refused("broadcast", plain, shift=torch.zeros(3, 64))
 refused("broadcast", plain, shift=torch.zeros(1, 1, 1, 2, 64))
 refused("needs", plain, scale=None)
+refused("device", plain, shift=torch.zeros(2, 6, 64, device="meta"))
 refused("no variant", plain, variant="shift_scale")
 select = {{"variant": "layernorm_gate_select01", "dtype": "float32", {SELECT}}}
+check(select)
 refused("scale1", select, scale1=torch.zeros(2, 255))
+refused("missing", select, gate0=None)
+refused("device", select, gate0=torch.zeros(2, 256, device="meta"))
 refused("index", select, index=torch.zeros(2, 4, dtype=torch.int32))
 refused("weight", select, weight=torch.zeros(128))
 refused("longer", {{**select, "batch": 1, "tokens": 1, "cols": 20000}})
 residual = {{"variant": "residual_layernorm_gate_select01", "dtype": "float32", {SELECT}}}
+check(residual)
 refused("missing", residual, residual=None)
 refused("residual_gate", residual, residual_gate=torch.zeros(2, 5, 1))
 """
@@ -90,6 +96,33 @@ for scale in reference.SHAPES:
                    "scale": scale, "shift": shift, "scale_constant": constant}, bound=1e-5)
 """
     )
+
+
+FORMS = f"""
+def same_arguments_but(case, device, **changes):
+    inputs = reference.make_inputs(case, 3, device)
+    for name, values in changes.items():
+        for value in values:
+            changed = {{**inputs, name: value}}
+            wanted, got = reference.fuse_scale_shift(**changed), solution.fuse_scale_shift(**changed)
+            torch.testing.assert_close(got, wanted, atol=5e-2, rtol=5e-2, msg=lambda words: f"{{name}}: {{words}}")
+
+def forms_of_one_shape(device):
+    plain = {{"variant": "scale_shift", "dtype": "bfloat16", {SELECT}, {SCALE}}}
+    torch.manual_seed(0)
+    table = torch.randn(2, 6 * 256).bfloat16().to(device)
+    scales = [table[:, :256], table[:, 256:512].contiguous(), table[:, :256].float(), table[:1, :256], table[:, :512:2]]
+    same_arguments_but(plain, device, scale_constant=(1, 0, 2.5, 0.0), scale=scales)
+    select = {{"variant": "layernorm_gate_select01", "dtype": "bfloat16", {SELECT}}}
+    gain = torch.randn(256).bfloat16().to(device)
+    for variant in ("layernorm_gate_select01", "residual_layernorm_gate_select01"):
+        case = {{**select, "variant": variant}}
+        same_arguments_but(case, device, eps=(1e-6, 1.0), weight=(None, gain), bias=(gain, None), scale0=scales[::3])
+"""
+
+
+def test_calls_of_one_shape_are_told_apart() -> None:
+    in_a_process(FORMS + 'forms_of_one_shape("cpu")')
 
 
 def test_operators_compile_as_a_whole_and_agree() -> None:
@@ -125,7 +158,7 @@ for dtype, batch, tokens, cols in SHAPES:
             case = {**common, "variant": variant, "set_chunks": 6, "affine": False, "index_dtype": index_dtype}
             check(case, "cuda")
             check(case, "cuda", offset=16.0)
-assert any(plan[0] is not None for plan in solution._plans.values())
+assert any(launch is not None for alike in solution._plans.values() for _, launch, *_ in alike)
 
 odd = reference.make_inputs({"variant": "scale_shift", "batch": 1, "tokens": 9, "cols": 64, "dtype": "bfloat16",
                              "scale": "[B,C]", "shift": "[B,L,C]", "scale_constant": 0}, 0, "cuda")
@@ -134,6 +167,11 @@ torch.testing.assert_close(solution.fuse_scale_shift(**odd), reference.fuse_scal
 """,
         interpreted=False,
     )
+
+
+@pytest.mark.gpu
+def test_calls_of_one_shape_are_told_apart_on_a_gpu() -> None:
+    in_a_process(FORMS + 'forms_of_one_shape("cuda")', interpreted=False)
 
 
 @pytest.mark.gpu

@@ -41,6 +41,8 @@ def refuses(words, **change):
     else:
         raise AssertionError(f"took {words}")
 
+# What was right once is asked anew: a plan that is known must hide nothing.
+norm_tanh_mul_add(**inputs_of(DUAL, 2, 3, 256, "float32"))
 # Layouts that the contract names and the operator has never taken: 1, D, 1D, BD, BF1D; then what no layout allows.
 for shape in ([1], [256], [1, 256], [2, 256], [2, 3, 1, 256]):
     for name in ("scale", "shift", "scale2"):
@@ -58,6 +60,7 @@ refuses("norm_type 'batch'", norm_type="batch")
 refuses("scale and shift", shift=None)
 refuses("scale2", scale2=None)
 refuses("scale2", variant=SINGLE)
+refuses("on meta", shift=torch.zeros(2, 3, 256, device="meta"))
 """
 
 OFFSETS = """
@@ -69,6 +72,24 @@ for variant in (SINGLE, DUAL):
     assert error(far_from_zero(variant, "float32", "layer", 0.1, 1e3)) < 5e-3
     for norm in ("layer", "rms"):
         assert error(far_from_zero(variant, "bfloat16", norm, 1.0, 16.0)) < 5e-2, (variant, norm)
+"""
+
+FORMS = """
+def same_arguments_but(inputs, **changes):
+    for name, values in changes.items():
+        for value in values:
+            assert error({**inputs, name: value}) < 2e-2, (inputs["variant"], name)
+
+torch.manual_seed(0)
+wide = torch.randn(2, 3, 512).mul(0.5).bfloat16().to(device)
+strided, packed, one = wide[..., :256], wide[..., 256:].contiguous(), wide[:1, :1, :256]
+gains = [None, wide[0, 0, :256], wide[0, 0, 1:257]]  # absent, on 16 bytes, off them
+for variant in (SINGLE, DUAL):
+    numbers = {"eps": [1e-5, 1.0], "norm_type": ["layer", "rms"]}
+    changes = {"x": [packed, strided], "scale": [one, packed], "shift": [packed, one]}
+    changes |= {"weight": gains, "bias": gains[:2]}
+    seconds = {"scale2": [one, packed], "weight2": gains, "bias2": gains[:2]} if variant == DUAL else {}
+    same_arguments_but(inputs_of(variant, 2, 3, 256, "bfloat16"), **changes, **seconds, **numbers)
 """
 
 COMPILED = """
@@ -137,6 +158,10 @@ def test_a_mean_far_from_zero_costs_no_accuracy() -> None:
     run(OFFSETS)
 
 
+def test_calls_of_one_shape_are_told_apart() -> None:
+    run(FORMS)
+
+
 def test_the_operators_go_through_torch_compile() -> None:
     run(COMPILED)
 
@@ -144,3 +169,8 @@ def test_the_operators_go_through_torch_compile() -> None:
 @pytest.mark.gpu
 def test_the_cuda_path_on_odd_shapes_layouts_and_another_stream() -> None:
     run(ON_GPU + OFFSETS, "cuda")
+
+
+@pytest.mark.gpu
+def test_calls_of_one_shape_are_told_apart_on_a_gpu() -> None:
+    run(FORMS, "cuda")
