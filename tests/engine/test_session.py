@@ -118,7 +118,8 @@ async def test_a_bad_row_is_named_and_the_next_save_is_served(
     await it.ended(3)
     assert summaries(it)[-1].right
     assert summaries(it)[-1].geomean == pytest.approx(5.0)
-    assert "· wrong (best was 2.00x)" in it.session.logbook.path.read_text()
+    word = {"runtime_error": "error"}.get(status, status)
+    assert f"· {word} (best was 2.00x)" in it.session.logbook.path.read_text()
 
 
 async def test_a_crash_skips_the_rows_not_reached(watched: Callable[..., Watched], folder: Path) -> None:
@@ -141,7 +142,7 @@ async def test_what_a_crash_kept_from_running_is_not_counted_as_wrong(
     summary = await it.session.run_once(iteration=True)
     assert isinstance(summary, Summary)
     text = it.session.logbook.path.read_text()
-    assert text.startswith("# Iterations of toy\n\n## 1 · no hypothesis · wrong\n")
+    assert text.startswith("# Iterations of toy\n\n## 1 · no hypothesis · crashed\n")
     assert "- result: 1/2 right, 1 crashed, 4 not run; b: the worker " in text
     assert "| c | - | - | - | not run | - |\n" in text
     assert text.endswith("\n\n3 check cases not run.\n")
