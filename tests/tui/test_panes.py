@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from datetime import timedelta
 from pathlib import Path
 
@@ -345,11 +346,20 @@ def test_no_end_of_a_changed_line_is_cut() -> None:
 def test_the_plot_marks_failures_and_stalls() -> None:
     drawn = plain(plot.draw([*history(), summary(13, best=False, stalled=True, geomean=1.2)], 60, 12))
     assert len(drawn) == 12
-    assert drawn[0] == "o geomean  line: best  x wrong  ! stalled"
+    assert drawn[0] == "o geomean  line: best  x not right  ! stalled"
     assert all(any(sign in line for line in drawn[1:]) for sign in "ox!")
     assert max(len(line) for line in drawn) <= 60
     assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot starts with the second timed iteration"]
     assert plot.draw(history(), 10, 12) == []
+
+
+def test_the_plot_does_not_make_a_cliff_of_noise() -> None:
+    near = [summary(number, best=False, geomean=1.2 + 0.0001 * number) for number in (1, 2, 3)]
+    drawn = plain(plot.draw(near, 60, 12))
+    ticks = [float(found[0]) for line in drawn if (found := re.findall(r"\d\.\d+(?=┤)", line))]
+    assert max(ticks) - min(ticks) > 0.03
+    points = [row for row, line in enumerate(drawn[1:]) if "o" in line]
+    assert points[-1] - points[0] <= 1
 
 
 def test_ten_thousand_iterations_are_plotted_as_the_newest() -> None:

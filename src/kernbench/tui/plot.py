@@ -15,6 +15,8 @@ from kernbench.tui.spans import Span, clip
 NEWEST = 200
 """Iterations that are plotted: more would share a cell."""
 LEAST_WIDTH, LEAST_HEIGHT = 24, 6
+LEAST_SPAN = 0.04
+"""Of the axis of speedups, as a share of them."""
 POINT, WRONG, STALLED = "o", "x", "!"
 _STYLES = {POINT: "strong", WRONG: "bad", STALLED: "warn"}
 _ASCII = str.maketrans("┌┐└┘─│┤┬├┴┼", "++++-|||+++")
@@ -40,15 +42,26 @@ def _plotext(newest: Sequence[Summary], timed: list[Summary], width: int, height
     plotext.theme("clear")
     numbers, best = _best_line(timed)
     plotext.plot(numbers, best, marker="." if ascii_only else "braille")
-    low = min(item.geomean or 1.0 for item in timed)
+    values = [item.geomean or 1.0 for item in timed]
+    limits = _limits(values)
+    low = limits[0] if limits else min(values)
     for sign, group in _points(newest, low).items():
         if group:
             plotext.scatter([at for at, _ in group], [value for _, value in group], marker=sign)
     ticks = _ticks(newest)
     plotext.xticks(ticks, [f"#{tick}" for tick in ticks])
     plotext.yfrequency(3 if height < 9 else 4)
+    if limits:
+        plotext.ylim(*limits)
     text: str = plotext.uncolorize(plotext.build())
     return text.translate(_ASCII) if ascii_only else text
+
+
+def _limits(values: Sequence[float]) -> tuple[float, float] | None:
+    """Of the axis, where the values are so near each other that it would show noise as a cliff."""
+    middle = (min(values) + max(values)) / 2
+    least = middle * LEAST_SPAN / 2
+    return (middle - least, middle + least) if max(values) - middle < least else None
 
 
 def _best_line(timed: list[Summary]) -> tuple[list[int], list[float]]:
@@ -86,7 +99,7 @@ def _ticks(newest: Sequence[Summary]) -> list[int]:
 def _legend(newest: Sequence[Summary], width: int) -> list[Span]:
     words: list[Span] = [(POINT, "strong"), (" geomean  ", "dim"), ("line: best", "accent")]
     if any(not item.right for item in newest):
-        words += [("  " + WRONG, "bad"), (" wrong", "dim")]
+        words += [("  " + WRONG, "bad"), (" not right", "dim")]
     if any(item.stalled for item in newest):
         words += [("  " + STALLED, "warn"), (" stalled", "dim")]
     return words if sum(len(text) for text, _ in words) <= width else words[:3]
