@@ -397,11 +397,12 @@ class Plans(dict[Any, list[tuple[Any, ...]]]):
     """By a key of the caller's, plans for the forms of tensors that were seen with it: `(same_form, *plan)` each."""
 
     def keep(self, key: Any, tensors: Sequence[torch.Tensor], plan: Sequence[Any]) -> None:
+        if any(x.is_neg() for x in tensors):
+            raise ValueError("a tensor is the negative of what its memory holds; pass its resolve_neg() instead")
         if len(self) >= MOST_KEYS:
             self.clear()
         alike = self.setdefault(key, [])
-        if len(alike) >= MOST_FORMS:
-            del alike[0]
+        del alike[: max(0, len(alike) + 1 - MOST_FORMS)]
         alike.append((same_form_as(*tensors), *plan))
 
 
@@ -422,21 +423,22 @@ def same_form_as(*tensors: torch.Tensor) -> Callable[..., bool]:
 
 
 def _form(x: torch.Tensor) -> tuple[Any, ...]:
-    return type(x), x.dtype, x.device, x.shape, x.stride()
+    return type(x), x.dtype, x.device, x.shape, x.stride(), x.is_neg()
 
 
 def outputs_like(
     x: torch.Tensor, memory_format: torch.memory_format = torch.preserve_format
 ) -> Callable[[], torch.Tensor]:
-    """A function that allocates on the current device what `torch.empty_like` would, by torch.compile's own way.
+    """A function that allocates on the current device what `torch.empty_like` would, a plain tensor in any case, by
+    torch.compile's own way.
 
     While a mode looks on at what torch dispatches, it is torch's public function, so that the mode sees the output.
     """
     about = torch.empty_like(x, device="meta", memory_format=memory_format)
     size, stride, dtype, device = tuple(about.shape), about.stride(), x.dtype, x.device
-    onlookers = torch._C._len_torch_dispatch_stack
+    onlookers = getattr(torch._C, "_len_torch_dispatch_stack", None)
     allocated = _of_torch_compile("_empty_strided_cuda")
-    if allocated is None or not x.is_cuda:
+    if allocated is None or onlookers is None or not x.is_cuda:
         return lambda: torch.empty_strided(size, stride, dtype=dtype, device=device)
 
     def output() -> torch.Tensor:

@@ -39,7 +39,8 @@ REST_S = 0.2
 LEAST_US = 1e-3
 """A call that put nothing on the device took some time all the same."""
 FEWEST_BATCHES = 2
-"""One alone may agree with itself by chance: A/A of 32760x5120 was 0.2 and 0.3 % off after one, 0.16 after more."""
+"""Before a tight interval may end it, while the budget lasts. One alone may agree with itself by chance: A/A of
+32760x5120 was 0.2 and 0.3 % off after one, 0.16 after more."""
 SCRAP = 4
 """A last batch of fewer blocks than this part of a whole one is not worth starting the clock for."""
 

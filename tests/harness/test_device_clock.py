@@ -79,6 +79,14 @@ def test_a_call_that_builds_something_does_not_count(clock: Any) -> None:
     assert flush.asked[-1] == 1.0
 
 
+def test_a_call_that_waits_for_the_gpu_is_not_waited_for_longer_and_longer(clock: Any) -> None:
+    device, flush, taking = clock
+    for _ in range(6):
+        waiting = taking(32.0 * (flush.asked[-1] if flush.asked else 1.0) + 5.0)
+        device.measure([clocks.Call(None, waiting, "solution")])
+    assert max(flush.asked) == 1.25
+
+
 @pytest.mark.parametrize(
     ("us", "expected"), [(0.0, 1.0), (32.0, 1.0), (33.0, 1.25), (64.0, 2.0), (1e6, flush.MOST_LAPS)]
 )

@@ -38,7 +38,7 @@ def test_smoke_cases_are_right(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_log_ends_with_what_is_shipped(name: str, tmp_path: Path) -> None:
-    """A kernel comes with the entries that led to it, written by the tool, and the last one is about this source.
+    """A kernel comes with the entries that led to it, written by the tool, and the last that was kept is its source.
 
     What was tried after it and came out slower or wrong was taken back, and stays in the log.
     """

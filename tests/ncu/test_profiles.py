@@ -148,6 +148,13 @@ def test_a_snapshot_that_is_gone_does_not_take_the_text_of_a_line_with_it(tmp_pa
     (tmp_path / "solution.py").write_text("\n" * 14 + "    " + words + "\n")
     assert (hot_lines(gone, tmp_path)[0].file, hot_lines(gone, tmp_path)[0].text) == ("solution.py", words)
     assert hot_lines(gone)[0].text == ""
+    deeper = gone.replace(f"sources/{'a' * 64}/", f"sources/{'a' * 64}/lib/")
+    assert (hot_lines(deeper, tmp_path)[0].file, hot_lines(deeper, tmp_path)[0].text) == ("lib/solution.py", "")
+    foreign = gone.replace(f"/home/x/toy/.kernbench/sources/{'a' * 64}/", "/opt/vendor/")
+    assert (hot_lines(foreign, tmp_path)[0].file, hot_lines(foreign, tmp_path)[0].text) == (
+        "/opt/vendor/solution.py",
+        "",
+    )
 
 
 def test_a_damaged_source_page_gives_what_it_has() -> None:

@@ -105,7 +105,7 @@ def _unique(header: list[str]) -> list[str]:
 
 
 def _lines(file: str, kernel: str, rows: list[dict[str, str]], snapshot: Path | None) -> Iterator[HotLine]:
-    at = 0
+    at, origin = 0, _Origin(file, snapshot)
     while at < len(rows):
         row, below = rows[at], at + 1
         while below < len(rows) and not rows[below]["Line No"]:
@@ -114,11 +114,9 @@ def _lines(file: str, kernel: str, rows: list[dict[str, str]], snapshot: Path | 
         if row["Line No"].isdigit() and samples is not None:
             code = sorted(rows[at + 1 : below], key=lambda item: -(_int(item.get("# Samples")) or 0))
             sass = tuple(item.get("Source 2", "").strip() for item in code[:8])
-            line, words = int(row["Line No"]), row["Source"].strip()
-            own = _own_line(file, snapshot, line)
-            if words == _NO_SOURCE:
-                words = own
-            yield HotLine(_named(file, snapshot, own, words), line, words, samples, 0.0, _stall(row), kernel, sass)
+            line = int(row["Line No"])
+            name, words = origin.line(line, row["Source"].strip())
+            yield HotLine(name, line, words, samples, 0.0, _stall(row), kernel, sass)
         at = below
 
 
@@ -132,28 +130,40 @@ def _stall(row: dict[str, str]) -> str:
     return most.removeprefix("stall_") if most and counts[most] else ""
 
 
-def _own_line(file: str, snapshot: Path | None, line: int) -> str:
-    """What the profiled source has in that line of its file of that name; empty where it has none.
+class _Origin:
+    """A file that a report names, as the user knows it.
 
     Triton keeps what it compiled, so an earlier snapshot's path may stand in the report, and that may be gone. It is
-    the same code in the same line: the line where a kernel begins is part of what Triton finds it by.
+    the same code in the same line: the line where a kernel begins is part of what Triton finds it by. A file of the
+    same name from elsewhere is the user's only where ncu read the same text in it.
     """
-    if snapshot is not None:
-        with contextlib.suppress(OSError, IndexError):
-            own = (snapshot / Path(file).name).read_text(encoding="utf-8", errors="replace").splitlines()
-            return own[line - 1].strip()
-    return ""
+
+    def __init__(self, file: str, snapshot: Path | None) -> None:
+        self._file, self._inside = file, _inside(file, snapshot)
+        self._own: list[str] = []
+        if snapshot is not None:
+            with contextlib.suppress(OSError):
+                path = snapshot / (self._inside or Path(file).name)
+                self._own = path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+    def line(self, number: int, text: str) -> tuple[str, str]:
+        """The file's name and the text of one of its lines."""
+        own = self._own[number - 1].strip() if number <= len(self._own) else ""
+        if self._inside:
+            return self._inside, own if text == _NO_SOURCE else text
+        known = "" if text == _NO_SOURCE else text
+        return Path(self._file).name if known and own == known else self._file, known
 
 
-def _named(file: str, snapshot: Path | None, own: str, text: str) -> str:
-    """The file as the user names it."""
+def _inside(file: str, snapshot: Path | None) -> str | None:
+    """The path within the task's folder, of this snapshot or an earlier one."""
     earlier = re.search(r"/sources/[0-9a-f]{64}/(.+)$", file)
     if earlier:
         return earlier[1]
     if snapshot is not None:
         with contextlib.suppress(ValueError):
             return str(Path(file).relative_to(snapshot))
-    return Path(file).name if text and own == text else file
+    return None
 
 
 def _tidy(details: str) -> str:

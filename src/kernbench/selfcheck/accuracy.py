@@ -147,7 +147,7 @@ def _doubtful(shop: Workshop, slowed: str) -> list[str]:
     return [
         f"{shop.session.task.case(case).label} {render.speedup(row.ratio)} {row.verdict}"
         for case, row in shop.rows().items()
-        if case != slowed and row.verdict != "same"
+        if case != slowed and row.verdict not in (None, "same")
     ]
 
 
