@@ -82,7 +82,7 @@ class Flush:
         torch.cuda.synchronize()
         self._graphs: dict[float, list[torch.cuda.CUDAGraph]] = {}
         self._random = random.Random(0)
-        self._ready(1.0)
+        self.ready(1.0)
         self.lap_us = self._lap()
 
     def __call__(self, laps: float = 1.0) -> None:
@@ -92,10 +92,11 @@ class Flush:
     def laps(self, us: float) -> float:
         """How often to read all of it, in quarters, to be at it for so long; from then on that is ready."""
         found = laps(us, self.lap_us) if self._count else 1.0
-        self._ready(found)
+        self.ready(found)
         return found
 
-    def _ready(self, laps: float) -> None:
+    def ready(self, laps: float) -> None:
+        """What is made once, before it is needed."""
         if laps not in self._graphs:
             self._graphs[laps] = [self._captured(length, laps) for length in range(LENGTHS)]
 

@@ -167,7 +167,7 @@ class Gpu:
         """The slow first times of profiler and flush, while nobody waits."""
         flush = self.flush("cold")
         for laps in USUAL_LAPS:
-            flush.laps(laps * flush.lap_us)
+            flush.ready(laps)
         self.recorder.start()
         self.recorder.stop()
 
