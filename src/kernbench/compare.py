@@ -85,17 +85,24 @@ def series_of(summaries: Iterable[Summary], wanted: Series) -> list[Summary]:
 
 
 def best_of(series: Sequence[Run]) -> Run | None:
-    """The newest run that made its source best, unless that source has turned out wrong since.
+    """The run with which the best source took over, unless that source has turned out wrong since.
 
-    A timeout alone dethrones nobody: a busy machine or a short deadline makes one of any source.
+    A timeout alone dethrones nobody: a busy machine or a short deadline makes one of any source. A best that was timed
+    again keeps the number and the words with which it became the best.
     """
     failed: set[str] = set()
+    newest: Run | None = None
     for run in reversed(series):
-        if run.disproved:
+        if newest is not None:
+            if run.source == newest.source and run.new_best:
+                return run
+        elif run.disproved:
             failed.add(run.source)
         elif run.best and run.source not in failed:
-            return run
-    return None
+            if run.new_best:
+                return run
+            newest = run
+    return newest
 
 
 def streak(series: Sequence[Judged], best: bool, counts: bool) -> int:
@@ -170,7 +177,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     best = _is_best(started.source, right, results.values(), headline, about, old_best)
     is_new = best and about.repeats is None and (old_best is None or old_best.source != started.source)
     order = sorted(timed, key=lambda item: item[1].speedup) if right else []
-    counts = about.is_iteration and not about.environment.interpreted
+    counts = about.is_iteration and about.repeats is None and not about.environment.interpreted
     wall = _wall(headline) if right else None
     after_stall = follows_stall(about.series, counts)
     return Summary(

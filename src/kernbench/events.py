@@ -164,8 +164,8 @@ class Summary:
 
     @property
     def counted(self) -> bool:
-        """The stall rule looks at it: no plain run, nothing interpreted."""
-        return self.iteration is not None and not self.environment.interpreted
+        """The stall rule looks at it: no plain run, nothing interpreted, no source that an entry had before."""
+        return self.iteration is not None and self.repeats is None and not self.environment.interpreted
 
     @property
     def disproved(self) -> bool:

@@ -353,6 +353,23 @@ async def test_a_timeout_dethrones_nobody_but_a_wrong_result_does(
     assert compare.best_of([*series, replace(best, right=False, best=False, counts={"wrong": 1})]) is None
 
 
+async def test_a_best_that_is_timed_again_keeps_its_number_and_is_no_attempt(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    ended = []
+    for text in ("TIME_US = 50.0", "TIME_US = 40.0", "TIME_US = 40.0", "TIME_US = 45.0", "TIME_US = 40.0"):
+        write(folder, text)
+        ended.append(await it.session.run_once(iteration=True))
+    runs = [run for run in ended if isinstance(run, Summary)]
+    assert [(run.repeats, run.stalled, run.streak) for run in runs] == [
+        (None, False, 0), (None, False, 0), (2, False, 0), (None, False, 1), (3, False, 0),
+    ]  # fmt: skip
+    best = compare.best_of(runs)
+    assert best is not None
+    assert (best.iteration, [run.best for run in runs]) == (2, [True, True, True, False, True])
+
+
 async def test_no_device_is_one_sentence(watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_UNUSABLE", "1")
     it = watched()

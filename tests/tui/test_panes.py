@@ -353,6 +353,15 @@ def test_the_plot_marks_failures_and_stalls() -> None:
     assert plot.draw(history(), 10, 12) == []
 
 
+def test_the_line_of_the_best_does_not_fall_when_it_is_timed_again() -> None:
+    runs = [
+        summary(1, geomean=1.0),
+        summary(2, geomean=1.5),
+        summary(3, geomean=1.2, repeats=2),
+    ]
+    assert plot._best_line(runs)[1] == [1.0, 1.0, 1.5, 1.5]
+
+
 def test_the_plot_does_not_make_a_cliff_of_noise() -> None:
     near = [summary(number, best=False, geomean=1.2 + 0.0001 * number) for number in (1, 2, 3)]
     drawn = plain(plot.draw(near, 60, 12))

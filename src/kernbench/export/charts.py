@@ -123,8 +123,8 @@ def _whiskers(scale: Scale, entries: Sequence[Summary]) -> str:
 
 
 def _steps(scale: Scale, entries: Sequence[Summary]) -> str:
-    """The best so far; it begins with the first best and goes on to the right edge."""
-    best = [(index, item.geomean) for index, item in enumerate(entries) if item.best and item.geomean]
+    """The best so far, as it was when it took over; it begins with the first best and goes on to the right edge."""
+    best = [(index, item.geomean) for index, item in enumerate(entries) if item.new_best and item.geomean]
     if not best:
         return ""
     first, *later = best

@@ -7,6 +7,7 @@ import json
 import math
 from collections import Counter
 
+from harness import taskfile
 from harness.records import CaseResult, to_dict
 from kernbench import project, render
 from kernbench.child import BOOT, child_environment, harness_folder
@@ -14,6 +15,7 @@ from kernbench.jobs import Options
 from kernbench.selfcheck import Report
 from kernbench.selfcheck.workshop import Workshop
 
+SLOWED_ENTRY = "rms_norm"
 SLOWED = '''"""RMSNorm with a ballast: on one shape, one program in fifty does its row twice."""
 
 import torch
@@ -52,7 +54,7 @@ async def against_itself(task: str, options: Options, repeats: int) -> Report:
         for _ in range(repeats + 1):  # the first run builds
             ending = await shop.run()
             if not shop.rows():
-                return Report("aa", notes=[f"nothing was timed: {ending or shop.session.problem}"])
+                return Report("aa", notes=[f"nothing was timed: {shop.why_untimed(ending)}"])
             for case, row in shop.rows().items():
                 ratios.setdefault(case, []).append(row)
                 spent.setdefault(case, []).append(shop.steps.get(("time", case), 0.0))
@@ -117,8 +119,12 @@ def shipped_solution(task: str) -> str:
 async def slowed_down(task: str, options: Options, repeats: int) -> Report:
     """Ten runs with one row made slower by a fiftieth."""
     report, doubtful = Report("slow"), []
+    if taskfile.load(project.find_task(task, to_edit=False)).entry != SLOWED_ENTRY:
+        return Report("slow", notes=[f"it slows {SLOWED_ENTRY} down, and this is another task: not measured"])
     async with Workshop(task, options, baseline=SLOWED.replace("BALLAST", "0").replace("SHAPE", "()")) as shop:
-        await shop.run()
+        ending = await shop.run()
+        if not shop.rows():
+            return Report("slow", notes=[f"nothing was timed: {shop.why_untimed(ending)}"])
         long = [case for case, row in shop.rows().items() if (row.baseline_us or 0) >= 20]
         if not long:
             return Report("slow", notes=["no row takes 20 us or more: nothing to slow down"])

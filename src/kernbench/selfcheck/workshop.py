@@ -13,7 +13,7 @@ from types import TracebackType
 from harness import taskfile
 from harness.records import CaseResult, Environment
 from kernbench import project
-from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunStarted
+from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunStarted, Summary
 from kernbench.jobs import Options
 from kernbench.runner import Ending
 from kernbench.session import Session
@@ -80,6 +80,15 @@ class Workshop:
         self._asked = time.perf_counter()
         self.landed, self.steps, self._step, self.failure = [], {}, None, None
         return await self.session.run_once(iteration=False)
+
+    def why_untimed(self, ending: Ending | None) -> str:
+        """One sentence for a run without a timed row."""
+        if isinstance(ending, BuildFailed):
+            return ending.message
+        if isinstance(ending, Summary) and ending.environment.interpreted:
+            return "this task is timed on a GPU, and there is none here; `kernbench selfcheck softmax_host` needs none"
+        failed = next((row.detail for _at, row in self.landed if row.failed and row.detail), None)
+        return str(self.session.problem or failed or "no case could be")
 
     def first(self) -> float | None:
         """Seconds to the first row that was timed."""

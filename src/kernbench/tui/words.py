@@ -223,7 +223,7 @@ def _after_run(board: Board, engine: Engine) -> str:
     if failed:
         word = render.STATUS_WORDS[failed[0].result.status] if failed[0].result else "failed"
         raised = any(row.result and row.result.traceback for row in failed)
-        more = "t shows the traceback" if raised else "enter shows the row"
+        more = "t shows the traceback" if raised else "enter on it says why"
         return f"{_rows(len(failed))} failed, first {clean(failed[0].case.label)} ({word}): {more}"
     red = [row for row in board.rows() if row.fresh and row.result and row.result.red]
     if red:
@@ -243,7 +243,7 @@ def _after_run(board: Board, engine: Engine) -> str:
     if slower:
         worst = board.summary.worst if board.summary else None
         named = f", worst {clean(worst.label)} {render.times(worst.speedup)}" if worst else ""
-        return f"{_rows(slower)} slower than the baseline{named}: enter shows the row"
+        return f"{_rows(slower)} slower than the baseline{named}: enter on it: more"
     unclear = board.verdicts("unclear")
     if unclear:
         return f"{_rows(unclear)} unclear: r times again"
