@@ -42,7 +42,7 @@ for rows, cols in ((1, 1), (4, 128), (3, 1025)):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("template", ["triton", "host"])
+@pytest.mark.parametrize("template", ["triton", "host", "cuda"])
 def test_a_new_task_is_right_at_once(tmp_path: Path, template: str) -> None:
     folder = create("fresh", tmp_path, template=template)
     subprocess.run([sys.executable, "-c", RIGHT, str(folder)], check=True, timeout=100)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -255,6 +257,7 @@ class FakeEngine:
         self.started = False
         self.closed = False
         self.state = Path(tempfile.mkdtemp(prefix="kernbench-scene-"))
+        weakref.finalize(self, shutil.rmtree, self.state, ignore_errors=True)
         self.pids: tuple[int, ...] = (4242,)
         self.restored: list[str] = []
         self.is_long = False

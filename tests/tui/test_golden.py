@@ -85,6 +85,10 @@ async def test_ascii_only_uses_nothing_else(engine: FakeEngine) -> None:
         text = screen_text(app)
         compare("ascii_160x48", text)
         assert text.isascii()
+        await pilot.press("i", "enter")
+        await settle(pilot)
+        assert "## 12 - " in screen_text(app)
+        assert screen_text(app).isascii()
 
 
 @pytest.mark.anyio

@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from kernbench.tui import differences
 from kernbench.tui.dialogs import Choose, Page
 from kernbench.tui.differences import Sources
-from kernbench.tui.spans import Span, clean
+from kernbench.tui.spans import Span, clean, spell
 
 if TYPE_CHECKING:
     from kernbench.tui.app import Workbench
@@ -26,8 +26,9 @@ class EntryPage(Page):
         Binding("y", "copy", "copy", tooltip="copy the entry as markdown", id="entry.copy"),
     ]
 
-    def __init__(self, number: int, text: str) -> None:
-        super().__init__(f"Iteration {number}", [[(clean(line), "")] for line in text.splitlines()])
+    def __init__(self, number: int, text: str, ascii_only: bool = False) -> None:
+        lines = (spell(clean(line), ascii_only) for line in text.splitlines())
+        super().__init__(f"Iteration {number}", [[(line, "")] for line in lines])
         self.number, self.text = number, text
 
     @property

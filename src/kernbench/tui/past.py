@@ -21,7 +21,7 @@ class Past:
     def show_entry(self) -> None:
         found = self.entry()
         if found is not None:
-            self._bench.push_screen(EntryPage(*found))
+            self._bench.push_screen(EntryPage(*found, self._bench.ascii_only))
 
     def entry(self) -> tuple[int, str] | None:
         """Number and text of the selected entry; None after saying why there is none."""
