@@ -58,6 +58,11 @@ class Logbook:
         """Number of the entry about this very source; the log may come from another machine."""
         return self._elsewhere.number_of(self.journal, sha)
 
+    def changed(self) -> bool:
+        """Whether others have finished runs or changed the log since it was last looked at; an editor may be one."""
+        grown = self.journal.take_in()
+        return grown or (self.path.is_file() and not self._elsewhere.current())
+
     def iterations(self) -> Listing:
         """Made here, timed again here, or only written down: by number."""
         return self._elsewhere.iterations(self.journal)

@@ -176,6 +176,10 @@ class Session:
         """By number; those that are only written in ITERATIONS.md are an Elsewhere."""
         return self.logbook.iterations()
 
+    def changed_elsewhere(self) -> bool:
+        """Whether `iterations` has changed by what another process did; a run of its own says so itself."""
+        return not self.running and self.logbook.changed()
+
     def numbers(self) -> Sequence[int]:
         return self.logbook.iterations().numbers()
 

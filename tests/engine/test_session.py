@@ -370,6 +370,23 @@ async def test_a_best_that_is_timed_again_keeps_its_number_and_is_no_attempt(
     assert (best.iteration, [run.best for run in runs]) == (2, [True, True, True, False, True])
 
 
+async def test_what_another_process_enters_is_noticed_once(watched: Callable[..., Watched], folder: Path) -> None:
+    here, there = watched(), watched()
+    await here.session.run_once(iteration=True)
+    assert len(here.session.iterations()) == 1
+    assert not here.session.changed_elsewhere()
+    write(folder, "TIME_US = 20.0")
+    await there.session.run_once(iteration=True)
+    assert here.session.changed_elsewhere()
+    assert [run.iteration for run in here.session.iterations()] == [1, 2]
+    assert not here.session.changed_elsewhere()
+    log = here.session.logbook.path
+    log.write_text(log.read_text() + "\nA line of my own.\n")
+    assert here.session.changed_elsewhere()
+    assert len(here.session.iterations()) == 2
+    assert not here.session.changed_elsewhere()
+
+
 async def test_no_device_is_one_sentence(watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_UNUSABLE", "1")
     it = watched()

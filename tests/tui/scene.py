@@ -248,6 +248,7 @@ class FakeEngine:
         self.task = make_task()
         self.environment: Environment | None = None
         self.paused = False
+        self.changed = False
         self.running: str | None = None
         self.baseline = "compile"
         self.hypothesis = ""
@@ -322,6 +323,10 @@ class FakeEngine:
 
     def iterations(self) -> Sequence[Summary]:
         return self.history
+
+    def changed_elsewhere(self) -> bool:
+        changed, self.changed = self.changed, False
+        return changed
 
     def numbers(self) -> Sequence[int]:
         return [item.iteration or 0 for item in self.history]

@@ -9,7 +9,7 @@ import pytest
 from harness.records import CaseResult, Environment, Where
 from kernbench.events import LogLine, Notice, RunCancelled, RunFinished, WorkerChanged
 from kernbench.plan import NEEDS_GPU
-from kernbench.tui import pending
+from kernbench.tui import pending, screen
 from kernbench.tui.dialogs import Page
 from kernbench.tui.help import Help
 from kernbench.tui.log import KEPT
@@ -56,6 +56,20 @@ async def test_an_engine_that_cannot_start_leaves_the_screen_up() -> None:
         await pilot.pause(0.1)
         assert [note.message for note in app._notifications] == ["the engine could not start: no [such] python"]
         assert "norm_scale_shift" in screen_text(app)
+
+
+async def test_an_entry_that_a_shell_made_appears(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(screen, "LOOK_SECONDS", 0.05)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("i")
+        await settle(pilot)
+        assert "from a shell" not in screen_text(app)
+        engine.history.append(summary(99, hypothesis="from a shell"))
+        engine.changed = True
+        await pilot.pause(0.2)
+        assert "from a shell" in screen_text(app)
+        assert not engine.changed
 
 
 async def test_rows_are_dim_until_they_land(engine: FakeEngine) -> None:

@@ -100,6 +100,9 @@ class Engine(Protocol):
     def iterations(self) -> Sequence[Summary]:
         """By number, which each of them has. Only the newest are cheap to read: a log may have thousands."""
 
+    def changed_elsewhere(self) -> bool:
+        """Whether these have changed by what another process did."""
+
     def numbers(self) -> Sequence[int]:
         """Of all iterations, in their order."""
 

@@ -48,6 +48,7 @@ from kernbench.tui.tabs import TabLine
 if TYPE_CHECKING:
     from kernbench.tui.app import Workbench
 
+LOOK_SECONDS = 3.0
 PAINT_SECONDS = 1 / 15
 
 
@@ -107,6 +108,12 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._begin()
         self.set_interval(60, lambda: self.iterations.refresh())
         self.set_interval(1, self._count_on)
+        self.set_interval(LOOK_SECONDS, self._look_elsewhere)
+
+    def _look_elsewhere(self) -> None:
+        """Entries that a shell or an editor makes appear here too."""
+        if self.ready and not self.board.reading and self.bench.engine.changed_elsewhere():
+            self._show_iterations()
 
     def _count_on(self) -> None:
         """A run that hangs sends no events; its seconds go by all the same."""
