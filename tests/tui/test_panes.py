@@ -360,6 +360,8 @@ def test_the_line_of_the_best_does_not_fall_when_it_is_timed_again() -> None:
         summary(3, geomean=1.2, repeats=2),
     ]
     assert plot._best_line(runs)[1] == [1.0, 1.0, 1.5, 1.5]
+    slower = summary(7, geomean=1.1, best=False, best_geomean=1.5)
+    assert plot._best_line([slower])[1] == [1.5]  # the window may begin after the best
 
 
 def test_the_plot_does_not_make_a_cliff_of_noise() -> None:

@@ -88,7 +88,7 @@ class Workshop:
         if isinstance(ending, Summary) and ending.environment.interpreted:
             return "this task is timed on a GPU, and there is none here; `kernbench selfcheck softmax_host` needs none"
         failed = next((row.detail for _at, row in self.landed if row.failed and row.detail), None)
-        return str(self.session.problem or failed or "no case could be")
+        return str(self.session.problem or failed or "the run ended before that")
 
     def first(self) -> float | None:
         """Seconds to the first row that was timed."""

@@ -71,7 +71,7 @@ def _best_line(timed: list[Summary]) -> tuple[list[int], list[float]]:
     for item in timed:
         value = item.geomean or 1.0
         known = best[-1] if best else item.best_geomean or value
-        after = value if item.new_best or not best else known
+        after = value if item.new_best else known
         # Two points where it rises: a step, not a slope through times that nobody measured.
         for step in [known, after] if best and after != known else [after]:
             numbers.append(item.iteration or 0)
