@@ -243,7 +243,7 @@ def _after_run(board: Board, engine: Engine) -> str:
     if slower:
         worst = board.summary.worst if board.summary else None
         named = f", worst {clean(worst.label)} {render.times(worst.speedup)}" if worst else ""
-        return f"{_rows(slower)} slower than the baseline{named}: enter on it: more"
+        return f"{_rows(slower)} slower than baseline{named}: enter on it says more"
     unclear = board.verdicts("unclear")
     if unclear:
         return f"{_rows(unclear)} unclear: r times again"
