@@ -8,7 +8,8 @@ flush (or pause, where inputs are being restored) belongs to that call.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -108,12 +109,30 @@ class Recorder:
 
         options = (False, False, False, False, False)
         self._config = ProfilerConfig(ProfilerState.KINETO, *options, _ExperimentalConfig())
-        self._activities = {ProfilerActivity.CUDA}
+        self._everything = self._device_alone = {ProfilerActivity.CUDA}
+        # kernels, copies and fills with the launches of another kind of device, of which there are none here
+        self._other = {getattr(ProfilerActivity, "XPU", ProfilerActivity.CUDA)}
         self._prepare, self._enable, self._disable = _prepare_profiler, _enable_profiler, _disable_profiler
 
-    def start(self) -> None:
-        self._prepare(self._config, self._activities)
-        self._enable(self._config, self._activities)
+    def warm(self, launch: Callable[[], Any]) -> None:
+        """The slow first start; and whether the device's records can be had without the host's, which cost as much.
+
+        `launch` puts something on the device and waits for it.
+        """
+        self.start()
+        self.stop()
+        with contextlib.suppress(RuntimeError):
+            self._device_alone = self._other
+            self.start(host_too=False)
+            launch()
+            if self.stop():
+                return
+        self._device_alone = self._everything
+
+    def start(self, host_too: bool = True) -> None:
+        activities = self._everything if host_too else self._device_alone
+        self._prepare(self._config, activities)
+        self._enable(self._config, activities)
 
     def stop(self) -> list[Record]:
         """To be called when the device has finished; hands over what it did."""

@@ -168,8 +168,7 @@ class Gpu:
         flush = self.flush("cold")
         for laps in USUAL_LAPS:
             flush.ready(laps)
-        self.recorder.start()
-        self.recorder.stop()
+        self.recorder.warm(flush.once)
 
     @property
     def recorder(self) -> Any:

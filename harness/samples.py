@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,8 +18,8 @@ class Timing:
     """Samples of one case: microseconds per block and side."""
 
     samples: dict[str, list[float]] = field(default_factory=dict)
-    rounds: dict[str, list[list[float]]] = field(default_factory=dict)
-    """The times of every block's calls, where sides take turns call by call: the n-th ones of all sides are a round."""
+    rounds: list[dict[str, list[float]]] = field(default_factory=list)
+    """By block the times of every side's calls, where they take turns call by call: the n-th ones are a round."""
     activities: dict[str, list[Activity]] = field(default_factory=dict)
     """What every timed call of a side put on the device, where the clock knows."""
     busy: dict[str, float] = field(default_factory=dict)
@@ -36,28 +35,23 @@ class Timing:
         values = self.samples.get(side)
         return stats.interquartile_mean(values) if values else None
 
-    def log_ratios(self, over: str, under: str) -> list[float]:
-        """Of blocks. Neighbours in time are compared first: what disturbs a round disturbs all of it."""
+    def estimate(self, over: str, under: str) -> stats.Estimate | None:
+        """How much faster one side is than another; none while there are too few blocks."""
         if self.rounds:
-            return [stats.trimmed_mean(block, stats.OF_ROUNDS) for block in self._in_rounds(over, under)]
-        return _log_ratios(self.samples[over], self.samples[under])
-
-    def centre(self, over: str, under: str) -> float:
-        """The log of the speedup."""
-        if self.rounds:
-            every = itertools.chain.from_iterable(self._in_rounds(over, under))
-            return stats.trimmed_mean(list(every), stats.OF_ROUNDS)
-        return stats.interquartile_mean(self.log_ratios(over, under))
+            return stats.of_rounds(self._in_rounds(over, under))
+        return stats.of_blocks(_log_ratios(self.samples[over], self.samples[under]))
 
     def ratio(self, over: str, under: str, margin: float) -> Ratio | None:
-        return stats.ratio(self.log_ratios(over, under), margin, self.centre(over, under))
+        return stats.ratio(self.estimate(over, under), margin)
 
-    def _in_rounds(self, over: str, under: str) -> Iterator[list[float]]:
-        return (_log_ratios(a, b) for a, b in zip(self.rounds[over], self.rounds[under], strict=True))
+    def _in_rounds(self, over: str, under: str) -> list[list[float]]:
+        """Neighbours in time are compared first: what disturbs a round disturbs all of it."""
+        return [_log_ratios(block[over], block[under]) for block in self.rounds if over in block and under in block]
 
     @property
     def blocks(self) -> int:
-        return len(next(iter(self.samples.values()), []))
+        """Of the side that has the fewest: the candidate takes turns with every other."""
+        return min(map(len, self.samples.values()), default=0)
 
 
 def _log_ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:

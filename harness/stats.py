@@ -1,9 +1,12 @@
 """Pure maths of the verdicts: centre, interval, floor, word, geomean. Standard library only.
 
-A timed case yields one log ratio per block, log(baseline time / solution time). Their interquartile mean is the
-speedup, or a trimmed mean over the rounds of all blocks where sides take turns call by call; the order statistics
-around the blocks' median give its 95 % interval, with no assumption about the shape of the noise. Fewer than six blocks
-have no such interval, and then there is no ratio.
+A timed case yields log ratios, log(baseline time / solution time), and from them an estimate: the log of the speedup
+with its 95 % interval. Of blocks that have one ratio each: the interquartile mean, and the order statistics around the
+median, with no assumption about the shape of the noise. Of blocks in which sides take turns call by call, and every
+round has its ratio: a trimmed mean over all rounds, and the interval that belongs to it, from how far the blocks' sums
+of what is left after trimming scatter (so that rounds of a block may be alike). In 300 A/A runs on an H200 that one
+missed 1.00 in 5.3 %, with half of the blocks in 5.3 %; order statistics missed it in 1 %, being a third too wide. Fewer
+than six blocks have no interval, and then there is no ratio.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from harness.records import Ratio, VerdictWord
 
@@ -26,7 +30,7 @@ OF_ROUNDS = 0.3
 the speedups scattered by 0.20 % so; by 0.21 with a quarter, 0.25 with a tenth, and 0.24 by the interquartile mean over
 blocks of the ratios of their interquartile means. Less scatter is not all: the median would snap to the 32 ns that
 records tick in; where calls scatter by less than 20 ns this mean still does, by 0.3 % of 2 us, far below a margin."""
-WIDTH_GOAL = 0.0035
+WIDTH_GOAL = 0.0025
 """Half width of the interval at which timing may stop."""
 WORST_HEADLINE = 0.97
 """No headline row of a new best may be slower than this against the old one."""
@@ -77,10 +81,53 @@ def median_interval(values: Sequence[float]) -> tuple[float, float] | None:
     return ordered[rank], ordered[-1 - rank]
 
 
-def half_width(log_ratios: Sequence[float]) -> float:
-    """Half the interval's width as a fraction; infinite while there are too few blocks."""
+class Estimate(NamedTuple):
+    """The log of a speedup and its interval."""
+
+    centre: float
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """As a fraction."""
+        return math.expm1((self.high - self.low) / 2)
+
+
+def of_blocks(log_ratios: Sequence[float]) -> Estimate | None:
+    """From one log ratio of every block."""
     bounds = median_interval(log_ratios)
-    return math.inf if bounds is None else math.expm1((bounds[1] - bounds[0]) / 2)
+    if bounds is None:
+        return None
+    return Estimate(min(max(interquartile_mean(log_ratios), bounds[0]), bounds[1]), *bounds)
+
+
+def of_rounds(blocks: Sequence[Sequence[float]]) -> Estimate | None:
+    """From the log ratios of every block's rounds."""
+    ordered = sorted(value for block in blocks for value in block)
+    if len(blocks) < FEWEST_BLOCKS:
+        return None
+    centre, cut = trimmed_mean(ordered, OF_ROUNDS), int(len(ordered) * OF_ROUNDS)
+    low, high = ordered[cut], ordered[-cut - 1]
+    drawn_in = [[min(max(value, low), high) for value in block] for block in blocks]
+    mean = math.fsum(map(math.fsum, drawn_in)) / len(ordered)
+    squares = math.fsum(math.fsum(value - mean for value in block) ** 2 for block in drawn_in)
+    error = math.sqrt(squares * len(blocks) / (len(blocks) - 1)) / len(ordered) / (1 - 2 * OF_ROUNDS)
+    reach = student(len(blocks) - 1) * error
+    return Estimate(centre, centre - reach, centre + reach)
+
+
+def student(freedom: int) -> float:
+    """Student's 97.5 % point, by its expansion around the normal one: within 0.004 from five degrees of freedom on."""
+    z, total, power = 1.959964, 1.959964, 1
+    for numerator, divisor in (
+        (z**3 + z, 4),
+        (5 * z**5 + 16 * z**3 + 3 * z, 96),
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z, 384),
+    ):
+        power *= freedom
+        total += numerator / divisor / power
+    return total
 
 
 def margin(time_us: float, floor: float | None = None) -> float:
@@ -98,14 +145,10 @@ def verdict(speedup: float, low: float, high: float, margin: float) -> VerdictWo
     return "unclear"
 
 
-def ratio(log_ratios: Sequence[float], margin: float, centre: float | None = None) -> Ratio | None:
-    """From the log ratios of blocks; `centre` is the log of the speedup where more is known of it than these say."""
-    bounds = median_interval(log_ratios)
-    if bounds is None:
+def ratio(estimate: Estimate | None, margin: float) -> Ratio | None:
+    if estimate is None:
         return None
-    centre = interquartile_mean(log_ratios) if centre is None else centre
-    centre = min(max(centre, bounds[0]), bounds[1])
-    speedup, low, high = math.exp(centre), math.exp(bounds[0]), math.exp(bounds[1])
+    speedup, low, high = math.exp(estimate.centre), math.exp(estimate.low), math.exp(estimate.high)
     return Ratio(speedup, low, high, verdict(speedup, low, high, margin))
 
 

@@ -1,10 +1,14 @@
 """Blocks and the stop rule.
 
-All sides of a case are timed in one pass: a block holds a few calls of every side. On a CPU the order of sides turns
-round from block to block (ABBA); on a GPU every round of a block has the one order or the other by lot, as often this
-as that: slow drifts cancel in the block's ratios, and no disturbance that comes every few calls can side with one of
-them. Blocks are handed to the clock in batches of the size it likes best: a wall clock takes one at a time, a profiler
-eight. After each batch the stop rule is asked. Batches in which the GPU was throttled are dropped and counted.
+All sides of a case are timed in one pass: a block holds a few calls of every side that takes turns in it. On a CPU that
+is all of them, and their order turns round from block to block (ABBA). On a GPU it is the candidate and one other, the
+others one after the other: three kernels that take turns push each other out of the instruction caches, and which of
+them loses is decided by where they were loaded (the same kernel of 2 us came out up to 2.5 % apart from itself, and
+stayed so until it was loaded again; two never did). Every round of such a block has the one order or the other by lot,
+as often this as that: slow drifts cancel in the block's ratios, and no disturbance that comes every few calls can side
+with one of them. Blocks are handed to the clock in batches of the size it likes best: a wall clock takes one at a time,
+a profiler eight for every two that take turns. After each batch the stop rule is asked. Batches in which the GPU was
+throttled are dropped and counted.
 """
 
 from __future__ import annotations
@@ -59,7 +63,8 @@ Sides = dict[str, Callable[..., Any]]
 class Planned(NamedTuple):
     """One call of a batch, and where its time goes."""
 
-    block: int
+    block: tuple[int, int]
+    """Which group of sides, and the number of its block."""
     side: str
     call: Call
 
@@ -91,8 +96,11 @@ class Bench:
         return Call(working.restore, _bound(name, function, working), name)
 
     def _warm_up(self, sides: Sides) -> int:
-        """Two calls of each side; the faster ones say how many calls a block holds."""
-        planned = [Planned(0, name, self.call(name, function)) for name, function in sides.items() for _ in range(2)]
+        """A few calls of each side; the fastest say how many calls a block holds."""
+        few = 2 if self.clock.batch == 1 else 4
+        planned = [
+            Planned((0, 0), name, self.call(name, function)) for name, function in sides.items() for _ in range(few)
+        ]
         times: dict[str, list[float]] = {name: [] for name in sides}
         for plan, measured in zip(planned, self.clock.measure([plan.call for plan in planned]), strict=True):
             times[plan.side].append(measured.us)
@@ -100,21 +108,28 @@ class Bench:
         if slowest > LONG_CALL_US:
             self.budget_ms *= LONG_BUDGET
         cost = max(slowest + self.clock.extra_us, 0.1)
-        return max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / len(sides) / cost)))
+        turns = sum(len(group) for group in self._groups(sides))
+        return max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / turns / cost)))
+
+    def _groups(self, sides: Sides) -> list[list[str]]:
+        """Who takes turns with whom."""
+        others = [name for name in sides if name != self.candidate]
+        if self.clock.batch == 1 or not others:
+            return [list(sides)]
+        return [[name, self.candidate] for name in others]
 
     def _blocks(self, sides: Sides, calls: int, began: float) -> Timing:
         timing = Timing({name: [] for name in sides}, activities={name: [] for name in sides})
-        if self.clock.batch > 1:
-            timing.rounds = {name: [] for name in sides}
-        watch, size = Usage(list(sides)), self.clock.batch
+        watch, size, groups = Usage(list(sides)), self.clock.batch, self._groups(sides)
         while timing.blocks < MAX_BLOCKS:
             self.beat()
             batch_began = time.perf_counter()
-            planned = self._plan(sides, calls, range(timing.blocks, timing.blocks + size))
+            groups = groups[::-1]
+            planned = self._plan(sides, groups, calls, range(timing.blocks, timing.blocks + size))
             try:
                 measured = self._measure(planned, watch)
             except Unsteady as reason:
-                timing.dropped += size
+                timing.dropped += size * len(groups)
                 timing.unsteady = str(reason)
                 if timing.dropped > MOST_DROPPED:
                     if timing.blocks >= MIN_BLOCKS:  # those that were steady are enough for an interval
@@ -123,7 +138,7 @@ class Bench:
                 time.sleep(REST_S)
                 size = self.clock.batch  # scraps would have it rest a dozen times more often
                 continue
-            _sort_in(timing, planned, measured)
+            _sort_in(timing, planned, measured, in_rounds=self.clock.batch > 1)
             affordable = self._affordable(began, batch_began, size)
             if timing.blocks >= MIN_BLOCKS and (not affordable or self._sure(timing)):
                 break
@@ -131,12 +146,13 @@ class Bench:
         timing.busy = watch.processors()
         return timing
 
-    def _plan(self, sides: Sides, calls: int, blocks: range) -> list[Planned]:
+    def _plan(self, sides: Sides, groups: list[list[str]], calls: int, numbers: range) -> list[Planned]:
         """A batch of blocks; a block later the sides come the other way round, or by lot."""
         planned = []
-        for block in blocks:
+        for block in itertools.product(range(len(groups)), numbers):
             self.rotation.begin_block()
-            order = list(sides)[::-1] if block % 2 else list(sides)
+            group, number = groups[block[0]], block[1]
+            order = group[::-1] if number % 2 else group
             if self.clock.batch == 1:
                 turns = [name for name in order for _ in range(calls)]
             else:
@@ -172,7 +188,8 @@ class Bench:
         others = [name for name in timing.samples if name != self.candidate]
         if not others:
             return timing.blocks >= GOAL_BLOCKS
-        return all(stats.half_width(timing.log_ratios(name, self.candidate)) <= stats.WIDTH_GOAL for name in others)
+        estimates = [timing.estimate(name, self.candidate) for name in others]
+        return all(found is not None and found.half_width <= stats.WIDTH_GOAL for found in estimates)
 
     def _one_more(self, function: Callable[..., Any]) -> tuple[Any, WorkingSet]:
         """Two calls like the timed ones, on one set with its values changed in between; the second's result."""
@@ -204,17 +221,18 @@ class Usage:
         return {name: self._used[name] / passed for name, passed in self._passed.items() if passed > 0}
 
 
-def _sort_in(timing: Timing, planned: Sequence[Planned], measured: Sequence[Measured]) -> None:
+def _sort_in(timing: Timing, planned: Sequence[Planned], measured: Sequence[Measured], in_rounds: bool) -> None:
     """Calls to blocks: a block's time is the robust mean of its calls."""
-    times: dict[tuple[int, str], list[float]] = {}
+    blocks: dict[tuple[int, int], dict[str, list[float]]] = {}
     for plan, item in zip(planned, measured, strict=True):
-        times.setdefault((plan.block, plan.side), []).append(item.us)
+        blocks.setdefault(plan.block, {}).setdefault(plan.side, []).append(max(item.us, LEAST_US))
         if item.activity is not None:
             timing.activities[plan.side].append(item.activity)
-    for (_block, name), values in sorted(times.items()):
-        timing.samples[name].append(max(stats.interquartile_mean(values), LEAST_US))
-        if timing.rounds:
-            timing.rounds[name].append([max(value, LEAST_US) for value in values])
+    for block in blocks.values():
+        for name, values in block.items():
+            timing.samples[name].append(stats.interquartile_mean(values))
+        if in_rounds:
+            timing.rounds.append(block)
 
 
 def _bound(name: str, function: Callable[..., Any], working: WorkingSet) -> Callable[[], Any]:
@@ -246,5 +264,7 @@ def floor(bench: Callable[[], Bench], function: Callable[..., Any], runs: int = 
     ratios = []
     for _ in range(runs):
         timing = bench().run({"baseline": function, "solution": function})
-        ratios.append(math.exp(timing.centre("baseline", "solution")))
+        found = timing.estimate("baseline", "solution")
+        assert found is not None  # a run has MIN_BLOCKS at least
+        ratios.append(math.exp(found.centre))
     return stats.floor_of(ratios)

@@ -33,8 +33,11 @@ class Recorder:
     def __init__(self, flush: Flush) -> None:
         self.flush = flush
         self.seen = 0
+        self.started: list[bool] = []
+        """Whether the host's records were asked for."""
 
-    def start(self) -> None:
+    def start(self, host_too: bool = True) -> None:
+        self.started.append(host_too)
         self.seen = len(self.flush.asked)
 
     def stop(self) -> list[Record]:
@@ -61,15 +64,16 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> tuple[clocks.DeviceClock, Flush, C
     return made, fake, taking
 
 
-def test_the_flush_lasts_as_long_as_the_host_takes_to_launch_a_side(clock: Any) -> None:
-    """Otherwise the GPU is idle when the call of a side that is slow to launch begins, and that is shorter then."""
+def test_the_flush_lasts_as_long_as_the_host_takes_to_launch_the_slowest_side(clock: Any) -> None:
+    """Otherwise the GPU is idle when the call of a side that is slow to launch begins, and that is shorter then; and as
+    long before every side, since what it leaves behind depends on its length."""
     device, flush, taking = clock
     calls = [clocks.Call(None, taking(10.0), "solution"), clocks.Call(None, taking(60.0), "baseline")]
     device.measure(calls * 10)
     assert set(flush.asked) == {1.0}  # nothing is known yet
     del flush.asked[:]
     device.measure(calls)
-    assert flush.asked == [1.0, 2.0]
+    assert flush.asked == [2.0, 2.0]
 
 
 def test_a_call_that_builds_something_does_not_count(clock: Any) -> None:
@@ -85,6 +89,22 @@ def test_a_call_that_waits_for_the_gpu_is_not_waited_for_longer_and_longer(clock
         waiting = taking(32.0 * (flush.asked[-1] if flush.asked else 1.0) + 5.0)
         device.measure([clocks.Call(None, waiting, "solution")])
     assert max(flush.asked) == 1.25
+
+
+def test_a_slow_beginning_is_forgotten(clock: Any) -> None:
+    device, flush, taking = clock
+    device.measure([clocks.Call(None, taking(60.0), "solution")] * 4)
+    device.measure([clocks.Call(None, taking(20.0), "solution")] * 20)
+    device.measure([clocks.Call(None, taking(20.0), "solution")])
+    assert flush.asked[4:24] == [2.0] * 20
+    assert flush.asked[-1] == 1.0
+
+
+def test_launches_are_recorded_until_graphs_would_have_been_seen(clock: Any) -> None:
+    device, _flush, taking = clock
+    for _ in range(4):
+        device.measure([clocks.Call(None, taking(10.0), "solution")])
+    assert device._recorder.started == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

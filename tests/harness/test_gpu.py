@@ -77,3 +77,15 @@ def test_a_lost_context_is_reported_before_the_worker_leaves(tmp_path: Path) -> 
     assert child.process.wait(timeout=20) == 70
     for stream in (child.process.stdin, child.process.stdout, child.process.stderr):
         stream.close()  # type: ignore[union-attr]
+
+
+def test_a_side_that_is_slow_to_launch_gains_nothing_by_it(child: Child, tmp_path: Path) -> None:
+    """The GPU would be idle when its call begins: the flush lasts until then, and as long before the other side."""
+    late = "    until = time.perf_counter() + 80e-6\n    while time.perf_counter() < until: pass\n"
+    slow = "import time\n" + source().replace("def scale(x, factor):\n", f"def scale(x, factor):\n{late}")
+    task = GPU_TASK.replace("rows = 8, columns = 33", "rows = 195, columns = 3072")
+    for files in ({"solution_py": slow, "baseline_py": source()}, {"solution_py": source(), "baseline_py": slow}):
+        folder = write_task(tmp_path, task_toml=task, **files)
+        result = results(child.run(folder, baseline="baseline.py", cases=("small",), budget_ms=100.0))["small"]
+        assert result["verdict"] in ("same", "unclear"), result
+        assert result["speedup"] == pytest.approx(1.0, abs=0.015)

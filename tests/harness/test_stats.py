@@ -27,6 +27,32 @@ def test_the_interval_covers_the_median_as_often_as_it_says(count: int, shape: s
     assert 0.935 <= inside / tries <= 1.0
 
 
+@pytest.mark.parametrize("blocks", [8, 16, 40])
+@pytest.mark.parametrize("shape", ["alone", "alike", "spiky", "ticking"])
+def test_the_interval_of_rounds_covers_as_often_as_it_says(blocks: int, shape: str) -> None:
+    """Also where the rounds of a block are alike, where some are far off, and where a clock ticks coarsely."""
+    source = random.Random(f"{blocks} {shape}")
+
+    def block() -> list[float]:
+        common = source.gauss(0, 1) if shape == "alike" else 0.0
+        values = [common + source.gauss(0, 1) for _ in range(7)]
+        if shape == "spiky":
+            return [value * (20 if source.random() < 0.1 else 1) for value in values]
+        return [float(round(value)) for value in values] if shape == "ticking" else values
+
+    tries, inside = 1000, 0
+    for _ in range(tries):
+        found = stats.of_rounds([block() for _ in range(blocks)])
+        assert found is not None
+        inside += found.low <= 0 <= found.high
+    assert 0.915 <= inside / tries <= 0.98
+
+
+@pytest.mark.parametrize(("freedom", "point"), [(5, 2.571), (7, 2.365), (10, 2.228), (30, 2.042), (1000, 1.962)])
+def test_students_distribution(freedom: int, point: float) -> None:
+    assert stats.student(freedom) == pytest.approx(point, abs=0.004)
+
+
 def test_the_interval_is_not_needlessly_wide() -> None:
     assert [stats.interval_rank(count) for count in (5, 6, 8, 9, 12, 20, 100)] == [None, 0, 0, 1, 2, 5, 39]
 
@@ -66,14 +92,18 @@ def test_margin_grows_for_short_calls_and_noisy_machines() -> None:
 
 
 def test_too_few_blocks_have_no_ratio() -> None:
-    assert stats.ratio([0.1] * 5, 0.01) is None
-    assert math.isinf(stats.half_width([0.1] * 5))
-    assert stats.half_width([0.1] * 6) == 0
+    assert stats.of_blocks([0.1] * 5) is None
+    assert stats.of_rounds([[0.1] * 9] * 5) is None
+    assert stats.ratio(None, 0.01) is None
+    for found in (stats.of_blocks([0.1] * 6), stats.of_rounds([[0.1] * 9] * 6)):
+        assert found is not None
+        assert found.half_width == pytest.approx(0, abs=1e-12)
+        assert found.centre == pytest.approx(0.1)
 
 
 def test_equal_sides_are_seldom_called_different() -> None:
     source = random.Random(5)
-    words = [stats.ratio([source.gauss(0, 0.03) for _ in range(24)], 0.01) for _ in range(1000)]
+    words = [stats.ratio(stats.of_blocks([source.gauss(0, 0.03) for _ in range(24)]), 0.01) for _ in range(1000)]
     wrong = sum(1 for ratio in words if ratio is not None and ratio.verdict in ("faster", "slower"))
     assert wrong / 1000 < 0.06
 
@@ -84,7 +114,7 @@ def test_geomean_interval_covers_as_rows_do() -> None:
     for _ in range(500):
         rows = []
         for centre in (0.0, 0.3, -0.1, 0.7):
-            row = stats.ratio([source.gauss(centre, 0.05) for _ in range(16)], 0.01)
+            row = stats.ratio(stats.of_blocks([source.gauss(centre, 0.05) for _ in range(16)]), 0.01)
             assert row is not None
             rows.append(row)
         mean = stats.geomean(rows)
