@@ -20,10 +20,10 @@ DEMO = Path(__file__).parents[2] / "kernels" / "softmax_host"
 ONE_CASE = ("--case", "19x3072", "--baseline", "eager")
 
 
-def selfcheck(part: str, task: Path, *words: str) -> list[dict[str, Any]]:
+def selfcheck(part: str, task: Path, *words: str, code: int = 0) -> list[dict[str, Any]]:
     command = [sys.executable, "-m", "kernbench", "selfcheck", str(task), "--only", part, "--json", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -39,7 +39,7 @@ def test_an_edit_that_cannot_be_timed_is_said(tmp_path: Path) -> None:
     shutil.copytree(DEMO, task, ignore=shutil.ignore_patterns(".kernbench"))
     source = task / "solution.cpp"
     source.write_text(source.read_text() + "\n#define typedef 1 +\n")  # breaks what an edit appends
-    (part,) = selfcheck("latency", task, *ONE_CASE)
+    (part,) = selfcheck("latency", task, *ONE_CASE, code=1)
     assert part["notes"][0].startswith("an edit of the solution was not timed (build_error: ")
 
 

@@ -26,6 +26,8 @@ def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **g
     kernbench selfcheck                         everything, on rms_norm; some minutes
     kernbench selfcheck --only aa --repeats 5   a kernel against itself
     kernbench selfcheck softmax_host --only latency --only memory
+
+    Exits with 1 when nothing could be measured; the notes say why.
     """
     import sys
 
@@ -36,9 +38,12 @@ def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **g
         raise click.UsageError(f"--only {unknown[0]}: the parts are {', '.join(PARTS)}")
 
     async def main() -> int:
+        measured = False
         for part in only or PARTS:
-            _print(await measure(part, task, read_options(given), repeats), as_json)
-        return 0
+            report = await measure(part, task, read_options(given), repeats)
+            _print(report, as_json)
+            measured |= bool(report.rows)
+        return 0 if measured else 1
 
     sys.exit(run_until_signal(main()))
 
