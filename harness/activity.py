@@ -122,15 +122,18 @@ class Recorder:
         self.start()
         self.stop()
         with contextlib.suppress(RuntimeError):
-            self._device_alone = self._other
-            self.start(host_too=False)
-            launch()
-            if self.stop():
-                return
-        self._device_alone = self._everything
+            self._begin(self._other)
+            try:
+                launch()
+            finally:
+                records = self.stop()
+            if any(record.correlation for record in records):
+                self._device_alone = self._other
 
     def start(self, host_too: bool = True) -> None:
-        activities = self._everything if host_too else self._device_alone
+        self._begin(self._everything if host_too else self._device_alone)
+
+    def _begin(self, activities: set[Any]) -> None:
         self._prepare(self._config, activities)
         self._enable(self._config, activities)
 

@@ -21,7 +21,8 @@ _now = time.perf_counter_ns  # taken before any user code can replace it
 HEAD_START_CYCLES = 200_000
 """Event pairs: the GPU waits this long before a flush; the host has then launched the call when the flush is over."""
 WITH_LAUNCHES = 2
-"""Batches in which the host's launches are recorded too, which tell CUDA graphs: the warm-up and the first one."""
+"""Batches in which the host's launches are recorded too, which tell CUDA graphs: the warm-up, of which no record is
+kept, and the first one. A graph that is first used after some twenty calls, more with the checks, goes unnoticed."""
 WALL_CALLS, FEWEST_WALL_CALLS = 30, 7
 WALL_NS = 12_000_000
 """Enough for thirty calls of what lives on the launch path; the median of a long call needs fewer."""
@@ -35,6 +36,8 @@ class Call(NamedTuple):
     prepare: Callable[[], None] | None
     run: Callable[[], Any]
     side: str = ""
+    beside: str = ""
+    """The side that it takes turns with, where it is two that do."""
 
 
 class Measured(NamedTuple):
@@ -90,12 +93,9 @@ class DeviceClock:
         self._batches = 0
 
     def measure(self, calls: Sequence[Call]) -> list[Measured]:
-        """One length of flush for all sides, whichever is slowest to launch: with 2.25 laps before one side and 1.5
-        before the other, the same kernel of 2 us came out 1 to 2 % apart."""
-        laps = self._flush.laps(max((self._host_us.get(call.side, 0.0) for call in calls), default=0.0))
         before = self._gpu.nvml.state()
+        laps = {about: self._laps(*about) for about in {(call.side, call.beside) for call in calls}}
         self._recorder.start(host_too=self._batches < WITH_LAUNCHES)
-        self._batches += 1
         try:
             self._launch(calls, laps)
             self._synchronize()
@@ -104,22 +104,28 @@ class DeviceClock:
         reasons = {*before.throttled, *self._gpu.nvml.state().throttled}
         if reasons:
             raise Unsteady(", ".join(sorted(reasons)))
+        self._batches += 1
         return [Measured(item.busy_us, item) for item in attribute(records, self._flush.names, len(calls))]
 
-    def _launch(self, calls: Sequence[Call], laps: float) -> None:
+    def _laps(self, side: str, beside: str) -> float:
+        """The same before both that take turns, for the one that is slower to launch."""
+        return self._flush.laps(max(self._host_us.get(side, 0.0), self._host_us.get(beside, 0.0)))
+
+    def _launch(self, calls: Sequence[Call], laps: dict[tuple[str, str], float]) -> None:
         flush, now = self._flush, _now
-        took: dict[str, list[float]] = {call.side: [] for call in calls}
+        took: dict[tuple[str, str], list[float]] = {about: [] for about in laps}
         for call in calls:
             if call.prepare is not None:
                 flush.pause()
                 call.prepare()
-            flush(laps)
+            about = call.side, call.beside
+            flush(laps[about])
             begin = now()
             result = call.run()
-            took[call.side].append((now() - begin) / 1000)
+            took[about].append((now() - begin) / 1000)
             del result  # before the next call allocates: it then gets the same address
-        for side, times in took.items():
-            self._learn(side, _nearly_all(times), laps)
+        for about, times in took.items():
+            self._learn(about[0], _nearly_all(times), laps[about])
 
     def _learn(self, side: str, us: float, laps: float) -> None:
         """After a longer flush only what is shorter than was thought: a call that waits for the GPU takes longer with

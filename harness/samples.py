@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ class Timing:
     """Samples of one case: microseconds per block and side."""
 
     samples: dict[str, list[float]] = field(default_factory=dict)
+    """A time is the robust mean of its calls; where two take turns, the candidate has some with every other."""
     rounds: list[dict[str, list[float]]] = field(default_factory=list)
     """By block the times of every side's calls, where they take turns call by call: the n-th ones are a round."""
     activities: dict[str, list[Activity]] = field(default_factory=dict)
@@ -38,7 +40,7 @@ class Timing:
     def estimate(self, over: str, under: str) -> stats.Estimate | None:
         """How much faster one side is than another; none while there are too few blocks."""
         if self.rounds:
-            return stats.of_rounds(self._in_rounds(over, under))
+            return stats.of_rounds(self._in_rounds(over, under), self._tick(under))
         return stats.of_blocks(_log_ratios(self.samples[over], self.samples[under]))
 
     def ratio(self, over: str, under: str, margin: float) -> Ratio | None:
@@ -47,6 +49,12 @@ class Timing:
     def _in_rounds(self, over: str, under: str) -> list[list[float]]:
         """Neighbours in time are compared first: what disturbs a round disturbs all of it."""
         return [_log_ratios(block[over], block[under]) for block in self.rounds if over in block and under in block]
+
+    def _tick(self, side: str) -> float:
+        """The step in which the clock tells this side's times, as a part of them; activity records have 32 ns."""
+        times = sorted({time for block in self.rounds for time in block.get(side, ())})
+        steps = [later - earlier for earlier, later in itertools.pairwise(times)]
+        return min(steps) / times[len(times) // 2] if steps else 0.0
 
     @property
     def blocks(self) -> int:

@@ -30,8 +30,8 @@ OF_ROUNDS = 0.3
 the speedups scattered by 0.20 % so; by 0.21 with a quarter, 0.25 with a tenth, and 0.24 by the interquartile mean over
 blocks of the ratios of their interquartile means. Less scatter is not all: the median would snap to the 32 ns that
 records tick in; where calls scatter by less than 20 ns this mean still does, by 0.3 % of 2 us, far below a margin."""
-WIDTH_GOAL = 0.0025
-"""Half width of the interval at which timing may stop."""
+WIDTH_GOAL, WIDTH_GOAL_OF_ROUNDS = 0.0035, 0.0025
+"""Half width of the interval at which timing may stop; order statistics give a wider one for the same scatter."""
 WORST_HEADLINE = 0.97
 """No headline row of a new best may be slower than this against the old one."""
 
@@ -102,23 +102,28 @@ def of_blocks(log_ratios: Sequence[float]) -> Estimate | None:
     return Estimate(min(max(interquartile_mean(log_ratios), bounds[0]), bounds[1]), *bounds)
 
 
-def of_rounds(blocks: Sequence[Sequence[float]]) -> Estimate | None:
-    """From the log ratios of every block's rounds."""
-    ordered = sorted(value for block in blocks for value in block)
+def of_rounds(blocks: Sequence[Sequence[float]], tick: float = 0.0) -> Estimate | None:
+    """From the log ratios of every block's rounds; `tick` is what the clock's resolution makes of a ratio.
+
+    Where most rounds tie, the interval would close on a value that is a quarter of a tick off as often as not.
+    """
     if len(blocks) < FEWEST_BLOCKS:
         return None
+    ordered = sorted(value for block in blocks for value in block)
     centre, cut = trimmed_mean(ordered, OF_ROUNDS), int(len(ordered) * OF_ROUNDS)
     low, high = ordered[cut], ordered[-cut - 1]
     drawn_in = [[min(max(value, low), high) for value in block] for block in blocks]
     mean = math.fsum(map(math.fsum, drawn_in)) / len(ordered)
     squares = math.fsum(math.fsum(value - mean for value in block) ** 2 for block in drawn_in)
     error = math.sqrt(squares * len(blocks) / (len(blocks) - 1)) / len(ordered) / (1 - 2 * OF_ROUNDS)
-    reach = student(len(blocks) - 1) * error
+    freedom = max(2, min(len(blocks), len(ordered) - 2 * cut) - 1)  # few rounds: what was drawn in says nothing
+    reach = max(student(freedom) * error, tick / 4)
     return Estimate(centre, centre - reach, centre + reach)
 
 
 def student(freedom: int) -> float:
-    """Student's 97.5 % point, by its expansion around the normal one: within 0.004 from five degrees of freedom on."""
+    """Student's 97.5 % point, by its expansion around the normal one: within 0.004 from five degrees of freedom on,
+    3 % short at two."""
     z, total, power = 1.959964, 1.959964, 1
     for numerator, divisor in (
         (z**3 + z, 4),

@@ -33,7 +33,7 @@ MAX_BLOCKS = 400
 MAX_CALLS = 32
 """Calls of one side in a block."""
 GOAL_BLOCKS = 32
-"""Blocks that the budget is divided into."""
+"""Blocks that the budget is divided into, for every two that take turns on a GPU."""
 LONG_CALL_US = 300.0
 LONG_BUDGET = 2.0
 """How much more budget a long call gets."""
@@ -45,6 +45,8 @@ LEAST_US = 1e-3
 FEWEST_BATCHES = 2
 """Before a tight interval may end it, while the budget lasts. One alone may agree with itself by chance: A/A of
 32760x5120 was 0.2 and 0.3 % off after one, 0.16 after more."""
+LONGEST_BATCH_US = 1e6
+"""Between batches a newer save is heard, and a sign of life given."""
 SCRAP = 4
 """A last batch of fewer blocks than this part of a whole one is not worth starting the clock for."""
 
@@ -85,18 +87,18 @@ class Bench:
     def run(self, sides: Sides) -> Timing:
         with _quiet():
             began = time.perf_counter() if self.began is None else self.began
-            calls = self._warm_up(sides)
-            timing = self._blocks(sides, calls, began)
+            calls, batch = self._warm_up(sides)
+            timing = self._blocks(sides, calls, batch, began)
             timing.last = self._one_more(sides[self.candidate])
         return timing
 
-    def call(self, name: str, function: Callable[..., Any]) -> Call:
+    def call(self, name: str, function: Callable[..., Any], beside: str = "") -> Call:
         """One call of a side on the next set."""
         working = self.rotation.take()
-        return Call(working.restore, _bound(name, function, working), name)
+        return Call(working.restore, _bound(name, function, working), name, beside)
 
-    def _warm_up(self, sides: Sides) -> int:
-        """A few calls of each side; the fastest say how many calls a block holds."""
+    def _warm_up(self, sides: Sides) -> tuple[int, int]:
+        """A few calls of each side; the fastest say how many calls a block holds, and how many blocks a batch."""
         few = 2 if self.clock.batch == 1 else 4
         planned = [
             Planned((0, 0), name, self.call(name, function)) for name, function in sides.items() for _ in range(few)
@@ -108,8 +110,9 @@ class Bench:
         if slowest > LONG_CALL_US:
             self.budget_ms *= LONG_BUDGET
         cost = max(slowest + self.clock.extra_us, 0.1)
-        turns = sum(len(group) for group in self._groups(sides))
-        return max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / turns / cost)))
+        cost *= sum(len(group) for group in self._groups(sides))
+        calls = max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / cost)))
+        return calls, max(1, min(self.clock.batch, int(LONGEST_BATCH_US / calls / cost)))
 
     def _groups(self, sides: Sides) -> list[list[str]]:
         """Who takes turns with whom."""
@@ -118,9 +121,9 @@ class Bench:
             return [list(sides)]
         return [[name, self.candidate] for name in others]
 
-    def _blocks(self, sides: Sides, calls: int, began: float) -> Timing:
+    def _blocks(self, sides: Sides, calls: int, batch: int, began: float) -> Timing:
         timing = Timing({name: [] for name in sides}, activities={name: [] for name in sides})
-        watch, size, groups = Usage(list(sides)), self.clock.batch, self._groups(sides)
+        watch, size, groups = Usage(list(sides)), batch, self._groups(sides)
         while timing.blocks < MAX_BLOCKS:
             self.beat()
             batch_began = time.perf_counter()
@@ -129,20 +132,20 @@ class Bench:
             try:
                 measured = self._measure(planned, watch)
             except Unsteady as reason:
-                timing.dropped += size * len(groups)
+                timing.dropped += size
                 timing.unsteady = str(reason)
                 if timing.dropped > MOST_DROPPED:
                     if timing.blocks >= MIN_BLOCKS:  # those that were steady are enough for an interval
                         break
                     raise
                 time.sleep(REST_S)
-                size = self.clock.batch  # scraps would have it rest a dozen times more often
+                size = batch  # scraps would have it rest a dozen times more often
                 continue
             _sort_in(timing, planned, measured, in_rounds=self.clock.batch > 1)
-            affordable = self._affordable(began, batch_began, size)
+            affordable = self._affordable(began, batch_began, size, batch)
             if timing.blocks >= MIN_BLOCKS and (not affordable or self._sure(timing)):
                 break
-            size = affordable or self.clock.batch
+            size = affordable or batch
         timing.busy = watch.processors()
         return timing
 
@@ -152,12 +155,12 @@ class Bench:
         for block in itertools.product(range(len(groups)), numbers):
             self.rotation.begin_block()
             group, number = groups[block[0]], block[1]
-            order = group[::-1] if number % 2 else group
+            order, beside = group[::-1] if number % 2 else group, dict(zip(group, group[::-1], strict=True))
             if self.clock.batch == 1:
                 turns = [name for name in order for _ in range(calls)]
             else:
                 turns = [name for forth in self._lots(calls) for name in (order if forth else order[::-1])]
-            planned += [Planned(block, name, self.call(name, sides[name])) for name in turns]
+            planned += [Planned(block, name, self.call(name, sides[name], beside[name])) for name in turns]
         return planned
 
     def _lots(self, rounds: int) -> list[bool]:
@@ -175,12 +178,12 @@ class Bench:
                 measured += self.clock.measure([plan.call for plan in group])
         return measured
 
-    def _affordable(self, began: float, batch_began: float, blocks: int) -> int:
+    def _affordable(self, began: float, batch_began: float, blocks: int, batch: int) -> int:
         """Blocks that the rest of the budget pays for, at the price of the last batch; none where it is a scrap."""
         now = time.perf_counter()
         left, price = self.budget_ms / 1000 - (now - began), (now - batch_began) / blocks
-        found = min(self.clock.batch, int(left / max(price, 1e-9)))
-        return found if found * SCRAP >= self.clock.batch else 0
+        found = min(batch, int(left / max(price, 1e-9)))
+        return found if found * SCRAP >= batch else 0
 
     def _sure(self, timing: Timing) -> bool:
         if timing.blocks < FEWEST_BATCHES * self.clock.batch:
@@ -188,8 +191,9 @@ class Bench:
         others = [name for name in timing.samples if name != self.candidate]
         if not others:
             return timing.blocks >= GOAL_BLOCKS
+        goal = stats.WIDTH_GOAL if self.clock.batch == 1 else stats.WIDTH_GOAL_OF_ROUNDS
         estimates = [timing.estimate(name, self.candidate) for name in others]
-        return all(found is not None and found.half_width <= stats.WIDTH_GOAL for found in estimates)
+        return all(found is not None and found.half_width <= goal for found in estimates)
 
     def _one_more(self, function: Callable[..., Any]) -> tuple[Any, WorkingSet]:
         """Two calls like the timed ones, on one set with its values changed in between; the second's result."""

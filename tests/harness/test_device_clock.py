@@ -68,12 +68,16 @@ def test_the_flush_lasts_as_long_as_the_host_takes_to_launch_the_slowest_side(cl
     """Otherwise the GPU is idle when the call of a side that is slow to launch begins, and that is shorter then; and as
     long before every side, since what it leaves behind depends on its length."""
     device, flush, taking = clock
-    calls = [clocks.Call(None, taking(10.0), "solution"), clocks.Call(None, taking(60.0), "baseline")]
+    calls = [
+        clocks.Call(None, taking(10.0), "solution", "baseline"),
+        clocks.Call(None, taking(60.0), "baseline", "solution"),
+        clocks.Call(None, taking(10.0), "solution", "best"),
+    ]
     device.measure(calls * 10)
     assert set(flush.asked) == {1.0}  # nothing is known yet
     del flush.asked[:]
     device.measure(calls)
-    assert flush.asked == [2.0, 2.0]
+    assert flush.asked == [2.0, 2.0, 1.0]
 
 
 def test_a_call_that_builds_something_does_not_count(clock: Any) -> None:
@@ -105,6 +109,21 @@ def test_launches_are_recorded_until_graphs_would_have_been_seen(clock: Any) -> 
     for _ in range(4):
         device.measure([clocks.Call(None, taking(10.0), "solution")])
     assert device._recorder.started == [True, True, False, False]
+
+
+def test_a_batch_that_is_dropped_tells_of_no_graph(clock: Any) -> None:
+    device, _flush, taking = clock
+    calls = [clocks.Call(None, taking(10.0), "solution")]
+    device.measure(calls)
+    steady, device._gpu = (
+        device._gpu,
+        SimpleNamespace(nvml=SimpleNamespace(state=lambda: SimpleNamespace(throttled=("hardware thermal",)))),
+    )
+    with pytest.raises(clocks.Unsteady):
+        device.measure(calls)
+    device._gpu = steady
+    device.measure(calls)
+    assert device._recorder.started == [True, True, True]
 
 
 @pytest.mark.parametrize(

@@ -27,15 +27,15 @@ def test_the_interval_covers_the_median_as_often_as_it_says(count: int, shape: s
     assert 0.935 <= inside / tries <= 1.0
 
 
-@pytest.mark.parametrize("blocks", [8, 16, 40])
+@pytest.mark.parametrize(("blocks", "rounds"), [(8, 1), (10, 1), (14, 1), (10, 2), (16, 3), (8, 7), (40, 7)])
 @pytest.mark.parametrize("shape", ["alone", "alike", "spiky", "ticking"])
-def test_the_interval_of_rounds_covers_as_often_as_it_says(blocks: int, shape: str) -> None:
-    """Also where the rounds of a block are alike, where some are far off, and where a clock ticks coarsely."""
-    source = random.Random(f"{blocks} {shape}")
+def test_the_interval_of_rounds_covers_as_often_as_it_says(blocks: int, rounds: int, shape: str) -> None:
+    """Also where there are few, where those of a block are alike, where some are far off, and where a clock ticks."""
+    source = random.Random(f"{blocks} {rounds} {shape}")
 
     def block() -> list[float]:
         common = source.gauss(0, 1) if shape == "alike" else 0.0
-        values = [common + source.gauss(0, 1) for _ in range(7)]
+        values = [common + source.gauss(0, 1) for _ in range(rounds)]
         if shape == "spiky":
             return [value * (20 if source.random() < 0.1 else 1) for value in values]
         return [float(round(value)) for value in values] if shape == "ticking" else values
@@ -45,7 +45,18 @@ def test_the_interval_of_rounds_covers_as_often_as_it_says(blocks: int, shape: s
         found = stats.of_rounds([block() for _ in range(blocks)])
         assert found is not None
         inside += found.low <= 0 <= found.high
-    assert 0.915 <= inside / tries <= 0.98
+    assert 0.9 <= inside / tries <= 0.995
+
+
+def test_an_interval_is_not_closed_by_a_clock_that_ticks() -> None:
+    """Nine rounds of ten fall on the same tick, and the truth lies between two."""
+    source, tick, truth = random.Random(4), 1.0, 0.2
+    rounds = lambda: [float(round(truth + source.gauss(0, 0.2))) for _ in range(7)]  # noqa: E731
+    closed, open_ = (stats.of_rounds([rounds() for _ in range(16)], step) for step in (0.0, tick))
+    assert closed is not None
+    assert open_ is not None
+    assert closed.half_width < 0.05
+    assert open_.low <= truth <= open_.high
 
 
 @pytest.mark.parametrize(("freedom", "point"), [(5, 2.571), (7, 2.365), (10, 2.228), (30, 2.042), (1000, 1.962)])
