@@ -76,6 +76,13 @@ __device__ __forceinline__ void copy_async(unsigned to, const uint4* from, unsig
     asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "l"(policy)
                  : "memory");
 }
+__device__ __forceinline__ uint4 load(const uint4* from, unsigned long long policy) {
+    uint4 value;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=r"(value.x), "=r"(value.y), "=r"(value.z), "=r"(value.w)
+                 : "l"(from), "l"(policy));
+    return value;
+}
 __device__ __forceinline__ void store(uint4* to, uint4 value, unsigned long long policy) {
     asm volatile("st.global.L2::cache_hint.v4.u32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(to), "r"(value.x), "r"(value.y),
                  "r"(value.z), "r"(value.w), "l"(policy)

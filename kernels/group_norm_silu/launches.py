@@ -7,12 +7,15 @@ fp16 in 32 groups with a cold L2, in us.
   blocks with 256 threads, or of four with 512, run at a time, and there are 32 groups.
 - Up to 30 MB the chip holds x: 15.9 at 21 MB, against 16.2 in the ring. With 8 vectors of a thread in registers it is
   0.4 faster than with 2. Blocks of 1024 threads take 2 to 4 longer.
-- Beyond, the ring: 31 at 47 MB, 358 to 372 at 570 MB. Two vectors at a time cost fewer instructions than one (30.0
-  against 33.7 at 47 MB). Interleaving their instructions made it 3 to 5 % slower, four vectors for half as many threads
-  10 %, and more loads under way nothing.
-- Channels-last, slices of 128 bytes: 64 are as good up to 20 MB, 32 cost 190 instead of 81 at 107 MB. What the chip
-  cannot hold in such slices is read twice as whole positions: 53 at 75 MB, against 58 in a ring. Plain loads first,
-  then loads and stores that leave the L2 early are worth 5 to 10 % there.
+- Beyond, the ring: 47 at 84 MB, 161 at 285 MB, 340 at 570 MB. Two vectors at a time cost fewer instructions than one
+  (30.0 against 33.7 at 47 MB). Interleaving their instructions made it 3 to 5 % slower, four vectors for half as many
+  threads 10 %, and more loads under way nothing.
+- Channels-last, slices of 128 bytes: 64 are as good up to 20 MB, 32 cost 190 instead of 81 at 107 MB.
+- From 26 to 36 MB the kernel that reads twice is faster, although the chip holds everything and it reads once: 21.5 at
+  33 MB instead of 22.5. Most likely because it adds up what has come before it asks for the rest.
+- What the chip cannot hold is read twice as whole positions, 207 at 285 MB. Up to some size nearly nothing is: with
+  registers the chip holds 45 MB, and the L2 some 25 more. So 75 MB take 44 in all slices at once, and 84, 89 and 107 MB
+  take 53, 55 and 65 in halves of positions one after the other, all at once up to 5 more.
 """
 
 from __future__ import annotations
@@ -28,8 +31,13 @@ TINY = 8 * 1024
 """Bytes of a unit that two blocks do as fast as eight."""
 SMALL, BY_CLUSTERS = 3.5e6, 8e6
 """Bytes of x that clusters take, with small and with larger blocks."""
-BY_TWO = 10e6
-"""Bytes of a channels-last x that two blocks to a multiprocessor hold faster than one: 9.5 against 10.1 us at 9 MB."""
+BY_ONE, BY_TWO = 6e6, 10e6
+"""Bytes of a channels-last x that two blocks to a multiprocessor hold faster than one: 9.5 against 10.1 us at 9 MB. Up
+to the first one is faster: 6.75 against 6.92 us at 5 MB."""
+STEPWISE = 26e6
+"""Bytes of a channels-last x from which the chip holds it better in steps."""
+AT_ONCE, BY_HALVES = 80e6, 120e6
+"""Bytes of a channels-last batch entry of which the chip and the L2 hold nearly all, or nearly all of a half."""
 HELD, HELD_FLOATS, HELD_LAST = 30e6, 20e6, 36e6
 """Bytes of x that the chip is to hold. The ring is good for floats earlier: it has half as many to do."""
 UNDER_WAY = {16: 17e6, 8: 19e6, 4: 19e6, 2: 17e6}
@@ -87,10 +95,10 @@ class Units(NamedTuple):
     def words(self, team: int) -> int:
         return 2 + 2 * self.number * self.groups * team
 
-    def entries(self, threads: int, copies: int) -> int:
-        """Bytes that statistics take before they are merged."""
+    def entries(self, threads: int, copies: int, blocks: int = 1) -> int:
+        """Bytes that statistics take before they are merged, and after that those of so many blocks."""
         of_warp = 8 if self.channels else self.width
-        return copies * threads // 32 * of_warp * self.within * 16 + STATIC + 8 * 8 * self.groups
+        return copies * threads // 32 * of_warp * self.within * 16 + STATIC + 8 * self.groups * blocks
 
 
 def choose(
@@ -119,7 +127,7 @@ def _groups(chip: Chip, cuts: list[Units]) -> Iterator[Launch | None]:
             wide, narrow = (math.ceil(share / step) * step for step in (16 * 1024, 12 * 1024))
             fewer = teams <= 4 and narrow < wide  # 105 us instead of 114 at 178 MB; nothing with more teams
             yield ring(chip, cut, teams, 384, 2, 3) if fewer else ring(chip, cut, teams, 512, 2, 2)
-    yield twice(chip, cut, 512, 2, 3)
+    yield twice(chip, cut, 1, 0)
 
 
 def _slices(chip: Chip, cuts: list[Units]) -> Iterator[Launch | None]:
@@ -128,14 +136,28 @@ def _slices(chip: Chip, cuts: list[Units]) -> Iterator[Launch | None]:
     if total <= SMALL and 2 in cut:
         if 16 * cut[2].vectors <= TINY:
             yield held(chip, cut[2], 2, 256, 16)
+        if cut[2].share(8) > 1024 and 4 in cut:  # 3 % less at 3 MB
+            yield held(chip, cut[4], 8, 512, 16)
         yield held(chip, cut[2], 8, 128 if cut[2].share(8) <= 1024 else 256, 16)
+    if total <= BY_ONE and 4 in cut:
+        yield held(chip, cut[4], 0, 512, 16)
     for width in (8, 4):
         if width in cut and total <= BY_TWO and (cut[width].number >= 8 or width == 4):
-            yield held(chip._replace(blocks=2 * chip.blocks, shared=chip.shared // 2 - 1024), cut[width], 0, 256, 8)
+            registers = 8 if cut[width].number >= 8 else 16  # 9.9 instead of 10.8 at 10 MB in four slices
+            halves = chip._replace(blocks=2 * chip.blocks, shared=chip.shared // 2 - 1024)
+            yield held(halves, cut[width], 0, 256, registers)
+    if STEPWISE < total <= HELD_LAST and 8 in cut:
+        yield twice(chip, cut[8], cut[8].number, 12, once=True)
     for width in (8, 4, 16, 32, 2):
         if width in cut and total <= HELD_LAST:
             yield held(chip, cut[width], 0, 512, 8)
-    yield twice(chip, cuts[0], 512, 2, 3)
+    row, entry = cuts[0].row, 16 * cuts[0].batch
+    if entry <= AT_ONCE and 8 in cut:
+        yield twice(chip, cut[8], cut[8].slices, 16)
+    if entry <= BY_HALVES and row // 2 in cut:
+        yield twice(chip, cut[row // 2], 1, 12)
+    yield twice(chip, cuts[0], 1, 16)
+    yield twice(chip, cuts[0], 1, 0)
 
 
 def groups_of(kind: str, size: int, shape: tuple[int, ...], num_groups: int) -> Iterator[Units]:
@@ -169,7 +191,7 @@ def held(chip: Chip, cut: Units, cluster: int, threads: int, registers: int) -> 
     registers = min(registers, each)
     slots = each - registers
     shared = slots * threads * 16
-    if cut.entries(threads, 1 if cluster else 2) + 8 * MOST_CHANNELS + shared > chip.shared:
+    if cut.entries(threads, 1 if cluster else 2, cluster or 1) + 8 * MOST_CHANNELS + shared > chip.shared:
         return None
     per_spatial = 2**32 // cut.spatial + 1 if cut.spatial > 1 else 0
     kernel = f"held<{cut.kind}, {cut.layout}, {threads}, {cluster}, {registers}, {str(slots > 0).lower()}>"
@@ -191,13 +213,26 @@ def ring(chip: Chip, cut: Units, teams: int, workers: int, batch: int, ahead: in
     return Launch(kernel, chip.blocks, workers + 32, slots * step + tables, rest, cut.words(team))
 
 
-def twice(chip: Chip, cut: Units, threads: int, batch: int, ahead: int) -> Launch:
-    team = _team(chip, 1)
+def twice(chip: Chip, cut: Units, teams: int, registers: int, once: bool = False) -> Launch | None:
+    """With `registers`, where units are not too small for it, blocks take positions in turn. With `once` only where the
+    chip holds all units, so that nothing is read again."""
+    threads, batch, ahead, team = 512, 2, 3, _team(chip, teams)
+    if team == 0 or cut.vectors <= team * threads * registers:
+        return None
+    layout, (vectors, share, *place) = cut.layout, cut.geometry(team)
+    if registers:
+        layout = layout.replace(">", ", true>")
+        share = math.ceil(vectors / (team * threads)) * threads
     step = threads * batch * 16
     tables = 8 * cut.channels
-    slots = (chip.shared - cut.entries(threads, 2) - tables) // step
-    kernel = f"twice<{cut.kind}, {cut.layout}, {threads}, {batch}, {ahead}>"
-    rest = (cut.number, team, slots, *cut.geometry(team))
+    weights = 2 * 2 * 16 * cut.width
+    slots = (chip.shared - cut.entries(threads, 2) - tables - weights) // step
+    steps = math.ceil((share - registers * threads) / (threads * batch))
+    if once and steps > slots:
+        return None
+    slots = min(slots, max(steps, ahead + 1))
+    kernel = f"twice<{cut.kind}, {layout}, {threads}, {batch}, {ahead}, {registers}>"
+    rest = (cut.number, team, slots, vectors, share, *place)
     return Launch(kernel, chip.blocks, threads, slots * step + tables, rest, cut.words(team))
 
 

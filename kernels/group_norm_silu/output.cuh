@@ -3,17 +3,33 @@
 
 #include "statistics.cuh"
 
-// (x - mean) * gain + offset, then SiLU, rounded once; gain is the channel's weight over the standard deviation. Values
-// of 16 bits have the mean folded into the offset, which costs them nothing; of 32 bits it would cost digits.
+// z = (x - mean) * gain + offset, then SiLU, z / (1 + e^-z), rounded once; gain is the channel's weight over the
+// standard deviation. Values of 16 bits have the mean folded into the offset, which costs them nothing; of 32 bits it
+// would cost digits. Gain and offset come times SCALE, which is -log2(e): of u = SCALE * z, the power 2^u is e^-z, and
+// the output is u / (SCALE + SCALE * 2^u).
 template <class T> constexpr bool FOLDED = sizeof(T) == 2;
+constexpr float SCALE = -1.4426950408889634f;
 
 template <class T> __device__ __forceinline__ float2 affine(float weight, float bias, float2 of_group) {
-    const float gain = weight * of_group.y;
-    return {gain, FOLDED<T> ? fmaf(-of_group.x, gain, bias) : bias};
+    const float gain = weight * of_group.y * SCALE, offset = bias * SCALE;
+    return {gain, FOLDED<T> ? fmaf(-of_group.x, gain, offset) : offset};
 }
-template <class T> __device__ __forceinline__ float activated(float x, float mean, float gain, float offset) {
-    const float z = fmaf(FOLDED<T> ? x : x - mean, gain, offset);
-    return z * reciprocal(1.0f + power_of_two(z * -1.4426950408889634f));
+template <class T> __device__ __forceinline__ float scaled(float x, float mean, float gain, float offset) {
+    return fmaf(FOLDED<T> ? x : x - mean, gain, offset);
+}
+
+// From u to outputs, two at a time: 1 / a is b / (a * b), so that one reciprocal does for both. Writing waits for the
+// special function unit, and this takes three of its instructions instead of four. Beyond 2^60 an output is as good as
+// zero, and up to there the product is in range.
+template <int N> __device__ __forceinline__ void activate(float (&u)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        const float a = fmaf(power_of_two(fminf(u[i], 60.0f)), SCALE, SCALE);
+        const float b = fmaf(power_of_two(fminf(u[i + 1], 60.0f)), SCALE, SCALE);
+        const float both = reciprocal(a * b);
+        u[i] *= b * both;
+        u[i + 1] *= a * both;
+    }
 }
 
 // Where all values of a vector are of one channel.
@@ -22,7 +38,8 @@ template <class T> __device__ __forceinline__ uint4 activated(uint4 packed, floa
     float wide[WIDTH<T>];
     widen(packed, wide, kind);
 #pragma unroll
-    for (int i = 0; i < WIDTH<T>; ++i) wide[i] = activated<T>(wide[i], mean, channel.x, channel.y);
+    for (int i = 0; i < WIDTH<T>; ++i) wide[i] = scaled<T>(wide[i], mean, channel.x, channel.y);
+    activate(wide);
     return narrow(wide, kind);
 }
 
@@ -48,7 +65,8 @@ template <class T, class L> struct Channels {
         widen(packed, wide, kind);
 #pragma unroll
         for (int i = 0; i < WIDTH<T>; ++i)
-            wide[i] = activated<T>(wide[i], mean[i * L::SUB / WIDTH<T>], channel[i].x, channel[i].y);
+            wide[i] = scaled<T>(wide[i], mean[i * L::SUB / WIDTH<T>], channel[i].x, channel[i].y);
+        activate(wide);
         return narrow(wide, kind);
     }
 };
@@ -62,22 +80,20 @@ template <class T, class L, int THREADS> struct Writer {
     float mean;
     int channel, within;
 
-    __device__ __forceinline__ void begin(const Geometry& g, int unit, const T* weight, const T* bias,
-                                          const float2* of_groups, const float2* of_channels, int thread, int vector) {
-        if (L::LAST) {
-            const int first = unit % g.slices * L::SLICE + thread % L::SLICE;
-            float2 of_own[L::SUB];
+    // Channels-last, with weights and biases of the thread's channels.
+    __device__ __forceinline__ void begin(uint4 weight, uint4 bias, const float2* of_groups, int thread) {
+        float2 of_own[L::SUB];
 #pragma unroll
-            for (int s = 0; s < L::SUB; ++s) of_own[s] = of_groups[L::group(thread) + s];
-            own.set(__ldg(reinterpret_cast<const uint4*>(weight) + first),
-                    __ldg(reinterpret_cast<const uint4*>(bias) + first), of_own);
-        } else {
-            table = of_channels;
-            mean = of_groups[0].x;
-            channel = vector / g.spatial;
-            within = vector - channel * g.spatial;
-            current = table[min(channel, g.channels - 1)];
-        }
+        for (int s = 0; s < L::SUB; ++s) of_own[s] = of_groups[L::group(thread) + s];
+        own.set(weight, bias, of_own);
+    }
+    // Contiguous, at a vector of the unit.
+    __device__ __forceinline__ void begin(const Geometry& g, float of_unit, const float2* of_channels, int vector) {
+        table = of_channels;
+        mean = of_unit;
+        channel = vector / g.spatial;
+        within = vector - channel * g.spatial;
+        current = table[min(channel, g.channels - 1)];
     }
     __device__ __forceinline__ uint4 operator()(uint4 packed) const {
         return L::LAST ? own(packed) : activated<T>(packed, mean, current);

@@ -14,61 +14,71 @@ import portable
 import torch
 from launches import Chip, choose
 
-from harness.cuda import load
+from harness.cuda import Plans, load, outputs_like
 
 IN_CUDA = {torch.float32: "float", torch.bfloat16: "__nv_bfloat16", torch.float16: "__half"}
 LARGEST_GROUP = 2**31 - 2**22
 
 _CU = load("solution.cu") if torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0) else None
-_plans: dict = {}
+_SEVERAL_GPUS = torch.cuda.device_count() > 1
+_plans = Plans()
 _workspaces: dict = {}
 
 
 def group_norm_silu(x, weight, bias, num_groups, eps):
-    form = (
-        num_groups, x.shape, x.stride(), x.dtype, x.get_device(),
-        weight.shape, weight.dtype, weight.get_device(), weight.is_contiguous(),
-        bias.shape, bias.dtype, bias.get_device(), bias.is_contiguous(),
-    )  # fmt: skip
-    try:
-        start, rest, space = _plans[form]
-    except KeyError:
-        start, rest, space = _plans[form] = _plan(x, weight, bias, num_groups)
-    if start is not None:
-        x_at, weight_at, bias_at = x.data_ptr(), weight.data_ptr(), bias.data_ptr()
-        if not (x_at | weight_at | bias_at) & 15:
-            out = torch.empty_like(x)
-            workspace = _workspace(*space) if space else 0
-            start(x_at, weight_at, bias_at, out.data_ptr(), workspace, *rest, float(eps))
+    if _SEVERAL_GPUS and x.get_device() not in (-1, torch.cuda.current_device()):
+        with torch.cuda.device(x.get_device()):
+            return group_norm_silu(x, weight, bias, num_groups, eps)
+    key = x.shape, num_groups
+    for same_form, launch, output, numbers, space in _plans.get(key, ()):
+        if same_form(x, weight, bias):
+            x_at, weight_at, bias_at = x.data_ptr(), weight.data_ptr(), bias.data_ptr()
+            if launch is None or (x_at | weight_at | bias_at) & 15:
+                return _in_triton(x, weight, bias, num_groups, eps)
+            out = output()
+            if space is None:
+                launch(x_at, weight_at, bias_at, out.data_ptr(), 0, *numbers, float(eps))
+            else:
+                workspace = _workspace(*space)
+                launch(x_at, weight_at, bias_at, out.data_ptr(), workspace.data_ptr(), *numbers, float(eps))
             return out
-    return _in_triton(x, weight, bias, num_groups, eps)
+    _plans.keep(key, (x, weight, bias), _plan(x, weight, bias, num_groups))
+    return group_norm_silu(x, weight, bias, num_groups, eps)
 
 
 def _plan(x, weight, bias, num_groups):
-    """How to start the kernel for arguments of this form; nothing to start where only Triton will do."""
+    """The launch for arguments of this form, its output, numbers and workspace; no launch where only Triton will do."""
     _check(x, weight, bias, num_groups)
     if _CU is None or not x.is_cuda or not x.numel() or not (x.is_contiguous() or _is_channels_last(x)):
-        return None, (), None
+        return None, None, (), None
     about = torch.cuda.get_device_properties(x.device)
     chip = Chip(about.multi_processor_count, about.shared_memory_per_block_optin)
     kind, channels_last = IN_CUDA[x.dtype], not x.is_contiguous()
-    launch = choose(chip, kind, x.element_size(), tuple(x.shape), num_groups, channels_last)
-    if launch is None:
-        return None, (), None
-    start = _CU.get(launch.kernel)[launch.grid, launch.threads, launch.shared]
-    return start, launch.rest, (x.get_device(), launch.grid, launch.words) if launch.words else None
+    chosen = choose(chip, kind, x.element_size(), tuple(x.shape), num_groups, channels_last)
+    if chosen is None:
+        return None, None, (), None
+    kinds = (*[int] * (5 + len(chosen.rest)), float)
+    launch = _CU.get(chosen.kernel).prepared(chosen.grid, chosen.threads, kinds, chosen.shared)
+    space = (x.get_device(), chosen.grid, chosen.words) if chosen.words else None
+    return launch, outputs_like(x), chosen.rest, space
 
 
 def _workspace(device, grid, words):
     """Where blocks exchange moments: one for every stream, whose calls follow each other, and for every graph. They
-    count the blocks that have begun, so that launches of different size cannot share one."""
+    count the blocks that have begun, so that launches of different size cannot share one.
+
+    Whoever takes it must have launched before letting it go. Then one that a thread replaces may be freed: it was
+    allocated on the stream on which all its users are, and what the allocator gives it to next follows them there.
+    """
     if torch.cuda.is_current_stream_capturing():
-        return torch.zeros(words, dtype=torch.int64, device=device).data_ptr()
-    stream = device, torch._C._cuda_getCurrentRawStream(device), grid
-    kept = _workspaces.get(stream)
-    if kept is None or kept.numel() < words:
-        kept = _workspaces[stream] = torch.zeros(words, dtype=torch.int64, device=device)
-    return kept.data_ptr()
+        return torch.zeros(words, dtype=torch.int64, device=device)
+    user = device, torch._C._cuda_getCurrentRawStream(device), grid
+    kept = _workspaces.get(user)
+    if kept is None:
+        kept = _workspaces.setdefault(user, torch.zeros(words, dtype=torch.int64, device=device))
+    if kept.numel() < words:
+        kept = _workspaces[user] = torch.zeros(words, dtype=torch.int64, device=device)
+    return kept
 
 
 def _in_triton(x, weight, bias, num_groups, eps):

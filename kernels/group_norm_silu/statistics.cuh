@@ -16,9 +16,10 @@ struct Geometry {
 
 // How vectors and groups meet. SLICE is 0 where the tensor is contiguous; channels-last, a group has PER vectors at a
 // position, or a vector holds SUB groups. Lanes that differ in bits of SAME have values of the same groups and share an
-// entry of the block's statistics: four neighbours, or all that take the same vector of the slice.
-template <int SLICE_, int PER_, int SUB_> struct Layout {
-    static constexpr bool LAST = SLICE_ != 0;
+// entry of the block's statistics: four neighbours, or all that take the same vector of the slice. The blocks of a team
+// share a unit in pieces as large as can be or, channels-last, IN_TURN: a vector of every thread each, and again.
+template <int SLICE_, int PER_, int SUB_, bool IN_TURN_ = false> struct Layout {
+    static constexpr bool LAST = SLICE_ != 0, IN_TURN = IN_TURN_;
     static constexpr int SLICE = LAST ? SLICE_ : 1, PER = PER_, SUB = SUB_, GROUPS = SLICE / PER * SUB;
     static constexpr int SAME = LAST ? 31 & ~(SLICE - 1) : 3, OF_WARP = LAST ? SLICE : 8;
     static_assert(32 % SLICE == 0 && SLICE % PER == 0 && (PER == 1 || SUB == 1), "slices are made of whole groups");
@@ -43,12 +44,13 @@ template <class L, int THREADS> struct Place {
     int count, whole;  // `whole` of them in step with every other thread
     long long at, step;
 
-    __device__ __forceinline__ Place(const Geometry& g, int rank, int thread) {
-        const int first = rank * g.share + thread, end = min(g.vectors, (rank + 1) * g.share);
-        count = max(0, (end - first + THREADS - 1) / THREADS);
-        whole = max(0, end - rank * g.share) / THREADS;
+    __device__ __forceinline__ Place(const Geometry& g, int blocks, int rank, int thread) {
+        const int stride = L::IN_TURN ? blocks * THREADS : THREADS, start = rank * (L::IN_TURN ? THREADS : g.share);
+        const int first = start + thread, end = L::IN_TURN ? g.vectors : min(g.vectors, (rank + 1) * g.share);
+        count = max(0, (end - first + stride - 1) / stride);
+        whole = max(0, end - start - THREADS + stride) / stride;
         at = L::LAST ? (long long)(first / L::SLICE) * g.row + first % L::SLICE : first;
-        step = L::LAST ? (long long)(THREADS / L::SLICE) * g.row : THREADS;
+        step = L::LAST ? (long long)(stride / L::SLICE) * g.row : stride;
     }
     // Vectors of all lanes that share the thread's entry.
     __device__ __forceinline__ int of_entry() const {
@@ -223,6 +225,13 @@ __device__ __forceinline__ Moments of_block(const Entry* entries, int group, flo
 }
 
 // How many values of a group the block `rank` has.
-template <class T, class L> __device__ __forceinline__ float values_of(const Geometry& g, int rank) {
-    return (float)max(0, min(g.share, g.vectors - rank * g.share)) * WIDTH<T> / L::GROUPS;
+template <class T, class L, int THREADS>
+__device__ __forceinline__ float values_of(const Geometry& g, int blocks, int rank) {
+    int rounds = 0, rest = g.vectors, share = g.share;
+    if (L::IN_TURN) {
+        share = THREADS;
+        rounds = rest / (blocks * THREADS);
+        rest -= rounds * blocks * THREADS;
+    }
+    return (float)(rounds * share + max(0, min(share, rest - rank * share))) * WIDTH<T> / L::GROUPS;
 }

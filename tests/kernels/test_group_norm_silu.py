@@ -28,6 +28,15 @@ def error(inputs, result=None):
     return float((result.double() - reference.truth(**inputs)).abs().max())
 """
 
+FORMS = """
+for _ in range(2):  # what was worked out for one form is there when another of the same shape comes
+    for variant, dtype, groups in (("contiguous", "float32", 4), ("channels_last", "float32", 4),
+                                   ("contiguous", "float32", 2), ("contiguous", "bfloat16", 4)):
+        assert error(inputs_of("2x8x3x4", groups, dtype, variant)) < (5e-2 if dtype == "bfloat16" else 1e-5)
+same = inputs_of("2x8x3x4", 4, "float32")
+assert error({**same, "bias": same["weight"]}) < 1e-5
+"""
+
 REFUSED = """
 def refuses(words, **change):
     inputs = {**inputs_of("2x8x3x4", 4, "float32"), **change}
@@ -82,16 +91,16 @@ LAUNCHES = """
 import itertools, math, re
 from launches import TURNS, Chip, choose
 
-chip, sizes, seen = Chip(132, 232448), {"float": 4, "__half": 2}, set()
+chip, sizes, seen, forms = Chip(132, 232448), {"float": 4, "__half": 2}, set(), set()
 shapes = [(batch, channels, positions) for batch in (1, 3, 9) for channels in (32, 64, 128, 320, 512)
-          for positions in (1, 8, 40, 240, 1000, 20480, 327680, 1114112, 2**21)]
+          for positions in (1, 8, 40, 240, 1000, 20480, 122880, 327680, 1114112, 2**21)]
 for (kind, size), shape, groups, last in itertools.product(sizes.items(), shapes, (1, 8, 32), (False, True)):
     launch = choose(chip, kind, size, shape, groups, last)
     if launch is None:
         assert last or shape[2] * size % 16 or shape[2] * size == 16 or shape[1] > 256 * groups
         continue
     name = launch.kernel.split("<")[0]
-    slice_width, _, _, threads, second, third = map(int, re.findall(r"[ <](\\d+)", launch.kernel)[:6])
+    slice_width, _, _, threads, second, third, *fourth = map(int, re.findall(r"[ <](\\d+)", launch.kernel))
     units, team, slots, vectors, share = launch.rest[:5]
     seen.add((name, name == "held" and second > 0, last))
     assert units * vectors * 16 == math.prod(shape) * size
@@ -101,12 +110,15 @@ for (kind, size), shape, groups, last in itertools.product(sizes.items(), shapes
         assert launch.grid == units * team if second else launch.grid in (132, 264) and launch.grid >= units * team
         assert bool(launch.words) == (second == 0) and launch.shared == slots * threads * 16
     else:
-        steps, ahead = math.ceil(share / (threads * second)), third
+        steps, ahead = math.ceil((share - threads * sum(fourth)) / (threads * second)), third
         assert launch.grid == 132 >= team and launch.shared >= slots * threads * second * 16 and slots > ahead
         assert name == "twice" or steps + ahead <= slots <= TURNS * steps + ahead
+        assert name == "ring" or fourth == [0] or fourth in ([12], [16]) and last and share > threads * fourth[0]
+        forms |= {(*fourth, team * units <= 132 and steps <= slots)} if fourth else set()
     assert (launch.shared + 2048) * max(1, launch.grid // 132 if launch.words else 1) <= chip.shared
 of_held = set(itertools.product(("held",), (False, True), (False, True)))
 assert seen == {*of_held, ("ring", False, False), ("twice", False, False), ("twice", False, True)}, seen
+assert forms == {(0, False), *itertools.product((12, 16), (False, True))}, forms  # True: nothing is read again
 """
 
 ON_GPU = """
@@ -118,7 +130,8 @@ contiguous = [("3x64x4x6x2", 8), ("1x512x2x12x10", 32), ("2x512x5x12x10", 32), (
               ("1x16x1024x1040", 1), ("1x512x9x128x40", 32)]
 last = [("1x512x2x12x10", 32), ("2x512x2x24x20", 32), ("1x256x3x48x40", 32), ("3x128x33x40", 32), ("2x128x5x96x80", 32),
         ("1x512x5x64x64", 32), ("1x128x5x256x80", 8), ("1x128x256x2056", 16), ("1x320x7x40", 32),
-        ("1x256x9x128x128", 32)]
+        ("1x256x9x128x128", 32), ("1x128x5x256x256", 32), ("3x128x5x96x128", 32), ("1x512x5x32x32", 32),
+        ("1x128x17x96x80", 32), ("1x256x9x48x128", 32), ("1x128x9x256x256", 32)]
 for dtype, variant in itertools.product(bounds, ("contiguous", "channels_last")):
     for shape, groups in contiguous if variant == "contiguous" else last:
         inputs = inputs_of(shape, groups, dtype, variant)
@@ -148,9 +161,42 @@ for shape in ("1x512x2x12x10", "1x512x5x64x64", "1x512x9x128x40"):  # without an
         torch.cuda.synchronize()
         assert error(inputs, result) < bounds["float16"]
 
+import threading
+import solution
+
+def calls(inputs, results):
+    ready.wait()
+    results += [group_norm_silu(**inputs) for _ in range(20)]
+
+# Threads on one stream, whose calls need workspaces of different length.
+several = [inputs_of(shape, 32, "float16") for shape in ("1x512x5x64x64", "1x512x9x128x40", "1x512x5x64x64")]
+for inputs in several:
+    group_norm_silu(**inputs)
+for _ in range(5):
+    solution._workspaces.clear()
+    ready, results = threading.Barrier(len(several)), [[] for _ in several]
+    threads = [threading.Thread(target=calls, args=pair) for pair in zip(several, results)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for inputs, taken in zip(several, results):
+        assert len(taken) == 20 and all(torch.equal(taken[0], result) for result in taken)
+        assert error(inputs, taken[0]) < bounds["float16"]
+
 wild = inputs_of("1x64x30x40", 2, "float16")  # distances between its values are beyond what fp16 can hold
 wild["x"].mul_(30000).clamp_(-65504, 65504)
 assert error(wild) < bounds["float16"]
+
+for dtype, variant in itertools.product(bounds, ("contiguous", "channels_last")):
+    flat = inputs_of("1x64x30x40", 2, dtype, variant)
+    flat["x"].fill_(3.0)  # no variance: only the bias is left
+    assert error(flat) < bounds[dtype], (dtype, variant)
+    for size in (40.0, -100.0):
+        steep = inputs_of("1x64x30x40", 2, dtype, variant)  # e^-z of two values is beyond what their product can hold
+        steep["weight"].mul_(size)
+        result, wanted = group_norm_silu(**steep), reference.truth(**steep)
+        assert float(((result - wanted).abs() / (1 + wanted.abs())).max()) < bounds[dtype], (dtype, variant, size)
 """
 
 
@@ -160,12 +206,13 @@ def run(code: str, device: str = "cpu") -> None:
     if device == "cpu":
         settings |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     whole = f"device = {device!r}\n{TOOLS}\n{code}"
-    done = subprocess.run([sys.executable, "-c", whole], env=settings, capture_output=True, text=True, timeout=110)
+    patience = 110 if device == "cpu" else 300  # many kernels are to be compiled
+    done = subprocess.run([sys.executable, "-c", whole], env=settings, capture_output=True, text=True, timeout=patience)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_what_it_cannot_do_is_refused_in_words_and_any_layout_of_x_is_taken() -> None:
-    run(REFUSED + LAYOUTS)
+    run(FORMS + REFUSED + LAYOUTS)
 
 
 def test_a_mean_far_from_zero_costs_no_accuracy() -> None:
@@ -181,6 +228,7 @@ def test_every_launch_covers_x_and_fits_the_chip() -> None:
 
 
 @pytest.mark.gpu
-def test_the_cuda_kernels_on_odd_shapes_layouts_streams_and_in_a_graph() -> None:
+@pytest.mark.timeout(320)
+def test_the_cuda_kernels_on_odd_shapes_layouts_streams_threads_and_in_a_graph() -> None:
     shapes = 'SHAPES = ("1x64x30x40", "1x128x256x80", "1x128x1024x256", "1x128x2048x512")\n'
-    run(ON_GPU + LAYOUTS + shapes + OFFSETS, "cuda")
+    run(ON_GPU + FORMS + LAYOUTS + shapes + OFFSETS, "cuda")
