@@ -264,7 +264,7 @@ class Run:
         sides: timing.Sides = {}
         if baseline is not None:
             sides["baseline"] = baseline
-        if best is not None and self.opponents.best_is_right(case, materials[0]):
+        if best is not None and self.opponents.best_is_right(self.reference, materials[0]):
             sides["best"] = best
         sides["solution"] = self.solution
         self._own_clocks()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,7 +27,6 @@ class Opponents:
         self.interpreted = interpreted
         self.best: Callable[..., Any] | None = None
         self._paths = Paths(self.task.folder, request.source, request.best)
-        self._best_right: dict[str, bool] = {}
 
     def load_best(self) -> list[Finding]:
         """Loads the best source beside the solution, unless their operators would run each other's bodies."""
@@ -87,11 +87,8 @@ class Opponents:
         """The baseline after one call, its largest error, and a word: what it is, or why there is none."""
         try:
             function = self.baseline(reference, case)
-            if function is reference.entry:
-                return function, _reached(fixed.expected, fixed, reference), self.request.baseline
-            inputs = copies(fixed.inputs)
-            outputs = named_outputs(function(**inputs), inputs, self.task.mutates)
-            return function, _reached(outputs, fixed, reference), self.request.baseline
+            error = self._verdict(function, fixed, reference).error
+            return function, error.max if error is not None else None, self.request.baseline
         except NoBaseline as problem:
             return None, None, str(problem)
         except BaseException as problem:
@@ -99,23 +96,26 @@ class Opponents:
             place = f"{fault.where}: " if fault.where else ""
             return None, None, f"fails ({place}{fault.message})"
 
-    def best_is_right(self, case: Case, fixed: Material) -> bool:
+    def best_is_right(self, reference: Reference, fixed: Material) -> bool:
         """A best source that fails here (another device, a changed library) is left out of the row."""
-        if case.id not in self._best_right:
-            assert self.best is not None
-            try:
-                inputs = copies(fixed.inputs)
-                outputs = named_outputs(self.best(**inputs), inputs, self.task.mutates)
-                right = check.compare(outputs, fixed.truth, self.task).problem is None
-            except BaseException:
-                right = False
-            self._best_right[case.id] = right
-        return self._best_right[case.id]
+        assert self.best is not None
+        try:
+            return self._verdict(self.best, fixed, reference).problem is None
+        except BaseException:
+            return False
 
-
-def _reached(outputs: Any, fixed: Material, reference: Reference) -> float | None:
-    verdict = check.compare(outputs, fixed.truth, reference.task)
-    return verdict.error.max if verdict.error is not None else None
+    def _verdict(self, function: Callable[..., Any], fixed: Material, reference: Reference) -> check.Verdict:
+        """What a side makes of these inputs; both mostly stay from run to run, and then it is known."""
+        with contextlib.suppress(KeyError, TypeError):  # an entry that takes no weak reference is called every time
+            return fixed.verdicts[function]
+        outputs = fixed.expected
+        if function is not reference.entry:
+            inputs = copies(fixed.inputs)
+            outputs = named_outputs(function(**inputs), inputs, self.task.mutates)
+        found = check.compare(outputs, fixed.truth, self.task)
+        with contextlib.suppress(TypeError):
+            fixed.verdicts[function] = found
+        return found
 
 
 def _shared_finding(names: list[str]) -> Finding:

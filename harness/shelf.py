@@ -10,8 +10,10 @@ import os
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from harness import baseline
+from harness.check import Verdict
 from harness.faults import BadTask, Paths, describe
 from harness.gpu import Gpu
 from harness.inputs import Draw, Inputs, Outputs, Reference, copies, nbytes
@@ -32,6 +34,8 @@ class Material:
         self._reference, self._case = reference, case
         self.draw = draw
         self.inputs: Inputs = reference.make(case, draw, device)
+        self.verdicts: WeakKeyDictionary[Callable[..., Any], Verdict] = WeakKeyDictionary()
+        """Of functions that were called with these inputs; forgotten when their source is."""
         self._truth: Outputs | None = None
         self._expected: Outputs | None = None
 

@@ -1,0 +1,79 @@
+"""Sides that stay between runs are judged once for the same inputs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from harness.opponents import Opponents
+from harness.records import RunRequest, Tolerance
+
+
+def material(x: torch.Tensor) -> Any:
+    return SimpleNamespace(
+        inputs={"x": x}, truth={"0": 2 * x.double()}, expected={"0": 2 * x}, verdicts=WeakKeyDictionary()
+    )
+
+
+def opponents(best: Callable[..., Any]) -> Opponents:
+    task: Any = SimpleNamespace(folder="", mutates=(), tolerance={"float32": Tolerance(1e-6, 1e-6)})
+    request: RunRequest = SimpleNamespace(task=task, source="", best="", baseline="best")  # type: ignore[assignment]
+    made = Opponents(request, SimpleNamespace(), interpreted=False)  # type: ignore[arg-type]
+    made.best = best
+    return made
+
+
+REFERENCE: Any = SimpleNamespace(entry=lambda x: 2 * x)
+
+
+def test_a_best_is_called_once_for_the_same_inputs_and_again_for_others() -> None:
+    calls = []
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x.numel())
+        return x + x
+
+    first, second = material(torch.ones(3)), material(torch.ones(5))
+    for _ in range(2):  # two runs
+        run = opponents(twice)
+        assert run.best_is_right(REFERENCE, first)
+        assert run.best_is_right(REFERENCE, second)
+        assert run.first_baseline(REFERENCE, SimpleNamespace(id="a"), first)[1:] == (0.0, "best")  # type: ignore[arg-type]
+    assert calls == [3, 5]
+
+
+def test_what_is_known_of_a_source_goes_with_it() -> None:
+    inputs = material(torch.ones(3))
+    assert not opponents(lambda x: x + 1.5).best_is_right(REFERENCE, inputs)
+    gc.collect()
+    assert not inputs.verdicts
+    assert opponents(lambda x: x + x).best_is_right(REFERENCE, inputs)
+
+
+def test_a_best_that_fails_is_no_opponent_and_is_tried_again() -> None:
+    answers = iter((RuntimeError("no kernel image"), torch.full((3,), 2.0)))
+
+    def unsteady(x: torch.Tensor) -> torch.Tensor:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    inputs = material(torch.ones(3))
+    assert not opponents(unsteady).best_is_right(REFERENCE, inputs)
+    assert opponents(unsteady).best_is_right(REFERENCE, inputs)
+
+
+def test_an_entry_that_takes_no_weak_reference_is_an_opponent_too() -> None:
+    class Bare:
+        __slots__ = ()
+
+        def __call__(self, x: torch.Tensor) -> torch.Tensor:
+            return 2 * x
+
+    assert opponents(Bare()).best_is_right(REFERENCE, material(torch.ones(3)))
