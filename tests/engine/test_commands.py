@@ -146,3 +146,24 @@ def test_a_part_of_the_cases_makes_no_best(folder: Path) -> None:
 
 def test_completion_scripts(folder: Path) -> None:
     assert "_KERNBENCH_COMPLETE" in kernbench(folder, "completion", "bash").stdout
+
+
+def test_a_second_signal_does_not_end_the_closing() -> None:
+    """`timeout` sends two, and the processes of a session are waited for in between."""
+    program = """
+import asyncio, os, signal
+from kernbench.commands.loop import run_until_signal
+
+async def main():
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(60)
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.sleep(0.05)
+        print("closed")
+
+raise SystemExit(run_until_signal(main()))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "closed\n", "")

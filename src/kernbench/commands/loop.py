@@ -133,7 +133,10 @@ def _has_no_device(session: Session) -> bool:
 
 
 def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
-    """Runs in this (the main) thread; SIGTERM and SIGHUP end it like ctrl+c, so that the worker is always closed."""
+    """Runs in this (the main) thread; SIGTERM and SIGHUP end it like ctrl+c, so that the worker is always closed.
+
+    One is enough: `timeout` sends two, and the second would end the closing.
+    """
 
     import asyncio
     import signal
@@ -142,7 +145,7 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, task.cancel)
+            loop.add_signal_handler(number, lambda: task.cancelling() or task.cancel())
         return await main
 
     try:
