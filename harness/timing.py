@@ -2,13 +2,13 @@
 
 All sides of a case are timed in one pass: a block holds a few calls of every side that takes turns in it. On a CPU that
 is all of them, and their order turns round from block to block (ABBA). On a GPU it is the candidate and one other, the
-others one after the other: three kernels that take turns push each other out of the instruction caches, and which of
-them loses is decided by where they were loaded (the same kernel of 2 us came out up to 2.5 % apart from itself, and
-stayed so until it was loaded again; two never did). Every round of such a block has the one order or the other by lot,
-as often this as that: slow drifts cancel in the block's ratios, and no disturbance that comes every few calls can side
-with one of them. Blocks are handed to the clock in batches of the size it likes best: a wall clock takes one at a time,
-a profiler eight for every two that take turns. After each batch the stop rule is asked. Batches in which the GPU was
-throttled are dropped and counted.
+others one after the other: of three that took turns the same kernel of 2 us came out up to 2.5 % apart from itself, and
+stayed so until it was loaded again; of two it never did. (Three seem to push each other out of the instruction caches,
+and where they were loaded decides which of them loses.) Every round of such a block has the one order or the other by
+lot, as often this as that: slow drifts cancel in the block's ratios, and no disturbance that comes every few calls can
+side with one of them. Blocks are handed to the clock in batches of the size it likes best: a wall clock takes one at a
+time, a profiler eight for every two that take turns. After each batch the stop rule is asked. Batches in which the GPU
+was throttled are dropped and counted.
 """
 
 from __future__ import annotations

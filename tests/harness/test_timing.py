@@ -184,7 +184,7 @@ class Listing(FakeClock):
 
 
 def test_on_a_gpu_two_take_turns_and_never_three() -> None:
-    """Three kernels in turns push each other out of the instruction caches."""
+    """Three kernels in turns disturb each other, by where they were loaded."""
     clock: Any = Listing(batch=8)
     sides = {"baseline": noisy(240, 0.1, 1), "best": noisy(120, 0.1, 2), "solution": noisy(100, 0.1, 3)}
     timed = timing.Bench(clock, FakeRotation(), 1e4, lambda: None).run(sides)  # type: ignore[arg-type]
