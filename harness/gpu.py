@@ -20,7 +20,7 @@ from typing import Any
 THROTTLES = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 """Reasons that make a block worthless; a power cap (0x4) holds for every side alike and is only told."""
 POWER_CAP = 0x4
-USUAL_LAPS = (1.25, 1.5, 1.75, 2.0)
+USUAL_LAPS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
 """Lengths of the flush that most sides ask for: ready before the first row is timed."""
 
 
