@@ -24,6 +24,7 @@ def selfcheck(part: str, task: Path, *words: str, code: int = 0) -> list[dict[st
     command = [sys.executable, "-m", "kernbench", "selfcheck", str(task), "--only", part, "--json", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stderr
+    assert f"{part}: run 1: " in done.stderr  # it takes minutes: one hears of every run
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -61,7 +62,7 @@ def test_a_path_that_leads_upwards_leaves_what_lies_there(tmp_path: Path, monkey
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
 
     async def use() -> None:
-        async with Workshop("../softmax_host", Options()):
+        async with Workshop("../softmax_host", Options(), print):
             pass
 
     asyncio.run(use())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +12,7 @@ import click
 from kernbench.commands.loop import loop_options, read_options, run_until_signal
 
 if TYPE_CHECKING:
-    from kernbench.selfcheck import Report
+    from kernbench.selfcheck import Report, Tell
 
 
 @click.command()
@@ -29,8 +31,6 @@ def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **g
 
     Exits with 1 when nothing could be measured; the notes say why.
     """
-    import sys
-
     from kernbench.selfcheck import PARTS
 
     unknown = [part for part in only if part not in PARTS]
@@ -40,7 +40,8 @@ def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **g
     async def main() -> int:
         measured = False
         for part in only or PARTS:
-            report = await measure(part, task, read_options(given), repeats)
+            report = await measure(part, task, read_options(given), repeats, functools.partial(_tell, part))
+            _tell("", "")
             _print(report, as_json)
             measured |= bool(report.rows)
         return 0 if measured else 1
@@ -48,20 +49,28 @@ def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **g
     sys.exit(run_until_signal(main()))
 
 
-async def measure(part: str, task: str, options: Any, repeats: int) -> Report:
+async def measure(part: str, task: str, options: Any, repeats: int, tell: Tell) -> Report:
     from kernbench.selfcheck import accuracy, agreement, robustness
 
     if part == "aa":
-        return await accuracy.against_itself(task, options, repeats)
+        return await accuracy.against_itself(task, options, repeats, tell)
     if part == "slow":
-        return await accuracy.slowed_down(task, options, max(2, repeats // 2))
+        return await accuracy.slowed_down(task, options, max(2, repeats // 2), tell)
     if part == "ncu":
-        return await agreement.with_ncu(task, options)
+        return await agreement.with_ncu(task, options, tell)
     if part == "latency":
-        return await robustness.latency(task, options, max(2, repeats // 4))
+        return await robustness.latency(task, options, max(2, repeats // 4), tell)
     if part == "crash":
-        return await robustness.crashes(task, options, max(2, repeats))
-    return await robustness.memory(task, options, max(10, 5 * repeats))
+        return await robustness.crashes(task, options, max(2, repeats), tell)
+    return await robustness.memory(task, options, max(10, 5 * repeats), tell)
+
+
+def _tell(part: str, text: str) -> None:
+    """On a terminal one line that changes and goes; elsewhere a line each."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[K{part}: {text}" if text else "\r\x1b[K", err=True, nl=False)
+    elif text:
+        click.echo(f"{part}: {text}", err=True)
 
 
 def _print(report: Report, as_json: bool) -> None:

@@ -8,9 +8,12 @@ shipped task in a scratch folder and returns a Report: plain rows, printed as a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+Tell = Callable[[str], None]
+"""Hears what was just done."""
 PARTS = ("aa", "slow", "ncu", "latency", "crash", "memory")
 
 

@@ -12,7 +12,7 @@ from harness.records import CaseResult, to_dict
 from kernbench import project, render
 from kernbench.child import BOOT, child_environment, harness_folder
 from kernbench.jobs import Options
-from kernbench.selfcheck import Report
+from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.workshop import Workshop
 
 SLOWED_ENTRY = "rms_norm"
@@ -46,9 +46,9 @@ def rms_norm(x, weight, eps):
 '''
 
 
-async def against_itself(task: str, options: Options, repeats: int) -> Report:
+async def against_itself(task: str, options: Options, repeats: int, tell: Tell) -> Report:
     report = Report("aa")
-    async with Workshop(task, options, baseline=shipped_solution(task)) as shop:
+    async with Workshop(task, options, tell, baseline=shipped_solution(task)) as shop:
         ratios: dict[str, list[CaseResult]] = {}
         spent: dict[str, list[float]] = {}
         for _ in range(repeats + 1):  # the first run builds
@@ -116,12 +116,12 @@ def shipped_solution(task: str) -> str:
     return (project.find_task(task, to_edit=False) / "solution.py").read_text(encoding="utf-8")
 
 
-async def slowed_down(task: str, options: Options, repeats: int) -> Report:
+async def slowed_down(task: str, options: Options, repeats: int, tell: Tell) -> Report:
     """Ten runs with one row made slower by a fiftieth."""
     report, doubtful = Report("slow"), []
     if taskfile.load(project.find_task(task, to_edit=False)).entry != SLOWED_ENTRY:
         return Report("slow", notes=[f"it slows {SLOWED_ENTRY} down, and this is another task: not measured"])
-    async with Workshop(task, options, baseline=SLOWED.replace("BALLAST", "0").replace("SHAPE", "()")) as shop:
+    async with Workshop(task, options, tell, baseline=SLOWED.replace("BALLAST", "0").replace("SHAPE", "()")) as shop:
         ending = await shop.run()
         if not shop.rows():
             return Report("slow", notes=[f"nothing was timed: {shop.why_untimed(ending)}"])

@@ -14,7 +14,7 @@ from typing import Literal
 from harness.records import to_dict
 from kernbench.child import BOOT, child_environment, harness_folder
 from kernbench.jobs import Options
-from kernbench.selfcheck import Report
+from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.workshop import Workshop
 
 CALLS = 5
@@ -22,13 +22,13 @@ UNITS = {"ns": 1e-3, "us": 1.0, "usecond": 1.0, "nsecond": 1e-3, "ms": 1e3, "mse
 CONDITIONS: tuple[Literal["cold", "warm", "dirty"], ...] = ("cold", "dirty", "warm")
 
 
-async def with_ncu(task: str, options: Options) -> Report:
+async def with_ncu(task: str, options: Options, tell: Tell) -> Report:
     ncu = shutil.which("ncu")
     if ncu is None:
         return Report("ncu", notes=["there is no ncu on the PATH: nothing to compare with"])
     ours: dict[str, dict[str, float]] = {}
     for condition in CONDITIONS:
-        async with Workshop(task, replace(options, condition=condition, baseline="eager")) as shop:
+        async with Workshop(task, replace(options, condition=condition, baseline="eager"), tell) as shop:
             await shop.run()
             for case, row in shop.rows().items():
                 ours.setdefault(case, {})[condition] = row.solution_us or 0.0

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from kernbench.events import Summary
 from kernbench.jobs import Options
-from kernbench.selfcheck import Report, bad_kernels
+from kernbench.selfcheck import Report, Tell, bad_kernels
 from kernbench.selfcheck.workshop import Workshop
 from kernbench.supervisor import Deadlines
 
 
-async def latency(task: str, options: Options, repeats: int) -> Report:
+async def latency(task: str, options: Options, repeats: int, tell: Tell) -> Report:
     """Edits of the kernel itself, so that it is compiled again each time; then the same started cold."""
     report = Report("latency")
-    async with Workshop(task, options) as shop:
+    async with Workshop(task, options, tell) as shop:
         await shop.run()
         if not shop.rows():
             return Report("latency", notes=["nothing was timed here: no latency to measure"])
@@ -36,7 +36,7 @@ async def latency(task: str, options: Options, repeats: int) -> Report:
             warm.append(_times("warm edit", shop))
     cold = []
     for number in range(2):
-        async with Workshop(task, options) as shop:
+        async with Workshop(task, options, tell) as shop:
             shop.edit(int(time.time()) % 100000 + 500 + number)
             run = asyncio.create_task(shop.run())
             while shop.first() is None and not run.done():
@@ -69,11 +69,11 @@ def _times(name: str, shop: Workshop) -> dict[str, object]:
     }
 
 
-async def crashes(task: str, options: Options, rounds: int) -> Report:
+async def crashes(task: str, options: Options, rounds: int, tell: Tell) -> Report:
     """Good and bad saves in turn; the spare gets the time it needs in between, as it does between a person's saves."""
     report = Report("crash")
     deadlines = Deadlines(build=8.0, check=6.0)
-    async with Workshop(task, replace(options, deadlines=deadlines)) as shop:
+    async with Workshop(task, replace(options, deadlines=deadlines), tell) as shop:
         await shop.run()
         on_gpu = {} if shop.environment.device == "cpu" else bad_kernels.ON_A_GPU
         kinds = list({**on_gpu, **bad_kernels.ANYWHERE}.items())
@@ -129,10 +129,10 @@ def _alive(pid: int) -> bool:
         return False
 
 
-async def memory(task: str, options: Options, edits: int) -> Report:
+async def memory(task: str, options: Options, edits: int, tell: Tell) -> Report:
     """Resident memory of the worker over many edits of one case."""
     report = Report("memory")
-    async with Workshop(task, options) as shop:
+    async with Workshop(task, options, tell) as shop:
         smallest = min(shop.session.task.timed, key=lambda case: len(str(case.axes)), default=None)
         shop.session.options = replace(shop.session.options, case=smallest.id if smallest else None)
         for number in range(edits + 1):

@@ -6,6 +6,7 @@ import ast
 import shutil
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,9 +21,12 @@ from kernbench.session import Session
 
 
 class Workshop:
-    """`async with Workshop("rms_norm", options) as shop`; everything in it is gone afterwards."""
+    """`async with Workshop("rms_norm", options, tell) as shop`; everything in it is gone afterwards.
 
-    def __init__(self, task: str, options: Options, baseline: str | None = None) -> None:
+    `tell` hears a line about every run: a selfcheck takes minutes.
+    """
+
+    def __init__(self, task: str, options: Options, tell: Callable[[str], None], baseline: str | None = None) -> None:
         origin = project.find_task(task, to_edit=False)
         self._scratch = Path(tempfile.mkdtemp(prefix="kernbench-selfcheck-"))
         self.folder = self._scratch / origin.name  # `task` may be a path, and lead out of the scratch folder
@@ -35,6 +39,7 @@ class Workshop:
         """Seconds since the run was asked for, and the row."""
         self.steps: dict[tuple[str, str | None], float] = {}
         """Seconds spent in each step of each case, in the last run."""
+        self._tell, self._runs = tell, 0
         self._asked = 0.0
         self._step: tuple[str, str | None] | None = None
         self._since = 0.0
@@ -79,7 +84,14 @@ class Workshop:
         """One run of the source as it is."""
         self._asked = time.perf_counter()
         self.landed, self.steps, self._step, self.failure = [], {}, None, None
-        return await self.session.run_once(iteration=False)
+        ending = await self.session.run_once(iteration=False)
+        self._runs += 1
+        self._tell(f"run {self._runs}: {self._summary()}")
+        return ending
+
+    def _summary(self) -> str:
+        times = {"first row": self.first(), "all timed": self.last(1), "all checked": self.last(2)}
+        return ", ".join(f"{what} {at:.2f} s" for what, at in times.items() if at is not None) or "no row was timed"
 
     def why_untimed(self, ending: Ending | None) -> str:
         """One sentence for a run without a timed row."""
