@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from harness import ledger, light
-from harness.activity import Activity, LostRecords, Names, Record, attribute, read
+from harness.activity import Activity, LostRecords, Names, Record, Recorder, attribute, read
 
 NAMES = Names("flush", "mark", "pause")
 
@@ -53,6 +56,42 @@ def test_what_ran_on_the_device_is_read_whatever_it_is_called(says_kind: bool) -
         record("thing", 1, 2, 3),
     ]
     assert read([]) == []
+
+
+def recorder(alone: list[Event] | Exception) -> tuple[Recorder, list[str]]:
+    """One whose profiler answers so when it is asked for the device's records alone, and what it was asked for."""
+    asked: list[str] = []
+
+    def enable(_config: object, kinds: set[str]) -> None:
+        asked.extend(kinds)
+        if kinds == {"device"} and isinstance(alone, Exception):
+            raise alone
+
+    made: Any = Recorder.__new__(Recorder)
+    made._config, made._everything, made._device_alone, made._other = None, {"both"}, {"both"}, {"device"}
+    made._prepare, made._enable = (lambda *_: None), enable
+    made._disable = lambda: SimpleNamespace(events=lambda: alone if asked[-1] == "device" else [])
+    return made, asked
+
+
+@pytest.mark.parametrize(
+    ("alone", "then"),
+    [
+        ([Event("kernel", "mark", 5, True, True)], "device"),
+        ([Event("kernel", "mark", 0, True, True)], "both"),  # belongs to no launch
+        ([], "both"),
+        (RuntimeError("not built for this"), "both"),
+    ],
+)
+def test_the_hosts_records_are_left_out_where_the_devices_can_be_had_alone(alone: Any, then: str) -> None:
+    made, asked = recorder(alone)
+    launched = []
+    made.warm(lambda: launched.append(True))
+    assert asked == ["both", "device"]
+    assert len(launched) == (0 if isinstance(alone, Exception) else 1)
+    made.start(host_too=False)
+    made.start()
+    assert asked[2:] == [then, "both"]
 
 
 def test_records_go_to_the_call_that_launched_them_whatever_their_stream_and_order() -> None:
