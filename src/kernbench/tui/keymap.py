@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection
 from difflib import get_close_matches
 
 from textual.binding import Binding
@@ -12,16 +12,18 @@ from kernbench.settings import Settings, SettingsError
 from kernbench.tui.help import list_bindings, main_bindings, named_bindings, page_bindings
 
 
-def check(settings: Settings, themes: Container[str]) -> None:
+def check(settings: Settings, themes: Collection[str]) -> None:
+    """Names are spelled out: the screen that lists them does not open before."""
     if settings.theme is not None and settings.theme not in themes:
-        raise SettingsError(
-            f"{settings.path}: there is no theme {settings.theme!r}; ctrl+p lists them, ansi-dark is one"
-        )
+        there = ", ".join(sorted(themes))
+        raise SettingsError(f"{settings.path}: there is no theme {settings.theme!r}; there are {there}")
     known = named_bindings()
     for name in settings.keys:
         if name not in known:
-            near = get_close_matches(name, known, 1) or ["rerun"]
-            raise SettingsError(f"{settings.path}: keys.{name} is no action; ? lists them, {near[0]} is one")
+            near = ", ".join(get_close_matches(name, known, 3, 0.3) or ["rerun"])
+            raise SettingsError(
+                f"{settings.path}: keys.{name} is no action; near to it: {near}; without this line, ? lists all"
+            )
     _check_clashes(settings)
 
 
