@@ -56,6 +56,10 @@ HONEST: dict[str, dict[str, str]] = {
     "several launches": {
         "solution_py": PRELUDE + "def scale(x, factor): return launch(launch(launch(x, 2.0), 0.5), factor)\n"
     },
+    "a copy and a fill beside the kernel": {  # recorded as such, in every batch: equal calls must look equal
+        "solution_py": PRELUDE
+        + "def scale(x, factor): return launch(torch.empty_like(x).copy_(x), factor, torch.empty_like(x).zero_())\n"
+    },
     "autotuned": {"solution_py": AUTOTUNED + PLAIN},
     "a graph on both sides": {"solution_py": GRAPH, "baseline_py": GRAPH},
     "in place": {
