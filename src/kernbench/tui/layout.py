@@ -14,7 +14,7 @@ TALL = 14
 """Lines from which tabs and hint have room."""
 STACKED_LINES = 40
 """Lines from which the stacked side has room for every pane."""
-PLOT_LINES, STACKED_PLOT_LINES = 22, 46
+PLOT_LINES, STACKED_PLOT_LINES = 22, 42
 """Lines from which the plot stands below the iterations."""
 PANES = (("results", "Results"), ("gpu", "GPU"), ("profile", "Profile"), ("iterations", "Iterations"), ("log", "Log"))
 SIDE = PANES[1:]
