@@ -41,8 +41,7 @@ class Archive:
         """Brings a source back and says what changed; what was there is kept."""
         point = trajectory.find(self._task(), self._logbook.journal, reference)
         before, changed = trajectory.restore(self._task(), point, self._logbook.state)
-        what = ", ".join(changed) if changed else "nothing to change"
-        return f"restored {point.name}: {what}; what was there is kept as {before[:8]}"
+        return trajectory.restored(point, before, changed)
 
     def profiles(self) -> dict[str, ProfileReady]:
         """The newest kept profile of each case."""

@@ -175,9 +175,11 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     old_best = best_of(about.series)
     vs_best = stats.geomean(_against_best(headline)) if right else None
     best = _is_best(started.source, right, results.values(), headline, about, old_best)
-    is_new = best and about.repeats is None and (old_best is None or old_best.source != started.source)
+    is_best_already = old_best is not None and old_best.source == started.source
+    is_new = best and about.repeats is None and not is_best_already
     order = sorted(timed, key=lambda item: item[1].speedup) if right else []
-    counts = about.is_iteration and about.repeats is None and not about.environment.interpreted
+    known = about.repeats is not None or (best and is_best_already)
+    counts = about.is_iteration and not known and not about.environment.interpreted
     wall = _wall(headline) if right else None
     after_stall = follows_stall(about.series, counts)
     return Summary(

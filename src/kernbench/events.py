@@ -164,8 +164,11 @@ class Summary:
 
     @property
     def counted(self) -> bool:
-        """The stall rule looks at it: no plain run, nothing interpreted, no source that an entry had before."""
-        return self.iteration is not None and self.repeats is None and not self.environment.interpreted
+        """The stall rule looks at it: no plain run, nothing interpreted, no source that an entry had before or that was
+        the best already."""
+        kept_its_place = self.best and not self.new_best
+        attempt = self.iteration is not None and self.repeats is None and not self.environment.interpreted
+        return attempt and not kept_its_place
 
     @property
     def disproved(self) -> bool:

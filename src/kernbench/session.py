@@ -66,6 +66,8 @@ class Session:
         """What the last job was about."""
         self._answered: Taken | None = None
         """What was last run to its end, right, wrong or not even built."""
+        self._broken_off = False
+        """The run after that did not come to its end."""
         self._doing: Job | None = None
         self._edited: int | None = None
         """Number of the entry that the last save made, as long as nothing was saved since."""
@@ -331,7 +333,9 @@ class Session:
                 if source.sha != self._answered.source.sha:
                     self._emit(Notice("only comments or layout changed: not timed again"))
                 self._answered = self._last
-                return None
+                if not self._broken_off:
+                    return None
+                job = replace(job, iteration=False)  # back from an edit that was on its way: the rows have gone dim
         environment = await self._ready()
         if environment is None or (self._pending is not None and job.reason != "command"):
             return None  # no worker, or superseded while it came up
@@ -339,7 +343,8 @@ class Session:
         self.journal.take_in()  # another process may have made a best since
         order = self._order(job, source, environment)
         ending = await self._runner.run(order)
-        if not isinstance(ending, RunCancelled):
+        self._broken_off = isinstance(ending, RunCancelled)
+        if not self._broken_off:
             self._answered = self._last
         if isinstance(ending, Summary):
             self.environment = ending.environment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,13 +33,26 @@ class Point:
 
 
 def find(task: Task, journal: Journal, reference: str) -> Point:
-    """`12`, `ab12cd`, `best`, `last` or `now`."""
+    """`12`, `ab12cd`, `best`, `last` or `now`; the hash may also be of what a restore has kept and nobody has run."""
     if reference == "now":
         return Point("now", Path(task.folder))
-    summary = summary_of(task, journal, reference)
+    try:
+        summary = summary_of(task, journal, reference)
+    except TrajectoryError:
+        kept = kept_sources(journal.state, reference)
+        if len(kept) != 1:
+            raise
+        return Point(kept[0].name[:8], kept[0])
     if isinstance(summary, Elsewhere):
         return _brought_along(task, journal, summary)
     return point(journal, summary)
+
+
+def kept_sources(state: Path, digits: str) -> list[Path]:
+    """The snapshots whose hash begins so."""
+    if len(digits) < LEAST_DIGITS or not all(digit in string.hexdigits for digit in digits):
+        return []
+    return [folder for folder in (state / "sources").glob(f"{digits}*") if folder.is_dir()]
 
 
 def point(journal: Journal, summary: Summary) -> Point:
@@ -50,7 +64,7 @@ def point(journal: Journal, summary: Summary) -> Point:
 
 def _brought_along(task: Task, journal: Journal, summary: Elsewhere) -> Point:
     """The log came without its sources; the one that was shipped with it may be the folder's own."""
-    kept = list((journal.state / "sources").glob(f"{summary.source}*")) if summary.source else []
+    kept = kept_sources(journal.state, summary.source)
     if len(kept) == 1:
         return Point(_name(summary), kept[0], summary)
     folder = Path(task.folder)
@@ -100,6 +114,13 @@ def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
         for scratch in aside:
             scratch.unlink(missing_ok=True)
     return before.sha, [path.as_posix() for path in changed]
+
+
+def restored(point: Point, before: str, changed: Sequence[str]) -> str:
+    """A sentence about it, with the way back."""
+    if not changed:
+        return f"restored {point.name}: nothing to change"
+    return f"restored {point.name}: {', '.join(changed)}; `kernbench restore {before[:8]}` brings back what was there"
 
 
 def copy_out(point: Point, task: Task, target: Path) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -119,8 +120,13 @@ def test_log_show_diff_restore(folder: Path) -> None:
     result = kernbench(folder, "restore", "best")
     assert result.returncode == 0
     assert "TIME_US = 25.0" in (folder / "solution.py").read_text()
-    kept = Path(result.stderr.split("kept in ")[1].strip())
-    assert "TIME_US = 77.0" in (kept / "solution.py").read_text()
+    command = re.search(r"`kernbench (restore \w{8})` brings back what was there", result.stderr)
+    assert command is not None, result.stderr
+    assert "+TIME_US = 77.0" in kernbench(folder, "diff", "now", command[1].split()[1]).stdout
+    assert kernbench(folder, *command[1].split()).returncode == 0
+    assert "TIME_US = 77.0  # never run" in (folder / "solution.py").read_text()
+    assert "nothing to change" in kernbench(folder, *command[1].split()).stderr
+    assert "there is no iteration 'abcdef'" in kernbench(folder, "restore", "abcdef").stderr
     assert "4.00x" in kernbench(folder.parent, "status").stdout
 
 

@@ -156,7 +156,12 @@ async def test_the_same_source_is_no_improvement_over_itself(shipped: Path) -> N
 async def test_nor_is_it_where_the_first_run_made_no_entry(folder: Path) -> None:
     await run(folder, ".here")
     again = await run(folder, ".here", "unchanged")
-    assert (again.repeats, again.streak, render.outcome(again)) == (None, 1, "best")
+    assert (again.repeats, again.streak, render.outcome(again)) == (None, 0, "best")
+    ended = []
+    for number in range(3):  # and it is no attempt: three others make a stall
+        write(folder, f"TIME_US = {900 + number}.0")
+        ended.append(await run(folder, ".here", "slower"))
+    assert [(item.streak, item.stalled) for item in ended] == [(1, False), (2, False), (3, True)]
 
 
 async def test_an_export_of_a_log_without_runs_says_what_to_do(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:

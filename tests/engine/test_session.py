@@ -342,6 +342,27 @@ async def test_a_save_while_the_gpu_is_lent_out_gives_way_to_a_newer_one(
     assert summaries(it)[-1].geomean == pytest.approx(5.0)
 
 
+async def test_a_source_that_comes_back_while_another_runs_is_timed_again_without_an_entry(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    """Its rows have gone dim, and nothing would light them up."""
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    good = (folder / "solution.py").read_text()
+    await it.session.supervisor.hold()
+    write(folder, "TIME_US = 40.0")
+    await it.until(lambda: len(it.of(RunStarted)) == 2)
+    (folder / "solution.py").write_text(good)
+    await asyncio.sleep(0.5)  # the watch has seen it
+    it.session.supervisor.release()
+    await it.until(lambda: len(summaries(it)) == 2)
+    first, again = summaries(it)
+    assert len(it.of(RunCancelled)) == 1
+    assert (again.source, first.iteration, again.iteration) == (first.source, 1, None)
+    assert len(it.session.iterations()) == 1
+
+
 async def test_a_timeout_dethrones_nobody_but_a_wrong_result_does(
     watched: Callable[..., Watched], folder: Path
 ) -> None:

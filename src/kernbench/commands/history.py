@@ -178,9 +178,7 @@ def restore(words: tuple[str, ...], state: Path | None) -> None:
     task, journal = opened(name, state)
     point = trajectory.find(task, journal, references[0])
     before, changed = trajectory.restore(task, point, journal.state)
-    what = ", ".join(changed) if changed else "nothing to change"
-    kept = journal.state / "sources" / before
-    click.echo(f"restored {point.name}: {what}; what was there is kept in {kept}", err=True)
+    click.echo(trajectory.restored(point, before, changed), err=True)
 
 
 @click.command()
