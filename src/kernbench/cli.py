@@ -7,6 +7,7 @@ data, stderr is narration. Commands import what they need inside, so that `kernb
 from __future__ import annotations
 
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 import click
@@ -32,6 +33,10 @@ class OpensTasks(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            if len(args) > 1 and not args[1].startswith("-"):  # the workbench opens one task
+                near = get_close_matches(args[0], self.list_commands(ctx), 1)
+                hint = f"; did you mean {near[0]}?" if near else "; `kernbench --help` lists them"
+                raise click.UsageError(f"{args[0]!r} is no command{hint}")
             return "open", self.get_command(ctx, "open"), args
         return super().resolve_command(ctx, args)
 

@@ -55,4 +55,4 @@ def of(folder: Path, state: Path | None = None) -> Overview:
 def _result(last: Summary) -> str:
     """The last whole run; where only a part was ever run, that part by its name."""
     words = f"{render.times(last.geomean)} {render.outcome(last)}" if last.ratio else render.outcome(last)
-    return words if last.complete else f"{words} (some cases)"
+    return words if last.complete else f"{words} of the cases"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from harness.records import Case, CaseResult, Environment, Task
 
 GRID_PER_SAVE = 32
-NEEDS_GPU = "needs a GPU: here Triton is interpreted, which is checked but not timed"
+NEEDS_GPU = "needs a GPU: here small cases are checked on the CPU, and nothing is timed"
 
 
 def matching(task: Task, glob: str | None) -> list[Case]:

@@ -120,13 +120,18 @@ def checks(results: Iterable[CaseResult]) -> str:
 
 
 def outcome(summary: Summary) -> str:
-    """The word of an iteration: improved, best, same, slower, or how it failed; elsewhere made, as it is written."""
+    """The word of an iteration: improved, best, same, slower, or how it failed; elsewhere made, as it is written.
+
+    A run of a part of the cases is neither better nor worse than one of all.
+    """
     if isinstance(summary, Elsewhere):
         return summary.outcome or DASH
     if not summary.right:
         return next((STATUS_WORDS[name].lower() for name in FAILURES if summary.counts.get(name)), "wrong")
     if summary.environment.interpreted:
         return "checked"
+    if not summary.complete:
+        return "part"
     if summary.best:
         return "first" if summary.best_geomean is None else "improved" if summary.new_best else "best"
     if summary.vs_best is not None:

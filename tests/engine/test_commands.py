@@ -154,6 +154,25 @@ def test_completion_scripts(folder: Path) -> None:
     assert "_KERNBENCH_COMPLETE" in kernbench(folder, "completion", "bash").stdout
 
 
+def test_a_word_that_is_no_command_is_named(folder: Path) -> None:
+    result = kernbench(folder, "ruun", "toy")
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (2, "Error: 'ruun' is no command; did you mean run?")
+
+
+def test_a_new_task_begins_in_one_way(tmp_path: Path) -> None:
+    result = kernbench(tmp_path, "new", "one", "--host", "--cuda")
+    assert result.returncode == 2
+    assert "choose one" in result.stderr
+    assert not (tmp_path / "one").exists()
+
+
+def test_a_part_of_the_cases_is_called_so_and_not_compared(folder: Path) -> None:
+    assert kernbench(folder, "run", "-m", "all").returncode == 0
+    assert kernbench(folder, "run", "-m", "some", "--case", "a").returncode == 0
+    last = kernbench(folder, "log").stdout.splitlines()[-1]
+    assert " part " in last
+
+
 def test_a_second_signal_does_not_end_the_closing() -> None:
     """`timeout` sends two, and the processes of a session are waited for in between."""
     program = """

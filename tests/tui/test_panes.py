@@ -364,6 +364,14 @@ def test_the_line_of_the_best_does_not_fall_when_it_is_timed_again() -> None:
     assert plot._best_line([slower])[1] == [1.5]  # the window may begin after the best
 
 
+def test_a_part_of_the_cases_is_no_point_of_the_plot() -> None:
+    """Its mean is another one: of the long rows alone, say, and far above all others."""
+    whole = plain(plot.draw(history(), 60, 12))
+    part = plain(plot.draw([*history(), summary(13, best=False, geomean=9.9, complete=False)], 60, 12))
+    assert "9.9" not in "".join(part)
+    assert "".join(part).count("o") == "".join(whole).count("o")
+
+
 def test_the_plot_does_not_make_a_cliff_of_noise() -> None:
     near = [summary(number, best=False, geomean=1.2 + 0.0001 * number) for number in (1, 2, 3)]
     drawn = plain(plot.draw(near, 60, 12))

@@ -452,7 +452,7 @@ async def test_the_order_is_the_same_before_and_after_the_worker_is_up(monkeypat
         assert before[0].id == "smoke_3x64"
         shown = screen_text(app)
         assert "skipped  needs a GPU\n" in shown
-        assert "5 rows need a GPU: here Triton is interpreted, checked but not timed" in shown
+        assert "5 rows need a GPU: here small cases are checked on the CPU, nothing is timed" in shown
 
 
 async def test_a_row_that_does_not_fit_comes_last_and_one_not_reached_stays(engine: FakeEngine) -> None:

@@ -162,7 +162,10 @@ def diff(words: tuple[str, ...], state: Path | None) -> None:
         raise click.UsageError(f"at most two sources can be compared; each is {REFERENCE}")
     task, journal = opened(name, state)
     old, new = (trajectory.find(task, journal, word) for word in [*references, *["best", "now"][len(references) :]])
-    echo_diff(trajectory.diff(old, new, journal.state))
+    lines = trajectory.diff(old, new, journal.state)
+    echo_diff(lines)
+    if not lines:
+        click.echo(f"no difference between {old.name} and {new.name}", err=True)
 
 
 @click.command()

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kernbench.profiling.explain import Answer
     from kernbench.session import Session
 
+MOST_NAMED = 8
+"""Cases that a message lists."""
+
 
 @click.command()
 @task_argument
@@ -70,8 +73,10 @@ def _only(task: Task, case: str) -> str:
     exact = [item.id for item in task.cases if case in (item.id, item.label)]
     found = exact or [item.id for item in plan.matching(task, case)]
     if len(found) != 1:
-        what = "no case" if not found else f"{len(found)} cases"
-        raise click.UsageError(f"--case {case}: {what} of {task.name} match; an id is {task.cases[0].id!r}")
+        what = "no case matches" if not found else f"{len(found)} cases match"
+        ids = found or [item.id for item in task.timed] or [item.id for item in task.cases]
+        more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+        raise click.UsageError(f"--case {case}: {what} in {task.name}; there are {', '.join(ids[:MOST_NAMED])}{more}")
     return found[0]
 
 
@@ -121,7 +126,7 @@ def _failed(answer: Answer, as_json: bool) -> int:
     elif answer.known is not None:
         for line in profile_text.summary_lines(answer.known, diagnose(answer.known), width=80):
             click.echo(line)
-    return NO_DEVICE if answer.message in (refusals.NO_DEVICE, refusals.EXCLUSIVE) else WRONG
+    return NO_DEVICE if answer.message in (refusals.NO_GPU, refusals.NO_DEVICE, refusals.EXCLUSIVE) else WRONG
 
 
 @click.command()
@@ -136,7 +141,7 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
     """What one call spends, by kernel and by operator, with torch's profiler; writes a chrome trace.
 
     \b
-    kernbench trace softmax_host --case 4096x1024
+    kernbench trace softmax_host --case 128x4096
     kernbench trace rms_norm --case 4096x3072 -o trace.json
     """
     from dataclasses import asdict

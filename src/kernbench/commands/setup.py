@@ -27,14 +27,17 @@ def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     shell_complete=complete_any,
     help="Copy this task's sources instead of a template.",
 )
-@click.option("--host", "template", flag_value="host", help="A C++ kernel for the CPU instead of a Triton one.")
-@click.option("--cuda", "template", flag_value="cuda", help="A CUDA C++ kernel instead of a Triton one.")
-def new(name: str, source: str | None, template: str | None) -> None:
+@click.option("--host", is_flag=True, help="A C++ kernel for the CPU instead of a Triton one.")
+@click.option("--cuda", is_flag=True, help="A CUDA C++ kernel instead of a Triton one.")
+def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
     """Write a task that runs at once; nothing is ever overwritten."""
     from kernbench import project, scaffold
 
+    if host + cuda + bool(source) > 1:
+        raise click.UsageError("--host, --cuda and --from are three ways to begin; choose one")
     origin = project.find_task(source, to_edit=False) if source else None
-    folder = scaffold.create(name, Path.cwd(), source=origin, template=template or "triton")
+    template = "host" if host else "cuda" if cuda else "triton"
+    folder = scaffold.create(name, Path.cwd(), source=origin, template=template)
     click.echo(f"{folder} is ready; `kernbench {name}` opens it", err=True)
 
 

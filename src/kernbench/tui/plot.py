@@ -25,7 +25,7 @@ _ASCII = str.maketrans("┌┐└┘─│┤┬├┴┼", "++++-|||+++")
 def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: bool = False) -> list[list[Span]]:
     """Lines of exactly the height, or a sentence where there is nothing to plot."""
     newest = iterations[-NEWEST:]
-    timed = [item for item in newest if item.geomean is not None]
+    timed = [item for item in newest if item.geomean is not None and item.complete]
     if len(timed) < 2:
         return [[(clip("the plot starts with the second timed iteration", width), "dim")]]
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
@@ -85,7 +85,7 @@ def _points(newest: Sequence[Summary], low: float) -> dict[str, list[tuple[int, 
     for item in newest:
         if not item.right:
             points[WRONG].append((item.iteration or 0, low))
-        elif item.geomean is not None:
+        elif item.geomean is not None and item.complete:  # a part of the cases has another mean
             points[STALLED if item.stalled else POINT].append((item.iteration or 0, item.geomean))
     return points
 

@@ -231,7 +231,7 @@ def _after_run(board: Board, engine: Engine) -> str:
     waiting = sum(1 for row in board.rows() if row.result and row.result.detail == plan.NEEDS_GPU)
     if waiting:
         need = "needs" if waiting == 1 else "need"
-        return f"{_rows(waiting)} {need} a GPU: here Triton is interpreted, checked but not timed"
+        return f"{_rows(waiting)} {need} a GPU: here small cases are checked on the CPU, nothing is timed"
     if board.summary is not None and board.summary.stalled:
         return f"stalled: {MOVES}; h notes which"
     if board.summary is not None and board.summary.not_best:
