@@ -27,6 +27,7 @@ from kernbench.iterations import LogbookError
 from kernbench.jobs import Job, Options, Taken
 from kernbench.journal import Journal, JournalError
 from kernbench.logbook import Logbook
+from kernbench.presence import Presence
 from kernbench.profiling.counters import Profile, TraceRow
 from kernbench.profiling.drilldown import Drilldown
 from kernbench.profiling.explain import Answer, Explainer
@@ -59,6 +60,7 @@ class Session:
         )
         self._runner = Runner(self._supervisor, self.logbook, self._emit)
         self._explainer = Explainer(self._supervisor, self.logbook, self._emit, self.options.harness, self.options.ncu)
+        self._presence = Presence(state)
         self._pending: Job | None = None
         self._wake = asyncio.Event()
         self._stop = asyncio.Event()
@@ -105,6 +107,9 @@ class Session:
 
     async def start(self) -> None:
         """Serves saves until closed; the present source is run at once."""
+        if other := self._presence.take():
+            both = "both time every save and enter it in the log; close one of them"
+            self._emit(Notice(f"another workbench is open on this task (process {other}): {both}", "warning"))
         self._tasks = [asyncio.create_task(self._serve()), asyncio.create_task(self._watch())]
         self._submit(Job("open", time.monotonic(), iteration=True))
 
@@ -115,6 +120,7 @@ class Session:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._explainer.profiler.close()
         await self._supervisor.close()
+        self._presence.leave()
 
     def leave(self) -> None:
         """Ends `closed`; closing itself is for whoever opened the session."""

@@ -342,6 +342,22 @@ async def test_a_save_while_the_gpu_is_lent_out_gives_way_to_a_newer_one(
     assert summaries(it)[-1].geomean == pytest.approx(5.0)
 
 
+async def test_a_second_workbench_on_a_task_is_told_of_the_first(watched: Callable[..., Watched], folder: Path) -> None:
+    def warned(it: Watched) -> list[str]:
+        return [event.text for event in it.of(Notice) if "another workbench" in event.text]  # type: ignore[attr-defined]
+
+    first, second = watched(), watched()
+    await first.session.start()
+    await second.session.start()
+    assert warned(first) == []
+    (said,) = warned(second)
+    assert f"(process {os.getpid()})" in said
+    await first.session.close()
+    third = watched()
+    await third.session.start()
+    assert warned(third) == []
+
+
 async def test_a_source_that_comes_back_while_another_runs_is_timed_again_without_an_entry(
     watched: Callable[..., Watched], folder: Path
 ) -> None:
