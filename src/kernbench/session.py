@@ -22,7 +22,7 @@ from kernbench.archive import Archive
 from kernbench.baselines import Baseline
 from kernbench.briefs import About
 from kernbench.child import Unusable
-from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
+from kernbench.events import BuildFailed, Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.iterations import LogbookError
 from kernbench.jobs import Job, Options, Taken
 from kernbench.journal import Journal, JournalError
@@ -261,8 +261,9 @@ class Session:
                     await self._idle()
             except UserError as problem:
                 self._emit(Notice(str(problem), "error"))
-            except OSError as problem:
-                self._emit(Notice(f"{problem.filename or self.logbook.state}: {problem.strerror}", "error"))
+            except OSError as problem:  # no run has begun: what the rows show is of an earlier source
+                place = f"{problem.filename or self.logbook.state}: {problem.strerror}"
+                self._emit(BuildFailed("", "", f"nothing was run: {place}; save again when that is mended"))
 
     def _is_answered(self) -> bool:
         """Whether the folder's present source is the one that was last run to its end."""

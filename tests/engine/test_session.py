@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness import taskfile
-from kernbench import compare, report
+from kernbench import compare, report, snapshot
 from kernbench.events import BuildFailed, CaseLanded, Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.jobs import Options
 from kernbench.session import Session
@@ -339,6 +339,29 @@ async def test_a_save_while_the_gpu_is_lent_out_gives_way_to_a_newer_one(
     it.session.supervisor.release()
     await it.until(lambda: len(summaries(it)) == 2)
     assert len(it.of(RunCancelled)) == 1
+    assert summaries(it)[-1].geomean == pytest.approx(5.0)
+
+
+async def test_a_save_that_cannot_be_kept_says_so_until_the_next(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    take, full = snapshot.take, OSError(28, "No space left on device", "/state/sources")
+
+    def refuse(folder: Path, state: Path) -> snapshot.Source:
+        raise full
+
+    monkeypatch.setattr(snapshot, "take", refuse)
+    write(folder, "TIME_US = 40.0")
+    await it.until(lambda: bool(it.of(BuildFailed)))
+    failure = it.of(BuildFailed)[0]
+    said = "nothing was run: /state/sources: No space left on device; save again when that is mended"
+    assert failure.message == said  # type: ignore[attr-defined]
+    monkeypatch.setattr(snapshot, "take", take)
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: len(summaries(it)) == 2)
     assert summaries(it)[-1].geomean == pytest.approx(5.0)
 
 

@@ -95,7 +95,7 @@ class JsonPrinter(Printer):
 
     def on_failure(self, failure: BuildFailed) -> None:
         super().on_failure(failure)
-        if self.started is not None:
+        if self.started is not None and self.started.run == failure.run:
             for line in report.failed_lines(failure, self.started, self.session.environment):
                 self._line(line)
 
