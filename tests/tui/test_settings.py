@@ -9,6 +9,7 @@ import pytest
 from kernbench import settings
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui import keymap, theme
+from kernbench.tui.help import list_bindings, main_bindings
 from tests.tui.scene import FakeEngine, make_app, screen_text, settle, whole_run
 
 
@@ -54,6 +55,8 @@ def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
     [
         (Settings(theme="neon"), "there is no theme 'neon'; there are ansi-dark, kernbench$"),
         (Settings(keys={"rerum": "f5"}), "keys.rerum is no action; near to it: rerun"),
+        (Settings(keys={"rerun": "f5,blah+zz"}), "keys.rerun: 'blah.zz' is no key; write f5, ctrl.r or R"),
+        (Settings(keys={"rerun": "F5"}), "keys.rerun: 'F5' is no key"),
         (Settings(keys={"rerun": "q"}), "keys.rerun is the key of quit too"),
         (Settings(keys={"rerun": "?"}), "keys.rerun is the key of help too"),
         (Settings(keys={"rerun": "f5,G"}), "keys.rerun is the key of last too"),
@@ -63,6 +66,17 @@ def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
 def test_what_the_screen_does_not_have(given: Settings, said: str) -> None:
     with pytest.raises(SettingsError, match=said.replace("?", r"\?")):
         keymap.check(given, {"kernbench", "ansi-dark"})
+
+
+@pytest.mark.parametrize("key", ["f5", "~", "ctrl+y", "alt+f5", "shift+f7", "percent_sign", "underscore", "insert"])
+def test_keys_that_a_terminal_sends(key: str) -> None:
+    keymap.check(Settings(keys={"wall": key}), {"kernbench"})
+
+
+def test_the_own_keys_are_keys() -> None:
+    for binding in [*main_bindings(), *list_bindings()]:
+        if binding.id:
+            keymap.check(Settings(keys={binding.id: binding.key}), {"kernbench"})
 
 
 def test_two_keys_may_be_exchanged() -> None:

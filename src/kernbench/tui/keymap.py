@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection
 from difflib import get_close_matches
 
 from textual.binding import Binding
-from textual.keys import _character_to_key
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key
 
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui.help import list_bindings, main_bindings, named_bindings, page_bindings
+
+MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
 
 
 def check(settings: Settings, themes: Collection[str]) -> None:
@@ -24,7 +27,23 @@ def check(settings: Settings, themes: Collection[str]) -> None:
             raise SettingsError(
                 f"{settings.path}: keys.{name} is no action; near to it: {near}; without this line, ? lists all"
             )
+        strange = [key for key in settings.keys[name].split(",") if not _is_key(key)]
+        if strange:
+            raise SettingsError(f"{settings.path}: keys.{name}: {strange[0]!r} is no key; write f5, ctrl+r or R")
     _check_clashes(settings)
+
+
+def _is_key(key: str) -> bool:
+    """Whether a terminal could ever send it: a character, its name, or a key of the keyboard, with modifiers."""
+    *modifiers, last = key.split("+") if len(key) > 1 else [key]
+    if not set(modifiers) <= MODIFIERS:
+        return False
+    if len(last) == 1 or last in KEY_NAME_REPLACEMENTS.values() or last in {known.value for known in Keys}:
+        return True
+    try:
+        return bool(unicodedata.lookup(last.replace("_", " ")))
+    except KeyError:
+        return False
 
 
 def _check_clashes(settings: Settings) -> None:
