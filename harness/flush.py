@@ -7,8 +7,8 @@ microseconds of host time. Calls that follow each other in a fixed rhythm beat w
 (seen on an H200: autocorrelations of 0.7 at lags of 4 to 8 calls), and one side may then sit on the slow beats: so the
 flush comes in a few lengths, chosen at random. A call that the host launches only after the flush is over finds the GPU
 idle, and is then some 50 ns shorter (3 % of 1.7 us): so that no side gains by being slow to launch, the flush goes on
-reading or writing, in laps, for as long as the slowest side's call takes the host; a warm one cannot. The kernels'
-names carry a token kept per user, so that their images are compiled once.
+reading or writing, in laps, for as long as the slower of two that take turns takes the host; a warm one cannot. The
+kernels' names carry a token kept per user, so that their images are compiled once.
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ from harness.activity import Activity
 from harness.records import Ratio
 from harness.rotation import WorkingSet
 
+JITTER_US = 0.004
+"""Times on the same tick of a GPU's clock are told a nanosecond or two apart: 2.144, 2.145, 2.175, 2.176 us."""
+
 
 @dataclass
 class Timing:
@@ -53,7 +56,7 @@ class Timing:
     def _tick(self, side: str) -> float:
         """The step in which the clock tells this side's times, as a part of them; activity records have 32 ns."""
         times = sorted({time for block in self.rounds for time in block.get(side, ())})
-        steps = [later - earlier for earlier, later in itertools.pairwise(times)]
+        steps = [later - earlier for earlier, later in itertools.pairwise(times) if later - earlier > JITTER_US]
         return min(steps) / times[len(times) // 2] if steps else 0.0
 
     @property
