@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -136,6 +137,13 @@ def test_svg_is_well_formed_whatever_the_words(state: Path) -> None:
     assert len(marks) == len(entries)
     ElementTree.fromstring(charts.heatmap(entries, {"a": ODD}, {(entries[0].run, "a"): ("wrong", None)}))
     ElementTree.fromstring(charts.trajectory(entries[:1]))
+
+
+def test_a_part_of_the_cases_has_no_place_in_the_chart(state: Path) -> None:
+    entries = Journal(state).summaries
+    part = replace(next(item for item in entries if item.right), geomean=99.0, low=98.0, high=100.0, complete=False)
+    assert charts.trajectory([*entries, part]) == charts.trajectory(entries)
+    ElementTree.fromstring(charts.trajectory([part]))
 
 
 def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) -> None:

@@ -47,7 +47,11 @@ class Scale:
 
 
 def trajectory(entries: Sequence[Summary]) -> str:
-    """Geomean of every iteration with its interval, the best so far as a line, wrong ones as crosses at the bottom."""
+    """Geomean of every iteration with its interval, the best so far as a line, wrong ones as crosses at the bottom.
+
+    One of a part of the cases has another mean and no place here, unless there is nothing else.
+    """
+    entries = [item for item in entries if item.complete or not item.right] or entries
     values = [value for item in entries for value in (item.low, item.high) if value]
     low, high = min([*values, 1.0]) / 1.05, max([*values, 1.0]) * 1.05
     scale = Scale(low, high, len(entries))
