@@ -171,16 +171,16 @@ class EventClock:
 
 
 def wall_pass(
-    names: Sequence[str], next_call: Callable[[str], Call], flush: Callable[[], None], calls: int = WALL_CALLS
+    names: Sequence[str], next_call: Callable[[str], Call], flush: Callable[[], None], left_ns: float = WALL_NS
 ) -> dict[str, float]:
-    """Median host time of one call and a synchronise, per side, the sides taking turns."""
+    """Median host time of one call and a synchronise, per side, the sides taking turns; in the time that is left."""
     import torch
 
     synchronize, now = torch.cuda.synchronize, _now
     times: dict[str, list[float]] = {name: [] for name in names}
     began = now()
-    for turn in range(calls):
-        if turn >= FEWEST_WALL_CALLS and now() - began > WALL_NS:
+    for turn in range(WALL_CALLS):
+        if turn >= FEWEST_WALL_CALLS and now() - began > min(left_ns, WALL_NS):
             break
         for name in names[:: 1 if turn % 2 else -1]:
             call = next_call(name)

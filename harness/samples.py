@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,9 @@ from harness.rotation import WorkingSet
 
 JITTER_US = 0.004
 """Times on the same tick of a GPU's clock are told a nanosecond or two apart: 2.144, 2.145, 2.175, 2.176 us."""
+EVENLY = ((math.sqrt(5) - 1) / 2, math.sqrt(2))
+"""Multiples of these, less their whole parts, fill the unit interval evenly from the first on; the two are as good as
+independent, so that differences do not tie either."""
 
 
 @dataclass
@@ -43,21 +46,12 @@ class Timing:
     def estimate(self, over: str, under: str) -> stats.Estimate | None:
         """How much faster one side is than another; none while there are too few blocks."""
         if self.rounds:
-            return stats.of_rounds(self._in_rounds(over, under), self._tick(under))
+            blocks = [block for block in self.rounds if over in block and under in block]
+            return _of_turns([(block[over], block[under]) for block in blocks])
         return stats.of_blocks(_log_ratios(self.samples[over], self.samples[under]))
 
     def ratio(self, over: str, under: str, margin: float) -> Ratio | None:
         return stats.ratio(self.estimate(over, under), margin)
-
-    def _in_rounds(self, over: str, under: str) -> list[list[float]]:
-        """Neighbours in time are compared first: what disturbs a round disturbs all of it."""
-        return [_log_ratios(block[over], block[under]) for block in self.rounds if over in block and under in block]
-
-    def _tick(self, side: str) -> float:
-        """The step in which the clock tells this side's times, as a part of them; activity records have 32 ns."""
-        times = sorted({time for block in self.rounds for time in block.get(side, ())})
-        steps = [later - earlier for earlier, later in itertools.pairwise(times) if later - earlier > JITTER_US]
-        return min(steps) / times[len(times) // 2] if steps else 0.0
 
     @property
     def blocks(self) -> int:
@@ -67,3 +61,29 @@ class Timing:
 
 def _log_ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
     return [math.log(a / b) for a, b in zip(over, under, strict=True)]
+
+
+def _of_turns(blocks: Sequence[stats.Turns]) -> stats.Estimate | None:
+    """Neighbours in time are compared: what disturbs one disturbs the other.
+
+    Times that fall on one tick of the clock are spread evenly over it: where many tie, one call more or less would move
+    what trimming leaves by a whole tick, and the interval would not know.
+    """
+    over, under = ([time for block in blocks for time in block[side]] for side in (0, 1))
+    if not under:
+        return None
+    ticks = [*_steps(over), *_steps(under)]
+    tick = min(*ticks, *over, *under) if ticks else 0.0  # a call that did nothing took next to no time
+    spread = [itertools.count(0, step) for step in EVENLY]
+
+    def logs(times: Sequence[float], place: Iterator[float]) -> list[float]:
+        return [math.log(time + tick * (next(place) % 1 - 0.5)) for time in times]
+
+    turns = [(logs(a, spread[0]), logs(b, spread[1])) for a, b in blocks]
+    return stats.of_rounds(turns, tick / stats.median(under))
+
+
+def _steps(times: Sequence[float]) -> list[float]:
+    """Between times that differ; the least is the clock's tick: 32 ns where they come from activity records."""
+    apart = (later - earlier for earlier, later in itertools.pairwise(sorted(set(times))))
+    return [step for step in apart if step > JITTER_US]

@@ -2,17 +2,20 @@
 
 A timed case yields log ratios, log(baseline time / solution time), and from them an estimate: the log of the speedup
 with its 95 % interval. Of blocks that have one ratio each: the interquartile mean, and the order statistics around the
-median, with no assumption about the shape of the noise. Of blocks in which sides take turns call by call, and every
-round has its ratio: a trimmed mean over all rounds, and the interval that belongs to it, from how far the blocks' sums
-of what is left after trimming scatter (so that rounds of a block may be alike). In 300 A/A runs on an H200 that one
-missed 1.00 in 5.3 %, with half of the blocks in 5.3 %; order statistics missed it in 1 %, being a third too wide. Fewer
-than six blocks have no interval, and then there is no ratio.
+median, with no assumption about the shape of the noise. Of blocks in which two sides take turns call by call: every
+call against the other side's of its own round and of the two rounds before and after, a trimmed mean over all of these,
+and the interval that belongs to it, from how far the blocks' sums of what is left after trimming scatter (so that the
+ratios of a block may be alike). In 300 A/A runs on an H200 that one missed 1.00 in 4 %, and the truth in 4 to 5 % after
+up to two percent were added to one side; order statistics missed in 1 %, being a third too wide. Fewer than six blocks
+have no interval, and then there is no ratio.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,15 +28,19 @@ SHORT_US = 5.0
 """Below this, clocks tick too coarsely for the one-percent margin."""
 FEWEST_BLOCKS = 6
 QUARTER = 0.25
-OF_ROUNDS = 0.3
-"""Left out at either end of the ratios of single rounds. With every call of 300 A/A runs kept (15 shapes on an H200),
-the speedups scattered by 0.20 % so; by 0.21 with a quarter, 0.25 with a tenth, and 0.24 by the interquartile mean over
-blocks of the ratios of their interquartile means. Less scatter is not all: the median would snap to the 32 ns that
-records tick in; where calls scatter by less than 20 ns this mean still does, by 0.3 % of 2 us, far below a margin."""
+NEAR, OF_ROUNDS = 2, 0.35
+"""How many rounds apart calls are still compared, and what is left out at either end of those ratios. With every call
+of 300 A/A runs kept (15 shapes on an H200), speedups of rows from 5 us up scattered by 0.105 % so, at worst 0.36; when
+each was compared within its own round only, by 0.124, at worst 0.48. Less scatter is not all: taking the level of its
+neighbours from every call before the sides are compared gave as little, and lost a tenth of a true two percent; the
+median would snap to the 32 ns that records tick in."""
 WIDTH_GOAL, WIDTH_GOAL_OF_ROUNDS = 0.0035, 0.0025
 """Half width of the interval at which timing may stop; order statistics give a wider one for the same scatter."""
 WORST_HEADLINE = 0.97
 """No headline row of a new best may be slower than this against the old one."""
+
+Turns = tuple[Sequence[float], Sequence[float]]
+"""Of two sides that took turns, call by call; the n-th ones are a round."""
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
@@ -102,23 +109,34 @@ def of_blocks(log_ratios: Sequence[float]) -> Estimate | None:
     return Estimate(min(max(interquartile_mean(log_ratios), bounds[0]), bounds[1]), *bounds)
 
 
-def of_rounds(blocks: Sequence[Sequence[float]], tick: float = 0.0) -> Estimate | None:
-    """From the log ratios of every block's rounds; `tick` is what the clock's resolution makes of a ratio.
+def of_rounds(blocks: Sequence[Turns], tick: float = 0.0) -> Estimate | None:
+    """From the logs of the times of every block; `tick` is what the clock's resolution makes of a ratio.
 
-    Where most rounds tie, the interval would close on a value that is a quarter of a tick off as often as not.
+    Where most calls tie, the interval would close on a value that is a quarter of a tick off as often as not.
     """
     if len(blocks) < FEWEST_BLOCKS:
         return None
-    ordered = sorted(value for block in blocks for value in block)
-    centre, cut = trimmed_mean(ordered, OF_ROUNDS), int(len(ordered) * OF_ROUNDS)
-    low, high = ordered[cut], ordered[-cut - 1]
-    drawn_in = [[min(max(value, low), high) for value in block] for block in blocks]
-    mean = math.fsum(map(math.fsum, drawn_in)) / len(ordered)
-    squares = math.fsum(math.fsum(value - mean for value in block) ** 2 for block in drawn_in)
-    error = math.sqrt(squares * len(blocks) / (len(blocks) - 1)) / len(ordered) / (1 - 2 * OF_ROUNDS)
-    freedom = max(2, min(len(blocks), len(ordered) - 2 * cut) - 1)  # few rounds: what was drawn in says nothing
+    compared = [_neighbours(*block) for block in blocks]
+    ordered = sorted(itertools.chain.from_iterable(compared))
+    count, cut = len(ordered), int(len(ordered) * OF_ROUNDS)
+    centre, low, high = trimmed_mean(ordered, OF_ROUNDS), ordered[cut], ordered[-cut - 1]
+    drawn_in = [sum(low if value < low else min(value, high) for value in block) for block in compared]
+    mean = math.fsum(drawn_in) / count
+    squares = sum((total - mean * len(block)) ** 2 for total, block in zip(drawn_in, compared, strict=True))
+    error = math.sqrt(squares * len(blocks) / (len(blocks) - 1)) / count / (1 - 2 * OF_ROUNDS)
+    freedom = max(2, min(len(blocks), count - 2 * cut) - 1)  # few calls: what was drawn in says nothing
     reach = max(student(freedom) * error, tick / 4)
     return Estimate(centre, centre - reach, centre + reach)
+
+
+def _neighbours(over: Sequence[float], under: Sequence[float]) -> list[float]:
+    """Log ratios of calls that are at most NEAR rounds apart."""
+    found: list[float] = []
+    for apart in range(min(NEAR + 1, len(over))):
+        found += map(operator.sub, over[apart:], under)
+        if apart:
+            found += map(operator.sub, over, under[apart:])
+    return found
 
 
 def student(freedom: int) -> float:

@@ -192,7 +192,7 @@ class Bench:
         if not others:
             return timing.blocks >= GOAL_BLOCKS
         goal = stats.WIDTH_GOAL if self.clock.batch == 1 else stats.WIDTH_GOAL_OF_ROUNDS
-        estimates = [timing.estimate(name, self.candidate) for name in others]
+        estimates = (timing.estimate(name, self.candidate) for name in others)
         return all(found is not None and found.half_width <= goal for found in estimates)
 
     def _one_more(self, function: Callable[..., Any]) -> tuple[Any, WorkingSet]:

@@ -28,35 +28,56 @@ def test_the_interval_covers_the_median_as_often_as_it_says(count: int, shape: s
 
 
 @pytest.mark.parametrize(("blocks", "rounds"), [(8, 1), (10, 1), (14, 1), (10, 2), (16, 3), (8, 7), (40, 7)])
-@pytest.mark.parametrize("shape", ["alone", "alike", "spiky", "ticking"])
+@pytest.mark.parametrize("shape", ["alone", "alike", "spiky"])
 def test_the_interval_of_rounds_covers_as_often_as_it_says(blocks: int, rounds: int, shape: str) -> None:
-    """Also where there are few, where those of a block are alike, where some are far off, and where a clock ticks."""
+    """Also where there are few, where those of a block are alike, and where some are far off."""
     source = random.Random(f"{blocks} {rounds} {shape}")
 
-    def block() -> list[float]:
+    def side() -> list[float]:
         common = source.gauss(0, 1) if shape == "alike" else 0.0
         values = [common + source.gauss(0, 1) for _ in range(rounds)]
-        if shape == "spiky":
-            return [value * (20 if source.random() < 0.1 else 1) for value in values]
-        return [float(round(value)) for value in values] if shape == "ticking" else values
+        return [value * (20 if source.random() < 0.1 else 1) for value in values] if shape == "spiky" else values
 
     tries, inside = 1000, 0
     for _ in range(tries):
-        found = stats.of_rounds([block() for _ in range(blocks)])
+        found = stats.of_rounds([(side(), side()) for _ in range(blocks)])
         assert found is not None
         inside += found.low <= 0 <= found.high
     assert 0.9 <= inside / tries <= 0.995
 
 
 def test_an_interval_is_not_closed_by_a_clock_that_ticks() -> None:
-    """Nine rounds of ten fall on the same tick, and the truth lies between two."""
+    """Nine calls of ten fall on the same tick, and the truth lies between two."""
     source, tick, truth = random.Random(4), 1.0, 0.2
-    rounds = lambda: [float(round(truth + source.gauss(0, 0.2))) for _ in range(7)]  # noqa: E731
-    closed, open_ = (stats.of_rounds([rounds() for _ in range(16)], step) for step in (0.0, tick))
+    times = lambda: [float(round(truth + source.gauss(0, 0.2))) for _ in range(7)]  # noqa: E731
+    closed, open_ = (stats.of_rounds([(times(), [0.0] * 7) for _ in range(16)], step) for step in (0.0, tick))
     assert closed is not None
     assert open_ is not None
     assert closed.half_width < 0.05
     assert open_.low <= truth <= open_.high
+
+
+def test_a_call_is_compared_with_those_of_its_own_round_and_of_two_before_and_after() -> None:
+    over, under = [0.0, 1.0, 2.0, 3.0], [0.0, 10.0, 20.0, 30.0]
+    assert sorted(stats._neighbours(over, under)) == sorted(
+        a - b for i, a in enumerate(over) for j, b in enumerate(under) if abs(i - j) <= 2
+    )
+    assert stats._neighbours([5.0], [2.0]) == [3.0]
+
+
+@pytest.mark.parametrize("shape", ["steady", "drifting", "in two modes"])
+def test_a_true_difference_is_not_drawn_towards_none(shape: str) -> None:
+    source, truth = random.Random(shape), 0.02
+
+    def block(number: int) -> stats.Turns:
+        def level() -> float:
+            return {"steady": 0.0, "drifting": number / 100, "in two modes": source.choice((0.0, 0.03))}[shape]
+
+        return ([truth + level() + source.gauss(0, 0.01) for _ in range(12)],
+                [level() + source.gauss(0, 0.01) for _ in range(12)])  # fmt: skip
+
+    found = [stats.of_rounds([block(number) for number in range(32)]) for _ in range(40)]
+    assert sum(item.centre for item in found if item) / 40 == pytest.approx(truth, abs=0.0008)
 
 
 @pytest.mark.parametrize(("freedom", "point"), [(5, 2.571), (7, 2.365), (10, 2.228), (30, 2.042), (1000, 1.962)])
@@ -104,9 +125,9 @@ def test_margin_grows_for_short_calls_and_noisy_machines() -> None:
 
 def test_too_few_blocks_have_no_ratio() -> None:
     assert stats.of_blocks([0.1] * 5) is None
-    assert stats.of_rounds([[0.1] * 9] * 5) is None
+    assert stats.of_rounds([([0.1] * 9, [0.0] * 9)] * 5) is None
     assert stats.ratio(None, 0.01) is None
-    for found in (stats.of_blocks([0.1] * 6), stats.of_rounds([[0.1] * 9] * 6)):
+    for found in (stats.of_blocks([0.1] * 6), stats.of_rounds([([0.1] * 9, [0.0] * 9)] * 6)):
         assert found is not None
         assert found.half_width == pytest.approx(0, abs=1e-12)
         assert found.centre == pytest.approx(0.1)
