@@ -19,7 +19,8 @@ import torch
 from triton.compiler.compiler import make_backend
 from triton.runtime import _async_compile, autotuner, jit
 
-from harness import ahead, cuda, phantom
+from harness import ahead, phantom
+from harness.cuda import library
 from harness.inputs import Draw
 from harness.records import RunRequest
 from harness.shelf import Shelf
@@ -89,7 +90,7 @@ def _every_config(tuner: Any, *args: Any, **options: Any) -> None:
 def prepare_cuda(collected: Collected) -> None:
     """Of harness.cuda's images: compiled and written, never loaded."""
 
-    class Image(cuda._Image):
+    class Image(library.Image):
         def __init__(self, code: bytes, lowered: dict[str, str]) -> None:
             self._lowered = lowered
 
@@ -107,7 +108,7 @@ def prepare_cuda(collected: Collected) -> None:
         def __getitem__(self, where: Any) -> Callable[..., None]:
             return lambda *_: None
 
-    cuda._Image, cuda.Kernel = Image, Kernel  # type: ignore[misc, assignment]
+    library.Image, library.Kernel = Image, Kernel  # type: ignore[misc, assignment, attr-defined]
 
 
 def _refuse(*_args: Any, **_options: Any) -> NoReturn:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from harness import cuda
+from harness.cuda import compiling, library
 from harness.records import RunRequest, to_dict
 from harness.taskfile import load
 from kernbench.child import BOOT
@@ -317,15 +317,15 @@ def test_images_of_cuda_are_compiled_and_never_loaded(monkeypatch: pytest.Monkey
     """In this process: NVRTC and the GPU are stood in for."""
     from harness import dryrun  # needs Triton
 
-    for name in ("_Image", "Kernel"):
-        monkeypatch.setattr(cuda, name, getattr(cuda, name))  # to be put back
-    monkeypatch.setattr(cuda, "compiled", lambda source, names: (b"code", dict.fromkeys(names, "lowered")))
-    monkeypatch.setattr(cuda, "_digest", lambda source, names: f"{len(names)}{''.join(names)[-2:-1]}")
+    for name in ("Image", "Kernel"):
+        monkeypatch.setattr(library, name, getattr(library, name))  # to be put back
+    monkeypatch.setattr(library, "compiled", lambda source, names: (b"code", dict.fromkeys(names, "lowered")))
+    monkeypatch.setattr(library, "digest", lambda source, names: f"{len(names)}{''.join(names)[-2:-1]}")
     collected = dryrun.Collected()
     dryrun.prepare_cuda(collected)
-    source = cuda._Source(str(tmp_path / "solution.cu"), "solution.cu", (), (), str(tmp_path / "build"))
-    library = cuda.Library(source, ["add<1>"])
-    for kernel in (library.get("add<1>"), library.get("add<2>"), library.scale):
+    source = compiling.Source(str(tmp_path / "solution.cu"), "solution.cu", (), (), str(tmp_path / "build"))
+    found = library.Library(source, ["add<1>"])
+    for kernel in (found.get("add<1>"), found.get("add<2>"), found.scale):
         kernel[1, 32](None, 3)
     assert [names for _, names in collected.jobs] == [("add<1>",), ("add<2>",)]
     for job in collected.jobs.values():

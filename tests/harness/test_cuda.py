@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from harness import cuda
+from harness.cuda import arguments, compiling, launching
 from kernbench import scaffold
 from tests.gates.judged import PASSING
 from tests.harness.child import Child, results, write_task
@@ -60,20 +61,20 @@ __nv_name_map(2): error: identifier "gg" is undefined
 Load = Callable[..., Any]
 
 
-def source(folder: Path, text: str = SCALE, **headers: str) -> cuda._Source:
+def source(folder: Path, text: str = SCALE, **headers: str) -> compiling.Source:
     """A file in a snapshot whose user folder is elsewhere."""
     snapshot = folder / "snapshot"
     snapshot.mkdir(exist_ok=True)
     (snapshot / "solution.cu").write_text(text)
     for name, content in {"width": "#define WIDTH 10", **headers}.items():
         (snapshot / f"{name}.h").write_text(content)
-    options = (*cuda.FLAGS, "-arch=sm_90a")
+    options = (*compiling.FLAGS, "-arch=sm_90a")
     user_path = str(folder / "user" / "solution.cu")
-    return cuda._Source(str(snapshot / "solution.cu"), user_path, options, (str(snapshot),), str(folder / "build"))
+    return compiling.Source(str(snapshot / "solution.cu"), user_path, options, (str(snapshot),), str(folder / "build"))
 
 
 def sent(*values: Any, declared: list[tuple[int, int]] | None) -> bytes:
-    packed = cuda.Packed(tuple(map(type, values)), declared)
+    packed = arguments.Packed(tuple(map(type, values)), declared)
     try:
         packed.fill(*values)
     except struct.error:
@@ -164,13 +165,13 @@ class Driver:
 def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, streams, device = Driver(), iter([0, 5, 5, 6, 6]), [0]
     asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(cuda, "_driver", lambda: driver)
-    monkeypatch.setattr(cuda, "_streams", cuda._Streams())
-    monkeypatch.setattr(cuda, "_allow_shared", lambda kernel, name, shared, device: asked.append((shared, device)))
+    monkeypatch.setattr(launching, "_driver", lambda: driver)
+    monkeypatch.setattr(launching, "_streams", launching._Streams())
+    monkeypatch.setattr(launching, "_allow_shared", lambda kernel, name, shared, device: asked.append((shared, device)))
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda device: next(streams), raising=False)
     monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: device[0], raising=False)
     declared = [SimpleNamespace(offset=0, size=8), SimpleNamespace(offset=8, size=4)]
-    kernel = cuda.Kernel(SimpleNamespace(handle=99, arguments_info=declared), "k")
+    kernel = launching.Kernel(SimpleNamespace(handle=99, arguments_info=declared), "k")
     kernel[7, (32, 2)](None, 3)
     kernel[(1, 2, 3), 64, 1024](None, 2**32 - 1)
     kernel.prepared(7, 32, (int, int))(2**40, 3)
@@ -191,20 +192,22 @@ def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pyte
 @pytest.mark.parametrize("extent", [0, (1, 2, 3, 4), (1, -1)])
 def test_what_is_no_grid_is_refused(extent: Any) -> None:
     with pytest.raises(ValueError, match="is no grid or block"):
-        cuda._three(extent)
+        launching._three(extent)
 
 
 def test_the_first_error_has_its_place_and_the_log_is_kept() -> None:
-    problem = cuda.compile_error(ERRORS, "/home/me/solution.cu")
+    problem = compiling.compile_error(ERRORS, "/home/me/solution.cu")
     assert (str(problem), problem.file, problem.line) == ('expected a ";"', "/home/me/solution.cu", 4)
     assert "#177-D" in problem.output
 
 
 def test_a_name_that_is_not_there_is_no_line_of_the_file() -> None:
-    problem = cuda.compile_error(NO_NAME, "/home/me/solution.cu")
+    problem = compiling.compile_error(NO_NAME, "/home/me/solution.cu")
     assert str(problem) == 'solution.cu has no kernel gg<1>: identifier "gg" is undefined'
     assert (problem.file, problem.line) == ("/home/me/solution.cu", None)
-    bare = cuda.compile_error("nvrtc: error: invalid value for --gpu-architecture (-arch)\n", "/home/me/solution.cu")
+    bare = compiling.compile_error(
+        "nvrtc: error: invalid value for --gpu-architecture (-arch)\n", "/home/me/solution.cu"
+    )
     assert str(bare) == "NVRTC failed: nvrtc: error: invalid value for --gpu-architecture (-arch)"
 
 
@@ -214,17 +217,17 @@ def test_headers_are_looked_for_in_the_toolkit(tmp_path: Path, monkeypatch: pyte
     (include / "cccl").mkdir(parents=True)
     (include / "cuda_fp16.h").write_text("")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    cuda.header_folders.cache_clear()
+    compiling.header_folders.cache_clear()
     try:
-        assert cuda.header_folders() == (str(include), str(include / "cccl"))
+        assert compiling.header_folders() == (str(include), str(include / "cccl"))
     finally:
-        cuda.header_folders.cache_clear()
+        compiling.header_folders.cache_clear()
 
 
 def test_headers_of_the_users_count_as_source(tmp_path: Path) -> None:
     text = '#include <outer.h>\n#include "missing.h"\n'
     made = source(tmp_path, text, outer='#include "inner.h"\n', inner="int x;\n")
-    texts = {text.decode() for text in cuda._texts(made).values()}
+    texts = {text.decode() for text in compiling.texts(made).values()}
     assert "int x;\n" in texts
     assert len(texts) == 3
 
@@ -257,38 +260,38 @@ class TestCompiler:
     """NVRTC itself needs no GPU."""
 
     def test_templates_get_a_name(self, tmp_path: Path) -> None:
-        code, lowered = cuda.compiled(source(tmp_path), ("add<float, 4>", "plain"))
+        code, lowered = compiling.compiled(source(tmp_path), ("add<float, 4>", "plain"))
         assert code.startswith(b"\x7fELF")
         assert lowered == {"add<float, 4>": "_Z3addIfLi4EEvPT_x", "plain": "_Z5plainPdd"}
 
     def test_an_error_names_the_users_file(self, tmp_path: Path) -> None:
         with pytest.raises(cuda.CompileError) as caught:
-            cuda.compiled(source(tmp_path, "__global__ void f() {\n  nothing;\n}\n"), ())
+            compiling.compiled(source(tmp_path, "__global__ void f() {\n  nothing;\n}\n"), ())
         assert (caught.value.file, caught.value.line) == (str(tmp_path / "user" / "solution.cu"), 2)
         assert str(caught.value) == 'identifier "nothing" is undefined'
 
     def test_an_error_in_a_header_names_the_users_header(self, tmp_path: Path) -> None:
         with pytest.raises(cuda.CompileError) as caught:
-            cuda.compiled(source(tmp_path, '#include "bad.h"\n', bad="\nint x = ;\n"), ())
+            compiling.compiled(source(tmp_path, '#include "bad.h"\n', bad="\nint x = ;\n"), ())
         assert (caught.value.file, caught.value.line) == (str(tmp_path / "user" / "bad.h"), 2)
         assert "snapshot" not in caught.value.output
 
     def test_headers_come_from_the_snapshot_not_from_what_is_being_edited(self, tmp_path: Path) -> None:
         (tmp_path / "user").mkdir()
         (tmp_path / "user" / "width.h").write_text("#error the file being edited\n")
-        assert cuda.compiled(source(tmp_path), ())[0]
+        assert compiling.compiled(source(tmp_path), ())[0]
 
     def test_text_and_headers_and_options_change_the_hash(self, tmp_path: Path) -> None:
-        first = cuda._digest(source(tmp_path), ())
-        assert cuda._digest(source(tmp_path), ()) == first
-        assert cuda._digest(source(tmp_path), ("plain",)) != first
-        assert cuda._digest(source(tmp_path, width="#define WIDTH 2"), ()) != first
-        assert cuda._digest(source(tmp_path, SCALE + "\n"), ()) != first
+        first = compiling.digest(source(tmp_path), ())
+        assert compiling.digest(source(tmp_path), ()) == first
+        assert compiling.digest(source(tmp_path), ("plain",)) != first
+        assert compiling.digest(source(tmp_path, width="#define WIDTH 2"), ()) != first
+        assert compiling.digest(source(tmp_path, SCALE + "\n"), ()) != first
 
     @pytest.mark.gpu
     def test_toolkit_headers_are_found(self, tmp_path: Path) -> None:
         text = "#include <cuda_bf16.h>\n#include <cuda/std/array>\n__global__ void f(__nv_bfloat16* x) {}\n"
-        assert cuda.compiled(source(tmp_path, text), ())[0]
+        assert compiling.compiled(source(tmp_path, text), ())[0]
 
 
 @pytest.fixture

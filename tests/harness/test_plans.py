@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from harness import cuda
+from harness.cuda import plans
 from harness.guard import Guard
 
 Same = Callable[..., bool]
@@ -19,7 +20,7 @@ def by_guards(*tensors: torch.Tensor) -> Same:
 
 def by_comparing(*tensors: torch.Tensor) -> Same:
     with pytest.MonkeyPatch.context() as without:
-        without.setattr(cuda, "_of_torch_compile", lambda name: None)
+        without.setattr(plans, "_of_torch_compile", lambda name: None)
         return cuda.same_form_as(*tensors)
 
 
@@ -51,24 +52,24 @@ def test_a_tensor_that_is_negated_lazily_is_refused() -> None:
 
 
 def test_plans_are_found_by_key_and_form() -> None:
-    plans = cuda.Plans()
+    kept = cuda.Plans()
     wide, narrow = torch.zeros(4, 6), torch.zeros(6, 4).t()
-    plans.keep("key", (wide,), ("wide", 1))
-    plans.keep("key", (narrow,), ("narrow", 2))
-    assert [plan for same, *plan in plans["key"] if same(torch.ones(4, 6))] == [["wide", 1]]
-    assert [plan for same, *plan in plans["key"] if same(torch.ones(6, 4).t())] == [["narrow", 2]]
-    assert not plans.get("another")
+    kept.keep("key", (wide,), ("wide", 1))
+    kept.keep("key", (narrow,), ("narrow", 2))
+    assert [plan for same, *plan in kept["key"] if same(torch.ones(4, 6))] == [["wide", 1]]
+    assert [plan for same, *plan in kept["key"] if same(torch.ones(6, 4).t())] == [["narrow", 2]]
+    assert not kept.get("another")
 
 
 def test_plans_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "MOST_KEYS", 4)
-    plans = cuda.Plans()
+    monkeypatch.setattr(plans, "MOST_KEYS", 4)
+    kept = cuda.Plans()
     for number in range(50):
-        plans.keep(number, (torch.zeros(number + 1),), (number,))
-        assert len(plans) <= 4
+        kept.keep(number, (torch.zeros(number + 1),), (number,))
+        assert len(kept) <= 4
     for number in range(50):
-        plans.keep("same key", (torch.zeros(number + 1),), (number,))
-        assert [plan for _, plan in plans["same key"]] == list(range(number + 1))[-cuda.MOST_FORMS :]
+        kept.keep("same key", (torch.zeros(number + 1),), (number,))
+        assert [plan for _, plan in kept["same key"]] == list(range(number + 1))[-plans.MOST_FORMS :]
 
 
 LAYOUTS = [

@@ -1,0 +1,150 @@
+"""Launches on torch's current stream, a few microseconds of Python each."""
+
+from __future__ import annotations
+
+import functools
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .arguments import Packed, declared_by
+
+
+class Kernel:
+    """`kernel[grid, block](...)` or `kernel[grid, block, shared](...)`; shared is in bytes."""
+
+    def __init__(self, kernel: Any, name: str) -> None:
+        self._kernel, self._name = kernel, name  # the kernel keeps its image on the device
+        self._declared = declared_by(kernel)
+        self._launchers: dict[Any, Callable[..., None]] = {}
+        self._known = _Known()
+        self._shared: dict[int, int] = {}
+        """By device, the bytes that have been asked for."""
+
+    def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
+        found = self._launchers.get(where)
+        if found is None:
+            found = self._launchers[where] = self._launcher(*where)
+        return found
+
+    def _launcher(self, grid: Any, block: Any, shared: int = 0) -> Callable[..., None]:
+        start, known = self._start(grid, block, shared), self._known
+
+        def run(*args: Any) -> None:
+            kinds = tuple(map(type, args))
+            packed = known.by_kinds.get(kinds) or self._pack(kinds)
+            try:
+                packed.fill(*args)
+            except struct.error:
+                packed.fill_unsigned(args)
+            start(packed.extra)
+
+        return run
+
+    def prepared(self, grid: Any, block: Any, kinds: Sequence[type], shared: int = 0) -> Callable[..., None]:
+        """`kernel[grid, block, shared]` for arguments of these types, at which nobody looks again.
+
+        For callers that know their tensors and pass numbers, int for a pointer: it saves 0.7 us of twelve arguments.
+        """
+        start, mine = self._start(grid, block, shared), _Prepared(tuple(kinds), self._pack)
+
+        def run(*args: Any) -> None:
+            packed = mine.packed
+            try:
+                packed.fill(*args)
+            except struct.error:
+                packed.fill_unsigned(args)
+            start(packed.extra)
+
+        return run
+
+    def _start(self, grid: Any, block: Any, shared: int) -> Callable[[int], None]:
+        """Launches on torch's current stream, with the arguments that lie packed where `extra` says."""
+        where = (*_three(grid), *_three(block), shared)
+        driver, private = _driver(), torch._C
+        # the bindings take bare numbers for handles too, but make and unmake an object of each in every call
+        launch = functools.partial(driver.cuLaunchKernel, driver.CUfunction(int(self._kernel.handle)), *where)
+        stream, device, streams = private._cuda_getCurrentRawStream, private._cuda_getDevice, _streams
+        allowed = self._shared
+        if shared:  # now, so that what the GPU refuses is said before anything runs
+            self._allow(shared, device())
+
+        def start(extra: int) -> None:
+            here = device()
+            if shared and shared > allowed.get(here, 0):
+                self._allow(shared, here)
+            (status,) = launch(streams[stream(here)], 0, extra)
+            if status:
+                raise self._refused(status, where)
+
+        return start
+
+    def _allow(self, shared: int, device: int) -> None:
+        if shared > self._shared.get(device, 0):
+            _allow_shared(self._kernel, self._name, shared, device)
+            self._shared[device] = shared
+
+    def _refused(self, status: Any, where: tuple[int, ...]) -> RuntimeError:
+        spelled = f"grid {where[:3]}, block {where[3:6]}, {where[6]} bytes of shared memory"
+        return RuntimeError(f"{self._name} cannot be launched: {status.name} ({spelled})")
+
+    def _pack(self, kinds: tuple[type, ...]) -> Packed:
+        try:
+            packed = self._known.by_kinds[kinds] = Packed(kinds, self._declared)
+        except TypeError as problem:
+            raise TypeError(f"{self._name}: {problem}") from None
+        return packed
+
+
+class _Known(threading.local):
+    """What a thread has packed so far: two threads never share a buffer."""
+
+    def __init__(self) -> None:
+        self.by_kinds: dict[tuple[type, ...], Packed] = {}
+
+
+class _Prepared(threading.local):
+    """The buffer that a thread has for one launcher."""
+
+    def __init__(self, kinds: tuple[type, ...], pack: Callable[[tuple[type, ...]], Packed]) -> None:
+        self.packed = pack(kinds)
+
+
+class _Streams(dict[int, Any]):
+    """Streams as the bindings' own objects, by the number that torch has for them."""
+
+    def __missing__(self, number: int) -> Any:
+        made = self[number] = _driver().CUstream(number)
+        return made
+
+
+_streams = _Streams()
+
+
+def _three(extent: Any) -> tuple[int, ...]:
+    given = tuple(extent) if isinstance(extent, (tuple, list)) else (extent,)
+    if not 1 <= len(given) <= 3 or any(length < 1 for length in given):
+        raise ValueError(f"{extent} is no grid or block: one to three numbers, each 1 or more")
+    return (*given, 1, 1)[:3]
+
+
+def _driver() -> Any:
+    """The launch itself is one call of the driver's, which takes arguments that are packed already."""
+    from cuda.bindings import driver
+
+    return driver
+
+
+def _allow_shared(kernel: Any, name: str, shared: int, device: int) -> None:
+    """More than 48 KiB, what the kernel declares itself included, must be asked for, by kernel and GPU."""
+    from cuda.bindings import driver
+
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    (status,) = driver.cuKernelSetAttribute(attribute, shared, kernel.handle, driver.CUdevice(device))
+    if int(status) != 0:
+        most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
+        limit = f"at most {most}" if most else "less"
+        raise ValueError(f"{name}: {shared} bytes of shared memory are refused; a block of this GPU may have {limit}")
