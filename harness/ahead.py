@@ -26,7 +26,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from harness.records import PROTOCOL, RunRequest, decode, encode
+from harness.records.lines import PROTOCOL, decode, encode
+from harness.records.run import RunRequest
 
 NICE = 5
 LONGEST_S = 30

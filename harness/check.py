@@ -14,7 +14,8 @@ import torch
 
 from harness import guard, memory
 from harness.inputs import Outputs
-from harness.records import OutputError, Task, Tolerance
+from harness.records.results import OutputError
+from harness.records.task import Task, Tolerance
 
 CHUNK = 1 << 20
 """Elements compared at a time: small enough to stay in a cache, and bounds the float64 copies."""

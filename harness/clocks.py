@@ -15,7 +15,7 @@ from harness import stats
 from harness.activity import Activity, Recorder, attribute
 from harness.flush import Flush
 from harness.gpu import Gpu
-from harness.records import ClockName
+from harness.records.results import ClockName
 
 _now = time.perf_counter_ns  # taken before any user code can replace it
 HEAD_START_CYCLES = 200_000

@@ -29,7 +29,8 @@ def _cases(request: dict[str, Any]) -> Any:
     import torch
 
     from harness.inputs import Draw
-    from harness.records import Task, decode
+    from harness.records.lines import decode
+    from harness.records.task import Task
     from harness.shelf import Shelf
 
     task, source = decode(Task, request["task"]), request["source"]

@@ -14,7 +14,7 @@ import torch
 from harness import check
 from harness.faults import BadTask
 from harness.inputs import Draw, Outputs, Reference
-from harness.records import Case
+from harness.records.task import Case
 from harness.shelf import Shelf
 
 

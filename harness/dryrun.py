@@ -22,7 +22,7 @@ from triton.runtime import _async_compile, autotuner, jit
 from harness import ahead, phantom
 from harness.cuda import library
 from harness.inputs import Draw
-from harness.records import RunRequest
+from harness.records.run import RunRequest
 from harness.shelf import Shelf
 
 NOT_HERE = ("torch.utils.cpp_extension", "cupy")

@@ -12,7 +12,7 @@ import traceback
 from dataclasses import dataclass
 from types import TracebackType
 
-from harness.records import Where
+from harness.records.errors import Where
 
 SIDE_PREFIX = "_kb_"
 _SIDE_NAME = re.compile(SIDE_PREFIX + r"[a-z]+_[0-9a-f]{8}\.?")

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness import memory
 from harness.inputs import Inputs, Outputs
-from harness.records import Finding
+from harness.records.results import Finding
 
 BORDER = 4096
 NAN_BYTE = 0xFF

@@ -18,7 +18,8 @@ import torch
 from harness import memory, rowwise
 from harness.faults import BadTask, Paths, describe
 from harness.light import Traffic
-from harness.records import Case, InputForm, Task
+from harness.records.results import InputForm
+from harness.records.task import Case, Task
 
 Inputs = dict[str, Any]
 Outputs = dict[str, "torch.Tensor | None"]

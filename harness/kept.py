@@ -14,7 +14,7 @@ from typing import Any
 from harness.activity import LostRecords
 from harness.clocks import Call, Clock, Measured, Unsteady
 from harness.inputs import Inputs, copies
-from harness.records import Finding
+from harness.records.results import Finding
 from harness.shelf import Material
 
 RESULT = Finding(

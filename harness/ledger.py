@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.activity import Activity
-from harness.records import Finding, KernelTime
+from harness.records.results import Finding, KernelTime
 
 LIBRARIES = ("at::native", "at_cuda_detail", "cub::", "cublas", "cutlass", "cudnn", "nvjet", "sm90_xmma", "thrust::")
 MOST_LISTED = 32

@@ -14,7 +14,7 @@ from typing import Any
 
 from harness.flush import cache_folder
 from harness.gpu import Gpu
-from harness.records import Finding
+from harness.records.results import Finding
 
 COPIED = 1 << 30
 REPEATS = 10

@@ -10,7 +10,9 @@ import torch
 
 from harness import interpreter
 from harness.faults import Paths, describe
-from harness.records import Case, CaseResult, Environment
+from harness.records.results import CaseResult
+from harness.records.run import Environment
+from harness.records.task import Case
 from harness.shelf import Shelf
 from harness.timing import SideFailed
 

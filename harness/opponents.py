@@ -11,7 +11,9 @@ from typing import Any
 from harness import check
 from harness.faults import Paths, describe
 from harness.inputs import Reference, copies, named_outputs
-from harness.records import Case, Finding, RunRequest
+from harness.records.results import Finding
+from harness.records.run import RunRequest
+from harness.records.task import Case
 from harness.shelf import Material, Shelf
 
 SHARED_NAME = "shared operator name"

@@ -10,7 +10,7 @@ import functools
 import importlib
 from typing import Any
 
-from harness.records import Finding
+from harness.records.results import Finding
 
 WATCHED = (
     ("time", "perf_counter_ns perf_counter monotonic monotonic_ns process_time time"),

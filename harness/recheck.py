@@ -12,7 +12,8 @@ from harness import check, kept, memory
 from harness.clocks import Clock
 from harness.faults import BadTask, describe
 from harness.inputs import Draw, Outputs, Reference
-from harness.records import Case, Finding, Task
+from harness.records.results import Finding
+from harness.records.task import Case, Task
 from harness.shelf import Material
 from harness.threads import RETURNED_TOO_SOON, ThreadWatch
 from harness.trial import Judgement, Trial, judge

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import stats
 from harness.activity import Activity
-from harness.records import Ratio
+from harness.records.results import Ratio
 from harness.rotation import WorkingSet
 
 JITTER_US = 0.004

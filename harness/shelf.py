@@ -18,7 +18,7 @@ from harness.faults import BadTask, Paths, describe
 from harness.gpu import Gpu
 from harness.inputs import Draw, Inputs, Outputs, Reference, copies, nbytes
 from harness.load import Side
-from harness.records import Case, Task
+from harness.records.task import Case, Task
 
 ROOM = 256 << 20
 """Bytes of inputs and truths kept; on a GPU a sixteenth of its memory."""

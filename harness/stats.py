@@ -19,7 +19,7 @@ import operator
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from harness.records import Ratio, VerdictWord
+from harness.records.results import Ratio, VerdictWord
 
 MARGIN = 0.01
 """Differences up to this are called the same."""

@@ -16,7 +16,9 @@ from typing import Any
 from harness import clocks, gpu, ledger, light, stats, timing
 from harness.activity import LostRecords
 from harness.inputs import Inputs
-from harness.records import Case, CaseResult, ClockName, Finding, Ratio, RunRequest, WallTime
+from harness.records.results import CaseResult, ClockName, Finding, Ratio, WallTime
+from harness.records.run import RunRequest
+from harness.records.task import Case
 from harness.rotation import rotation
 from harness.samples import Timing
 

@@ -25,7 +25,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NoReturn
 
-from harness.records import Task, decode, encode
+from harness.records.lines import decode, encode
+from harness.records.task import Task
 
 NO_DEVICE = 3
 

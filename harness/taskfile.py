@@ -15,7 +15,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, cast
 
-from harness.records import Case, CaseKind, Task, Tolerance, UserError
+from harness.records.errors import UserError
+from harness.records.task import Case, CaseKind, Task, Tolerance
 
 DTYPES = frozenset(
     "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 "

@@ -9,7 +9,7 @@ import time
 from types import FrameType
 
 from harness.faults import SIDE_PREFIX
-from harness.records import Finding
+from harness.records.results import Finding
 
 LIBRARIES = ("torch", "triton", "tqdm")
 """Their threads are not a source's; torch.compile brings a monitor of tqdm's, too."""

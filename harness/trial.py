@@ -11,7 +11,8 @@ import torch
 from harness import check
 from harness.guard import new_guard
 from harness.inputs import BadOutput, Inputs, Outputs, named_outputs
-from harness.records import Finding, OutputError, Task
+from harness.records.results import Finding, OutputError
+from harness.records.task import Task
 from harness.shelf import Material
 
 

@@ -21,7 +21,8 @@ import time
 from dataclasses import is_dataclass
 from typing import Any, NoReturn
 
-from harness.records import PROTOCOL, RunRequest, decode, encode, to_dict
+from harness.records.lines import PROTOCOL, decode, encode, to_dict
+from harness.records.run import RunRequest
 
 UNUSABLE = 3
 """Exit code when the device or torch is not there."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.records import Task
+from harness.records.task import Task
 from kernbench import trajectory
 from kernbench.events import ProfileReady
 from kernbench.logbook import Logbook

@@ -11,7 +11,11 @@ import re
 from dataclasses import replace
 from typing import Any, cast
 
-from harness.records import CaseResult, Environment, Finding, Step, Task, Where, decode
+from harness.records.errors import Where
+from harness.records.lines import decode
+from harness.records.results import CaseResult, Finding
+from harness.records.run import Environment, Step
+from harness.records.task import Task
 from kernbench import render, tracebacks
 from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunCancelled, RunStarted
 from kernbench.supervisor import Lost

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.records import UserError
+from harness.records.errors import UserError
 from harness.taskfile import NAMED_BASELINES, files_behind
 
 

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import harness
-from harness.records import PROTOCOL, Environment, UserError, decode
+from harness.records.errors import UserError
+from harness.records.lines import PROTOCOL, decode
+from harness.records.run import Environment
 from kernbench.loglines import LogLimiter
 
 BOOT = """
@@ -63,15 +65,15 @@ def child_environment(threads: int | None) -> dict[str, str]:
 class Child:
     """A running worker. `messages` yields its events; None in it means that the process is gone."""
 
-    def __init__(self, process: asyncio.subprocess.Process, on_log: Callable[[str], None]) -> None:
-        self.process = process
+    def __init__(self, process: asyncio.subprocess.Process, python: str, on_log: Callable[[str], None]) -> None:
+        self.process, self._python = process, python
         self.messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.environment: Environment | None = None
         self.problem: Unusable | None = None
         self.log_tail: list[str] = []
         self._ready = asyncio.Event()
         self._on_log = on_log
-        self._stopped = False
+        self._stopped = self._greeted = False
         self._tasks = [asyncio.create_task(self._read_events()), asyncio.create_task(self._read_log())]
 
     @classmethod
@@ -106,7 +108,7 @@ class Child:
             raise Unusable(
                 "broken", f"cannot start {python}: {problem.strerror}; choose another with --python"
             ) from None
-        return cls(process, on_log)
+        return cls(process, python, on_log)
 
     @property
     def pid(self) -> int:
@@ -194,6 +196,7 @@ class Child:
 
     def _receive(self, message: dict[str, Any]) -> None:
         kind = message.get("event")
+        self._greeted = True
         if kind == "hello" and message.get("protocol") != PROTOCOL:
             self.problem = Unusable("broken", f"the worker speaks protocol {message.get('protocol')}, not {PROTOCOL}")
             self.kill()
@@ -207,7 +210,8 @@ class Child:
 
     def _why_it_ended(self) -> str:
         last = next((line for line in reversed(self.log_tail) if line.strip()), "it said nothing")
-        return f"the worker {ending(self.process.returncode)} at its start: {last}"
+        told = f"the worker {ending(self.process.returncode)} at its start: {last}"
+        return told if self._greeted else f"{told}; is {self._python} a Python with torch? choose another with --python"
 
     async def _read_log(self) -> None:
         assert self.process.stderr is not None

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from harness.records import UserError
+from harness.records.errors import UserError
 from kernbench import __version__
 from kernbench.commands import export, history, loop, profile, selfcheck, setup
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
 from harness import stats
-from harness.records import CaseResult, Environment, Finding, Ratio, Task
+from harness.records.results import CaseResult, Finding, Ratio
+from harness.records.run import Environment
+from harness.records.task import Task
 from kernbench.events import RunStarted, Summary, Worst
 
 STALL_AFTER = 3

@@ -11,7 +11,7 @@ import re
 from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
-from harness.records import Environment
+from harness.records.run import Environment
 from kernbench import compare, entry, iterations, render
 from kernbench.briefs import Brief
 from kernbench.events import Elsewhere, Summary

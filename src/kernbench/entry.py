@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from harness.records import CaseResult, Task
+from harness.records.results import CaseResult
+from harness.records.task import Task
 from kernbench import render
 from kernbench.events import Summary
 

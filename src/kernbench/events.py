@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.records import CaseResult, Environment, Finding, Ratio, Step, Task, VerdictWord, Where
+from harness.records.errors import Where
+from harness.records.results import CaseResult, Finding, Ratio, VerdictWord
+from harness.records.run import Environment, Step
+from harness.records.task import Task
 from kernbench.profiling.counters import Profile
 from kernbench.profiling.diagnose import Diagnosis
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.records import Task
+from harness.records.task import Task
 from kernbench import render, trajectory
 from kernbench.events import Summary
 from kernbench.journal import Journal

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.records import UserError
+from harness.records.errors import UserError
 from kernbench import entry
 from kernbench.entry import EntryText as EntryText
 from kernbench.events import Summary

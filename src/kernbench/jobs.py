@@ -1,4 +1,4 @@
-"""What a session is asked: its options, a job (a save, a key, a command), and the source that a job was about."""
+"""What a session is asked: its options, and a job (a save, a key, a command)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from kernbench import snapshot
 from kernbench.supervisor import Deadlines
 
 
@@ -41,14 +40,3 @@ class Job:
     """Monotonic time of the save, key or command."""
     iteration: bool
     """Makes an entry in ITERATIONS.md if it is built and run; opening does so only for a source no entry knows."""
-
-
-@dataclass(frozen=True)
-class Taken:
-    """The source of the last job, and the task it was taken for."""
-
-    source: snapshot.Source
-    task_hash: str
-
-    def means_the_same(self, other: Taken) -> bool:
-        return (self.source.meaning, self.task_hash) == (other.source.meaning, other.task_hash)

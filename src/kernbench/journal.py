@@ -17,7 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from harness.records import SCHEMA, CaseResult, Environment, decode, encode
+from harness.records.lines import SCHEMA, decode, encode
+from harness.records.results import CaseResult
+from harness.records.run import Environment
 from kernbench import compare, runindex
 from kernbench.briefs import BriefTable
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary

@@ -15,9 +15,11 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.records import CaseResult, Environment, Task
+from harness.records.results import CaseResult
+from harness.records.run import Environment
+from harness.records.task import Task
 from kernbench import compare, iterations
-from kernbench.briefs import Brief, BriefList
+from kernbench.briefs import About, Brief, BriefList
 from kernbench.elsewhere import Entries
 from kernbench.events import Summary
 from kernbench.journal import Journal
@@ -51,6 +53,34 @@ class Logbook:
         best = compare.best_of(self.series(task, baseline, environment, l2))
         return best.source if best and self.source(best.source).is_dir() else None
 
+    def last_comparable(
+        self, task: Task, baseline: str, environment: Environment | None, l2: str = "cold"
+    ) -> Summary | None:
+        """The last finished run with this task, baseline, device and condition: no other may be held against a run now.
+
+        Until the worker is up the device is not known; then it is taken to be the one of before.
+        """
+
+        def is_comparable(run: About) -> bool:
+            device, name = (run.device, run.series.device_name)
+            if environment is not None:
+                device, name = environment.device, environment.device_name
+            return run.series == compare.Series(task.hash, baseline, name, l2 if device.startswith("cuda") else "")
+
+        found = next((run for run in reversed(self.journal.briefs.all()) if is_comparable(run.about)), None)
+        last = self.journal.summaries[found.position] if found else None
+        if last is None or baseline != "best":
+            return last
+        best = self.best(task, "best", environment or last.environment, l2)
+        return last if last.baseline_hash == best else None
+
+    def results_of(self, run: Summary | None) -> Mapping[str, CaseResult]:
+        """By case; those of the newest run are at hand."""
+        if run is None:
+            return {}
+        is_newest = run.run == self.journal.summaries[-1].run
+        return self.journal.last_cases if is_newest else self.journal.cases_of(run.run)
+
     def source(self, sha: str) -> Path:
         return self.state / "sources" / sha
 
@@ -66,6 +96,9 @@ class Logbook:
     def iterations(self) -> Listing:
         """Made here, timed again here, or only written down: by number."""
         return self._elsewhere.iterations(self.journal)
+
+    def numbers(self) -> list[int]:
+        return self.iterations().numbers()
 
     def last_entry(self) -> Summary | None:
         made = self.journal.briefs.numbered().indices

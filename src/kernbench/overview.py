@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import taskfile
-from harness.records import UserError
+from harness.records.errors import UserError
 from kernbench import compare, project, render
 from kernbench.elsewhere import Entries
 from kernbench.events import Summary

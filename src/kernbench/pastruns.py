@@ -10,7 +10,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, overload
 
-from harness.records import Environment, decode
+from harness.records.lines import decode
+from harness.records.run import Environment
 from kernbench.briefs import BriefTable
 from kernbench.events import Summary
 from kernbench.runsfile import PARSED_AT_ONCE, RunsFile, parse, parse_all

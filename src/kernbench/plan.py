@@ -6,7 +6,9 @@ import fnmatch
 import random
 from collections.abc import Mapping, Sequence
 
-from harness.records import Case, CaseResult, Environment, Task
+from harness.records.results import CaseResult
+from harness.records.run import Environment
+from harness.records.task import Case, Task
 
 GRID_PER_SAVE = 32
 NEEDS_GPU = "needs a GPU: here small cases are checked on the CPU, and nothing is timed"

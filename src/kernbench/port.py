@@ -8,7 +8,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.records import Task, UserError
+from harness.records.errors import UserError
+from harness.records.task import Task
 from kernbench import hygiene, trajectory
 from kernbench.journal import Journal
 from kernbench.project import repository_root

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.records import UserError
+from harness.records.errors import UserError
 
 TASK_FILE = "task.toml"
 TASKS_FOLDER = "kernels"

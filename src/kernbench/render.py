@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
-from harness.records import CaseResult, Environment, Ratio, Where
+from harness.records.errors import Where
+from harness.records.results import CaseResult, Ratio
+from harness.records.run import Environment
 from kernbench.events import Elsewhere, Progress, Summary
 
 DASH = "-"

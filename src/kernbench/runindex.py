@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.records import SCHEMA
+from harness.records.lines import SCHEMA
 from kernbench.runsfile import JournalError, RunsFile
 
 MAGIC = b"kernbench-index 1"

@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Literal
 
-from harness.records import Environment, RunRequest, Task, to_dict
+from harness.records.lines import to_dict
+from harness.records.run import Environment, RunRequest
+from harness.records.task import Task
 from kernbench import __version__, compare, plan
 from kernbench.attempt import Attempt
 from kernbench.baselines import Baseline

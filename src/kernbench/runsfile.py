@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from harness.records import UserError
+from harness.records.errors import UserError
 
 READ_AT_ONCE = 1 << 20
 PARSED_AT_ONCE = 500

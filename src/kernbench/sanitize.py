@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.records import Case, Task, UserError, to_dict
+from harness.records.errors import UserError
+from harness.records.lines import to_dict
+from harness.records.task import Case, Task
 from kernbench import plan
 from kernbench.child import BOOT, child_environment
 

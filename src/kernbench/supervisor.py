@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.records import Environment
+from harness.records.run import Environment
 from kernbench.builder import Builder
 from kernbench.child import Child, Unusable, ending, harness_folder
 from kernbench.events import Event, LogLine, WorkerChanged

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 
-from harness import records
+import harness
 
 FIRST_LINES, LAST_LINES, LONGEST_LINE = 12, 18, 300
 """What is kept of a long one: every failed row carries its own."""
@@ -18,7 +18,7 @@ _HEAD = "Traceback (most recent call last):"
 _STACK = "(most recent call first):"
 _FATAL = "Fatal Python error:"
 _LIBRARIES = re.compile(r"^<(?:frozen|string)|/lib(?:64)?/python3[^/]*/|/(?:site|dist)-packages/")
-_HARNESS = os.path.dirname(os.path.abspath(records.__file__)) + os.sep
+_HARNESS = os.path.dirname(os.path.abspath(harness.__file__)) + os.sep
 
 
 def own(text: str) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from harness.records import Task, UserError
+from harness.records.errors import UserError
+from harness.records.task import Task
 from harness.taskfile import NAMED_BASELINES
 from kernbench import compare, snapshot
 from kernbench.elsewhere import Entries

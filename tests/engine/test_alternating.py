@@ -34,7 +34,7 @@ async def test_a_day_of_alternating_saves(watched: Callable[..., Watched], folde
         assert ending.right
     await it.session.close()
     assert [pid for pid in pids if not gone(pid)] == []
-    lines = [json.loads(line) for line in it.session.journal.path.read_text().splitlines()]
+    lines = [json.loads(line) for line in it.session.logbook.journal.path.read_text().splitlines()]
     runs = {line["run"] for line in lines if line["event"] == "start"}
     ended = [line["run"] for line in lines if line["event"] in ("finished", "failed")]
     assert len(runs) == 2 * ROUNDS

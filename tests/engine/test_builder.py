@@ -41,7 +41,7 @@ async def test_it_is_told_of_every_source_that_loads(
             await asyncio.sleep(0.02)
     (request,) = [json.loads(line) for line in told.read_text().splitlines()]
     assert request["compiler"] == {"target": ["fake", 1, 32]}
-    assert Path(request["source"]).name == it.session.journal.summaries[-1].source
+    assert Path(request["source"]).name == it.session.logbook.journal.summaries[-1].source
     assert request["cases"][0] == "a"
     assert len(request["cases"]) == 6
     pid = process.pid
@@ -74,7 +74,7 @@ async def test_whatever_it_does_changes_nothing(
     assert not it.of(Notice)
     await it.session.close()
     assert all(gone(pid) for pid in pids if pid is not None)
-    assert "loaded" not in it.session.journal.path.read_text()
+    assert "loaded" not in it.session.logbook.journal.path.read_text()
 
 
 async def test_one_that_always_dies_is_left_alone(

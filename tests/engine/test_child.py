@@ -84,7 +84,7 @@ async def test_a_worker_that_ignores_cancel_is_killed(watched: object, folder: P
     await it.until(lambda: it.session.running is not None)
     write(folder, "TIME_US = 10.0")
     await it.ended(3)
-    assert it.session.journal.summaries[-1].geomean == pytest.approx(10.0)
+    assert it.session.logbook.journal.summaries[-1].geomean == pytest.approx(10.0)
     assert gone(pid)
 
 
@@ -104,7 +104,15 @@ async def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
     (broken / "__init__.py").write_text("")
     (broken / "worker.py").write_text("raise ImportError('no such thing')\n")
     child = await Child.start(sys.executable, broken, "cpu", lambda line: None)
-    with pytest.raises(Unusable, match="exited with code 1 at its start: ImportError: no such thing"):
+    with pytest.raises(Unusable, match=r"exited with code 1 at its start: ImportError: no such thing; is .* a Python"):
+        await child.wait_ready()
+    await child.close()
+
+
+@pytest.mark.anyio
+async def test_what_is_no_python_is_doubted() -> None:
+    child = await Child.start("/bin/ls", FAKE, "cpu", lambda line: None)
+    with pytest.raises(Unusable, match="; is /bin/ls a Python with torch\\? choose another with --python"):
         await child.wait_ready()
     await child.close()
 

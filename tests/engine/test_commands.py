@@ -15,12 +15,15 @@ import pytest
 from tests.engine.conftest import FAKE, write
 
 
-def kernbench(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def settings(**environment: str) -> dict[str, str]:
     root = Path(__file__).parents[2]
     paths = os.pathsep.join([str(root), str(root / "src")])
-    settings = {**os.environ, "KERNBENCH_HARNESS": str(FAKE), "PYTHONPATH": paths, **environment}
-    command = [sys.executable, "-m", "kernbench", *words]
-    return subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=60, check=False)
+    return {**os.environ, "KERNBENCH_HARNESS": str(FAKE), "PYTHONPATH": paths, **environment}
+
+
+def kernbench(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command, given = [sys.executable, "-m", "kernbench", *words], settings(**environment)
+    return subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=60, check=False)
 
 
 def lines(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
@@ -95,6 +98,17 @@ def test_mistakes_are_one_sentence(folder: Path, words: list[str], code: int, sa
     assert result.returncode == code
     assert says in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_a_dumb_terminal_gets_a_sentence_and_no_screen(folder: Path) -> None:
+    ours, theirs = os.openpty()
+    command, given = [sys.executable, "-m", "kernbench"], settings(TERM="dumb")
+    subprocess.run(command, cwd=folder, env=given, stdin=theirs, stdout=theirs, stderr=theirs, timeout=60, check=False)
+    said = os.read(ours, 65536).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "a terminal that is not dumb (TERM); `kernbench run TASK`" in said
+    assert "\x1b" not in said
 
 
 def test_a_missing_device_exits_with_3(folder: Path) -> None:

@@ -27,7 +27,7 @@ SHIPPED = Path(__file__).parents[2] / "kernels"
 async def run(folder: Path, state: str, words: str | None = None, case: str | None = None, **options: str) -> Summary:
     """One run with the state of one machine or another; with words it is an iteration."""
     session = Session(taskfile.load(folder), folder / state, Options(harness=FAKE, case=case, **options))  # type: ignore[arg-type]
-    session.hypothesis = words or ""
+    session.remarks.hypothesis = words or ""
     try:
         ending = await session.run_once(iteration=words is not None)
     finally:
@@ -72,15 +72,15 @@ async def test_a_run_of_an_entrys_source_is_that_entry(shipped: Path, watched: W
     it = watched()
     await it.session.start()
     await it.ended(1)
-    opening = it.session.journal.summaries[0]
+    opening = it.session.logbook.journal.summaries[0]
     assert (opening.iteration, opening.repeats, opening.best) == (None, 2, True)
-    listed = it.session.iterations()
+    listed = it.session.logbook.iterations()
     assert [(type(item), item.iteration) for item in listed] == [(Elsewhere, 1), (Summary, 2)]
     assert (listed[1].run, listed[1].hypothesis, render.outcome(listed[1])) == (opening.run, "two rows a warp", "first")
     write(shipped, "TIME_US = 60.0")
     await it.ended(2)
-    assert [item.iteration for item in it.session.iterations()] == [1, 2, 3]
-    task, journal = it.session.task, it.session.journal
+    assert [item.iteration for item in it.session.logbook.iterations()] == [1, 2, 3]
+    task, journal = it.session.task, it.session.logbook.journal
     best = trajectory.summary_of(task, journal, "best")
     assert (best.iteration, best.run) == (2, opening.run)
     assert "TIME_US = 50.0" in (trajectory.find(task, journal, "2").folder / "solution.py").read_text()
@@ -95,8 +95,8 @@ async def test_an_earlier_entrys_source_makes_no_new_entry_when_opened(shipped: 
     it = watched()
     await it.session.start()
     await it.ended(1)
-    assert iterations.last_entry(shipped / "ITERATIONS.md") == (2, it.session.iterations()[1].source)
-    assert [type(item) for item in it.session.iterations()] == [Summary, Elsewhere]
+    assert iterations.last_entry(shipped / "ITERATIONS.md") == (2, it.session.logbook.iterations()[1].source)
+    assert [type(item) for item in it.session.logbook.iterations()] == [Summary, Elsewhere]
 
 
 async def test_a_part_of_the_cases_stands_for_no_entry(shipped: Path) -> None:
@@ -178,9 +178,9 @@ async def test_results_of_another_baseline_are_not_held_against(folder: Path, wa
     await run(folder, ".kernbench")
     await run(folder, ".kernbench", baseline="compile")
     it = watched()
-    eager, compiled = it.session.journal.summaries
+    eager, compiled = it.session.logbook.journal.summaries
     assert it.session.last_summary() == eager
-    assert it.session.last_results() == it.session.journal.cases_of(eager.run)
+    assert it.session.last_results() == it.session.logbook.journal.cases_of(eager.run)
     assert watched(baseline="compile").session.last_summary() == compiled
     best = watched(baseline="best").session
     assert (best.last_summary(), best.last_results()) == (None, {})

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness import taskfile
-from harness.records import CaseResult, Environment
+from harness.records.results import CaseResult
+from harness.records.run import Environment
 from kernbench import iterations
 from kernbench.events import RunStarted, Summary
 from kernbench.journal import Journal, JournalError

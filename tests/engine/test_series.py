@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.records import Environment
+from harness.records.run import Environment
 from kernbench.compare import Series, best_of, series_of
 from kernbench.events import Summary
 

@@ -109,7 +109,7 @@ async def test_a_bad_row_is_named_and_the_next_save_is_served(
     write(folder, text)
     await it.ended(2)
     bad = summaries(it)[-1]
-    row = it.session.journal.last_cases["b"]
+    row = it.session.logbook.journal.last_cases["b"]
     assert (row.status, row.detail) == (status, words)
     assert not bad.right
     assert not bad.best
@@ -127,7 +127,7 @@ async def test_a_crash_skips_the_rows_not_reached(watched: Callable[..., Watched
     it = watched()
     summary = await it.session.run_once(iteration=False)
     assert isinstance(summary, Summary)
-    rows = it.session.journal.last_cases
+    rows = it.session.logbook.journal.last_cases
     assert rows["a"].status == "ok"
     assert rows["c"].detail == "not run: crashed on b"
     assert not summary.best
@@ -148,7 +148,7 @@ async def test_what_a_crash_kept_from_running_is_not_counted_as_wrong(
     assert text.endswith("\n\n3 check cases not run.\n")
     assert "geomean" not in text
     assert report.outcome(summary).startswith("not right: no speedup · 1/2 right, 1 crashed, 4 not run · entry 1")
-    assert report.table(it.session.task, it.session.journal.last_cases)[-2:] == [
+    assert report.table(it.session.task, it.session.logbook.journal.last_cases)[-2:] == [
         "3 check cases not run",
         "not run: 4 (crashed on b)",
     ]
@@ -227,21 +227,21 @@ async def test_a_changed_task_starts_a_new_series(watched: Callable[..., Watched
 
 async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watched], folder: Path) -> None:
     it = watched()
-    it.session.set_hypothesis("16-byte loads\nhalve the instructions")
+    it.session.remarks.set_hypothesis("16-byte loads\nhalve the instructions")
     await it.session.run_once(iteration=True)
     text = it.session.logbook.path.read_text()
     assert "## 1 · 16-byte loads halve the instructions · 2.00x" in text
     assert "- hypothesis: 16-byte loads halve the instructions\n" in text
-    assert it.session.set_next("eight rows") == "entry 1 was updated"
+    assert it.session.remarks.set_next("eight rows") == "entry 1 was updated"
     assert "- next: eight rows\n" in it.session.logbook.path.read_text()
     write(folder, "TIME_US = 51.0")
     await it.session.run_once(iteration=True)
-    assert it.session.set_hypothesis("said afterwards") == "entry 2 was updated"
+    assert it.session.remarks.set_hypothesis("said afterwards") == "entry 2 was updated"
     assert "## 2 · said afterwards ·" in it.session.logbook.path.read_text()
-    assert "the next run" in it.session.set_hypothesis("for later")
+    assert "the next run" in it.session.remarks.set_hypothesis("for later")
     again = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE))
-    assert [item.hypothesis for item in again.iterations()][1] == "said afterwards"
-    assert again.iterations()[0].next == "eight rows"
+    assert [item.hypothesis for item in again.logbook.iterations()][1] == "said afterwards"
+    assert again.logbook.iterations()[0].next == "eight rows"
 
 
 async def test_the_next_step_goes_to_the_last_entry_after_reopening(
@@ -254,16 +254,16 @@ async def test_the_next_step_goes_to_the_last_entry_after_reopening(
     def reopened(state: str) -> Session:
         return Session(taskfile.load(folder), folder / state, Options(harness=FAKE))
 
-    assert reopened("elsewhere").next_now() == ""
-    assert reopened(".kernbench").set_next("eight rows") == "entry 1 was updated"
-    assert reopened(".kernbench").next_now() == "eight rows"
-    assert reopened("elsewhere").next_now() == "eight rows"  # is there to be edited, and so is not lost
-    assert reopened(".kernbench").iterations()[0].next == "eight rows"
-    assert reopened("elsewhere").set_next("ten rows") == "entry 1 was updated"  # the log came without its runs
+    assert reopened("elsewhere").remarks.next_now() == ""
+    assert reopened(".kernbench").remarks.set_next("eight rows") == "entry 1 was updated"
+    assert reopened(".kernbench").remarks.next_now() == "eight rows"
+    assert reopened("elsewhere").remarks.next_now() == "eight rows"  # is there to be edited, and so is not lost
+    assert reopened(".kernbench").logbook.iterations()[0].next == "eight rows"
+    assert reopened("elsewhere").remarks.set_next("ten rows") == "entry 1 was updated"  # the log came without its runs
     assert "- next: ten rows\n" in path.read_text()
-    assert "changed by hand" in reopened(".kernbench").set_next("twelve rows")
+    assert "changed by hand" in reopened(".kernbench").remarks.set_next("twelve rows")
     path.write_text(path.read_text().replace("- next: ten rows\n", "- next: mine\n- next: and this\n"))
-    assert "changed by hand" in reopened("elsewhere").set_next("twelve rows")
+    assert "changed by hand" in reopened("elsewhere").remarks.set_next("twelve rows")
     assert "twelve rows" not in path.read_text()
 
 
@@ -275,10 +275,10 @@ async def test_a_hypothesis_given_while_the_run_is_on_belongs_to_it(
     await it.ended(1)
     write(folder, 'TIME_US = 40.0\nDO = "slow"')
     await it.until(lambda: it.session.running is not None and len(it.of(RunStarted)) == 2)
-    it.session.set_hypothesis("typed meanwhile")
+    it.session.remarks.set_hypothesis("typed meanwhile")
     await it.ended(2)
-    await it.until(lambda: it.session.hypothesis == "")
-    assert it.session.iterations()[-1].hypothesis == "typed meanwhile"
+    await it.until(lambda: it.session.remarks.hypothesis == "")
+    assert it.session.logbook.iterations()[-1].hypothesis == "typed meanwhile"
     assert "- hypothesis: typed meanwhile\n" in it.session.logbook.path.read_text()
 
 
@@ -399,7 +399,7 @@ async def test_a_source_that_comes_back_while_another_runs_is_timed_again_withou
     first, again = summaries(it)
     assert len(it.of(RunCancelled)) == 1
     assert (again.source, first.iteration, again.iteration) == (first.source, 1, None)
-    assert len(it.session.iterations()) == 1
+    assert len(it.session.logbook.iterations()) == 1
 
 
 async def test_a_timeout_dethrones_nobody_but_a_wrong_result_does(
@@ -407,7 +407,7 @@ async def test_a_timeout_dethrones_nobody_but_a_wrong_result_does(
 ) -> None:
     it = watched()
     await it.session.run_once(iteration=True)
-    best = it.session.journal.summaries[-1]
+    best = it.session.logbook.journal.summaries[-1]
     series = [best, replace(best, right=False, best=False, counts={"timeout": 1, "ok": 5})]
     assert compare.best_of(series) is best
     assert compare.best_of([*series, replace(best, right=False, best=False, counts={"wrong": 1})]) is None
@@ -433,17 +433,17 @@ async def test_a_best_that_is_timed_again_keeps_its_number_and_is_no_attempt(
 async def test_what_another_process_enters_is_noticed_once(watched: Callable[..., Watched], folder: Path) -> None:
     here, there = watched(), watched()
     await here.session.run_once(iteration=True)
-    assert len(here.session.iterations()) == 1
+    assert len(here.session.logbook.iterations()) == 1
     assert not here.session.changed_elsewhere()
     write(folder, "TIME_US = 20.0")
     await there.session.run_once(iteration=True)
     assert here.session.changed_elsewhere()
-    assert [run.iteration for run in here.session.iterations()] == [1, 2]
+    assert [run.iteration for run in here.session.logbook.iterations()] == [1, 2]
     assert not here.session.changed_elsewhere()
     log = here.session.logbook.path
     log.write_text(log.read_text() + "\nA line of my own.\n")
     assert here.session.changed_elsewhere()
-    assert len(here.session.iterations()) == 2
+    assert len(here.session.logbook.iterations()) == 2
     assert not here.session.changed_elsewhere()
 
 
@@ -484,6 +484,6 @@ async def test_a_best_that_another_process_made_counts(folder: Path, watched: Ca
     started = mine.of(RunStarted)[-1]
     assert isinstance(started, RunStarted)
     assert started.best == fast.source
-    assert [item.iteration for item in mine.session.iterations()] == [1, 2, 3]
-    assert mine.session.journal.cases_of(fast.run) == other.session.journal.cases_of(fast.run) != {}
-    assert not mine.session.journal.take_in()
+    assert [item.iteration for item in mine.session.logbook.iterations()] == [1, 2, 3]
+    assert mine.session.logbook.journal.cases_of(fast.run) == other.session.logbook.journal.cases_of(fast.run) != {}
+    assert not mine.session.logbook.journal.take_in()

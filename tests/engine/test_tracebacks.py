@@ -8,7 +8,10 @@ from pathlib import Path
 from harness import records
 from harness.faults import Paths
 from harness.mishaps import Mishaps
-from harness.records import Case, CaseResult, Environment, Task, decode, to_dict
+from harness.records.lines import decode, to_dict
+from harness.records.results import CaseResult
+from harness.records.run import Environment
+from harness.records.task import Case, Task
 from harness.shelf import Shelf
 from kernbench import tracebacks
 from kernbench.attempt import Attempt

@@ -10,7 +10,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from harness.records import RunRequest, Task, to_dict
+from harness.records.lines import to_dict
+from harness.records.run import RunRequest
+from harness.records.task import Task
 from harness.taskfile import load
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from harness.cuda import compiling, library
-from harness.records import RunRequest, to_dict
+from harness.records.lines import to_dict
+from harness.records.run import RunRequest
 from harness.taskfile import load
 from kernbench.child import BOOT
 from tests.harness.child import ROOT, Child, results, write_task

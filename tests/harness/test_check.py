@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from harness import check
-from harness.records import Task
+from harness.records.task import Task
 from harness.taskfile import load
 from tests.harness.child import write_task
 

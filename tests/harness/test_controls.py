@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from harness import controls
-from harness.records import Case
+from harness.records.task import Case
 
 
 def test_the_smallest_case_of_each_variant_and_no_point_of_the_grid() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness import machine
-from harness.records import Environment, RunRequest
+from harness.records.run import Environment, RunRequest
 from harness.taskfile import load
 from tests.harness.child import write_task
 

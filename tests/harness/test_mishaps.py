@@ -11,7 +11,8 @@ import torch
 from harness import mishaps
 from harness.faults import Paths
 from harness.mishaps import Mishaps
-from harness.records import Case, Environment
+from harness.records.run import Environment
+from harness.records.task import Case
 from harness.shelf import Shelf
 from harness.timing import SideFailed
 

@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 import torch
 
 from harness.opponents import Opponents
-from harness.records import RunRequest, Tolerance
+from harness.records.run import RunRequest
+from harness.records.task import Tolerance
 
 
 def material(x: torch.Tensor) -> Any:

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from harness.records import CaseResult, Environment, decode
+from harness.records.lines import decode
+from harness.records.results import CaseResult
+from harness.records.run import Environment
 from harness.taskfile import load
 from tests.harness.child import REFERENCE, SOLUTION, TASK, Child, findings, results, write_task
 
@@ -286,7 +288,7 @@ def test_floors_are_measured_on_request(child: Child, tmp_path: Path) -> None:
 
 
 def task_json(folder: Path) -> dict[str, Any]:
-    from harness.records import to_dict
+    from harness.records.lines import to_dict
 
     return to_dict(load(folder))
 

@@ -9,7 +9,10 @@ import random
 from pathlib import Path
 
 from harness import stats, taskfile
-from harness.records import CaseResult, Environment, Ratio, Task, WallTime, encode, to_dict
+from harness.records.lines import encode, to_dict
+from harness.records.results import CaseResult, Ratio, WallTime
+from harness.records.run import Environment
+from harness.records.task import Task
 from kernbench import compare
 from kernbench.events import RunStarted, Summary
 

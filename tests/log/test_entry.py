@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import CaseResult, Status, Task
+from harness.records.results import CaseResult, Status
+from harness.records.task import Task
 from kernbench import compare, elsewhere, entry, iterations, render
 from kernbench.events import Summary
 from kernbench.journal import Journal

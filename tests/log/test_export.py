@@ -16,7 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness import taskfile
-from harness.records import CaseResult, Task
+from harness.records.results import CaseResult
+from harness.records.task import Task
 from kernbench import export, render
 from kernbench.cli import cli
 from kernbench.export import charts

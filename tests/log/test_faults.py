@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from harness import taskfile
-from harness.records import Environment
+from harness.records.run import Environment
 from kernbench import iterations
 from kernbench.journal import Journal
 from kernbench.logbook import Logbook

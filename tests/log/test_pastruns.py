@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Environment, Ratio
+from harness.records.results import Ratio
+from harness.records.run import Environment
 from kernbench import compare, pastruns
 from kernbench.briefs import FLAGS
 from kernbench.elsewhere import Entries

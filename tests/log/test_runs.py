@@ -12,7 +12,10 @@ import pytest
 
 import kernbench
 from harness import taskfile
-from harness.records import CaseResult, Environment, RunRequest, Task, decode, to_dict
+from harness.records.lines import decode, to_dict
+from harness.records.results import CaseResult
+from harness.records.run import Environment, RunRequest
+from harness.records.task import Task
 from kernbench import iterations, overview, runindex
 from kernbench.events import CaseLanded, RunStarted, Summary
 from kernbench.journal import Journal, JournalError

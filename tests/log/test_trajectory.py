@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.records import Task
+from harness.records.task import Task
 from kernbench import snapshot, trajectory
 from kernbench.cli import cli
 from kernbench.journal import Journal

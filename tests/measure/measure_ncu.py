@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import taskfile
-from harness.records import to_dict
+from harness.records.lines import to_dict
 from kernbench.profiling import drilldown, ncu, nsight
 from kernbench.profiling.counters import Profile, read_csv
 from kernbench.profiling.diagnose import diagnose

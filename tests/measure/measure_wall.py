@@ -23,7 +23,7 @@ import torch
 from harness import taskfile
 from harness.gpu import Gpu
 from harness.inputs import Draw
-from harness.records import Case
+from harness.records.task import Case
 from harness.shelf import Material, Shelf
 
 KERNELS = Path(__file__).parents[2] / "kernels"

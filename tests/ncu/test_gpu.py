@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from harness import taskfile
-from harness.records import to_dict
+from harness.records.lines import to_dict
 from kernbench.profiling import ncu, nsight
 from kernbench.profiling.counters import Profile, read_csv
 from kernbench.profiling.diagnose import diagnose

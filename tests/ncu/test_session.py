@@ -103,7 +103,7 @@ async def test_the_standby_comes_up_while_nothing_runs(watched: Callable[..., Wa
     it = watched()
     await it.session.start()
     await it.ended(1)
-    profiler = it.session._explainer.profiler
+    profiler = it.session.explainer.profiler
     async with asyncio.timeout(10):
         while not profiler.is_warm():
             await asyncio.sleep(0.02)
@@ -146,7 +146,7 @@ async def test_the_full_set_keeps_its_report_and_reads_it_back(watched: Callable
     answer = await it.session.profile("a", full=True)
     assert isinstance(answer, ProfileReady)
     assert Path(answer.profile.report).read_bytes() == b"a report"
-    found = await it.session.drilldown(answer.profile)
+    found = await it.session.explainer.profiler.drilldown(answer.profile)
     assert "Section: GPU Speed Of Light Throughput" in found.details
     assert found.lines[0].line == 15
 
@@ -162,7 +162,7 @@ async def test_without_permission_the_compilers_facts_are_shown(
     assert answer.message == refusals.PERMISSION
     assert answer.known is not None
     assert answer.known.facts[0].registers == 40
-    assert it.session._explainer.profiler.refused == refusals.PERMISSION
+    assert it.session.explainer.profiler.refused == refusals.PERMISSION
 
 
 @pytest.mark.anyio

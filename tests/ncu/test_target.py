@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from harness import taskfile
-from harness.records import to_dict
+from harness.records.lines import to_dict
 from kernbench.profiling import ncu
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]

@@ -14,21 +14,10 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from harness.records import (
-    Case,
-    CaseResult,
-    Environment,
-    Finding,
-    InputForm,
-    KernelTime,
-    OutputError,
-    Ratio,
-    Task,
-    Tolerance,
-    UserError,
-    WallTime,
-    Where,
-)
+from harness.records.errors import UserError, Where
+from harness.records.results import CaseResult, Finding, InputForm, KernelTime, OutputError, Ratio, WallTime
+from harness.records.run import Environment
+from harness.records.task import Case, Task, Tolerance
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -263,6 +252,8 @@ class FakeEngine:
         self.restored: list[str] = []
         self.is_long = False
         self.archive = self
+        self.logbook = self
+        self.remarks = self
         self.profiled: list[tuple[str, bool]] = []
         self.exported: list[tuple[str, bool]] = []
         self.remembered = 0
@@ -337,7 +328,7 @@ class FakeEngine:
     def last_summary(self) -> Summary | None:
         return self.history[-1] if self.history else None
 
-    def iteration_text(self, number: int) -> str:
+    def text(self, number: int) -> str:
         return f"## {number} · 16-byte loads · 1.31x\n- hypothesis: m[bf16] loads"
 
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> object:

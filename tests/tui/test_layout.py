@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.records import CaseResult
+from harness.records.results import CaseResult
 from kernbench.events import WorkerChanged
 from kernbench.tui import columns
 from kernbench.tui.board import Row

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Environment, Where
+from harness.records.errors import Where
+from harness.records.run import Environment
 from kernbench import clipboard
 from kernbench.events import (
     CaseLanded,

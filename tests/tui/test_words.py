@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.records import Case, CaseResult, OutputError, Tolerance
+from harness.records.results import CaseResult, OutputError
+from harness.records.task import Case, Tolerance
 from kernbench.tui import checks, columns, editor, failures
 from kernbench.tui.board import GridCount, Row
 from kernbench.tui.picker import TaskPicker

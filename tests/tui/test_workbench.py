@@ -6,7 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from harness.records import CaseResult, Environment, Where
+from harness.records.errors import Where
+from harness.records.results import CaseResult
+from harness.records.run import Environment
 from kernbench.events import LogLine, Notice, RunCancelled, RunFinished, WorkerChanged
 from kernbench.plan import NEEDS_GPU
 from kernbench.tui import pending, screen
@@ -198,7 +200,7 @@ async def test_an_entry_that_is_gone(engine: FakeEngine, monkeypatch: pytest.Mon
     def gone(number: int) -> str:
         raise KeyError(number)
 
-    monkeypatch.setattr(engine, "iteration_text", gone)
+    monkeypatch.setattr(engine, "text", gone)
     app = make_app(engine)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("i", "enter")

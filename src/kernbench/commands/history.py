@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernbench.commands.loop import complete_task, load_task, task_argument
+from kernbench.terminal import obeys
 
 if TYPE_CHECKING:
-    from harness.records import Task
+    from harness.records.task import Task
     from kernbench.events import Summary
     from kernbench.journal import Journal
 
@@ -50,7 +51,7 @@ def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
 def echo_diff(lines: list[str]) -> None:
     colours = {"+": "green", "-": "red", "@": "cyan"}
     for line in lines:
-        click.echo(click.style(line, fg=colours.get(line[:1])) if sys.stdout.isatty() else line)
+        click.echo(click.style(line, fg=colours.get(line[:1])) if obeys(sys.stdout) else line)
 
 
 @click.command()
@@ -59,7 +60,7 @@ def echo_diff(lines: list[str]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per iteration.")
 def log(task: str | None, state: Path | None, as_json: bool) -> None:
     """The iterations so far, by number; those that only ITERATIONS.md knows were made elsewhere."""
-    from harness.records import encode
+    from harness.records.lines import encode
     from kernbench import report, trajectory
 
     loaded, journal = opened(task, state)

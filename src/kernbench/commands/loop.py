@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from kernbench.terminal import obeys
+
 if TYPE_CHECKING:
-    from harness.records import Task
+    from harness.records.task import Task
     from kernbench.jobs import Options
     from kernbench.session import Session
     from kernbench.tui.picker import TaskRow
@@ -166,8 +168,10 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
 
     if task is not None:
         project.find_task(task)  # a word that is no task says so first
-    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):  # the screen is drawn on stderr
-        raise click.UsageError("the workbench needs a terminal; `kernbench run TASK` and `kernbench watch TASK` do not")
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
+    if not all(map(obeys, streams)):
+        what = "a terminal that is not dumb (TERM)" if all(stream.isatty() for stream in streams) else "a terminal"
+        raise click.UsageError(f"the workbench needs {what}; `kernbench run TASK` and `kernbench watch TASK` do not")
     options, chosen = read_options(given, poll), settings.load()
     if task is None and len(project.list_tasks()) > 1 and not (Path.cwd() / project.TASK_FILE).exists():
         task = pick(chosen.theme)
@@ -196,7 +200,7 @@ def open_other(options: Options, folder: str) -> Session:
     """Another task with the same options, but those that fit no other."""
     from dataclasses import replace
 
-    from harness.records import UserError
+    from harness.records.errors import UserError
 
     task = load_task(folder)
     on_cpu = task.device == "cpu"
@@ -255,7 +259,7 @@ def run(
         session.listen(printer)
         if next_step and message is None:
             raise click.UsageError("--next goes into an entry of ITERATIONS.md; -m TEXT makes one")
-        session.hypothesis, session.next_step = message or "", next_step
+        session.remarks.hypothesis, session.remarks.next_step = message or "", next_step
         try:
             await session.run_once(iteration=message is not None)
         finally:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from harness.records import CaseResult
+from harness.records.results import CaseResult
 from kernbench import render, report
 from kernbench.events import (
     BuildFailed,
@@ -22,6 +22,7 @@ from kernbench.events import (
     WorkerChanged,
 )
 from kernbench.session import Session
+from kernbench.terminal import obeys
 
 
 class Printer:
@@ -113,7 +114,7 @@ class TablePrinter(Printer):
     def __init__(self, session: Session, ascii_only: bool = False) -> None:
         super().__init__(session)
         self._ascii = ascii_only
-        self._status = sys.stderr.isatty()
+        self._status = obeys(sys.stderr)
 
     def on_start(self, event: RunStarted) -> None:
         click.echo(

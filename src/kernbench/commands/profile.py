@@ -13,7 +13,7 @@ import click
 from kernbench.commands.loop import NO_DEVICE, WRONG, load_task, make_session, run_until_signal, task_argument
 
 if TYPE_CHECKING:
-    from harness.records import Task
+    from harness.records.task import Task
     from kernbench.jobs import Options
     from kernbench.profiling.explain import Answer
     from kernbench.session import Session
@@ -103,7 +103,7 @@ async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -
 async def _print_full(session: Session, profile: Any) -> None:
     from kernbench.profiling import profile_text
 
-    found = await session.drilldown(profile)
+    found = await session.explainer.profiler.drilldown(profile)
     click.echo()
     for line in profile_text.hot_lines(found.lines):
         click.echo(line)

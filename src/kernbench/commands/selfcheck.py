@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernbench.commands.loop import loop_options, read_options, run_until_signal
+from kernbench.terminal import obeys
 
 if TYPE_CHECKING:
     from kernbench.selfcheck import Report, Tell
@@ -67,14 +68,14 @@ async def measure(part: str, task: str, options: Any, repeats: int, tell: Tell) 
 
 def _tell(part: str, text: str) -> None:
     """On a terminal one line that changes and goes; elsewhere a line each."""
-    if sys.stderr.isatty():
+    if obeys(sys.stderr):
         click.echo(f"\r\x1b[K{part}: {text}" if text else "\r\x1b[K", err=True, nl=False)
     elif text:
         click.echo(f"{part}: {text}", err=True)
 
 
 def _print(report: Report, as_json: bool) -> None:
-    from harness.records import finite
+    from harness.records.lines import finite
     from kernbench import report as text
 
     if as_json:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.records import CaseResult
+from harness.records.results import CaseResult
 from kernbench import compare, entry, render, trajectory
 from kernbench.events import Elsewhere, Summary
 from kernbench.export import causes, charts, page, tables

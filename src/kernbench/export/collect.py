@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.records import Case, CaseResult, Task, UserError
+from harness.records.errors import UserError
+from harness.records.results import CaseResult
+from harness.records.task import Case, Task
 from kernbench import compare, iterations, trajectory
 from kernbench.elsewhere import by_number
 from kernbench.events import Summary

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.records import CaseResult, decode
+from harness.records.lines import decode
+from harness.records.results import CaseResult
 from kernbench import entry, render
 from kernbench.export.collect import Collected, name_of
 

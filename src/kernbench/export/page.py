@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.records import CaseResult
+from harness.records.results import CaseResult
 from kernbench import __version__, entry, render
 from kernbench.events import Summary
 from kernbench.export import charts

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timezone
 from typing import Any
 
-from harness.records import SCHEMA, to_dict
+from harness.records.lines import SCHEMA, to_dict
 from kernbench import __version__
 from kernbench.export.collect import Collected
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from harness.records import decode, to_dict
+from harness.records.lines import decode, to_dict
 from kernbench.profiling.metrics import METRICS, STALL, STALLS, in_unit, number
 
 SEPARATOR = "spin_kernel"

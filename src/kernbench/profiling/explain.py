@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.records import Task, UserError
+from harness.records.errors import UserError
+from harness.records.task import Task
 from kernbench import snapshot
 from kernbench.baselines import Baseline
 from kernbench.events import Event, LogLine, ProfileFailed, ProfileReady, ProfileStarted

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.records import Where, decode
+from harness.records.errors import Where
+from harness.records.lines import decode
 from kernbench.child import BOOT, child_environment, ending, harness_folder
 from kernbench.loglines import LogLimiter
 from kernbench.profiling import refusals

@@ -10,7 +10,7 @@ import shutil
 import signal
 from pathlib import Path
 
-from harness.records import UserError
+from harness.records.errors import UserError
 from kernbench.profiling import refusals
 
 TOOLKITS = (Path("/usr/local/cuda/bin"), Path("/opt/nvidia/nsight-compute"))

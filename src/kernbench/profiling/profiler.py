@@ -18,7 +18,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.records import Task, UserError, Where, decode, to_dict
+from harness.records.errors import UserError, Where
+from harness.records.lines import decode, to_dict
+from harness.records.task import Task
 from kernbench import trajectory
 from kernbench.baselines import Baseline
 from kernbench.journal import Journal

@@ -8,7 +8,8 @@ import math
 from collections import Counter
 
 from harness import taskfile
-from harness.records import CaseResult, to_dict
+from harness.records.lines import to_dict
+from harness.records.results import CaseResult
 from kernbench import project, render
 from kernbench.child import BOOT, child_environment, harness_folder
 from kernbench.jobs import Options

@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import replace
 from typing import Literal
 
-from harness.records import to_dict
+from harness.records.lines import to_dict
 from kernbench.child import BOOT, child_environment, harness_folder
 from kernbench.jobs import Options
 from kernbench.selfcheck import Report, Tell

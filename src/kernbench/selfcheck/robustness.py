@@ -98,7 +98,7 @@ async def crashes(task: str, options: Options, rounds: int, tell: Tell) -> Repor
                     "spare_s": waited,
                 }
             )
-        runs = len(shop.session.journal.path.read_bytes().splitlines())
+        runs = len(shop.session.logbook.journal.path.read_bytes().splitlines())
     left = [pid for pid in seen if _alive(pid)]
     worst = max(
         (float(str(row["next_first_row_s"])) for row in report.rows if row["next_first_row_s"]), default=math.nan

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 
 from harness import taskfile
-from harness.records import CaseResult, Environment
+from harness.records.results import CaseResult
+from harness.records.run import Environment
 from kernbench import project
 from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunStarted, Summary
 from kernbench.jobs import Options

@@ -24,7 +24,7 @@ from textual.app import App, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from harness.records import UserError, Where
+from harness.records.errors import UserError, Where
 from kernbench import clipboard
 from kernbench.events import Event, RunFinished
 from kernbench.settings import Settings
@@ -79,7 +79,7 @@ class Workbench(App[None]):
 
     def _take_engine(self, engine: Engine) -> None:
         self.engine = engine
-        engine.hypothesis = engine.hypothesis or pending.read(engine.state)
+        engine.remarks.hypothesis = engine.remarks.hypothesis or pending.read(engine.state)
         gpu_here = gpu.looks_present()
         if engine.archive.is_long:
             self.board = Board(engine.task, engine.environment, gpu_here=gpu_here)
@@ -131,7 +131,7 @@ class Workbench(App[None]):
         await self._leave(self.engine)
 
     async def _leave(self, engine: Engine) -> None:
-        pending.keep(engine.state, engine.hypothesis)
+        pending.keep(engine.state, engine.remarks.hypothesis)
         await engine.close()
 
     async def _start(self) -> None:
@@ -157,7 +157,7 @@ class Workbench(App[None]):
             event = self._inbox.popleft()
             self.main.take(event)
             if isinstance(event, RunFinished):
-                pending.keep(self.engine.state, self.engine.hypothesis)
+                pending.keep(self.engine.state, self.engine.remarks.hypothesis)
                 if 0 < self.settings.bell <= (event.summary.seconds or 0):
                     self.bell()
         self.main.paint_soon()
@@ -227,7 +227,7 @@ class Workbench(App[None]):
             self.main.paint()
 
     async def action_quit(self) -> None:
-        waiting = self.engine.hypothesis
+        waiting = self.engine.remarks.hypothesis
         said = f"kept for the next start: the hypothesis {quoted(waiting)}" if waiting else None
         self.exit(message=Text(said) if said else None)
 

@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.records import Case, CaseResult, Environment, Task
+from harness.records.results import CaseResult
+from harness.records.run import Environment
+from harness.records.task import Case, Task
 from kernbench import plan
 from kernbench.events import (
     BuildFailed,

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from harness.records import CaseResult, InputForm, OutputError, Task, Tolerance
+from harness.records.results import CaseResult, InputForm, OutputError
+from harness.records.task import Task, Tolerance
 from kernbench import render, report
 from kernbench.tui.spans import Span, clean
 

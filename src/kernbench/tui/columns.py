@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.records import CaseResult, WallTime
+from harness.records.results import CaseResult, WallTime
 from kernbench import render
 from kernbench.tui import failures
 from kernbench.tui.board import GridCount, Row

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from harness import stats
-from harness.records import CaseResult, Task
+from harness.records.results import CaseResult
+from harness.records.task import Task
 from kernbench import render
 from kernbench.tui import checks, failures
 from kernbench.tui.board import Row

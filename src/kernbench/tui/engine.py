@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from harness.records import CaseResult, Environment, Task
+from harness.records.results import CaseResult
+from harness.records.run import Environment
+from harness.records.task import Task
 from kernbench.events import Event, ProfileReady, Summary
 
 
@@ -33,6 +35,38 @@ class Archive(Protocol):
         """Writes the log for other people."""
 
     def export_target(self, kind: str) -> Path: ...
+
+
+class Logbook(Protocol):
+    """The iterations of a task."""
+
+    def iterations(self) -> Sequence[Summary]:
+        """By number, which each of them has. Only the newest are cheap to read: a log may have thousands."""
+
+    def numbers(self) -> Sequence[int]:
+        """Of all iterations, in their order."""
+
+    def text(self, number: int) -> str:
+        """The entry as it is written."""
+
+
+class Remarks(Protocol):
+    """What a person says of a run."""
+
+    hypothesis: str
+    """Of the run to come."""
+
+    def hypothesis_for(self) -> int | None:
+        """The entry that a save just made without a hypothesis, where there is one."""
+
+    def set_hypothesis(self, text: str) -> str:
+        """For that entry, else for the run to come; one sentence saying what was changed."""
+
+    def next_now(self) -> str:
+        """The next step that `set_next` would change."""
+
+    def set_next(self, text: str) -> str:
+        """One sentence saying what was changed."""
 
 
 class Engine(Protocol):
@@ -62,11 +96,14 @@ class Engine(Protocol):
     def archive(self) -> Archive: ...
 
     @property
+    def logbook(self) -> Logbook: ...
+
+    @property
+    def remarks(self) -> Remarks: ...
+
+    @property
     def pids(self) -> Sequence[int]:
         """Of the worker and its spare."""
-
-    hypothesis: str
-    """Of the run to come."""
 
     selected: str | None
     """Case id under the cursor: set by the screen, answered early by the engine."""
@@ -85,32 +122,12 @@ class Engine(Protocol):
 
     def baselines(self) -> tuple[str, ...]: ...
 
-    def hypothesis_for(self) -> int | None:
-        """The entry that a save just made without a hypothesis, where there is one."""
-
-    def set_hypothesis(self, text: str) -> str:
-        """For that entry, else for the run to come; one sentence saying what was changed."""
-
-    def next_now(self) -> str:
-        """The next step that `set_next` would change."""
-
-    def set_next(self, text: str) -> str:
-        """One sentence saying what was changed."""
-
-    def iterations(self) -> Sequence[Summary]:
-        """By number, which each of them has. Only the newest are cheap to read: a log may have thousands."""
-
     def changed_elsewhere(self) -> bool:
-        """Whether these have changed by what another process did."""
-
-    def numbers(self) -> Sequence[int]:
-        """Of all iterations, in their order."""
+        """Whether the log has changed by what another process did."""
 
     def last_results(self) -> Mapping[str, CaseResult]: ...
 
     def last_summary(self) -> Summary | None: ...
-
-    def iteration_text(self, number: int) -> str: ...
 
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> object:
         """Asks Nsight Compute; the answer is an event, whatever comes of it."""

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.records import UserError
+from harness.records.errors import UserError
 from kernbench.tui.dialogs import Choose, Confirm
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ KINDS = {
 
 
 def ask(bench: Workbench) -> None:
-    if not bench.engine.iterations():
+    if not bench.engine.logbook.iterations():
         bench.say(f"nothing to export yet: save {bench.board.solution} to make the first iteration")
         return
     choices = [f"{kind}: {words}" for kind, words in KINDS.items()]

@@ -6,7 +6,8 @@ import re
 
 from rich.cells import cell_len
 
-from harness.records import CaseResult, Where
+from harness.records.errors import Where
+from harness.records.results import CaseResult
 from kernbench import render
 from kernbench.events import BuildFailed
 from kernbench.tui.board import Board, Row

@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.scrollbar import ScrollTo
 
-from harness.records import Where
+from harness.records.errors import Where
 from kernbench import render
 from kernbench.tui import failures
 from kernbench.tui.board import Board

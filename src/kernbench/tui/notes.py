@@ -25,14 +25,14 @@ class Notes:
         self._bench = bench
 
     def ask_hypothesis(self) -> None:
-        engine = self._bench.engine
-        entry = engine.hypothesis_for()
+        remarks = self._bench.engine.remarks
+        entry = remarks.hypothesis_for()
         targets = [self._coming()]
         if entry is not None:
             targets.insert(0 if self._is_new() else 1, (f"entry {entry}", f"What did entry {entry} try?"))
         self._ask(
             targets,
-            engine.hypothesis,
+            remarks.hypothesis,
             "16-byte loads halve the load instructions",
             [summary.hypothesis for summary in self._lately()],
             partial(self._take_hypothesis, entry),
@@ -47,7 +47,7 @@ class Notes:
 
     def _is_new(self) -> bool:
         """The last entry was made just now."""
-        iterations = self._bench.engine.iterations()
+        iterations = self._bench.engine.logbook.iterations()
         if not iterations:
             return False
         last = iterations[-1]
@@ -58,15 +58,15 @@ class Notes:
         return age - (last.seconds or 0.0) <= JUST_NOW_SECONDS
 
     def ask_next_step(self) -> None:
-        engine = self._bench.engine
         earlier = [summary.next for summary in self._lately()]
         # What the last entry says now is there to be changed; what older ones say is a key away.
         target = ("", "What comes next?")
-        self._ask([target], engine.next_now(), "eight rows per block", earlier, self._take_next_step)
+        now = self._bench.engine.remarks.next_now()
+        self._ask([target], now, "eight rows per block", earlier, self._take_next_step)
 
     def _lately(self) -> list[Summary]:
         """Newest first, as far back as somebody may want to page."""
-        return list(reversed(self._bench.engine.iterations()[-LATELY:]))
+        return list(reversed(self._bench.engine.logbook.iterations()[-LATELY:]))
 
     def _ask(
         self,
@@ -83,16 +83,16 @@ class Notes:
 
     def _take_hypothesis(self, entry: int | None, target: str, text: str) -> None:
         bench = self._bench
-        engine = bench.engine
+        engine, remarks = bench.engine, bench.engine.remarks
         if entry is not None and target != f"entry {entry}":
-            engine.hypothesis = text  # `set_hypothesis` would write to the entry
+            remarks.hypothesis = text  # `set_hypothesis` would write to the entry
         else:
-            answer = engine.set_hypothesis(text)
-            if engine.hypothesis != text:  # else the status line shows it
+            answer = remarks.set_hypothesis(text)
+            if remarks.hypothesis != text:  # else the status line shows it
                 bench.say(answer)
-        pending.keep(engine.state, engine.hypothesis)
-        bench.main.iterations.show(engine.iterations())
+        pending.keep(engine.state, remarks.hypothesis)
+        bench.main.iterations.show(engine.logbook.iterations())
         bench.main.paint()
 
     def _take_next_step(self, target: str, text: str) -> None:
-        self._bench.say(self._bench.engine.set_next(text))
+        self._bench.say(self._bench.engine.remarks.set_next(text))

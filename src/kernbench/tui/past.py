@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from harness.records import UserError
+from harness.records.errors import UserError
 from kernbench.tui.dialogs import Confirm, Page
 from kernbench.tui.differences import Sources
 from kernbench.tui.history import DiffPage, EntryPage, source_lines
@@ -30,7 +30,7 @@ class Past:
             self._bench.say(f"no iterations yet: save {self._bench.board.solution} to make the first")
             return None
         try:
-            return summary.iteration, self._bench.engine.iteration_text(summary.iteration)
+            return summary.iteration, self._bench.engine.logbook.text(summary.iteration)
         except (OSError, LookupError) as error:
             self._bench.say(f"iteration {summary.iteration} cannot be read: {error}", "error")
             return None
@@ -45,7 +45,7 @@ class Past:
     def show_diff(self, old: str, new: str) -> None:
         if self.sources(old) is None:
             return
-        numbers = [str(number) for number in reversed(self._bench.engine.numbers())]
+        numbers = [str(number) for number in reversed(self._bench.engine.logbook.numbers())]
         self._bench.push_screen(DiffPage(old, new, self.sources, ["best", "last", *dict.fromkeys(numbers)]))
 
     def show_source(self, reference: str) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from harness.records import Case
+from harness.records.task import Case
 from kernbench.tui import arrange, columns
 from kernbench.tui.board import Board, Change, Row
 from kernbench.tui.rows import RowView

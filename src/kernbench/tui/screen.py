@@ -161,7 +161,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
         if isinstance(event, RunStarted):
             self.log_pane.separate(f"{event.at[11:19]} {event.reason}, source {event.source[:8]}")
-            self.board.usual_seconds = words.usual_seconds(self.bench.engine.iterations(), len(event.cases))
+            self.board.usual_seconds = words.usual_seconds(self.bench.engine.logbook.iterations(), len(event.cases))
         if isinstance(event, RunStarted | BuildFailed | TaskLoaded) or _is_failure(event):
             self.log_pane.show()
         if isinstance(event, RunFinished):
@@ -198,7 +198,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def _show_iterations(self) -> None:
         self.iterations.reading = self.board.reading
-        iterations = [] if self.board.reading else self.bench.engine.iterations()
+        iterations = [] if self.board.reading else self.bench.engine.logbook.iterations()
         self.iterations.show(iterations)
         self.plot.show(iterations)
 

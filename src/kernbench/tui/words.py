@@ -139,7 +139,7 @@ def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list
 
 def _hypothesis(engine: Engine) -> str:
     """Of the run to come."""
-    return f"hypothesis: {clean(' '.join(engine.hypothesis.split()))}" if engine.hypothesis else ""
+    return f"hypothesis: {clean(' '.join(engine.remarks.hypothesis.split()))}" if engine.remarks.hypothesis else ""
 
 
 def _failure(board: Board, width: int) -> list[Span]:
@@ -172,7 +172,7 @@ def _so_far(board: Board, width: int) -> list[Span]:
 def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> list[Span]:
     number = f"#{summary.iteration}" if summary.iteration is not None else ""
     # A run at a key carries what the next save will: said once.
-    why = summary.hypothesis if summary.hypothesis != engine.hypothesis else ""
+    why = summary.hypothesis if summary.hypothesis != engine.remarks.hypothesis else ""
     counted, *others = render.counts(summary).split(", ")
     worst = summary.worst
     seconds = f"{summary.seconds:.1f}s" if summary.seconds is not None else ""
@@ -247,7 +247,7 @@ def _after_run(board: Board, engine: Engine) -> str:
     unclear = board.verdicts("unclear")
     if unclear:
         return f"{_rows(unclear)} unclear: r times again"
-    if board.landed() and not engine.hypothesis:
+    if board.landed() and not engine.remarks.hypothesis:
         return f"h says what the next save tries; save {board.solution} to run"
     return f"save {board.solution} to run"
 

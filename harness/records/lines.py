@@ -1,0 +1,119 @@
+"""Records as JSON lines: `encode` makes one line, `decode` reads a dict back and ignores keys it does not know.
+
+NaN and infinities never reach a line. Any dataclass will do, those of the workbench too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+PROTOCOL = 1
+"""Version of the lines between workbench and worker."""
+SCHEMA = 1
+"""Version of the lines of `run --json` and runs.jsonl."""
+
+_T = TypeVar("_T")
+
+
+def finite(value: Any) -> Any:
+    """The same data with every NaN and infinity replaced by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [finite(item) for item in value]
+    return value
+
+
+def to_dict(record: Any) -> dict[str, Any]:
+    """A record as plain JSON data."""
+    result: dict[str, Any] = finite(dataclasses.asdict(record))
+    return result
+
+
+def encode(event: str, record: Any = None, **extra: Any) -> str:
+    """One JSON line, without its newline."""
+    data = {"event": event, **(to_dict(record) if record is not None else {}), **finite(extra)}
+    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def decode(cls: type[_T], data: dict[str, Any]) -> _T:
+    """A record from JSON data; unknown keys are ignored, missing ones take their default."""
+    plan = _plan(typing.cast(Any, cls))
+    known = {name: value for name, value in data.items() if name in plan.names}
+    for name, convert in plan.converters:
+        value = known.get(name)
+        if value is not None:
+            known[name] = convert(value)
+    if plan.checked or not plan.required <= known.keys():
+        return cls(**known)
+    record = object.__new__(cls)  # a frozen __init__ sets field by field, which takes ten times as long
+    record.__dict__.update(plan.defaults)
+    for name, make in plan.factories:
+        if name not in known:
+            known[name] = make()
+    record.__dict__.update(known)
+    return record
+
+
+class _Plan(typing.NamedTuple):
+    """How a class is read, worked out once: a log of 10,000 runs is decoded on every start."""
+
+    names: frozenset[str]
+    required: frozenset[str]
+    converters: tuple[tuple[str, Callable[[Any], Any]], ...]
+    defaults: dict[str, Any]
+    factories: tuple[tuple[str, Callable[[], Any]], ...]
+    checked: bool
+    """The class looks at itself when it is built."""
+
+
+@functools.cache
+def _plan(cls: type) -> _Plan:
+    hints = typing.get_type_hints(cls)
+    fields = dataclasses.fields(typing.cast(Any, cls))
+    converters = ((item.name, _converter(hints[item.name])) for item in fields)
+    plain = {item.name: item.default for item in fields if item.default is not dataclasses.MISSING}
+    made = [(item.name, item.default_factory) for item in fields if item.default_factory is not dataclasses.MISSING]
+    names = frozenset(item.name for item in fields)
+    return _Plan(
+        names=names,
+        required=names - plain.keys() - {name for name, _make in made},
+        converters=tuple((name, convert) for name, convert in converters if convert is not None),
+        defaults=plain,
+        factories=tuple(made),
+        checked=hasattr(cls, "__post_init__"),
+    )
+
+
+def _converter(hint: Any) -> Callable[[Any], Any] | None:
+    """What makes a value of this type from JSON data; None where JSON's own will do. Values are never None."""
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]
+        return _converter(inner[0]) if len(inner) == 1 else None
+    if origin is tuple:
+        convert = _converter(typing.get_args(hint)[0])
+        return tuple if convert is None else lambda value: tuple(_apply(convert, part) for part in value)
+    if origin is dict:
+        item = _converter(typing.get_args(hint)[1])
+        return None if item is None else lambda value: {key: _apply(item, part) for key, part in value.items()}
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return lambda value: value if isinstance(value, hint) else decode(hint, value)
+    return _as_float if hint is float else None
+
+
+def _apply(convert: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else convert(value)
+
+
+def _as_float(value: Any) -> Any:
+    return float(value) if isinstance(value, int) else value

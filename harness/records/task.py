@@ -1,0 +1,61 @@
+"""A task, as task.toml and cases.json describe it: what is computed, how exactly, and for which cases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+CaseKind = Literal["case", "smoke", "check"]
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    atol: float
+    rtol: float
+
+
+@dataclass(frozen=True)
+class Case:
+    id: str
+    label: str
+    """Short name for narrow screens; the id where the task gives none."""
+    kind: CaseKind = "case"
+    headline: bool = False
+    models: tuple[str, ...] = ()
+    known: dict[str, Any] | None = None
+    axes: dict[str, Any] = field(default_factory=dict)
+    """A plain table that only reference.py understands."""
+
+    @property
+    def variant(self) -> str:
+        return str(self.axes.get("variant", ""))
+
+
+@dataclass(frozen=True)
+class Task:
+    name: str
+    entry: str
+    folder: str
+    """Absolute path of the folder the user edits."""
+    summary: str
+    baseline: str
+    """eager, compile, or the name of a file beside task.toml."""
+    device: Literal["cuda", "cpu"]
+    threads: int
+    """CPU threads for both sides; stated beside the times."""
+    mutates: tuple[str, ...]
+    layout: Literal["reference", "any"]
+    tolerance: dict[str, Tolerance]
+    """By the output's dtype."""
+    cases: tuple[Case, ...]
+    hash: str
+    """Of task.toml, cases.json, reference.py and the baseline: another hash is another series."""
+    rowwise: tuple[str, ...] = ()
+    """Inputs whose rows are independent of one another: truth may be worked out a few rows at a time."""
+
+    def case(self, case_id: str) -> Case:
+        return next(case for case in self.cases if case.id == case_id)
+
+    @property
+    def timed(self) -> tuple[Case, ...]:
+        return tuple(case for case in self.cases if case.kind == "case")

@@ -1,0 +1,75 @@
+"""What is done while nobody waits: it makes the next run quicker and truer.
+
+First the spare worker, then the process that compiles ahead, a standing-by ncu, and the A/A floors of the present
+source. The session goes to its chores when no job is left and wakes them when one comes; what is not begun then is left
+for the next time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.records.errors import UserError
+from kernbench.events import Event, Notice
+from kernbench.jobs import Options
+from kernbench.profiling.explain import Explainer
+from kernbench.runner import Order, Runner
+from kernbench.supervisor import Supervisor
+
+
+@dataclass(frozen=True)
+class Chores:
+    options: Options
+    supervisor: Supervisor
+    runner: Runner
+    explainer: Explainer
+    emit: Callable[[Event], None]
+    wake: asyncio.Event
+    """Set when there is a job."""
+    profiled: Callable[[], str | None]
+    """The device that a profile would be taken on, where the task can have one."""
+    timed: Callable[[], Order | None]
+    """What times the present source, where it can be timed."""
+
+    async def until_woken(self) -> None:
+        """Waits for work; what is under way then is cancelled."""
+        waiting = asyncio.create_task(self.wake.wait())
+        chores = asyncio.create_task(self._do())
+        try:
+            await waiting
+            self.supervisor.cancel()
+            await chores
+        finally:
+            for task in (waiting, chores):
+                task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.gather(waiting, chores, return_exceptions=True)
+
+    async def _do(self) -> None:
+        """When something cannot be done, a save is still served."""
+        try:
+            await self._prepare()
+        except (UserError, OSError) as problem:
+            self.emit(Notice(str(problem), "warning"))
+
+    async def _prepare(self) -> None:
+        await self.supervisor.prepare_spare()
+        while self.options.spares and not self.supervisor.spare_ready:
+            if self.wake.is_set() or len(self.supervisor.pids) < 2:
+                return
+            await asyncio.sleep(0.05)
+        await self.supervisor.prepare_builder(self.wake.is_set)
+        if self.options.standby and (device := self.profiled()) is not None:
+            await self.explainer.prepare(device, self.wake)
+        if self.options.floors and (order := self.timed()) is not None:
+            await self._measure_floors(order)
+
+    async def _measure_floors(self, order: Order) -> None:
+        for case in order.task.timed:
+            if self.wake.is_set():
+                return
+            if self.runner.wants_floor(order, case.id) and not await self.runner.measure_floor(order, case.id):
+                return
