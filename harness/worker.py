@@ -111,8 +111,9 @@ def main(device: str) -> None:
     channel.emit("ready", environment=environment)
     if gpu is not None:
         gpu.warm()
-        if channel.quiet_for(IDLE_S):
-            _import_compiler()
+    channel.emit("warm")
+    if gpu is not None and channel.quiet_for(IDLE_S):
+        _import_compiler()
     gc.freeze()  # what was imported so far is never garbage; collections between runs stay short
     shelf = Shelf(gpu)
     while True:

@@ -73,6 +73,8 @@ class Child:
         self.log_tail: list[str] = []
         self._ready = asyncio.Event()
         self._on_log = on_log
+        self.warm = False
+        """Nothing is left that its first run would have to wait for."""
         self._stopped = self._greeted = False
         self._tasks = [asyncio.create_task(self._read_events()), asyncio.create_task(self._read_log())]
 
@@ -140,7 +142,7 @@ class Child:
             os.killpg(self.pid, number)
 
     def freeze(self) -> None:
-        """Keeps a child that is still importing off the cores while something is timed."""
+        """Keeps a child that is still importing or warming up off the cores and the GPU while something is timed."""
         if self.alive and not self._stopped:
             self.signal(signal.SIGSTOP)
             self._stopped = True
@@ -203,6 +205,8 @@ class Child:
         elif kind == "ready":
             self.environment = decode(Environment, message.get("environment") or {})
             self._ready.set()
+        elif kind == "warm":
+            self.warm = True
         elif kind == "unusable":
             self.problem = Unusable(str(message.get("code")), str(message.get("message")))
         else:

@@ -1,9 +1,10 @@
 """The worker and its spare: one conversation at a time, deadlines, and a replacement that is already warm.
 
 `talk` sends one request and yields the worker's messages until the run ends; a worker that dies, or overstays the
-deadline of the step it announced, ends the conversation with a `Lost`. The spare has imported everything and waits; it
-is started only while nothing runs, and frozen (SIGSTOP) should a run begin before it is ready, so that it never takes a
-core from what is being timed. Freezing replaces a nice value, which an ordinary user could not take back.
+deadline of the step it announced, ends the conversation with a `Lost`. The spare has imported everything, has had its
+slow first times on the GPU, and waits; it is started only while nothing runs, and frozen (SIGSTOP) should a run begin
+before it is warm, so that it takes neither a core nor the GPU from what is being timed. Freezing replaces a nice value,
+which an ordinary user could not take back.
 `hold` lends the GPU to somebody else: the run in progress rests between two rows, and none begins until `release`.
 """
 
@@ -117,7 +118,7 @@ class Supervisor:
         await self.ready()
         child = self._child
         assert child is not None
-        if self._spare is not None and not self._spare.ready:
+        if self._spare is not None and not self._spare.warm:
             self._spare.freeze()
         self.builder.freeze()
         self._run, self._cancelled, case = str(request["run"]), False, None
@@ -197,7 +198,7 @@ class Supervisor:
             self._spare = await self._start()
         size = child.resident_bytes()
         self._first_size = self._first_size or size
-        if size - self._first_size > GROWTH_LIMIT and self._spare.ready:
+        if size - self._first_size > GROWTH_LIMIT and self._spare.warm:
             await self._drop()
             await self.ready()
 
@@ -208,7 +209,7 @@ class Supervisor:
 
     @property
     def spare_ready(self) -> bool:
-        return self._spare is not None and self._spare.ready
+        return self._spare is not None and self._spare.alive and self._spare.warm
 
     @property
     def busy(self) -> bool:

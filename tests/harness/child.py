@@ -82,6 +82,8 @@ class Child:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
         )
         self.greeting = [self.read(), self.read()]
+        if self.greeting[-1]["event"] == "ready":
+            self.greeting.append(self.read())
         self._runs = 0
 
     def __enter__(self) -> Child:

@@ -36,12 +36,13 @@ def try_solution(child: Child, folder: Path, source: str, **more: Any) -> dict[s
 
 
 def test_it_greets_before_and_after_importing_torch(child: Child) -> None:
-    hello, ready = child.greeting
+    hello, ready, warm = child.greeting
     assert (hello["event"], hello["protocol"]) == ("hello", 1)
     environment = decode(Environment, ready["environment"])
     assert environment.device == "cpu"
     assert environment.torch
     assert environment.device_name
+    assert warm["event"] == "warm"
 
 
 def test_one_run_from_start_to_end(child: Child, tmp_path: Path) -> None:

@@ -55,6 +55,8 @@ class Worker:
             sys.exit(3)
         threading.Thread(target=self.read, daemon=True).start()
         self.emit("ready", environment=ENVIRONMENT)
+        time.sleep(float(os.environ.get("FAKE_WARM_UP", "0")))
+        self.emit("warm")
         while True:
             request = self.requests.get()
             if request["request"] == "run":

@@ -1,0 +1,45 @@
+"""The spare: warm before it counts, and out of the way of what is timed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernbench.events import CaseLanded, Summary
+from tests.engine.conftest import Watched, write
+
+
+def state_of(pid: int) -> str:
+    """R, S, D, or T where it was stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+@pytest.mark.anyio
+async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = watched()
+    await it.session.run_once(iteration=False)
+    monkeypatch.setenv("FAKE_WARM_UP", "1.5")
+    supervisor = it.session.supervisor
+    await supervisor.prepare_spare()
+    _, spare = supervisor.pids
+    async with asyncio.timeout(10):
+        while supervisor._spare is None or not supervisor._spare.ready:
+            await asyncio.sleep(0.01)
+    assert not supervisor.spare_ready
+    states: list[str] = []
+    it.session.listen(lambda event: states.append(state_of(spare)) if isinstance(event, CaseLanded) else None)
+    write(folder, "TIME_US = 40.0")
+    ending = await it.session.run_once(iteration=False)
+    assert isinstance(ending, Summary)
+    assert set(states) == {"T"}
+    async with asyncio.timeout(10):
+        while not supervisor.spare_ready:
+            await asyncio.sleep(0.01)
+    states.clear()
+    await it.session.run_once(iteration=False)
+    assert "T" not in states
