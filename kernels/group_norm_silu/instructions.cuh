@@ -20,6 +20,12 @@ __device__ __forceinline__ float reciprocal(float value) {
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(value));
     return result;
 }
+// The smaller of two; unlike that of C++, what is no number stays none.
+__device__ __forceinline__ float at_most(float value, float limit) {
+    float result;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(result) : "f"(value), "f"(limit));
+    return result;
+}
 
 // a * b + c of two values.
 __device__ __forceinline__ unsigned fma_pair(unsigned a, unsigned b, unsigned c, const __half*) {
@@ -33,7 +39,8 @@ __device__ __forceinline__ unsigned fma_pair(unsigned a, unsigned b, unsigned c,
     return result;
 }
 
-// The eight values of every quad of lanes, times themselves and times `ones`, added to `sums`: see Statistics.
+// The values of every quad of lanes, two or four of each, times themselves and times `ones`, added to `sums`: see
+// Statistics.
 __device__ __forceinline__ void multiply_add(float (&sums)[4], unsigned pair, unsigned ones, const __half*) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%4}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
@@ -43,6 +50,19 @@ __device__ __forceinline__ void multiply_add(float (&sums)[4], unsigned pair, un
     asm("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5}, {%4}, {%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(pair), "r"(ones));
+}
+__device__ __forceinline__ void multiply_add(float (&sums)[4], unsigned a, unsigned b, unsigned ones, const __half*) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{%0, %1, %2, %3}, {%4, %6, %5, %6}, {%4, %5}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a), "r"(b), "r"(ones));
+}
+__device__ __forceinline__ void multiply_add(float (&sums)[4], unsigned a, unsigned b, unsigned ones,
+                                             const __nv_bfloat16*) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+        "{%0, %1, %2, %3}, {%4, %6, %5, %6}, {%4, %5}, {%0, %1, %2, %3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a), "r"(b), "r"(ones));
 }
 
 // Shared memory by its own addresses of 32 bits, in bytes.
@@ -61,6 +81,10 @@ __device__ __forceinline__ void copy_async(unsigned to, const uint4* from) {
 }
 __device__ __forceinline__ void commit() {
     asm volatile("cp.async.commit_group;" ::: "memory");
+}
+// Into the L2, the 32 bytes around it.
+__device__ __forceinline__ void prefetch(const uint4* from) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
 template <int PENDING> __device__ __forceinline__ void wait() {
     asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");

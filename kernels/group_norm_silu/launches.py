@@ -5,17 +5,22 @@ fp16 in 32 groups with a cold L2, in us.
 - Up to 8 MB (contiguous) or 3.5 MB (channels-last) clusters of eight small blocks: 2.8 at 0.6 MB, against 3.2 in one
   block; above, exchanging moments through memory costs no more than what clusters lose: only 30 clusters of eight
   blocks with 256 threads, or of four with 512, run at a time, and there are 32 groups.
-- Up to 30 MB the chip holds x: 15.9 at 21 MB, against 16.2 in the ring. With 8 vectors of a thread in registers it is
+- Channels-last in slices of one group, the tensor cores can add up: from 5 vectors of a thread on 1 to 3 % faster, with
+  fewer up to 6 % slower. Then clusters are good up to 5.2 MB: 6.5, against 6.6.
+- Up to 30 MB the chip holds x: 17.5 at 28 MB, against 18.8 in the ring. With 8 vectors of a thread in registers it is
   0.4 faster than with 2. Blocks of 1024 threads take 2 to 4 longer.
-- Beyond, the ring: 47 at 84 MB, 161 at 285 MB, 340 at 570 MB. Two vectors at a time cost fewer instructions than one
+- Beyond, the ring: 47 at 84 MB, 162 at 285 MB, 342 at 570 MB. Two vectors at a time cost fewer instructions than one
   (30.0 against 33.7 at 47 MB). Interleaving their instructions made it 3 to 5 % slower, four vectors for half as many
   threads 10 %, and more loads under way nothing.
+- The last step of a share in the ring may be partly empty and most likely costs as much as a full one: 52 MB take 29.4
+  with 640 workers, who need 5 whole steps, and 32.0 with 512, who need 6 and a quarter.
 - Channels-last, slices of 128 bytes: 64 are as good up to 20 MB, 32 cost 190 instead of 81 at 107 MB.
-- From 26 to 36 MB the kernel that reads twice is faster, although the chip holds everything and it reads once: 21.5 at
-  33 MB instead of 22.5. Most likely because it adds up what has come before it asks for the rest.
-- What the chip cannot hold is read twice as whole positions, 207 at 285 MB. Up to some size nearly nothing is: with
-  registers the chip holds 45 MB, and the L2 some 25 more. So 75 MB take 44 in all slices at once, and 84, 89 and 107 MB
-  take 53, 55 and 65 in halves of positions one after the other, all at once up to 5 more.
+- From 21 to 36 MB the kernel that reads twice is faster, although the chip holds everything and it reads once: 21.1 at
+  33 MB instead of 22.3. Most likely because it adds up what has come before it asks for the rest.
+- What the chip cannot hold is read twice as whole positions, 202 at 285 MB. Up to some size nearly nothing is: with
+  registers the chip holds 36 MB, and the L2 some 25 more. So 75 MB take 44 in all slices at once, and 84, 89 and 107 MB
+  take 51, 54 and 64 in halves of positions one after the other, all at once up to 5 more. Registers for 12 or 16
+  vectors of a thread instead of 8, that is 40 or 45 MB, gain nothing up to here and cost 1 to 8 % at 26 to 33 MB.
 """
 
 from __future__ import annotations
@@ -34,13 +39,16 @@ SMALL, BY_CLUSTERS = 3.5e6, 8e6
 BY_ONE, BY_TWO = 6e6, 10e6
 """Bytes of a channels-last x that two blocks to a multiprocessor hold faster than one: 9.5 against 10.1 us at 9 MB. Up
 to the first one is faster: 6.75 against 6.92 us at 5 MB."""
-STEPWISE = 26e6
+ALONE = 64 * 1024, 168 * 1024
+"""Bytes of a channels-last unit of one group, more than and up to, that clusters do best with the tensor cores: 32 of
+200 KiB take 5 % longer."""
+STEPWISE = 20e6
 """Bytes of a channels-last x from which the chip holds it better in steps."""
 AT_ONCE, BY_HALVES = 80e6, 120e6
 """Bytes of a channels-last batch entry of which the chip and the L2 hold nearly all, or nearly all of a half."""
 HELD, HELD_FLOATS, HELD_LAST = 30e6, 20e6, 36e6
 """Bytes of x that the chip is to hold. The ring is good for floats earlier: it has half as many to do."""
-UNDER_WAY = {16: 17e6, 8: 19e6, 4: 19e6, 2: 17e6}
+UNDER_WAY = {16: 17e6, 8: 19e6, 4: 18e6, 2: 17e6}
 """By number of teams in the ring, bytes that these may have under way: the rest of 28 MB hides the exchange."""
 STATIC = 512
 """Bytes of shared memory that a kernel declares beside entries, and room for alignment."""
@@ -82,6 +90,8 @@ class Units(NamedTuple):
     width: int = 1
     row: int = 0
     batch: int = 0
+    quads: bool = False
+    """Whether each four lanes share an entry, so that the tensor cores may add up: for units of one group."""
 
     def share(self, team: int) -> int:
         """Of a block: whole lines of memory, and whole positions."""
@@ -97,7 +107,7 @@ class Units(NamedTuple):
 
     def entries(self, threads: int, copies: int, blocks: int = 1) -> int:
         """Bytes that statistics take before they are merged, and after that those of so many blocks."""
-        of_warp = 8 if self.channels else self.width
+        of_warp = 8 if self.quads else self.width
         return copies * threads // 32 * of_warp * self.within * 16 + STATIC + 8 * self.groups * blocks
 
 
@@ -123,16 +133,17 @@ def _groups(chip: Chip, cuts: list[Units]) -> Iterator[Launch | None]:
         yield held(chip, cut, 0, 512, 8)
     for teams in (16, 8, 4, 2, 1):
         if teams <= cut.number and teams * unit <= UNDER_WAY.get(teams, math.inf):
-            share = 16 * cut.share(_team(chip, teams))
-            wide, narrow = (math.ceil(share / step) * step for step in (16 * 1024, 12 * 1024))
-            fewer = teams <= 4 and narrow < wide  # 105 us instead of 114 at 178 MB; nothing with more teams
-            yield ring(chip, cut, teams, 384, 2, 3) if fewer else ring(chip, cut, teams, 512, 2, 2)
+            workers = _workers(cut.share(_team(chip, teams)), teams)
+            yield ring(chip, cut, teams, workers, 2, 3 if workers == 384 else 2)
     yield twice(chip, cut, 1, 0)
 
 
 def _slices(chip: Chip, cuts: list[Units]) -> Iterator[Launch | None]:
     cut = {cut.width: cut for cut in cuts}
     total = 16 * cuts[0].vectors * cuts[0].number
+    alone = cut[2] if 2 in cut and cut[2].groups == 1 and cut[2].kind != "float" else None
+    if alone and ALONE[0] < 16 * alone.vectors <= ALONE[1] and total <= BY_ONE:
+        yield held(chip, alone._replace(quads=True), 8, 128 if alone.share(8) <= 1024 else 256, 16)
     if total <= SMALL and 2 in cut:
         if 16 * cut[2].vectors <= TINY:
             yield held(chip, cut[2], 2, 256, 16)
@@ -147,16 +158,16 @@ def _slices(chip: Chip, cuts: list[Units]) -> Iterator[Launch | None]:
             halves = chip._replace(blocks=2 * chip.blocks, shared=chip.shared // 2 - 1024)
             yield held(halves, cut[width], 0, 256, registers)
     if STEPWISE < total <= HELD_LAST and 8 in cut:
-        yield twice(chip, cut[8], cut[8].number, 12, once=True)
+        yield twice(chip, cut[8], cut[8].number, 8, once=True)
     for width in (8, 4, 16, 32, 2):
         if width in cut and total <= HELD_LAST:
             yield held(chip, cut[width], 0, 512, 8)
     row, entry = cuts[0].row, 16 * cuts[0].batch
     if entry <= AT_ONCE and 8 in cut:
-        yield twice(chip, cut[8], cut[8].slices, 16)
+        yield twice(chip, cut[8], cut[8].slices, 8)
     if entry <= BY_HALVES and row // 2 in cut:
-        yield twice(chip, cut[row // 2], 1, 12)
-    yield twice(chip, cuts[0], 1, 16)
+        yield twice(chip, cut[row // 2], 1, 8)
+    yield twice(chip, cuts[0], 1, 8)
     yield twice(chip, cuts[0], 1, 0)
 
 
@@ -164,7 +175,7 @@ def groups_of(kind: str, size: int, shape: tuple[int, ...], num_groups: int) -> 
     channels = shape[1] // num_groups
     spatial, rest = divmod(math.prod(shape[2:]), 16 // size)
     if rest == 0 and spatial > 1 and channels <= MOST_CHANNELS:
-        place = {"spatial": spatial, "channels": channels}
+        place = {"spatial": spatial, "channels": channels, "quads": True}
         yield Units(kind, "Layout<0, 1, 1>", shape[0] * num_groups, channels * spatial, 1, num_groups, **place)
 
 
@@ -194,7 +205,9 @@ def held(chip: Chip, cut: Units, cluster: int, threads: int, registers: int) -> 
     if cut.entries(threads, 1 if cluster else 2, cluster or 1) + 8 * MOST_CHANNELS + shared > chip.shared:
         return None
     per_spatial = 2**32 // cut.spatial + 1 if cut.spatial > 1 else 0
-    kernel = f"held<{cut.kind}, {cut.layout}, {threads}, {cluster}, {registers}, {str(slots > 0).lower()}>"
+    # By products of 16 values 0 to 1.3 % faster than of 8; a ring of one team was up to 1.2 % slower.
+    layout = cut.layout.replace(">", ", false, 16>") if cut.quads else cut.layout
+    kernel = f"held<{cut.kind}, {layout}, {threads}, {cluster}, {registers}, {str(slots > 0).lower()}>"
     rest = (cut.number, team, slots, *cut.geometry(team), per_spatial)
     words = 0 if cluster else cut.words(team)
     return Launch(kernel, cut.number * team if cluster else chip.blocks, threads, shared, rest, words)
@@ -234,6 +247,17 @@ def twice(chip: Chip, cut: Units, teams: int, registers: int, once: bool = False
     kernel = f"twice<{cut.kind}, {layout}, {threads}, {batch}, {ahead}, {registers}>"
     rest = (cut.number, team, slots, vectors, share, *place)
     return Launch(kernel, chip.blocks, threads, slots * step + tables, rest, cut.words(team))
+
+
+def _workers(share: int, teams: int) -> int:
+    """Who leave least of their last step in the ring empty, of equals the first: up to 7 % less where it differs."""
+    if teams == 1:
+        choices = [512, 384]  # more take 3 to 8 % longer
+    elif share <= 6 * 2 * 640:
+        choices = [672, 640, 576, 512]  # fewer gain nothing, even where they leave less empty
+    else:
+        choices = [512]  # 640 are 1 % slower with 7 of 10 steps: the other 3 hardly hide the exchange
+    return min(choices, key=lambda workers: -share % (2 * workers))
 
 
 def _team(chip: Chip, teams: int) -> int:

@@ -11,7 +11,8 @@
 //           all of them, where a channels-last tensor is too large for `held` to be fast and small enough to be held
 //
 // At 4 TB/s a multiprocessor has about 28 instructions for an element, so these are counted: values of 16 bits are
-// summed and squared by the tensor cores, and two outputs take three instructions of the special function unit.
+// summed and squared by the tensor cores where a unit is one group, and four outputs take five instructions of the
+// special function unit.
 //
 // The shared memory that a launch adds, `kept`, is aligned to 128 bytes. It would begin behind what a kernel declares:
 // where that was 16 bytes off a multiple of 32, kernels took 5 to 15 % longer, most likely because every 32 bytes that

@@ -15,14 +15,17 @@ struct Geometry {
 };
 
 // How vectors and groups meet. SLICE is 0 where the tensor is contiguous; channels-last, a group has PER vectors at a
-// position, or a vector holds SUB groups. Lanes that differ in bits of SAME have values of the same groups and share an
-// entry of the block's statistics: four neighbours, or all that take the same vector of the slice. The blocks of a team
-// share a unit in pieces as large as can be or, channels-last, IN_TURN: a vector of every thread each, and again.
-template <int SLICE_, int PER_, int SUB_, bool IN_TURN_ = false> struct Layout {
+// position, or a vector holds SUB groups. The blocks of a team share a unit in pieces as large as can be or,
+// channels-last, IN_TURN: a vector of every thread each, and again. Where a unit is one group, the tensor cores may add
+// up its values of 16 bits, DEPTH at a time; this is 0 where they do not. Lanes that differ in bits of SAME have values
+// of the same groups and share an entry of the block's statistics: four neighbours where the tensor cores may add up,
+// otherwise all that take the same vector of the slice.
+template <int SLICE_, int PER_, int SUB_, bool IN_TURN_ = false, int DEPTH_ = SLICE_ ? 0 : 8> struct Layout {
     static constexpr bool LAST = SLICE_ != 0, IN_TURN = IN_TURN_;
     static constexpr int SLICE = LAST ? SLICE_ : 1, PER = PER_, SUB = SUB_, GROUPS = SLICE / PER * SUB;
-    static constexpr int SAME = LAST ? 31 & ~(SLICE - 1) : 3, OF_WARP = LAST ? SLICE : 8;
+    static constexpr int DEPTH = DEPTH_, SAME = DEPTH ? 3 : 31 & ~(SLICE - 1), OF_WARP = DEPTH ? 8 : SLICE;
     static_assert(32 % SLICE == 0 && SLICE % PER == 0 && (PER == 1 || SUB == 1), "slices are made of whole groups");
+    static_assert(DEPTH == 0 || GROUPS == 1, "the tensor cores add up the values of neighbours");
 
     static __device__ __forceinline__ long long start(const Geometry& g, int unit) {
         return LAST ? unit / g.slices * g.batch + (long long)(unit % g.slices) * SLICE : (long long)unit * g.vectors;
@@ -31,10 +34,10 @@ template <int SLICE_, int PER_, int SUB_, bool IN_TURN_ = false> struct Layout {
     static __device__ __forceinline__ int group(int thread) { return LAST ? thread % SLICE / PER * SUB : 0; }
     // Where entries of a group lie among those of the block.
     static __device__ __forceinline__ int entry(int thread) {
-        return thread / 32 * OF_WARP + (LAST ? thread % SLICE : thread % 32 / 4);
+        return thread / 32 * OF_WARP + (DEPTH ? thread % 32 / 4 : thread % SLICE);
     }
     static __device__ __forceinline__ bool has_entry(int thread) {
-        return LAST ? thread % 32 < SLICE : thread % 4 == thread % 32 / 8;
+        return DEPTH ? thread % 4 == thread % 32 / 8 : thread % 32 < SLICE;
     }
 };
 
@@ -117,7 +120,7 @@ template <class L> struct Pivot<float, L> {
 };
 
 // Statistics of the vectors of lanes that share an entry.
-template <class T, class L, bool TENSOR = !L::LAST && sizeof(T) == 2> struct Statistics {
+template <class T, class L, bool TENSOR = L::DEPTH && sizeof(T) == 2> struct Statistics {
     Pivot<T, L> pivot;
     float sums[L::SUB], squares[L::SUB];
 
@@ -154,6 +157,7 @@ template <class T, class L, bool TENSOR = !L::LAST && sizeof(T) == 2> struct Sta
 // the parts. Where both are made of the same registers, rows of the one are columns of the other, and each four lanes
 // hold one of eight: on the diagonal of the product are sums of squares. The other eight rows are ones: what they yield
 // are sums. A lane in four has both. Products are exact and sums of 32 bits.
+// Of a vector they take a quarter at a time or, where DEPTH is 16, half, which is half as many instructions.
 template <class T, class L> struct Statistics<T, L, true> {
     Pivot<T, L> pivot;
     float sums[2][4];
@@ -168,10 +172,15 @@ template <class T, class L> struct Statistics<T, L, true> {
         constexpr unsigned ONES = Pivot<T, L>::ONES;
         uint4 apart = {0, 0, 0, 0};
         if (present) apart = pivot.apart(packed);
-        multiply_add(sums[0], apart.x, ONES, kind);
-        multiply_add(sums[1], apart.z, ONES, kind);
-        multiply_add(sums[0], apart.y, ONES, kind);
-        multiply_add(sums[1], apart.w, ONES, kind);
+        if (L::DEPTH == 16) {
+            multiply_add(sums[0], apart.x, apart.y, ONES, kind);
+            multiply_add(sums[1], apart.z, apart.w, ONES, kind);
+        } else {
+            multiply_add(sums[0], apart.x, ONES, kind);
+            multiply_add(sums[1], apart.z, ONES, kind);
+            multiply_add(sums[0], apart.y, ONES, kind);
+            multiply_add(sums[1], apart.w, ONES, kind);
+        }
     }
     __device__ __forceinline__ Entry entry(int s, float count) const {
         const bool odd = threadIdx.x & 4;
@@ -200,7 +209,7 @@ struct Moments {
 // Of the `count` values of a group in a block, by a warp. The pivot of all is the mean of the first entry.
 template <class L, int THREADS>
 __device__ __forceinline__ Moments of_block(const Entry* entries, int group, float count) {
-    constexpr int EACH = THREADS / 32 * L::OF_WARP / L::SLICE * L::PER;
+    constexpr int EACH = THREADS / 32 * L::OF_WARP * L::PER / L::SLICE;
     const auto at = [&](int i) {
         const int vector = i / L::PER * L::SLICE + group / L::SUB * L::PER + i % L::PER;
         return entries[vector * L::SUB + group % L::SUB];

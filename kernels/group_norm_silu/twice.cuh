@@ -7,7 +7,10 @@
 // Units that do not fit into the ring: forwards for the statistics, backwards for the output. By then the last
 // REGISTERS vectors of a thread are in registers, `slots` steps before them in shared memory and some before these in
 // the L2, if what will not be read again leaves it first. Without REGISTERS loads of the first pass leave no earlier
-// than others.
+// than others. While the blocks exchange moments, the first COMING vectors of a thread of the next unit come into the
+// L2: 1 % less where two units follow each other.
+enum { COMING = 12 };
+
 template <class T, class L, int THREADS, int BATCH, int AHEAD, int REGISTERS>
 __global__ void __launch_bounds__(THREADS, 1)
 twice(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __restrict__ bias, uint4* __restrict__ y,
@@ -88,6 +91,11 @@ twice(const uint4* __restrict__ x, const T* __restrict__ weight, const T* __rest
         }
         leave(statistics, of_entry, thread, entries);
         __syncthreads();
+        if (unit + teams < units && thread % 2 == 0) {
+            const uint4* const coming = x + L::start(g, unit + teams) + place.at;
+#pragma unroll 1
+            for (int j = 0; j < min((int)COMING, count); ++j) prefetch(coming + j * place.step);
+        }
         if (!L::LAST) load_channels(g, unit, weight, bias, table, thread, THREADS);
 #pragma unroll 1
         for (int group = warp; group < L::GROUPS; group += THREADS / 32) {

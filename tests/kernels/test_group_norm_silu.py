@@ -91,18 +91,25 @@ LAUNCHES = """
 import itertools, math, re
 from launches import TURNS, Chip, choose
 
-chip, sizes, seen, forms = Chip(132, 232448), {"float": 4, "__half": 2}, set(), set()
+chip, sizes, seen, forms, of_one = Chip(132, 232448), {"float": 4, "__half": 2}, set(), set(), set()
 shapes = [(batch, channels, positions) for batch in (1, 3, 9) for channels in (32, 64, 128, 320, 512)
-          for positions in (1, 8, 40, 240, 1000, 20480, 122880, 327680, 1114112, 2**21)]
+          for positions in (1, 8, 40, 240, 1000, 2560, 5120, 20480, 46080, 122880, 327680, 348160, 1114112, 2**21)]
 for (kind, size), shape, groups, last in itertools.product(sizes.items(), shapes, (1, 8, 32), (False, True)):
     launch = choose(chip, kind, size, shape, groups, last)
     if launch is None:
         assert last or shape[2] * size % 16 or shape[2] * size == 16 or shape[1] > 256 * groups
         continue
     name = launch.kernel.split("<")[0]
-    slice_width, _, _, threads, second, third, *fourth = map(int, re.findall(r"[ <](\\d+)", launch.kernel))
+    layout, numbers = re.fullmatch(r"\\w+<\\w+, Layout<(.*?)>, (.*)>", launch.kernel).groups()
+    slice_width, per, within, *further = layout.split(", ")
+    slice_width, (threads, second, third, *fourth) = int(slice_width), map(int, re.findall(r"\\d+", numbers))
     units, team, slots, vectors, share = launch.rest[:5]
     seen.add((name, name == "held" and second > 0, last))
+    if further == ["false", "16"]:  # the tensor cores add up, 16 at a time
+        assert name == "held" and (not last or (slice_width, per, within, second) == (2, "2", "1", 8) and size == 2)
+        of_one |= {threads} if last else set()
+    else:
+        assert further == ["true"] * (name == "twice" and fourth != [0]) and (last or name != "held")
     assert units * vectors * 16 == math.prod(shape) * size
     assert team * share >= vectors and share % (slice_width or 1) == 0 and threads % 32 == 0
     if name == "held":
@@ -113,12 +120,13 @@ for (kind, size), shape, groups, last in itertools.product(sizes.items(), shapes
         steps, ahead = math.ceil((share - threads * sum(fourth)) / (threads * second)), third
         assert launch.grid == 132 >= team and launch.shared >= slots * threads * second * 16 and slots > ahead
         assert name == "twice" or steps + ahead <= slots <= TURNS * steps + ahead
-        assert name == "ring" or fourth == [0] or fourth in ([12], [16]) and last and share > threads * fourth[0]
-        forms |= {(*fourth, team * units <= 132 and steps <= slots)} if fourth else set()
+        assert name == "ring" or fourth == [0] or fourth == [8] and last and share > threads * 8
+        forms |= {(*fourth, team * units <= 132 and steps <= slots)} if fourth else {threads}
     assert (launch.shared + 2048) * max(1, launch.grid // 132 if launch.words else 1) <= chip.shared
 of_held = set(itertools.product(("held",), (False, True), (False, True)))
 assert seen == {*of_held, ("ring", False, False), ("twice", False, False), ("twice", False, True)}, seen
-assert forms == {(0, False), *itertools.product((12, 16), (False, True))}, forms  # True: nothing is read again
+assert forms == {384, 512, 576, 640, 672, (0, False), (8, False), (8, True)}, forms  # True: nothing is read again
+assert of_one == {128, 256}, of_one
 """
 
 ON_GPU = """
@@ -127,11 +135,12 @@ import itertools
 bounds = {"float32": 1e-5, "bfloat16": 4e-2, "float16": 6e-3}
 contiguous = [("3x64x4x6x2", 8), ("1x512x2x12x10", 32), ("2x512x5x12x10", 32), ("1x96x7x40", 3), ("1x64x9x48x40", 4),
               ("9x256x12x40", 32), ("1x256x9x48x40", 32), ("1x128x17x96x80", 32), ("2x128x5x256x80", 4),
-              ("1x16x1024x1040", 1), ("1x512x9x128x40", 32)]
+              ("1x16x1024x1040", 1), ("1x512x9x128x40", 32), ("1x128x17x256x80", 32)]
 last = [("1x512x2x12x10", 32), ("2x512x2x24x20", 32), ("1x256x3x48x40", 32), ("3x128x33x40", 32), ("2x128x5x96x80", 32),
         ("1x512x5x64x64", 32), ("1x128x5x256x80", 8), ("1x128x256x2056", 16), ("1x320x7x40", 32),
         ("1x256x9x128x128", 32), ("1x128x5x256x256", 32), ("3x128x5x96x128", 32), ("1x512x5x32x32", 32),
-        ("1x128x17x96x80", 32), ("1x256x9x48x128", 32), ("1x128x9x256x256", 32)]
+        ("1x128x17x96x80", 32), ("1x256x9x48x128", 32), ("1x128x9x256x256", 32), ("1x512x2x64x20", 32),
+        ("1x512x5119", 32)]
 for dtype, variant in itertools.product(bounds, ("contiguous", "channels_last")):
     for shape, groups in contiguous if variant == "contiguous" else last:
         inputs = inputs_of(shape, groups, dtype, variant)
@@ -193,10 +202,13 @@ for dtype, variant in itertools.product(bounds, ("contiguous", "channels_last"))
     flat["x"].fill_(3.0)  # no variance: only the bias is left
     assert error(flat) < bounds[dtype], (dtype, variant)
     for size in (40.0, -100.0):
-        steep = inputs_of("1x64x30x40", 2, dtype, variant)  # e^-z of two values is beyond what their product can hold
+        steep = inputs_of("1x64x30x40", 2, dtype, variant)  # e^-z of some values is beyond what their product can hold
         steep["weight"].mul_(size)
         result, wanted = group_norm_silu(**steep), reference.truth(**steep)
         assert float(((result - wanted).abs() / (1 + wanted.abs())).max()) < bounds[dtype], (dtype, variant, size)
+    lost = inputs_of("1x64x30x40", 2, dtype, variant)
+    lost["x"][0, 40, 7, 9] = float("nan")  # what is no number is not hidden, and stays in its group
+    assert group_norm_silu(**lost).isnan().all(dim=(2, 3)).tolist() == [[False] * 32 + [True] * 32], (dtype, variant)
 """
 
 
