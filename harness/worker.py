@@ -109,11 +109,7 @@ def main(device: str) -> None:
     gpu = None if device == "cpu" else Gpu(device)
     environment = machine.environment(device, gpu)
     channel.emit("ready", environment=environment)
-    if gpu is not None:
-        gpu.warm()
-    channel.emit("warm")
-    if gpu is not None and channel.quiet_for(IDLE_S):
-        _import_compiler()
+    _warm_up(channel, gpu)
     gc.freeze()  # what was imported so far is never garbage; collections between runs stay short
     shelf = Shelf(gpu)
     while True:
@@ -196,6 +192,15 @@ def _open_gpu(channel: Channel, device: str) -> str:
     torch.cuda.set_device(int(number))
     torch.zeros(1, device=device).item()
     return device
+
+
+def _warm_up(channel: Channel, gpu: Any) -> None:
+    """The slow first times, while nobody waits; `warm` says that a run would wait for none of them."""
+    if gpu is not None:
+        gpu.warm()
+        if channel.quiet_for(IDLE_S):
+            _import_compiler()
+    channel.emit("warm")
 
 
 def _import_compiler() -> None:

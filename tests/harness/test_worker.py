@@ -7,10 +7,12 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from harness import worker
 from harness.records.lines import decode
 from harness.records.results import CaseResult
 from harness.records.run import Environment
@@ -43,6 +45,19 @@ def test_it_greets_before_and_after_importing_torch(child: Child) -> None:
     assert environment.torch
     assert environment.device_name
     assert warm["event"] == "warm"
+
+
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_worker_is_warm_when_nothing_slow_is_left(monkeypatch: pytest.MonkeyPatch, quiet: bool) -> None:
+    """Also the imports that it makes when nobody asks for it: a save that came meanwhile would wait for them."""
+    seen: list[str] = []
+    monkeypatch.setattr(worker, "_import_compiler", lambda: seen.append("imported"))
+    channel: Any = SimpleNamespace(quiet_for=lambda seconds: quiet, emit=seen.append)
+    worker._warm_up(channel, SimpleNamespace(warm=lambda: seen.append("GPU")))
+    assert seen == ["GPU", *(["imported"] if quiet else []), "warm"]
+    seen.clear()
+    worker._warm_up(channel, None)
+    assert seen == ["warm"]
 
 
 def test_one_run_from_start_to_end(child: Child, tmp_path: Path) -> None:
