@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,20 +67,23 @@ def _of_turns(blocks: Sequence[stats.Turns]) -> stats.Estimate | None:
     """Neighbours in time are compared: what disturbs one disturbs the other.
 
     Times that fall on one tick of the clock are spread evenly over it: where many tie, one call more or less would move
-    what trimming leaves by a whole tick, and the interval would not know.
+    what trimming leaves by a whole tick, and the interval would not know. Each side has a tick of its own: the sum of
+    many kernels lies on no grid.
     """
-    over, under = ([time for block in blocks for time in block[side]] for side in (0, 1))
-    if not under:
+    sides = [[time for block in blocks for time in block[side]] for side in (0, 1)]
+    if not sides[1]:
         return None
-    ticks = [*_steps(over), *_steps(under)]
-    tick = min(*ticks, *over, *under) if ticks else 0.0  # a call that did nothing took next to no time
+    ticks = [min(_steps(times), default=0.0) for times in sides]
+    ticks = [tick or max(ticks) for tick in ticks]  # where one side ties throughout, the other's
     spread = [itertools.count(0, step) for step in EVENLY]
 
-    def logs(times: Sequence[float], place: Iterator[float]) -> list[float]:
-        return [math.log(time + tick * (next(place) % 1 - 0.5)) for time in times]
+    def logs(times: Sequence[float], side: int) -> list[float]:
+        tick, place = ticks[side], spread[side]
+        # a call that did nothing took next to no time, and cannot be spread by more
+        return [math.log(time + min(tick, time) * (next(place) % 1 - 0.5)) for time in times]
 
-    turns = [(logs(a, spread[0]), logs(b, spread[1])) for a, b in blocks]
-    return stats.of_rounds(turns, tick / stats.median(under))
+    turns = [(logs(over, 0), logs(under, 1)) for over, under in blocks]
+    return stats.of_rounds(turns, max(tick / stats.median(times) for tick, times in zip(ticks, sides, strict=True)))
 
 
 def _steps(times: Sequence[float]) -> list[float]:

@@ -112,7 +112,8 @@ def of_blocks(log_ratios: Sequence[float]) -> Estimate | None:
 def of_rounds(blocks: Sequence[Turns], tick: float = 0.0) -> Estimate | None:
     """From the logs of the times of every block; `tick` is what the clock's resolution makes of a ratio.
 
-    Where most calls tie, the interval would close on a value that is a quarter of a tick off as often as not.
+    Where most calls fall on one tick, the interval would close on a value that is a quarter of a tick off as often as
+    not: spreading them (samples.py) does not tell where between two ticks they really lay.
     """
     if len(blocks) < FEWEST_BLOCKS:
         return None
@@ -124,7 +125,8 @@ def of_rounds(blocks: Sequence[Turns], tick: float = 0.0) -> Estimate | None:
     mean = math.fsum(drawn_in) / count
     squares = sum((total - mean * len(block)) ** 2 for total, block in zip(drawn_in, compared, strict=True))
     error = math.sqrt(squares * len(blocks) / (len(blocks) - 1)) / count / (1 - 2 * OF_ROUNDS)
-    freedom = max(2, min(len(blocks), count - 2 * cut) - 1)  # few calls: what was drawn in says nothing
+    calls = sum(len(over) for over, _ in blocks)
+    freedom = max(2, min(len(blocks), calls - 2 * int(calls * OF_ROUNDS)) - 1)  # what was drawn in says nothing
     reach = max(student(freedom) * error, tick / 4)
     return Estimate(centre, centre - reach, centre + reach)
 

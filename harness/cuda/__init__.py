@@ -34,7 +34,8 @@ form again, `Kernel.prepared` launches numbers at which nobody looks again, `out
 """
 
 from .compiling import CompileError
+from .launching import Kernel
 from .library import Library, load
 from .plans import Plans, outputs_like, same_form_as
 
-__all__ = ["CompileError", "Library", "Plans", "load", "outputs_like", "same_form_as"]
+__all__ = ["CompileError", "Kernel", "Library", "Plans", "load", "outputs_like", "same_form_as"]

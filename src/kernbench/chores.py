@@ -57,15 +57,23 @@ class Chores:
 
     async def _prepare(self) -> None:
         await self.supervisor.prepare_spare()
-        while self.options.spares and not self.supervisor.spare_ready:
-            if self.wake.is_set() or len(self.supervisor.pids) < 2:
-                return
-            await asyncio.sleep(0.05)
+        if not await self._spare_is(lambda: self.supervisor.spare_ready):
+            return
         await self.supervisor.prepare_builder(self.wake.is_set)
+        if not await self._spare_is(lambda: self.supervisor.spare_warm):  # what follows needs the GPU
+            return
         if self.options.standby and (device := self.profiled()) is not None:
             await self.explainer.prepare(device, self.wake)
         if self.options.floors and (order := self.timed()) is not None:
             await self._measure_floors(order)
+
+    async def _spare_is(self, so_far: Callable[[], bool]) -> bool:
+        """Waits for it; False where a job comes first, or the spare is no more."""
+        while self.options.spares and not so_far():
+            if self.wake.is_set() or len(self.supervisor.pids) < 2:
+                return False
+            await asyncio.sleep(0.05)
+        return True
 
     async def _measure_floors(self, order: Order) -> None:
         for case in order.task.timed:

@@ -118,8 +118,7 @@ class Supervisor:
         await self.ready()
         child = self._child
         assert child is not None
-        if self._spare is not None and not self._spare.warm:
-            self._spare.freeze()
+        self._stop_warming()
         self.builder.freeze()
         self._run, self._cancelled, case = str(request["run"]), False, None
         self._enter("load")
@@ -158,6 +157,7 @@ class Supervisor:
     async def hold(self) -> None:
         """Until nothing of ours uses the GPU: a run rests after its next row, an A/A measurement is given up."""
         self._free.clear()
+        self._stop_warming()
         if self._child is None or self._run is None:
             return
         self._resting.clear()
@@ -170,6 +170,8 @@ class Supervisor:
     def release(self) -> None:
         """The run goes on where it rested."""
         self._free.set()
+        if self._spare is not None and self._run is None:
+            self._spare.thaw()
         if self._child is None:
             return
         self._child.send({"request": "release"})
@@ -207,8 +209,17 @@ class Supervisor:
         if self._spares:
             await self.builder.prepare(interrupted)
 
+    def _stop_warming(self) -> None:
+        if self._spare is not None and not self._spare.warm:
+            self._spare.freeze()
+
     @property
     def spare_ready(self) -> bool:
+        """It could take over, and would make a run wait for what it is still at."""
+        return self._spare is not None and self._spare.ready
+
+    @property
+    def spare_warm(self) -> bool:
         return self._spare is not None and self._spare.alive and self._spare.warm
 
     @property

@@ -30,7 +30,7 @@ async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
     async with asyncio.timeout(10):
         while supervisor._spare is None or not supervisor._spare.ready:
             await asyncio.sleep(0.01)
-    assert not supervisor.spare_ready
+    assert not supervisor.spare_warm
     states: list[str] = []
     it.session.listen(lambda event: states.append(state_of(spare)) if isinstance(event, CaseLanded) else None)
     write(folder, "TIME_US = 40.0")
@@ -38,8 +38,9 @@ async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
     assert isinstance(ending, Summary)
     assert set(states) == {"T"}
     async with asyncio.timeout(10):
-        while not supervisor.spare_ready:
+        while not supervisor.spare_warm:
             await asyncio.sleep(0.01)
     states.clear()
     await it.session.run_once(iteration=False)
+    assert states
     assert "T" not in states

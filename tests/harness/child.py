@@ -81,9 +81,8 @@ class Child:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
         )
+        self.warmed = False
         self.greeting = [self.read(), self.read()]
-        if self.greeting[-1]["event"] == "ready":
-            self.greeting.append(self.read())
         self._runs = 0
 
     def __enter__(self) -> Child:
@@ -103,7 +102,11 @@ class Child:
     def read(self) -> dict[str, Any]:
         assert self.process.stdout
         line = self.process.stdout.readline()
-        return json.loads(line) if line else {"event": "gone"}
+        event = json.loads(line) if line else {"event": "gone"}
+        if event["event"] != "warm":
+            return event
+        self.warmed = True  # comes when it likes, before a run or while one waits
+        return self.read()
 
     def request(self, task: Task, source: Path, **fields: Any) -> str:
         self._runs += 1

@@ -27,7 +27,9 @@ def test_the_interval_covers_the_median_as_often_as_it_says(count: int, shape: s
     assert 0.935 <= inside / tries <= 1.0
 
 
-@pytest.mark.parametrize(("blocks", "rounds"), [(8, 1), (10, 1), (14, 1), (10, 2), (16, 3), (8, 7), (40, 7)])
+@pytest.mark.parametrize(
+    ("blocks", "rounds"), [(8, 1), (10, 1), (14, 1), (8, 2), (10, 2), (16, 2), (16, 3), (8, 7), (40, 7)]
+)
 @pytest.mark.parametrize("shape", ["alone", "alike", "spiky"])
 def test_the_interval_of_rounds_covers_as_often_as_it_says(blocks: int, rounds: int, shape: str) -> None:
     """Also where there are few, where those of a block are alike, and where some are far off."""

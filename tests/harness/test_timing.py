@@ -159,6 +159,37 @@ def test_the_interval_knows_that_the_clock_ticks(scatter: float) -> None:
     assert inside / tries >= 0.9
 
 
+def test_each_side_has_the_tick_of_its_own_times() -> None:
+    """A baseline of twelve kernels lies on no grid: the solution's ties are spread, and its interval stays open."""
+    source, tries, inside = random.Random(7), 60, 0
+    record = lambda us: 0.032 * round(source.gauss(us, 0.01) / 0.032) + 0.001 * source.randint(0, 2)  # noqa: E731
+    for number in range(tries):
+        truth = 2.15 + 0.032 * number / tries
+        blocks = [
+            {
+                "baseline": [sum(record(2.5) for _ in range(12)) for _ in range(7)],
+                "solution": [record(truth) for _ in range(7)],
+            }
+            for _ in range(40)
+        ]
+        found = Timing(rounds=blocks).estimate("baseline", "solution")
+        assert found is not None
+        inside += found.low <= math.log(30.012 / (truth + 0.001)) <= found.high
+    assert inside / tries >= 0.9
+
+
+def test_one_call_that_did_nothing_does_not_close_the_interval() -> None:
+    source = random.Random(8)
+    side = lambda: [0.032 * round(source.gauss(50, 0.4)) for _ in range(7)]  # noqa: E731
+    blocks = [{"baseline": side(), "solution": side()} for _ in range(28)]
+    before = Timing(rounds=blocks).estimate("baseline", "solution")
+    blocks[3]["solution"][2] = timing.LEAST_US
+    after = Timing(rounds=blocks).estimate("baseline", "solution")
+    assert before is not None
+    assert after is not None
+    assert after.half_width == pytest.approx(before.half_width, rel=0.2)
+
+
 def test_what_disturbs_neighbours_in_time_cancels() -> None:
     """They are compared with each other before anything is averaged."""
     count, source = iter(range(10**6)), random.Random(3)
@@ -357,8 +388,11 @@ def test_a_row_timed_by_event_pairs_says_why(
     watch = stopwatch.Stopwatch(request, gpu)
     monkeypatch.setattr(watch, "clock", Failing)
     monkeypatch.setattr(clocks, "EventClock", lambda flush: FakeClock())
-    monkeypatch.setattr(clocks, "wall_pass", lambda *_: {})
+    left: list[float] = []
+    monkeypatch.setattr(clocks, "wall_pass", lambda *words: left.append(words[-1]) or {})
+    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: 5.0)
     monkeypatch.setattr(watch, "_bench", lambda clock, *_: timing.Bench(clock, FakeRotation(), 1.0, lambda: None))  # type: ignore[arg-type]
     (finding,) = watch._on_gpu(gpu, {"solution": lambda: 5.0}, [], lambda: None).findings
     assert finding.name == name
     assert says in finding.help
+    assert left == [pytest.approx(0.95 / 0.78 * 1e6)]  # of a bench that was given a millisecond
