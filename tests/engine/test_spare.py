@@ -17,30 +17,49 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+async def warming(it: Watched, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A spare that is ready and not yet warm; its process."""
+    await it.session.run_once(iteration=False)
+    monkeypatch.setenv("FAKE_WARM_UP", "1.5")
+    supervisor = it.session.supervisor
+    await supervisor.prepare_spare()
+    await until(lambda: supervisor.spare_ready)
+    assert not supervisor.spare_warm
+    return supervisor.pids[1]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.anyio
 async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
     watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = watched()
-    await it.session.run_once(iteration=False)
-    monkeypatch.setenv("FAKE_WARM_UP", "1.5")
-    supervisor = it.session.supervisor
-    await supervisor.prepare_spare()
-    _, spare = supervisor.pids
-    async with asyncio.timeout(10):
-        while supervisor._spare is None or not supervisor._spare.ready:
-            await asyncio.sleep(0.01)
-    assert not supervisor.spare_warm
+    spare = await warming(it, monkeypatch)
     states: list[str] = []
     it.session.listen(lambda event: states.append(state_of(spare)) if isinstance(event, CaseLanded) else None)
     write(folder, "TIME_US = 40.0")
     ending = await it.session.run_once(iteration=False)
     assert isinstance(ending, Summary)
     assert set(states) == {"T"}
-    async with asyncio.timeout(10):
-        while not supervisor.spare_warm:
-            await asyncio.sleep(0.01)
+    await until(lambda: it.session.supervisor.spare_warm)
     states.clear()
     await it.session.run_once(iteration=False)
     assert states
     assert "T" not in states
+
+
+@pytest.mark.anyio
+async def test_it_rests_while_somebody_else_has_the_gpu(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = watched()
+    spare = await warming(it, monkeypatch)
+    await it.session.supervisor.hold()
+    await until(lambda: state_of(spare) == "T")
+    it.session.supervisor.release()
+    await until(lambda: it.session.supervisor.spare_warm)
