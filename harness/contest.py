@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from harness import check, originals, timing
+from harness import check, kept, originals, timing
 from harness.inputs import BadOutput, Outputs, named_outputs
 from harness.opponents import Opponents
 from harness.progress import Progress
@@ -57,9 +57,9 @@ class Contest:
         timed = self._measured(case, sides, [material.inputs for material in materials])
         if baseline is not None and "baseline" not in timed.samples.samples:
             baseline, word = None, "fails when called again"
-        problem = self._timed_output(timed.samples, materials)
+        problem, stale = self._timed_output(timed.samples, materials)
         if problem is not None:
-            return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings)
+            return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
         result = _with_error(self._with_threads(result, timed.samples), reached, materials[0].expected)
         row = self.stopwatch.row(case, result, timed, None if baseline is not None else word)
         traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
@@ -75,8 +75,8 @@ class Contest:
                     raise
                 sides = {name: side for name, side in sides.items() if name != failure.side}
 
-    def _timed_output(self, timed: Timing, materials: list[Material]) -> str | None:
-        """The result of one more measured call, judged like any other."""
+    def _timed_output(self, timed: Timing, materials: list[Material]) -> tuple[str | None, tuple[Finding, ...]]:
+        """The result of one more measured call, judged like any other: at an address it knows, with other values."""
         assert timed.last is not None
         result, working = timed.last
         timed.last = None
@@ -84,11 +84,13 @@ class Contest:
         try:
             outputs = named_outputs(result, working.inputs, task.mutates)
         except BadOutput as problem:
-            return str(problem)
-        return (
-            check.form(outputs, materials[0].expected, task.layout)
-            or check.compare(outputs, material.truth, task).problem
-        )
+            return str(problem), ()
+        wrong = check.form(outputs, materials[0].expected, task.layout)
+        if wrong is not None:
+            return wrong, ()
+        wrong, before = check.compare(outputs, material.truth, task).problem, materials[working.master - 1]
+        stale = wrong is not None and before is not material and not check.compare(outputs, before.truth, task).problem
+        return wrong, (kept.STALE,) if stale else ()
 
     def _with_threads(self, result: CaseResult, timed: Timing) -> CaseResult:
         """On a CPU the threads are part of the condition: a side that takes more is not comparable."""

@@ -27,6 +27,11 @@ OUTPUT = Finding(
     "two calls returned the same memory, so the second wrote over the first's result; return a new tensor from each",
     red=True,
 )
+STALE = Finding(
+    "result of an earlier call",
+    "it returned what was right for the values that its inputs held before; keep no result by a tensor's address",
+    red=True,
+)
 TIMES, MORE_US = 3.0, 50.0
 """A first call this much longer than the next ones is no accident of caches and page faults."""
 REPEATS = 2

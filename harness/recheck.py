@@ -16,7 +16,7 @@ from harness.records.results import Finding
 from harness.records.task import Case, Task
 from harness.shelf import Material
 from harness.threads import RETURNED_TOO_SOON, ThreadWatch
-from harness.trial import Judgement, Trial, judge
+from harness.trial import Judgement, Trial, judge, touched
 
 NONDETERMINISTIC = Finding(
     "nondeterministic", "the same inputs gave other bits the second time; look for atomics or a race between threads"
@@ -78,15 +78,8 @@ class SlowChecks:
         return judgement, findings
 
     def _manners(self, case: Case, trial: Trial, material: Material) -> Judgement:
-        """Whether the call left alone what is not its own."""
-        changed = check.changed_inputs(material.inputs, trial.inputs, self.task.mutates)
-        if changed is not None:
-            return Judgement(f"the call wrote to its input {changed!r}, which is not in mutates")
-        if not self.task.mutates:
-            shared = check.aliased(trial.outputs, trial.inputs)
-            if shared is not None and check.aliased(material.expected, material.inputs) is None:
-                return Judgement(f"{shared[0]} lives in the memory of input {shared[1]!r}; return a tensor of its own")
-        return self._own_checks(case, trial)
+        problem = touched(trial, material, self.task)
+        return Judgement(problem) if problem is not None else self._own_checks(case, trial)
 
     def _own_checks(self, case: Case, trial: Trial) -> Judgement:
         """Rows of reference.check: (name, error, bound)."""

@@ -59,3 +59,14 @@ def judge(trial: Trial, material: Material, expected: Outputs, task: Task) -> Ju
         return Judgement(problem)
     verdict = check.compare(trial.outputs, material.truth, task, fresh=True)
     return Judgement(verdict.problem, verdict.error, verdict.errors)
+
+
+def touched(trial: Trial, material: Material, task: Task) -> str | None:
+    """What the call did to its inputs that it may not; None where it left alone what is not its own."""
+    changed = check.changed_inputs(material.inputs, trial.inputs, task.mutates)
+    if changed is not None:
+        return f"the call wrote to its input {changed!r}, which is not in mutates"
+    shared = check.aliased(trial.outputs, trial.inputs) if not task.mutates else None
+    if shared is not None and check.aliased(material.expected, material.inputs) is None:
+        return f"{shared[0]} lives in the memory of input {shared[1]!r}; return a tensor of its own"
+    return None

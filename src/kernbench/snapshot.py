@@ -1,7 +1,9 @@
 """What ran is what is kept: the task's sources, copied into a folder named by their hash.
 
 `take` returns the Source of the folder as it is now. Two hashes: `sha` over the bytes names the snapshot; `meaning` is
-the same for sources that differ only in Python comments and layout, which are not worth timing again.
+the same for sources that differ only in Python comments and layout, which are not worth timing again. Notes, exports,
+objects, editors' copies and the like lie beside the source and are no part of it, unless a source file names them: a
+save of one is no iteration.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -16,6 +19,13 @@ from pathlib import Path
 
 LARGEST_FILE = 1024 * 1024
 LEFT_OUT = frozenset({"ITERATIONS.md", "__pycache__", "exports"})
+DATA = frozenset(".txt .csv .json .jsonl".split())
+"""Read by a program as often as written by a person: they count where a source file speaks of such files at all."""
+BESIDE = DATA | frozenset(
+    ".md .rst .html .pdf .png .svg .log .patch .diff .orig .rej .bak .swp .swo .tmp "
+    ".o .a .d .out .data .ncu-rep .nsys-rep .sqlite".split()
+)
+ALWAYS = frozenset({"cases.json"})
 
 
 @dataclass(frozen=True)
@@ -35,7 +45,35 @@ def source_files(folder: Path, state: Path | None = None) -> list[Path]:
             path = here / name
             if not _left_out(name) and path.is_file() and path.stat().st_size <= LARGEST_FILE:
                 found.append(path.relative_to(folder))
-    return found
+    return _without_what_lies_beside(folder, found)
+
+
+def _without_what_lies_beside(folder: Path, found: list[Path]) -> list[Path]:
+    doubtful = {path for path in found if _lies_beside(path)}
+    if not doubtful:
+        return found
+    text = "\n".join(_text(folder / path) for path in found if path not in doubtful)
+    return [path for path in found if path not in doubtful or _is_named(path, text)]
+
+
+def _lies_beside(path: Path) -> bool:
+    """By its name; one without a suffix is a tool's (Makefile, tags, vim's 4913) or an editor's copy."""
+    if path.name in ALWAYS:
+        return False
+    return path.suffix in BESIDE or not path.suffix or path.name.startswith("#")
+
+
+def _is_named(path: Path, text: str) -> bool:
+    if path.suffix in DATA and path.suffix in text:
+        return True
+    return re.search(rf"""["'/<]{re.escape(path.name)}["'>]""", text) is not None
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:  # an editor replaced it just now
+        return ""
 
 
 def sha_of(folder: Path, state: Path) -> str:

@@ -129,6 +129,23 @@ def test_results_remembered_by_address_are_wrong(child: Child, tmp_path: Path) -
     result = try_solution(child, tmp_path, source)
     assert result["status"] == "wrong"
     assert "(in a timed call)" in result["detail"]
+    assert [finding["name"] for finding in result["findings"]] == ["result of an earlier call"]
+
+
+def test_a_point_of_the_grid_is_held_to_leave_its_inputs_alone(child: Child, tmp_path: Path) -> None:
+    source = """
+    def scale(x, factor):
+        out = x * factor
+        if x.shape[0] == 3:
+            x.add_(1)
+        return out
+    """
+    grid = "[grid]\nrows = [3, 5]\ncolumns = [9]\n"
+    events = child.run(write_task(tmp_path, solution_py=source, task_toml=TASK + grid))
+    found = {case: result["status"] for case, result in results(events).items() if "rows" in case}
+    assert sorted(found.values()) == ["ok", "wrong"]
+    wrong = next(result for case, result in results(events).items() if found.get(case) == "wrong")
+    assert wrong["detail"] == "the call wrote to its input 'x', which is not in mutates"
 
 
 def test_an_output_inside_an_input_is_wrong(child: Child, tmp_path: Path) -> None:
