@@ -32,7 +32,7 @@ class MissingEntry(Exception):
     """The file loaded, but what task.toml names is not in it."""
 
     def __init__(self, file: str, entry: str) -> None:
-        super().__init__(f"{os.path.basename(file)}: does not define '{entry}' (entry in task.toml)")
+        super().__init__(f"it does not define '{entry}' (entry in task.toml)")
         self.file, self.line = file, None
 
 

@@ -6,6 +6,7 @@ data, stderr is narration. Commands import what they need inside, so that `kernb
 
 from __future__ import annotations
 
+import os
 import sys
 from difflib import get_close_matches
 from typing import Any
@@ -16,6 +17,8 @@ from harness.records.errors import UserError
 from kernbench import __version__
 from kernbench.commands import export, history, loop, profile, selfcheck, setup
 
+READER_LEFT = 141
+"""What a shell says of a program that died of SIGPIPE."""
 EXAMPLES = """\b
 Examples:
   kernbench                          pick a task and open the workbench
@@ -39,6 +42,13 @@ class OpensTasks(click.Group):
                 raise click.UsageError(f"{args[0]!r} is no command{hint}")
             return "open", self.get_command(ctx, "open"), args
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # `| head` has had enough; click would say 1, and 1 is for a case that is wrong
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(READER_LEFT)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"--help", "-h", "--version"}

@@ -16,6 +16,7 @@ from harness import stats
 from harness.records.results import CaseResult, Finding, Ratio
 from harness.records.run import Environment
 from harness.records.task import Task
+from kernbench import render
 from kernbench.events import RunStarted, Summary, Worst
 
 STALL_AFTER = 3
@@ -268,7 +269,7 @@ def why_not_best(task: Task, headline: Sequence[CaseResult], about: Circumstance
     low = min(direct, key=lambda item: item[1].speedup, default=None)
     if low is not None and low[1].speedup < stats.WORST_HEADLINE:
         label, limit = task.case(low[0].id).label, stats.WORST_HEADLINE
-        return f"{label} is {low[1].speedup:.2f}x of best, and no row may be below {limit}"
+        return f"{label} is {render.times(low[1].speedup)} of best, and no row may be below {limit}"
     mean = stats.geomean([ratio for _row, ratio in direct])
     if mean is None:
         return "it was not timed beside the best"

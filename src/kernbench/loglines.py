@@ -56,7 +56,10 @@ class LogLimiter:
     def _report(self) -> list[str]:
         if not self._dropped_bytes:
             return []
-        text = f"... {self._dropped:,} more lines ({self._dropped_bytes / 1e6:,.1f} MB) were not kept"
+        amount, unit = (
+            (self._dropped_bytes / 1e6, "MB") if self._dropped_bytes >= 1e5 else (self._dropped_bytes / 1e3, "kB")
+        )
+        text = f"... {self._dropped:,} more lines ({amount:,.1f} {unit}) were not kept"
         self._dropped = self._dropped_bytes = 0
         return [text]
 

@@ -45,7 +45,8 @@ def microseconds(value: float | None) -> str:
 
 
 def times(value: float | None) -> str:
-    return DASH if value is None else f"{value:.2f}x"
+    """Two places, and below a twentieth two digits: what is 200 times slower is not 0.00x."""
+    return DASH if value is None else f"{value:.2f}x" if value >= 0.05 or value <= 0 else f"{value:.2g}x"
 
 
 def spread(ratio: Ratio) -> str:
@@ -59,7 +60,7 @@ def speedup(ratio: Ratio | None) -> str:
 
 
 def geomean(ratio: Ratio | None) -> str:
-    return DASH if ratio is None else f"{ratio.speedup:.2f}x {spread(ratio)}"
+    return DASH if ratio is None else f"{times(ratio.speedup)} {spread(ratio)}"
 
 
 def percent(fraction: float | None) -> str:

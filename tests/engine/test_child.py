@@ -122,7 +122,7 @@ def test_the_log_keeps_the_first_lines_of_a_second_and_counts_the_rest() -> None
     assert limiter.feed(b"one\ntwo\nthr", 1.0) == ["one", "two"]
     assert limiter.feed(b"ee\nfour\nfive\n", 1.5) == ["three"]
     assert limiter.feed(b"six\n" * 1000, 1.9) == []
-    assert limiter.feed(b"seven\n", 2.0) == ["... 1,002 more lines (0.0 MB) were not kept", "seven"]
+    assert limiter.feed(b"seven\n", 2.0) == ["... 1,002 more lines (4.0 kB) were not kept", "seven"]
     assert limiter.feed(b"a line with no end at all" + b"x" * 100, 3.0) == ["a line wit ..."]
     assert limiter.finish() == []
 

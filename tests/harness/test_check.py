@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -116,3 +117,18 @@ def test_every_output_has_an_error_of_its_own(task: Task) -> None:
     assert verdict.problem is not None
     assert verdict.problem.startswith("z differs at [2]")
     assert [(error.output, error.index) for error in verdict.errors] == [("y", (1,)), ("z", (2,))]
+
+
+def test_an_output_that_is_still_being_written_is_called_so(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong when it was compared, right when the sentence is made: `got 1, expected 1` would help nobody."""
+    got, wanted = torch.zeros(4), torch.ones(4, dtype=torch.float64)
+    worst = check._worst
+
+    def late(*words: Any) -> Any:
+        found = worst(*words)
+        got.fill_(1.0)
+        return found
+
+    monkeypatch.setattr(check, "_worst", late)
+    problem = check.compare({"out": got}, {"out": wanted}, task).problem
+    assert problem == "out changed at [0] while it was looked at; is work left to a thread or on another stream?"

@@ -176,7 +176,7 @@ def test_a_side_notices_another_helper_in_a_new_snapshot(side: MakeSide) -> None
 
 def test_a_missing_entry_is_one_sentence(side: MakeSide) -> None:
     made = side("solution", solution_py="x = 1")
-    with pytest.raises(MissingEntry, match=r"^solution.py: does not define 'scale' \(entry in task.toml\)$"):
+    with pytest.raises(MissingEntry, match=r"^it does not define 'scale' \(entry in task.toml\)$"):
         made.entry("solution.py", "scale")
 
 

@@ -9,13 +9,14 @@ import pytest
 
 from harness.records.results import CaseResult, OutputError
 from harness.records.task import Case, Tolerance
-from kernbench.tui import checks, columns, editor, failures
+from kernbench import render
+from kernbench.tui import checks, columns, editor, failures, words
 from kernbench.tui.board import GridCount, Row
 from kernbench.tui.picker import TaskPicker
 from kernbench.tui.spans import Part, clean, clip, fit, pad
 from kernbench.tui.status import changed
 from kernbench.tui.words import device
-from tests.tui.scene import make_task, right, screen_text, wrong
+from tests.tui.scene import make_task, right, screen_text, summary, wrong
 
 
 def text(spans: list[tuple[str, str]]) -> str:
@@ -230,3 +231,26 @@ async def test_the_picker_says_what_a_task_is_and_knows_its_keys(tmp_path: Path)
         assert "check and time again" in screen_text(app)
         await pilot.press("escape", "enter")
     assert app.return_value == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.314, "1.31x"), (12.0, "12.00x"), (0.05, "0.05x"), (0.0049, "0.0049x"), (0.000123, "0.00012x"), (None, "-")],
+)
+def test_a_speedup_is_never_rounded_to_nothing(value: float | None, text: str) -> None:
+    assert render.times(value) == text
+
+
+@pytest.mark.parametrize(("now", "text"), [(1.1, "+10.0%"), (0.5, "-50.0%"), (9.9, "+890.0%"), (426.0, "426x")])
+def test_a_leap_against_the_last_run_fits_its_column(now: float, text: str) -> None:
+    row = Row(Case("a", "a"), None, True, CaseResult("a", "ok", speedup=1.0))
+    assert columns._against_last(row, CaseResult("a", "ok", speedup=now)) == text
+
+
+def test_the_headline_names_its_baseline() -> None:
+    forms, _ = words.geomean(summary(baseline="compile"))
+    assert "over compile" in forms[0]
+    forms, _ = words.geomean(summary(baseline="best"))
+    assert forms[0].endswith("over best")  # what the best reached was against another
+    forms, _ = words.geomean(summary(baseline="/home/me/old/solution.py"))
+    assert "over solution.py" in forms[0]

@@ -258,7 +258,8 @@ def _against_last(row: Row, result: CaseResult) -> str:
     before = row.before.speedup if row.before else None
     if before is None or result.speedup is None:
         return render.DASH
-    return f"{(result.speedup / before - 1) * 100:+.1f}%"
+    ratio = result.speedup / before
+    return f"{(ratio - 1) * 100:+.1f}%" if ratio < 10 else f"{ratio:.0f}x"  # +42538.2% is too much for a column
 
 
 def _aligned(speedup: str) -> str:

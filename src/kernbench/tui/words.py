@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
+from pathlib import Path
 
 from kernbench import plan, render
 from kernbench.events import Summary
@@ -96,8 +97,16 @@ def geomean(summary: Summary | None) -> tuple[tuple[str, ...], str]:
         return ("not timed",), "dim"
     style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "strong")
     short = f"{render.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
-    best = _best(summary)
-    return (f"{short} {best}", f"{short}", render.geomean(ratio), render.times(ratio.speedup)), style
+    over, best = f"over {clean(Path(summary.baseline).name)}", _best(summary)
+    if summary.baseline == "best":  # what the best reached was against another
+        return (f"{short} {over}", short, render.times(ratio.speedup)), style
+    return (
+        f"{short} {over} {best}",
+        f"{short} {best}",
+        short,
+        render.geomean(ratio),
+        render.times(ratio.speedup),
+    ), style
 
 
 def _best(summary: Summary) -> str:
