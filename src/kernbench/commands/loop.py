@@ -160,7 +160,7 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
 @task_argument
 @loop_options
 @click.option("--poll", is_flag=True, help="Look for saves by polling (NFS and other folders without events).")
-@click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII on the screen.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII in the panes.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with it.")
 def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: bool, **given: Any) -> None:
     """Open the workbench; a picker if there are several tasks."""
