@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,7 +42,8 @@ class Archive:
         """Brings a source back and says what changed; what was there is kept."""
         point = trajectory.find(self._task(), self._logbook.journal, reference)
         before, changed = trajectory.restore(self._task(), point, self._logbook.state)
-        return trajectory.restored(point, before, changed)
+        here = os.path.relpath(self._task().folder)
+        return trajectory.restored(point, before, changed, None if here == "." else os.path.join(".", here))
 
     def profiles(self) -> dict[str, ProfileReady]:
         """The newest kept profile of each case."""

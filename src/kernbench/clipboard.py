@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from kernbench.project import make_state
+
 LAST_COPY = "last-copy.md"
 OSC_52_MOST = 74_994
 """Bytes of text that every terminal with OSC 52 takes in one go."""
@@ -22,7 +24,7 @@ def keep(text: str, state: Path, environ: Mapping[str, str]) -> str:
     """Puts the text into the file and into tmux's buffer; says where it is to be found."""
     path = state / LAST_COPY
     try:
-        state.mkdir(parents=True, exist_ok=True)
+        make_state(state)
         path.write_text(text, encoding="utf-8")
         kept = f"also in {path.parent.name}/{path.name}"
     except OSError as problem:

@@ -1,14 +1,14 @@
 """The iterations as people count them: those that runs here made, and those that ITERATIONS.md brought along.
 
 The log travels with the kernel, its runs do not. An entry that no run here has made is an Elsewhere: what its own lines
-say. A run whose source is that of such an entry is the entry, timed again on this machine: it carries the entry's
-number and words wherever iterations are listed, compared, exported or drawn.
+say, whatever is run later. A run here of the same source is told beside it and never takes its place.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from harness.records.run import Environment
@@ -16,10 +16,11 @@ from kernbench import compare, entry, iterations, render
 from kernbench.briefs import Brief
 from kernbench.events import Elsewhere, Summary
 from kernbench.journal import Journal
-from kernbench.listing import Listing
+from kernbench.listing import Key, Listing, key_of
 
 TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
 BASELINE = "baseline "
+MINUTE = len("2026-11-14T21:03")
 FAILED = frozenset(render.STATUS_WORDS[name].lower() for name in render.FAILURES)
 
 
@@ -30,6 +31,8 @@ class Entries:
         self.path = path
         self._signature: tuple[int, int, int] | None = None
         self._found: list[Elsewhere] = []
+        self._written: Counter[Key] = Counter()
+        """How many of these have a number and source: two machines may have made such an entry."""
 
     def current(self) -> bool:
         """Whether the file is as it was read."""
@@ -48,45 +51,56 @@ class Entries:
             signature = iterations.signature_of(self.path)
             if signature != self._signature:
                 self._found, self._signature = read(self.path, _made(journal)), signature
+                self._written = Counter(map(key_of, self._found))
         except OSError:
             return []
-        made = _made(journal) if self._found else set()
-        return [item for item in self._found if (item.iteration, item.source) not in made]
+        made = _made(journal) if self._found else {}
+        return [item for item in self._found if not self._is_made(item, journal, made.get(key_of(item), []))]
+
+    def _is_made(self, item: Elsewhere, journal: Journal, runs: Sequence[int]) -> bool:
+        """By runs here of this number and source; where the file has more of these, by those of its time."""
+        if len(runs) >= self._written[key_of(item)]:
+            return bool(runs)
+        return any(journal.summaries[index].at[:MINUTE] == item.at[:MINUTE] for index in runs)
 
     def number_of(self, journal: Journal, source: str) -> int | None:
-        """Number of the newest entry about this very source, whichever machine made it."""
-        written = (item.iteration for item in reversed(self.of(journal)) if _is_about(item, source))
-        return journal.iteration_of(source) or next(written, None)
+        """Number of the first entry about this very source, whichever machine made it."""
+        written = [item.iteration for item in self.of(journal) if _is_about(item, source)]
+        numbers = [number for number in (*written, journal.iteration_of(source)) if number is not None]
+        return min(numbers, default=None)
 
-    def runs(self, journal: Journal, series: compare.Series | None = None) -> Listing:
-        """Every finished run, oldest first; of each entry made elsewhere one is its re-timing and has its number.
+    def iterations(
+        self,
+        journal: Journal,
+        series: compare.Series | None = None,
+        best: Callable[[], Key | None] = lambda: None,
+    ) -> Listing:
+        """By number: what was made here, and what is only written down.
 
-        That is the first whole one that came out right, where there is one in the series that is asked for.
+        Beside the latter stands the first whole run of its source here that came out right, where there is one of the
+        series that is asked for.
         """
-        return Listing(journal.summaries, range(len(journal.briefs)), _retimed(journal, self.of(journal), series))
-
-    def iterations(self, journal: Journal, series: compare.Series | None = None) -> Listing:
-        """By number: what was made here, what was timed again here, and what is only written down."""
         written = self.of(journal)
-        retimed = _retimed(journal, written, series)
-        known = {(item.iteration, item.source) for item in retimed.values()}
-        only = [item for item in written if (item.iteration, item.source) not in known]
-        places = [*sorted([*journal.briefs.numbered().indices, *retimed]), *(~place for place in range(len(only)))]
-        return Listing(journal.summaries, places, retimed, only).by_number()
+        runs = _timed_again(journal, {item.source for item in written if item.source}, series)
+        again = {place: runs[item.source] for place, item in enumerate(written) if item.source in runs}
+        return Listing(journal.summaries, journal.briefs.numbered().indices, written, again, best)
 
 
-def read(path: Path, made: Container[tuple[int | None, str]] = ()) -> list[Elsewhere]:
-    """The entries of the file, less those that are known to be made here: a long log of one's own costs little."""
+def read(path: Path, made: Mapping[Key, Sequence[int]] | None = None) -> list[Elsewhere]:
+    """The entries of the file, less those that are known to be made here: a long log of one's own costs little.
+
+    Where the file has more entries of a number and source than runs here have made, all of them are among these.
+    """
+    own = {key: len(runs) for key, runs in (made or {}).items()}
     text = path.read_text(encoding="utf-8", errors="replace")
     headings = list(iterations.HEADING.finditer(text))
     ends = [*(heading.start() for heading in headings[1:]), len(text)]
-    found: list[Elsewhere] = []
+    spans: list[tuple[Key, int, int]] = []
     for heading, end in zip(headings, ends, strict=False):  # a file without headings has an end all the same
         when = iterations.WHEN.search(text, heading.end(), end)
-        source = when[1] if when else ""
-        if (int(heading[1]), source) not in made:
-            found.append(parse(int(heading[1]), text[heading.end() : end], source))
-    return found
+        spans.append(((int(heading[1]), when[1] if when else ""), heading.end(), end))
+    count = Counter(key for key, _begin, _end in spans)
+    return [parse(key[0], text[begin:end], key[1]) for key, begin, end in spans if count[key] > own.get(key, 0)]
 
 
 def parse(number: int, text: str, source: str) -> Elsewhere:
@@ -119,43 +133,39 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
     )
 
 
-def by_number(items: Iterable[Summary]) -> list[Summary]:
-    """Those of one number (two machines took it) stay in their order."""
-    return sorted(items, key=lambda item: item.iteration or 0)
-
-
 def _said(lines: Sequence[str], name: str) -> str:
     marks = (f"- {name}: ", f"- {name} ")
     found = next((line.removeprefix(mark) for line in lines for mark in marks if line.startswith(mark)), "").strip()
     return "" if found == "-" else found
 
 
-def _made(journal: Journal) -> set[tuple[int | None, str]]:
-    """Number and short hash of the entries that runs here have made."""
-    table = journal.briefs
-    return {(table.iteration(index), table.source(index)[: entry.HASH]) for index in table.numbered().indices}
+def _made(journal: Journal) -> dict[Key, list[int]]:
+    """The runs here that made entries, by number and short hash."""
+    table, made = journal.briefs, dict[Key, list[int]]()
+    for index in table.numbered().indices:
+        made.setdefault((table.iteration(index) or 0, table.source(index)[: entry.HASH]), []).append(index)
+    return made
 
 
-def _retimed(journal: Journal, written: Sequence[Elsewhere], series: compare.Series | None) -> dict[int, Elsewhere]:
-    """Entries made elsewhere by the place of the run that timed them again."""
-    about = {item.source: item for item in written if item.source}
+def _timed_again(journal: Journal, wanted: set[str], series: compare.Series | None) -> dict[str, int]:
+    """By short hash the place of a run here of that source."""
     chosen: dict[str, Brief] = {}
     table = journal.briefs
-    for index in range(len(table)) if about else ():
+    for index in range(len(table)) if wanted else ():
         short = table.source(index)[: entry.HASH]
-        if short in about and _can_stand_for_an_entry(run := table[index]):
+        if short in wanted and _is_comparable(run := table[index]):
             chosen[short] = max(chosen.get(short, run), run, key=lambda item: _fitness(item, series))
-    return {run.position: about[short] for short, run in chosen.items()}
+    return {short: run.position for short, run in chosen.items()}
 
 
 def _is_about(item: Summary, source: str) -> bool:
     return bool(item.source) and source.startswith(item.source)
 
 
-def _can_stand_for_an_entry(run: Brief) -> bool:
+def _is_comparable(run: Brief) -> bool:
     """A part of the cases, an interpreter, or the best as the opponent: such runs time something else."""
     is_other = run.about.interpreted or run.about.series.baseline == "best"
-    return run.iteration is None and run.complete and not is_other
+    return run.complete and not is_other
 
 
 def _fitness(run: Brief, series: compare.Series | None) -> tuple[bool, bool]:

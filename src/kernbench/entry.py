@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from harness.records.results import CaseResult
 from harness.records.task import Task
 from kernbench import render
-from kernbench.events import Summary
+from kernbench.events import Elsewhere, Summary
 
 SHORT = 60
 HASH = 8
@@ -55,6 +55,26 @@ def score(summary: Summary) -> str:
     beside += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
     words = f"{word} ({', '.join(beside)})" if beside else word
     return f"{render.times(summary.geomean)} · {words}" if summary.ratio else words
+
+
+def origin(summary: Summary) -> list[str]:
+    """What a list says of an entry that was made elsewhere: that it was, and what its source came to here."""
+    if not isinstance(summary, Elsewhere):
+        return []
+    run = summary.again
+    again = [f"timed again here: {render.times(run.geomean) if run.ratio else render.outcome(run)}"] if run else []
+    return ["run made elsewhere", *again]
+
+
+def words(summary: Summary) -> str:
+    """Hypothesis and origin in one cell."""
+    said, beside = " ".join(summary.hypothesis.split()) or "-", origin(summary)
+    return f"{said} ({', '.join(beside)})" if beside else said
+
+
+def speed(summary: Summary) -> str:
+    """The geomean as far as it is known: what is only written down has no interval."""
+    return render.times(summary.geomean) if isinstance(summary, Elsewhere) else render.geomean(summary.ratio)
 
 
 def circumstances(summary: Summary) -> list[str]:

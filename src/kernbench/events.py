@@ -137,7 +137,7 @@ class Summary:
     iteration: int | None = None
     """Number of the ITERATIONS.md entry, where this run made one."""
     repeats: int | None = None
-    """Number of the earlier entry with the very same source, whichever machine made it."""
+    """Number of the first entry with the very same source, whichever machine made it."""
     complete: bool = True
     """Every timed case of the task was asked for; a run of a part of them (`--case`) stands for nothing else."""
     failed_builds: int = 0
@@ -193,6 +193,8 @@ class Elsewhere(Summary):
 
     outcome: str = ""
     """The word of its heading."""
+    again: Summary | None = None
+    """A whole run of its source on this machine: told beside the entry, whose own time and numbers stay."""
 
 
 @dataclass(frozen=True)

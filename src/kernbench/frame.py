@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.records.task import Task
-from kernbench import render, trajectory
+from kernbench import render
 from kernbench.events import Summary
 from kernbench.journal import Journal
 
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     import pandas
 
 RUN_COLUMNS = (
-    "run iteration at source outcome right best stalled hypothesis hypothesis_by hypothesis_at next_step failed_builds"
-    " geomean_speedup geomean_low geomean_high geomean_verdict wall_geomean_speedup baseline baseline_hash task_hash"
-    " device device_name condition driver clocks torch triton python kernbench command duration_s"
+    "run iteration repeats at source outcome right best stalled hypothesis hypothesis_by hypothesis_at next_step"
+    " failed_builds geomean_speedup geomean_low geomean_high geomean_verdict wall_geomean_speedup baseline"
+    " baseline_hash task_hash device device_name condition driver clocks torch triton python kernbench command"
+    " duration_s"
 ).split()
 CASE_COLUMNS = (
     "case label kind headline status verdict clock baseline_us solution_us best_us speedup speedup_low speedup_high"
@@ -29,7 +30,7 @@ CASE_COLUMNS = (
     " light_fraction error_max_abs error_baseline_max_abs error_bound_abs floor_fraction kernels blocks dropped_blocks"
     " checked findings detail where"
 ).split()
-INTEGERS = ("iteration", "kernels", "blocks", "dropped_blocks", "checked")
+INTEGERS = ("iteration", "repeats", "kernels", "blocks", "dropped_blocks", "checked")
 NUMBERS = ("_us", "speedup", "_low", "_high", "_fraction", "_abs", "_s")
 """Endings of the names of columns that hold plain numbers."""
 
@@ -48,11 +49,11 @@ def frame(
 ) -> pandas.DataFrame:
     """Finished runs (or those asked for) in the order in which they ended, each with its cases as they landed.
 
-    `runs` are the journal's summaries where somebody has numbered those that re-timed an entry already.
+    `runs` are the journal's summaries where somebody has read them already.
     """
     import pandas
 
-    summaries = runs if runs is not None else list(trajectory.entries_of(task).runs(journal))
+    summaries = runs if runs is not None else list(journal.summaries)
     place = {summary.run: index for index, summary in enumerate(summaries)}
     about = {case.id: (case.label, case.kind, case.headline) for case in task.cases}
     rows: list[tuple[Any, ...]] = []
@@ -72,6 +73,7 @@ def _run_row(summary: Summary) -> tuple[Any, ...]:
     return (
         summary.run,
         summary.iteration,
+        summary.repeats,
         summary.at,
         summary.source,
         render.outcome(summary),

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.records.errors import UserError
-from kernbench import entry
+from kernbench import entry, render
 from kernbench.entry import EntryText as EntryText
 from kernbench.events import Summary
 
@@ -59,13 +59,13 @@ def append(path: Path, summary_text: EntryText, at_least: int, seen: Seen | None
     raise LogbookError(f"{path} is being rewritten all the time; the entry is only in runs.jsonl")
 
 
-def entry_of(path: Path, number: int, source: str | None = None) -> str | None:
-    """The text of one entry, up to the next heading of its kind; of two with one number, that of the source."""
+def entry_of(path: Path, number: int, source: str | None = None, at: str = "") -> str | None:
+    """The text of one entry, up to the next heading of its kind; of two with a number, that of the source and time."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    span = _span(text, number, source)
+    span = _span(text, number, source, at)
     return None if span is None else text[span[0] : span[1]].rstrip() + "\n"
 
 
@@ -83,7 +83,7 @@ def last_entry(path: Path) -> tuple[int, str] | None:
 
 def reword(path: Path, old: Summary, new: Summary) -> None:
     """Changes the tool's own lines of an entry in place; refuses when they were changed by hand."""
-    with _own_entry(path, old.iteration or 0, old.source) as found:
+    with _own_entry(path, old.iteration or 0, old.source, old.at) as found:
         changed = _retitled(path, old, new, found.lines)
         for before, after in zip(entry.own_lines(old), entry.own_lines(new), strict=True):
             changed = _exchanged(path, old, changed, before, after, found.ending)
@@ -109,7 +109,7 @@ def next_of(path: Path, number: int, source: str) -> str:
 
 def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
     """Sets the evidence line below the result of an entry, once a profile is there; an older one is replaced."""
-    with _own_entry(path, summary.iteration or 0, summary.source) as found:
+    with _own_entry(path, summary.iteration or 0, summary.source, summary.at) as found:
         lines = found.lines
         places = [index for index, line in enumerate(lines) if line.startswith("- result: ")]
         if not places:
@@ -139,13 +139,13 @@ class Found:
 
 
 @contextlib.contextmanager
-def _own_entry(path: Path, number: int, source: str) -> Iterator[Found]:
-    """The entry of this number and source; the file is locked."""
+def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[Found]:
+    """The entry of this number and source, of two such that of the time; the file is locked."""
     if not path.exists():
         raise LogbookError(f"{path.name} is not there any more; entry {number} is only in runs.jsonl")
     with _locked(path) as handle:
         signature, text = signature_of(handle), _read(handle)
-        span = _span(text, number, source)
+        span = _span(text, number, source, at)
         if span is None:
             other = " about this source" if _span(text, number, None) else ""
             raise LogbookError(f"{path.name} has no entry {number}{other} any more")
@@ -178,15 +178,18 @@ def _by_hand(path: Path, number: int | None) -> LogbookError:
     return LogbookError(f"entry {number} of {path.name} was changed by hand meanwhile; edit it there")
 
 
-def _span(text: str, number: int, source: str | None) -> tuple[int, int] | None:
-    """Where the last entry of this number, and of this source where one is given, begins and ends."""
+def _span(text: str, number: int, source: str | None, at: str = "") -> tuple[int, int] | None:
+    """Where the last entry of this number, and of this source where one is given, begins and ends.
+
+    Two machines may have made such an entry: then it is the one of this time, where one still has it.
+    """
     starts = [(match.start(), int(match[1])) for match in HEADING.finditer(text)]
     ends = [start for start, _number in starts[1:]] + [len(text)]
     mark = f" · source {source[: entry.HASH]}" if source else ""
-    for (start, found), end in reversed(list(zip(starts, ends, strict=False))):
-        if found == number and mark in text[start:end]:
-            return start, end
-    return None
+    pairs = zip(starts, ends, strict=False)
+    spans = [(start, end) for (start, found), end in pairs if found == number and mark in text[start:end]]
+    then = [span for span in spans if at and f"- when {render.minute(at)}{mark}" in text[slice(*span)]]
+    return next(reversed(then or spans), None)
 
 
 # -- the file ----------------------------------------------------------------------------------------------------------

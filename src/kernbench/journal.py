@@ -69,8 +69,8 @@ class Journal:
         return self._highest
 
     def iteration_of(self, source: str) -> int | None:
-        """Number of the newest iteration with this very source."""
-        made = reversed(self.briefs.numbered().indices)
+        """Number of the first iteration with this very source: later ones name it, and no chain has to be followed."""
+        made = self.briefs.numbered().indices
         return next((self.briefs.iteration(index) for index in made if self.briefs.source(index) == source), None)
 
     def start(self, event: RunStarted, task: str, environment: Environment) -> None:

@@ -1,48 +1,61 @@
-"""Runs and entries in an order of their own: a list of places, from which each record is read when it is asked for."""
+"""Entries in the order of their numbers: a list of places, from which each record is read when it is asked for."""
 
 from __future__ import annotations
 
+import functools
 from array import array
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import overload
 
+from kernbench.entry import HASH
 from kernbench.events import Elsewhere, Summary
 from kernbench.pastruns import PastRuns
+
+Key = tuple[int, str]
+"""Number and short hash: what names an entry, also where two have one number."""
+
+
+def key_of(entry: Summary) -> Key:
+    return entry.iteration or 0, entry.source[:HASH]
 
 
 class Listing(Sequence[Summary]):
     def __init__(
         self,
         runs: PastRuns,
-        places: Sequence[int],
-        retimed: Mapping[int, Elsewhere],
-        written: Sequence[Elsewhere] = (),
+        made: Sequence[int],
+        written: Sequence[Elsewhere],
+        again: Mapping[int, int],
+        best: Callable[[], Key | None] = lambda: None,
     ) -> None:
-        """A place is that of a run, or below zero (`~place`) that of what is only written down.
-
-        A run that timed an entry again is that entry.
-        """
-        self._runs, self._places, self._retimed, self.written = runs, places, retimed, written
-
-    def by_number(self) -> Listing:
-        """Those of one number (two machines took it) stay in their order."""
-        places = array("q", sorted(self._places, key=lambda place: self._number(place) or 0))
-        return Listing(self._runs, places, self._retimed, self.written)
+        """`made` are the places of the runs that made entries here; `again` has, by the place of what is only written
+        down, the place of a run here of the same source: it stands beside the entry and never in its stead.
+        `best` is asked once, when somebody wants to know."""
+        self._runs, self.written, self._again, self._best = runs, written, again, best
+        places = [*made, *(~place for place in range(len(written)))]
+        self._places = array("q", sorted(places, key=self._number))  # those of one number stay in their order
 
     def numbers(self) -> list[int]:
-        return [self._number(place) or 0 for place in self._places]
+        return [self._number(place) for place in self._places]
 
-    def with_number(self, number: int) -> Summary | None:
-        """The last that has it; the listing is by number."""
-        found = bisect_right(self._places, number, key=lambda place: self._number(place) or 0) - 1
-        return self[found] if found >= 0 and self._number(self._places[found]) == number else None
+    def doubled(self) -> list[int]:
+        """Numbers that more than one entry has, as after a merge of two logs."""
+        return [number for number, count in Counter(self.numbers()).items() if count > 1]
 
-    def starting_with(self, digits: str) -> dict[str, Summary]:
-        """By source, what has a source that begins so."""
-        newest = {source: at for at, source in enumerate(self._sources()) if source.startswith(digits)}
-        return {source: self[at] for source, at in newest.items()}
+    @functools.cached_property
+    def best_now(self) -> Key | None:
+        return self._best()
+
+    def is_best_now(self, entry: Summary) -> bool:
+        return self.best_now is not None and key_of(entry) == self.best_now
+
+    def with_number(self, number: int) -> list[Summary]:
+        """More than one where two machines took it."""
+        first, end = (find(self._places, number, key=self._number) for find in (bisect_left, bisect_right))
+        return self[first:end]
 
     def __len__(self) -> int:
         return len(self._places)
@@ -62,23 +75,15 @@ class Listing(Sequence[Summary]):
         """All in one pass over the file."""
         runs = self._runs.records([place for place in self._places if place >= 0])
         for place in self._places:
-            yield self.written[~place] if place < 0 else self._named(place, next(runs))
+            yield next(runs) if place >= 0 else self._at(place)
 
     def _at(self, place: int) -> Summary:
-        return self.written[~place] if place < 0 else self._named(place, self._runs[place])
+        """A place below zero is that of what is only written down."""
+        if place >= 0:
+            return self._runs[place]
+        item, again = self.written[~place], self._again.get(~place)
+        return item if again is None else replace(item, again=self._runs[again])
 
-    def _named(self, place: int, run: Summary) -> Summary:
-        item = self._retimed.get(place)
-        if item is None:
-            return run
-        return replace(run, iteration=item.iteration, repeats=None, hypothesis=item.hypothesis, next=item.next)
-
-    def _number(self, place: int) -> int | None:
-        if place < 0:
-            return self.written[~place].iteration
-        entry = self._retimed.get(place)
-        return entry.iteration if entry else self._runs.briefs.iteration(place)
-
-    def _sources(self) -> Iterator[str]:
-        table = self._runs.briefs
-        return (self.written[~place].source if place < 0 else table.source(place) for place in self._places)
+    def _number(self, place: int) -> int:
+        found = self._runs.briefs.iteration(place) if place >= 0 else self.written[~place].iteration
+        return found or 0

@@ -10,7 +10,7 @@ import functools
 import getpass
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,19 +18,22 @@ from pathlib import Path
 from harness.records.results import CaseResult
 from harness.records.run import Environment
 from harness.records.task import Task
-from kernbench import compare, iterations
+from kernbench import bestnow, compare, iterations, snapshot
 from kernbench.briefs import About, Brief, BriefList
 from kernbench.elsewhere import Entries
 from kernbench.events import Summary
 from kernbench.journal import Journal
 from kernbench.listing import Listing
 from kernbench.profiling import evidence
+from kernbench.project import make_state
 
 
 class Logbook:
-    def __init__(self, folder: Path, state: Path) -> None:
+    def __init__(self, folder: Path, state: Path, task: Callable[[], Task] | None = None) -> None:
+        """The task says which series is the present one, and so which entry is best; it may change meanwhile."""
         self.path = folder / "ITERATIONS.md"
         self.state = state
+        self._task = task
         self._seen = iterations.Seen()
         self._elsewhere = Entries(self.path)
 
@@ -81,6 +84,11 @@ class Logbook:
         is_newest = run.run == self.journal.summaries[-1].run
         return self.journal.last_cases if is_newest else self.journal.cases_of(run.run)
 
+    def take_source(self) -> snapshot.Source:
+        """The present source, kept; the state folder may have been removed since the workbench was opened."""
+        make_state(self.state)
+        return snapshot.take(self.path.parent, self.state)
+
     def source(self, sha: str) -> Path:
         return self.state / "sources" / sha
 
@@ -94,8 +102,10 @@ class Logbook:
         return grown or (self.path.is_file() and not self._elsewhere.current())
 
     def iterations(self) -> Listing:
-        """Made here, timed again here, or only written down: by number."""
-        return self._elsewhere.iterations(self.journal)
+        """Made here, or only written down: by number."""
+        if self._task is None:
+            return self._elsewhere.iterations(self.journal)
+        return bestnow.listing(self._task(), self.journal, self._elsewhere)
 
     def numbers(self) -> list[int]:
         return self.iterations().numbers()
@@ -180,8 +190,10 @@ class Logbook:
                 return item.source
         return None
 
-    def text(self, number: int) -> str:
-        return iterations.entry_of(self.path, number) or f"{self.path.name} has no entry {number}"
+    def text(self, number: int, source: str | None = None, at: str = "") -> str:
+        """Of two entries with one number, that of the source and time."""
+        found = iterations.entry_of(self.path, number, source, at) or iterations.entry_of(self.path, number)
+        return found or f"{self.path.name} has no entry {number}"
 
     def floor(self, key: str) -> float | None:
         return self.journal.floors.get(key)

@@ -10,6 +10,8 @@ import fcntl
 import os
 from pathlib import Path
 
+from kernbench.project import make_state
+
 
 class Presence:
     def __init__(self, state: Path) -> None:
@@ -19,7 +21,7 @@ class Presence:
     def take(self) -> str:
         """Takes the place; the process that has it already, or nothing. Where no lock can be had, nobody is there."""
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_state(self._path.parent)
             place = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError:
             return ""

@@ -62,22 +62,25 @@ def read_only(folder: Path) -> bool:
 def state_dir(folder: Path, override: Path | None = None) -> Path:
     """Where the task's runs are kept; made when first needed, so that git never sees what lies in it."""
     state = override or folder / STATE_FOLDER
-    if state.is_dir():
-        if override is None and not (state / ".gitignore").exists():  # removed under a workbench, which made it anew
-            with contextlib.suppress(OSError):
-                _hide_from_git(state)
-        return state
     try:
-        state.mkdir(parents=True)
-        _hide_from_git(state)
+        make_state(state)
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise ProjectError(f"{state} cannot be made ({reason}); `--state DIR` keeps the runs elsewhere") from None
     return state
 
 
-def _hide_from_git(state: Path) -> None:
-    (state / ".gitignore").write_text("*\n", encoding="utf-8")
+def make_state(state: Path) -> None:
+    """Makes the folder where it is not, hidden from git; somebody may have removed it while a workbench was open.
+
+    A folder of another name that was there already is the user's own, and git may see what else lies in it.
+    """
+    is_ours = state.name == STATE_FOLDER or not state.is_dir()
+    state.mkdir(parents=True, exist_ok=True)
+    hidden = state / ".gitignore"
+    if is_ours and not hidden.exists():
+        with contextlib.suppress(OSError):  # a full disk: the next one that needs the folder tries again
+            hidden.write_text("*\n", encoding="utf-8")
 
 
 def repository_root(cwd: Path) -> Path | None:

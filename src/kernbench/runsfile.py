@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.records.errors import UserError
+from kernbench.project import make_state
 
 READ_AT_ONCE = 1 << 20
 PARSED_AT_ONCE = 500
@@ -32,7 +33,7 @@ class RunsFile:
     def append(self, line: str) -> int:
         """Writes the line and returns where it begins; a line that does not fit leaves nothing behind."""
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_state(self.path.parent)
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as problem:
             raise self._refused(problem) from None

@@ -40,7 +40,7 @@ class Session:
     def __init__(self, task: Task, state: Path, options: Options | None = None) -> None:
         self.task = task
         self.options = options or Options()
-        self.logbook = Logbook(Path(task.folder), state)
+        self.logbook = Logbook(Path(task.folder), state, lambda: self.task)
         self.archive = Archive(lambda: self.task, self.logbook)
         self.environment: Environment | None = None
         self.paused = False
@@ -197,7 +197,7 @@ class Session:
     def _differs(self) -> bool:
         """Whether the folder holds another source than the one last taken."""
         try:
-            now = snapshot.take(Path(self.task.folder), self.logbook.state)
+            now = self.logbook.take_source()
             return self._agenda.last is None or now.sha != self._agenda.last.source.sha
         except OSError:
             return True
@@ -207,7 +207,7 @@ class Session:
     async def _execute(self, job: Job) -> Ending | None:
         if not self._reload():
             return None
-        source = snapshot.take(Path(self.task.folder), self.logbook.state)
+        source = self.logbook.take_source()
         self._agenda.last = taken = Taken(source, self.task.hash)
         if job.reason == "save":
             self.remarks.turn_to_save()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +12,12 @@ from pathlib import Path
 from harness.records.errors import UserError
 from harness.records.task import Task
 from harness.taskfile import NAMED_BASELINES
-from kernbench import compare, snapshot
+from kernbench import compare, entry, snapshot
 from kernbench.elsewhere import Entries
 from kernbench.events import Elsewhere, Summary
 from kernbench.journal import Journal
+from kernbench.listing import Listing
+from kernbench.project import make_state
 
 LEAST_DIGITS = 4
 """Of a hash, to name a source."""
@@ -92,6 +95,7 @@ def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
     before anything is replaced, and a file that is not in the snapshot as it is now is never replaced.
     """
     folder = Path(task.folder)
+    make_state(state)
     before = snapshot.take(folder, state)
     wanted = {
         path: (point.folder / path).read_bytes()
@@ -117,11 +121,12 @@ def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
     return before.sha, [path.as_posix() for path in changed]
 
 
-def restored(point: Point, before: str, changed: Sequence[str]) -> str:
-    """A sentence about it, with the way back."""
+def restored(point: Point, before: str, changed: Sequence[str], task: str | None) -> str:
+    """A sentence about it, with the way back; `task` is the word for it here, none inside its folder."""
     if not changed:
         return f"restored {point.name}: nothing to change"
-    return f"restored {point.name}: {', '.join(changed)}; `kernbench restore {before[:8]}` brings back what was there"
+    command = " ".join(["kernbench restore", *([shlex.quote(task)] if task else []), before[:8]])
+    return f"restored {point.name}: {', '.join(changed)}; `{command}` brings back what was there"
 
 
 def copy_out(point: Point, task: Task, target: Path) -> list[str]:
@@ -152,21 +157,21 @@ def texts(point: Point, task: Task, state: Path) -> dict[str, str]:
 def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
     """The run meant; an Elsewhere where only ITERATIONS.md knows of it."""
     entries = entries_of(task)
+    if reference == "last" and not journal.summaries:
+        raise TrajectoryError("nothing was run on this machine yet, so there is no last; give a number")
     if reference in ("best", "last"):
-        if not journal.summaries:
-            raise TrajectoryError(f"nothing was run on this machine yet, so there is no {reference}; give a number")
-        return journal.summaries[-1] if reference == "last" else _best(task, journal, entries)
+        return journal.summaries[-1] if reference == "last" else best(task, journal, entries)
     if reference == "now":
         raise TrajectoryError(
             "now is the files as they are, not a run: `show now --source` prints them, `diff` compares"
         )
     listed = entries.iterations(journal)
     if reference.isdigit() and (found := listed.with_number(int(reference))):
-        return found
-    matches: dict[str, Summary] = {}
-    if len(reference) >= LEAST_DIGITS:
-        matches |= {item.source: item for item in listed.written if item.source.startswith(reference)}
-        matches |= entries.runs(journal).starting_with(reference)
+        sources = {item.source[: entry.HASH] or "no source" for item in found}
+        if len(sources) > 1:
+            raise TrajectoryError(f"{taken_twice(int(reference))}; give the hash of one: {', '.join(sorted(sources))}")
+        return found[-1]
+    matches = _with_hash(journal, listed, reference) if len(reference) >= LEAST_DIGITS else {}
     if len(matches) > 1:
         raise TrajectoryError(f"{reference} names {len(matches)} sources; give more of the hash")
     if matches:
@@ -174,18 +179,44 @@ def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
     raise TrajectoryError(f"there is no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
 
 
+def taken_twice(number: int) -> str:
+    return f"two entries have the number {number}, as after a merge of two logs"
+
+
+def _with_hash(journal: Journal, listed: Listing, digits: str) -> dict[str, Summary]:
+    """By source, the newest run of it; what is only written down, where nothing here has run it."""
+    table = journal.briefs
+    newest = {table.source(index): index for index in range(len(table)) if table.source(index).startswith(digits)}
+    shorts = {source[: entry.HASH] for source in newest}
+    written = [item for item in listed.written if item.source.startswith(digits) and item.source not in shorts]
+    return {
+        **{item.source: item for item in written},
+        **{source: journal.summaries[index] for source, index in newest.items()},
+    }
+
+
 def entries_of(task: Task) -> Entries:
     return Entries(Path(task.folder) / "ITERATIONS.md")
 
 
-def _best(task: Task, journal: Journal, entries: Entries) -> Summary:
+def best(task: Task, journal: Journal, entries: Entries) -> Summary:
     """Named by the entry about its source, where there is one."""
+    if not journal.summaries:
+        raise TrajectoryError("nothing was run on this machine yet, so there is no best; give a number")
     newest = journal.summaries[-1]
     present, last = compare.Series.present(task, newest), compare.Series.of(newest)
     for series in (present, last):  # a task that has just been changed still has the best of before
-        if best := journal.best(series):
-            return replace(best, iteration=best.iteration or entries.number_of(journal, best.source))
+        if found := journal.best(series):
+            made = _made_with(journal, series, found.source) if found.iteration is None else None
+            return made or replace(found, iteration=found.iteration or entries.number_of(journal, found.source))
     raise TrajectoryError("no source of the present series is right everywhere yet, so there is no best")
+
+
+def _made_with(journal: Journal, series: compare.Series, source: str) -> Summary | None:
+    """The entry that a run of this source made later, where its first run made none."""
+    made = (run for run in journal.briefs.series(series) if run.iteration is not None and run.source == source)
+    found = next((run for run in made if run.best), None)
+    return journal.summaries[found.position] if found else None
 
 
 def _known(listed: Sequence[Summary]) -> str:

@@ -111,6 +111,19 @@ def test_a_dumb_terminal_gets_a_sentence_and_no_screen(folder: Path) -> None:
     assert "\x1b" not in said
 
 
+def test_whoever_stops_reading_is_not_told_that_a_case_is_wrong(folder: Path) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    command, given = [sys.executable, "-m", "kernbench", "run"], settings()
+    result = subprocess.run(
+        command, cwd=folder, env=given, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    os.close(theirs)
+    assert result.returncode == 141
+    assert "Traceback" not in result.stderr
+    assert "Exception ignored" not in result.stderr
+
+
 def test_a_missing_device_exits_with_3(folder: Path) -> None:
     result = kernbench(folder, "run", FAKE_UNUSABLE="1")
     assert result.returncode == 3
@@ -141,6 +154,11 @@ def test_log_show_diff_restore(folder: Path) -> None:
     assert "TIME_US = 77.0  # never run" in (folder / "solution.py").read_text()
     assert "nothing to change" in kernbench(folder, *command[1].split()).stderr
     assert "there is no iteration 'abcdef'" in kernbench(folder, "restore", "abcdef").stderr
+    from_outside = kernbench(folder.parent, "restore", f"./{folder.name}", "1").stderr
+    command = re.search(rf"`kernbench (restore ./{folder.name} \w{{8}})` brings back", from_outside)
+    assert command is not None, from_outside
+    assert kernbench(folder.parent, *command[1].split()).returncode == 0
+    assert "TIME_US = 77.0  # never run" in (folder / "solution.py").read_text()
     assert "4.00x" in kernbench(folder.parent, "status").stdout
 
 

@@ -1,9 +1,11 @@
-"""A log that travelled without its runs: its entries are listed, and a run of one of their sources is that entry."""
+"""A log that travelled without its runs: its entries are listed, and stay as they are whatever is run here."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from click.testing import CliRunner
 from harness import taskfile
 from kernbench import elsewhere, export, iterations, overview, render, trajectory
 from kernbench.cli import cli
-from kernbench.events import Elsewhere, Summary
+from kernbench.events import Elsewhere, RunStarted, Summary
 from kernbench.jobs import Options
 from kernbench.journal import Journal
 from kernbench.session import Session
@@ -68,15 +70,17 @@ async def test_entries_without_runs_are_listed_and_shown(shipped: Path) -> None:
     assert not state.exists()
 
 
-async def test_a_run_of_an_entrys_source_is_that_entry(shipped: Path, watched: Watch) -> None:
+async def test_a_run_of_an_entrys_source_stands_beside_it(shipped: Path, watched: Watch) -> None:
     it = watched()
     await it.session.start()
     await it.ended(1)
     opening = it.session.logbook.journal.summaries[0]
     assert (opening.iteration, opening.repeats, opening.best) == (None, 2, True)
     listed = it.session.logbook.iterations()
-    assert [(type(item), item.iteration) for item in listed] == [(Elsewhere, 1), (Summary, 2)]
-    assert (listed[1].run, listed[1].hypothesis, render.outcome(listed[1])) == (opening.run, "two rows a warp", "first")
+    assert [(type(item), item.iteration) for item in listed] == [(Elsewhere, 1), (Elsewhere, 2)]
+    assert isinstance(listed[1], Elsewhere)
+    assert listed[1].again == opening
+    assert (listed[1].hypothesis, render.outcome(listed[1])) == ("two rows a warp", "improved")
     write(shipped, "TIME_US = 60.0")
     await it.ended(2)
     assert [item.iteration for item in it.session.logbook.iterations()] == [1, 2, 3]
@@ -87,6 +91,9 @@ async def test_a_run_of_an_entrys_source_is_that_entry(shipped: Path, watched: W
     text = said("show", str(shipped), "2", state=it.session.state)
     assert text.startswith("## 2 · two rows a warp")
     assert "\nTimed again on this machine:\n" in text
+    start = it.of(RunStarted)[-1]
+    assert isinstance(start, RunStarted)
+    assert start.best == opening.source  # it serves as the opponent all the same
     assert overview.of(shipped).iterations == 3
 
 
@@ -96,7 +103,31 @@ async def test_an_earlier_entrys_source_makes_no_new_entry_when_opened(shipped: 
     await it.session.start()
     await it.ended(1)
     assert iterations.last_entry(shipped / "ITERATIONS.md") == (2, it.session.logbook.iterations()[1].source)
-    assert [type(item) for item in it.session.logbook.iterations()] == [Summary, Elsewhere]
+    again = [item.again for item in it.session.logbook.iterations() if isinstance(item, Elsewhere)]
+    assert [run and run.run for run in again] == [it.session.logbook.journal.summaries[0].run, None]
+
+
+async def test_a_later_run_changes_nothing_of_an_entry_made_elsewhere(shipped: Path) -> None:
+    log, state, name = shipped / "ITERATIONS.md", shipped / ".here", str(shipped)
+    log.write_text(re.sub(r"- when \S+ \S+ UTC", "- when 2026-01-02 03:04 UTC", log.read_text()))
+    row, line = said("log", name, state=state).splitlines()[2], said("log", name, "--json", state=state).splitlines()[1]
+    run_here = await run(shipped, ".here")
+    after = said("log", name, state=state).splitlines()[2]
+    assert after == row.replace("elsewhere)", "elsewhere, timed again here: 2.00x)")
+    data, old = json.loads(said("log", name, "--json", state=state).splitlines()[1]), json.loads(line)
+    assert data.pop("again")["run"] == run_here.run
+    assert old.pop("again") is None
+    assert data == old
+    md = export.text(taskfile.load(shipped), state, "md")
+    told = next(line for line in md.splitlines() if line.startswith("| #2 |"))
+    assert "| 2026-01-02 03:04 UTC |" in told
+    assert "two rows a warp (run made elsewhere, timed again here: 2.00x) |" in told
+    assert "| #1 | 2026-01-02 03:04 UTC |" in md
+    assert "Best: #2 as timed again here, geomean 2.00x ±0.1% against eager." in md
+    assert md.index("\n## 1 · one row a warp") < md.index("\n## 2 · two rows a warp")
+    page = export.text(taskfile.load(shipped), state, "html")
+    assert "two rows a warp (run made elsewhere, timed again here: 2.00x)" in page
+    assert page.count("2026-01-02 03:04") == 2
 
 
 async def test_a_part_of_the_cases_stands_for_no_entry(shipped: Path) -> None:
@@ -116,17 +147,19 @@ async def test_exports_begin_with_the_source_that_was_opened(shipped: Path) -> N
     task = taskfile.load(shipped)
     body = export.text(task, state, "pr")
     assert body.startswith("# toy: 2.00x over eager")
-    assert "1 iteration:\n\n- #2 2.00x ±0.1%: two rows a warp\n" in body
-    assert "best, #2, against eager" in export.text(task, state, "html")
+    assert (
+        "It began with #2 as timed again here, 2.00x ±0.1%.\n\n2 iterations, 2 of them made elsewhere, no new" in body
+    )
+    assert "best, #2 as timed again here, against eager" in export.text(task, state, "html")
     for time_us in (60.0, 70.0, 75.0):
         write(shipped, f"TIME_US = {time_us}")
         await run(shipped, ".here", f"{time_us} us")
     body = export.text(task, state, "pr", after="5")
-    assert "| case | baseline us | #2 us | #5 us |" in body
-    assert "4 iterations, 1 of them a new best:\n\n- #2 2.00x" in body
-    assert "Best: #2, geomean 2.00x" in export.text(task, state, "md")
+    assert "| case | baseline us | #2 again us | #5 us |" in body
+    assert "5 iterations, 2 of them made elsewhere, no new best here." in body
+    assert "Best: #2 as timed again here, geomean 2.00x" in export.text(task, state, "md")
     rows = csv.DictReader(io.StringIO(export.text(task, state, "csv")))
-    assert {row["iteration"] for row in rows} == {"2", "3", "4", "5"}
+    assert {(row["iteration"], row["repeats"]) for row in rows} == {("", "2"), ("3", ""), ("4", ""), ("5", "")}
     assert "entry 1 was made elsewhere" in said(
         "export", str(shipped), *"--format pr -o - --after 1".split(), state=state
     )
@@ -162,6 +195,78 @@ async def test_nor_is_it_where_the_first_run_made_no_entry(folder: Path) -> None
         write(folder, f"TIME_US = {900 + number}.0")
         ended.append(await run(folder, ".here", "slower"))
     assert [(item.streak, item.stalled) for item in ended] == [(1, False), (2, False), (3, True)]
+
+
+async def test_a_source_that_comes_again_names_its_first_entry(shipped: Path) -> None:
+    numbers = [(await run(shipped, ".here", "unchanged")).repeats for _again in range(3)]
+    assert numbers == [2, 2, 2]
+
+
+async def test_a_column_has_the_numbers_of_the_entry_that_it_names(folder: Path) -> None:
+    await run(folder, ".here")
+    state, runs = folder / ".here", folder / ".here" / "runs.jsonl"
+    runs.write_text(runs.read_text().replace('"solution_us":50.0', '"solution_us":47.0'))  # of a noisier run
+    await run(folder, ".here", "as it is")
+    write(folder, "TIME_US = 25.0")
+    await run(folder, ".here", "faster")
+    body = export.text(taskfile.load(folder), state, "pr")
+    assert "| case | baseline us | #1 us | #2 us |" in body
+    assert "| a 16x16 | 100.0 | 50.00 | 25.00 |" in body
+    assert body == export.text(taskfile.load(folder), state, "pr", before="1")
+    write(folder, "TIME_US = 50.0")
+    text = said("show", str(folder), "1", state=state)
+    assert "Timed again" not in text
+
+
+async def test_two_entries_with_one_number_are_both_told(shipped: Path) -> None:
+    write(shipped, "TIME_US = 40.0")
+    mine = await run(shipped, ".here", "mine")
+    log, state, name = shipped / "ITERATIONS.md", shipped / ".here", str(shipped)
+    entry = iterations.entry_of(log, 3)
+    assert entry is not None
+    theirs = entry.replace("mine", "theirs").replace(mine.source[:8], "0000beef")
+    log.write_text(f"{log.read_text()}\n{theirs}")
+    warning = "kernbench: two entries have the number 3, as after a merge of two logs"
+    listed = said("log", name, state=state)
+    assert listed.startswith(f"{warning}; `kernbench show 3` prints both\n")
+    assert [line.split()[0] for line in listed.splitlines()[2:]] == ["1", "2", "3", "3"]
+    told = said("show", name, "3", state=state)
+    assert told.startswith(f"{warning}; here are both\n")
+    assert re.findall(r"^## 3 · (\w+)", told, re.MULTILINE) == ["mine", "theirs"]
+    hashes = ", ".join(sorted(["0000beef", mine.source[:8]]))
+    assert said("restore", name, "3", state=state).endswith(f"; give the hash of one: {hashes}")
+    assert said("diff", name, mine.source[:8], state=state).startswith("no difference")
+
+
+async def test_nor_is_one_lost_that_has_the_same_source_too(shipped: Path) -> None:
+    mine = await run(shipped, ".here", "mine")
+    log, state, name = shipped / "ITERATIONS.md", shipped / ".here", str(shipped)
+    entry = iterations.entry_of(log, 3)
+    assert entry is not None
+    theirs = entry.replace("mine", "theirs").replace(render.minute(mine.at), "2026-01-02 03:04 UTC")
+    log.write_text(f"{log.read_text()}\n{theirs}")
+    listed = said("log", name, state=state).splitlines()
+    assert "mine" in listed[-2]
+    assert "theirs (run made elsewhere" in listed[-1]
+    assert re.findall(r"^## 3 · (\w+)", said("show", name, "3", state=state), re.MULTILINE) == ["mine", "theirs"]
+
+
+async def test_the_best_of_today_is_marked(shipped: Path) -> None:
+    state, name = shipped / ".here", str(shipped)
+    assert [("best now" in line) for line in said("log", name, state=state).splitlines()[1:]] == [False, True]
+    await run(shipped, ".here")
+    write(shipped, "TIME_US = 25.0")
+    await run(shipped, ".here", "half")
+    write(shipped, "TIME_US = 60.0")
+    await run(shipped, ".here", "a detour")
+    lines = said("log", name, state=state).splitlines()[1:]
+    assert [("best now" in line) for line in lines] == [False, False, True, False]
+    assert "  improved, best now  " in lines[2]
+    data = [json.loads(line) for line in said("log", name, "--json", state=state).splitlines()]
+    assert [item["best_now"] for item in data] == [False, False, True, False]
+    task = taskfile.load(shipped)
+    assert export.text(task, state, "md").count("| improved, best now |") == 1
+    assert export.text(task, state, "html").count("improved, best now") == 1
 
 
 async def test_an_export_of_a_log_without_runs_says_what_to_do(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:

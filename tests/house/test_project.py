@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from kernbench import project
+from kernbench import clipboard, project
+from kernbench.logbook import Logbook
+from kernbench.presence import Presence
 from kernbench.project import ProjectError, find_task, list_tasks, shipped_tasks, state_dir
+from kernbench.runsfile import RunsFile
 
 
 def make_task(folder: Path) -> Path:
@@ -122,6 +126,20 @@ def test_the_state_folder_hides_itself_from_git(tmp_path: Path) -> None:
     (state / ".gitignore").unlink()
     state_dir(tmp_path)
     assert (state / ".gitignore").read_text() == "*\n"
+
+
+def test_it_is_hidden_again_by_whoever_makes_it_anew(tmp_path: Path) -> None:
+    state = state_dir(tmp_path)
+    (tmp_path / "solution.py").write_text("")
+    for make in (
+        lambda: Logbook(tmp_path, state).take_source(),
+        lambda: RunsFile(state / "runs.jsonl").append("{}"),
+        lambda: clipboard.keep("text", state, {}),
+        lambda: Presence(state).take(),
+    ):
+        shutil.rmtree(state)
+        make()
+        assert (state / ".gitignore").read_text() == "*\n"
 
 
 def test_a_state_folder_that_was_there_is_left_as_it_is(tmp_path: Path) -> None:

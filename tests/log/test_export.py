@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from harness import taskfile
-from harness.records.results import CaseResult
+from harness.records.results import CaseResult, VerdictWord
 from harness.records.task import Task
 from kernbench import export, render
 from kernbench.cli import cli
@@ -112,14 +112,20 @@ def test_json_holds_every_run_with_its_cases(task: Task, state: Path) -> None:
             assert case["solution_us"] == wanted[run["run"], case["id"]].solution_us
 
 
-def test_a_log_of_plain_runs_is_exported_too(tmp_path: Path) -> None:
+def test_plain_runs_are_exported_and_no_iterations(tmp_path: Path) -> None:
     task = make_task(tmp_path / "softmax_host", 1)
     state = tmp_path / "state"
     state.mkdir()
     lines = (Path(__file__).parent / "runs_v1.jsonl").read_text().replace('"iteration":1,', '"iteration":null,')
     (state / "runs.jsonl").write_text(lines.replace('"iteration":2,', '"iteration":null,'))
-    for kind in ("md", "csv", "json", "html"):
+    for kind in ("csv", "json", "html"):
         assert "4c03cdc1" in export.text(task, state, kind)
+    runs = f"there were {len(Journal(state).summaries)} plain runs"
+    sentence = f"Nothing was logged yet: {runs}; `kernbench run rms_norm -m TEXT` makes an entry."
+    md = export.text(task, state, "md")
+    assert f"\n## Iterations\n\n{sentence}\n\n## Exact numbers\n" in md
+    assert sentence in export.text(task, state, "html").replace("&#39;", "'")
+    assert sentence in export.text(task, state, "pr")
 
 
 def test_html_escapes_everything(task: Task, state: Path) -> None:
@@ -174,6 +180,33 @@ def test_pr_holds_what_a_reviewer_asks_for(task: Task, state: Path, tmp_path: Pa
         assert slot in body
     assert "kernbench run rms_norm --device cuda:0" in body
     assert "+STAGES = 9" in (target / "change.diff").read_text()
+
+
+@pytest.mark.parametrize(
+    ("time", "title", "heading"),
+    [
+        (("faster", 1.52), "1.52x over compile", "Why it is faster"),
+        (("slower", 0.52), "slower than compile (0.52x)", "What the counters say"),
+        (("same", 1.0), "as fast as compile (1.00x)", "What the counters say"),
+        (("unclear", 1.01), "no clear difference from compile (1.01x)", "What the counters say"),
+    ],
+)
+def test_pr_claims_what_was_measured(tmp_path: Path, time: tuple[VerdictWord, float], title: str, heading: str) -> None:
+    task = make_log(tmp_path / "t", 1, cases=2)
+    runs = tmp_path / "t" / ".kernbench" / "runs.jsonl"
+    lines = runs.read_text().splitlines()
+    ended = {**json.loads(lines[-1]), "verdict": time[0], "geomean": time[1], "low": time[1], "high": time[1]}
+    runs.write_text("\n".join([*lines[:-1], json.dumps(ended, separators=(",", ":"))]) + "\n")
+    body = export.text(task, runs.parent, "pr")
+    assert body.startswith(f"# rms_norm: {title} on NVIDIA H200\n")
+    assert f"\n## {heading}\n" in body
+    assert ("faster" in body.replace("▲ faster", "")) == (time[0] == "faster")
+
+
+def test_pr_counts_every_entry_of_the_log(task: Task, state: Path) -> None:
+    steps = [item.iteration for item in Journal(state).summaries[:2] if item.new_best]
+    body = export.text(task, state, "pr", after="2")
+    assert f"\n9 iterations, {len(steps)} of them a new best on the way:\n" in body
 
 
 def test_pr_of_a_cpu_task_asks_for_no_gpu_counters(tmp_path: Path) -> None:

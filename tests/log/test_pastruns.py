@@ -13,7 +13,7 @@ import pytest
 
 from harness.records.results import Ratio
 from harness.records.run import Environment
-from kernbench import compare, pastruns
+from kernbench import compare, pastruns, trajectory
 from kernbench.briefs import FLAGS
 from kernbench.elsewhere import Entries
 from kernbench.events import RunStarted, Summary
@@ -124,14 +124,13 @@ def test_the_trajectory_of_a_long_log(long_log: tuple[list[Summary], Journal, Jo
         assert list(listed) == iterations
         assert listed[-200:] == iterations[-200:]
         assert listed.numbers() == [run.iteration for run in iterations]
-        assert listed.with_number(iterations[7].iteration or 0) == iterations[7]
-        assert listed.with_number(len(runs) + 1) is None
+        assert listed.with_number(iterations[7].iteration or 0) == [iterations[7]]
+        assert listed.with_number(len(runs) + 1) == []
         for run in iterations[:: len(iterations) // 9]:
-            newest = [item.iteration for item in iterations if item.source == run.source][-1]
-            assert journal.iteration_of(run.source) == newest
-            assert listed.starting_with(run.source[:12]) == {
-                run.source: [item for item in iterations if item.source == run.source][-1]
-            }
+            first = next(item.iteration for item in iterations if item.source == run.source)
+            assert journal.iteration_of(run.source) == first
+            newest = [item for item in runs if item.source == run.source][-1]
+            assert trajectory._with_hash(journal, listed, run.source[:12]) == {run.source: newest}
 
 
 def test_records_do_not_stay_in_memory(tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ def test_log_has_a_column_for_the_stall(tmp_path: Path) -> None:
     lines = kernbench("log", task.folder).stdout.splitlines()
     column = lines[0].index("stall")
     stalled = [line for line in lines[1:] if line[column:].startswith("stalled")]
+    assert all(line[column:].startswith("stalled    ") for line in stalled)  # no first word of the hypothesis
     assert len(stalled) == sum(item.stalled for item in Journal(tmp_path / "t" / ".kernbench").summaries) > 0
 
 

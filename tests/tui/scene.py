@@ -328,7 +328,7 @@ class FakeEngine:
     def last_summary(self) -> Summary | None:
         return self.history[-1] if self.history else None
 
-    def text(self, number: int) -> str:
+    def text(self, number: int, source: str | None = None, at: str = "") -> str:
         return f"## {number} · 16-byte loads · 1.31x\n- hypothesis: m[bf16] loads"
 
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> object:

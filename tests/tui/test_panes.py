@@ -12,7 +12,7 @@ import pytest
 
 from harness.records.errors import Where
 from harness.records.run import Environment
-from kernbench import clipboard
+from kernbench import clipboard, trajectory
 from kernbench.events import (
     CaseLanded,
     LogLine,
@@ -22,6 +22,7 @@ from kernbench.events import (
     RunFinished,
     WorkerChanged,
 )
+from kernbench.logbook import Logbook
 from kernbench.profiling.counters import Kernel, Profile
 from kernbench.profiling.diagnose import diagnose
 from kernbench.tui import arrange, copying, differences, plot, words
@@ -29,8 +30,10 @@ from kernbench.tui.board import Board
 from kernbench.tui.columns import bar
 from kernbench.tui.detail import histogram
 from kernbench.tui.history import DiffPage
+from kernbench.tui.iterations import Iterations
 from kernbench.tui.log import place_in
 from kernbench.tui.profiles import lines
+from tests.log.logs import make_log
 from tests.tui.scene import (
     H200,
     HOST,
@@ -385,6 +388,20 @@ def test_the_plot_does_not_make_a_cliff_of_noise() -> None:
 def test_ten_thousand_iterations_are_plotted_as_the_newest() -> None:
     many = [summary(number, geomean=1 + number / 10_000) for number in range(1, 10_001)]
     assert "#9801" in plain(plot.draw(many, 60, 12))[-1]
+
+
+def test_the_iterations_mark_the_best_of_today(tmp_path: Path) -> None:
+    task = make_log(tmp_path / "t", 40, cases=2)
+    book = Logbook(tmp_path / "t", tmp_path / "t" / ".kernbench", lambda: task)
+    pane = Iterations(lambda: NOW, ascii_only=False)
+    pane._iterations = listed = book.iterations()
+    assert plain([pane.header(80)])[0].endswith("  * best now")
+    best = trajectory.summary_of(task, book.journal, "best").iteration
+    drawn = plain([pane.line(index, 80) for index in range(len(listed))])
+    assert [int(line.split()[0]) for line in drawn if "* " in line] == [best]
+    stalled = [line for line, item in zip(drawn, reversed(listed), strict=True) if item.stalled]
+    assert stalled
+    assert all("stalled | " in line for line in stalled)
 
 
 def test_a_profile_has_an_age_and_a_source(engine: FakeEngine) -> None:

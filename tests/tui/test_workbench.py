@@ -197,7 +197,7 @@ async def test_an_editor_that_is_no_command(engine: FakeEngine, monkeypatch: pyt
 
 
 async def test_an_entry_that_is_gone(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    def gone(number: int) -> str:
+    def gone(number: int, source: str, at: str) -> str:
         raise KeyError(number)
 
     monkeypatch.setattr(engine, "text", gone)

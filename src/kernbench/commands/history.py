@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 state_option = click.option(
     "--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept, instead of .kernbench."
 )
+STALL_GAP = "  "
+"""Beside the usual one: `stalled` must not read as the first word of the hypothesis."""
 REFERENCE = "a number, best, last, now, or the start of a source hash"
 
 
@@ -61,13 +63,15 @@ def echo_diff(lines: list[str]) -> None:
 def log(task: str | None, state: Path | None, as_json: bool) -> None:
     """The iterations so far, by number; those that only ITERATIONS.md knows were made elsewhere."""
     from harness.records.lines import encode
-    from kernbench import report, trajectory
+    from kernbench import bestnow, report, trajectory
 
     loaded, journal = opened(task, state)
-    entries = trajectory.entries_of(loaded).iterations(journal)
+    entries = bestnow.listing(loaded, journal, trajectory.entries_of(loaded))
+    for number in entries.doubled():
+        click.echo(f"kernbench: {trajectory.taken_twice(number)}; `kernbench show {number}` prints both", err=True)
     if as_json:
         for entry in entries:
-            click.echo(encode("iteration", entry))
+            click.echo(encode("iteration", entry, best_now=entries.is_best_now(entry)))
         return
     if not entries:
         click.echo(
@@ -76,18 +80,18 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         )
         return
     titles = ("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")
-    rows = [titles, *(_log_row(entry, journal.state / "sources") for entry in entries)]
+    sources = journal.state / "sources"
+    rows = [titles, *(_log_row(entry, bestnow.outcome(entries, entry), sources) for entry in entries)]
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
 
 
-def _log_row(entry: Summary, sources: Path) -> tuple[str, ...]:
+def _log_row(entry: Summary, outcome: str, sources: Path) -> tuple[str, ...]:
     from kernbench import entry as entry_text
     from kernbench import render
     from kernbench.events import Elsewhere
 
-    written = isinstance(entry, Elsewhere)
-    remarks = ["run made elsewhere"] if written else []
+    written, remarks = isinstance(entry, Elsewhere), entry_text.origin(entry)
     if not written and not (sources / entry.source).is_dir():
         remarks.append("source not on this machine")
     if entry.repeats is not None:
@@ -97,9 +101,9 @@ def _log_row(entry: Summary, sources: Path) -> tuple[str, ...]:
         str(entry.iteration),
         render.age(entry.at),
         entry.source[:8] or render.DASH,
-        render.times(entry.geomean) if written else render.geomean(entry.ratio),
-        render.outcome(entry),
-        "stalled" if entry.stalled else "",
+        entry_text.speed(entry),
+        outcome,
+        f"stalled{STALL_GAP}" if entry.stalled else "",
         f"{words} ({', '.join(remarks)})" if remarks else words,
     )
 
@@ -129,7 +133,22 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
             click.echo(f"# ---- {point.name}/{path}")
             click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
         return
-    _show_entry(task, journal, trajectory.summary_of(task, journal, references[0]))
+    found = _entries_with(task, journal, references[0]) or [trajectory.summary_of(task, journal, references[0])]
+    for place, summary in enumerate(found):
+        if place:
+            click.echo()
+        _show_entry(task, journal, summary)
+
+
+def _entries_with(task: Task, journal: Journal, reference: str) -> list[Summary]:
+    """The entries of a number that two of them have; that there are two is said."""
+    from kernbench import trajectory
+
+    listed = trajectory.entries_of(task).iterations(journal)
+    found = listed.with_number(int(reference)) if reference.isdigit() else []
+    if len(found) > 1:
+        click.echo(f"kernbench: {trajectory.taken_twice(int(reference))}; here are both", err=True)
+    return found
 
 
 def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
@@ -139,16 +158,17 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
 
     log = Path(task.folder) / "ITERATIONS.md"
     number = summary.iteration
-    text = iterations.entry_of(log, number, summary.source) if number is not None else None
+    text = iterations.entry_of(log, number, summary.source, summary.at) if number is not None else None
     if text is not None:
         click.echo(text, nl=False)
-    if isinstance(summary, Elsewhere) or (text is not None and journal.made_entry(summary.run)):
+    run = summary.again if isinstance(summary, Elsewhere) else summary
+    if run is None or (text is not None and run is summary and journal.made_entry(run.run)):
         return
     if text is not None:
         click.echo("\nTimed again on this machine:\n")
-    for line in report.table(task, journal.cases_of(summary.run)):
+    for line in report.table(task, journal.cases_of(run.run)):
         click.echo(line)
-    click.echo(report.outcome(replace(summary, iteration=None) if text else summary))
+    click.echo(report.outcome(replace(run, iteration=None) if text else run))
 
 
 @click.command()
@@ -182,7 +202,7 @@ def restore(words: tuple[str, ...], state: Path | None) -> None:
     task, journal = opened(name, state)
     point = trajectory.find(task, journal, references[0])
     before, changed = trajectory.restore(task, point, journal.state)
-    click.echo(trajectory.restored(point, before, changed), err=True)
+    click.echo(trajectory.restored(point, before, changed, name), err=True)
 
 
 @click.command()

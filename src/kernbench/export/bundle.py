@@ -12,7 +12,7 @@ from harness.records.results import CaseResult
 from kernbench import compare, entry, render, trajectory
 from kernbench.events import Elsewhere, Summary
 from kernbench.export import causes, charts, page, tables
-from kernbench.export.collect import OPENED, Collected, ExportError, name_of
+from kernbench.export.collect import Collected, ExportError, name_of
 
 DIFF_IN_BODY = 400
 
@@ -56,17 +56,19 @@ def _named(about: Collected, reference: str) -> Summary:
     if reference == "best" and about.best is not None:
         return about.best
     found = trajectory.summary_of(about.task, about.journal, reference)
-    if isinstance(found, Elsewhere):
+    if not isinstance(found, Elsewhere):
+        return found
+    if found.again is None:
         raise ExportError(f"entry {found.iteration} was made elsewhere and not timed on this machine: no rows to show")
-    return next(run if run.iteration else found for run in about.runs if run.run == found.run)
+    listed = [item for item in about.entries if isinstance(item, Elsewhere) and item.source == found.source]
+    return next((item.again for item in listed if item.again), found.again)
 
 
 def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
     after = pair.after
     machine = after.environment.device_name or after.environment.device
-    head = f"# {about.task.name}: {render.times(after.geomean)} over {after.baseline} on {machine}"
     return [
-        head,
+        f"# {about.task.name}: {_claim(after)} on {machine}",
         "",
         about.task.summary,
         "",
@@ -81,6 +83,19 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
     ]
 
 
+def _claim(after: Summary) -> str:
+    """What the title may say: no more than the verdict of the whole does."""
+    speedup = render.times(after.geomean)
+    if after.ratio is None:
+        return f"{render.outcome(after)}, no speedup over {after.baseline}"
+    return {
+        "faster": f"{speedup} over {after.baseline}",
+        "slower": f"slower than {after.baseline} ({speedup})",
+        "same": f"as fast as {after.baseline} ({speedup})",
+        "unclear": f"no clear difference from {after.baseline} ({speedup})",
+    }[after.ratio.verdict]
+
+
 def _lead(about: Collected, pair: Pair) -> str:
     text = "; ".join([*entry.speeds(about.task, pair.after, pair.new), render.counts(pair.after)])
     findings = {finding.name for row in pair.new.values() for finding in row.findings}
@@ -89,22 +104,32 @@ def _lead(about: Collected, pair: Pair) -> str:
 
 
 def _path(about: Collected, pair: Pair) -> list[str]:
-    """The steps that became best on the way."""
-    series = compare.series_of(about.entries, compare.Series.of(pair.after))
+    """The steps that became best on the way, and how many entries the whole log has."""
+    series = compare.series_of(about.made, compare.Series.of(pair.after))
     until = next((place for place, item in enumerate(series) if item.source == pair.after.source), len(series) - 1)
-    way = series[: until + 1]
-    steps = [item for item in way if item.new_best]
+    steps = [item for item in series[: until + 1] if item.new_best]
     lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]
-    count = render.plural(len(way), "iteration")
-    many = "no new best." if not steps else f"{len(steps)} of them a new best:"
-    tried = f"{count}:" if len(way) == len(steps) == 1 else f"{count}, {many}"
-    told = [*_beginning(about, pair.before), tried, "", *lines, *([""] if lines else [])]
+    told = [*_beginning(about, pair), _tried(about, len(series), len(steps)), "", *lines, *([""] if lines else [])]
     return ["## How it came about", "", *told, "![speedup by iteration](chart.svg)", ""]
 
 
-def _beginning(about: Collected, first: Summary | None) -> list[str]:
-    """A source without a number is not among the steps."""
-    if first is None or first.iteration is not None:
+def _tried(about: Collected, comparable: int, steps: int) -> str:
+    """`8 iterations, 5 of them made elsewhere, 1 of them a new best on the way:`."""
+    total, elsewhere = len(about.entries), len(about.entries) - len(about.made)
+    if not total:
+        return about.nothing_logged
+    other = len(about.made) - comparable
+    parts = [render.plural(total, "iteration")]
+    parts += [f"{elsewhere} of them made elsewhere"] if elsewhere else []
+    parts += [f"{other} of another series (task, baseline or machine)"] if other else []
+    parts += [f"{steps} of them a new best on the way:" if steps else f"no new best{' here' if elsewhere else ''}."]
+    return f"{parts[0]}:" if total == steps == 1 else ", ".join(parts)
+
+
+def _beginning(about: Collected, pair: Pair) -> list[str]:
+    """A source that no entry here is about is not among the steps."""
+    first = pair.before or pair.after
+    if first.iteration is not None:
         return []
     return [f"It began with {about.words_for(first)}, {render.geomean(first.ratio)}.", ""]
 
@@ -116,7 +141,7 @@ def _hypothesis(item: Summary) -> str:
 def _microbenchmark(about: Collected, pair: Pair) -> list[str]:
     clock = next((row.clock for row in pair.new.values() if row.clock), "wall")
     walls = clock != "wall" and any(row.wall for row in pair.new.values())
-    titles = ["case", "baseline us", *(f"{_column(about, item)} us" for item in (pair.before, pair.after) if item)]
+    titles = ["case", "baseline us", *(f"{about.column_for(item)} us" for item in (pair.before, pair.after) if item)]
     titles += [f"speedup ({clock})"]
     titles += ["wall speedup"] if walls else []
     titles += ["verdict"]
@@ -133,10 +158,6 @@ def _microbenchmark(about: Collected, pair: Pair) -> list[str]:
         cells += [render.times(row.wall.speedup if row.wall else None)] if walls else []
         lines.append(entry.cells([*cells, render.verdict(row)]))
     return [*lines, *_totals(pair, len(titles), walls), "", *_remarks(about, pair, clock), ""]
-
-
-def _column(about: Collected, item: Summary) -> str:
-    return "as opened" if about.words_for(item) == OPENED else name_of(item)
 
 
 def _totals(pair: Pair, width: int, walls: bool) -> list[str]:

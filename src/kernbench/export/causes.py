@@ -20,26 +20,27 @@ MISSING_WHY = "_Missing: the causes are read from the two profiles (registers, o
 
 def section(about: Collected, before: Summary | None, after: Summary, cases: Sequence[str]) -> list[str]:
     """Every case of which both sides were profiled, the hottest headline case first; or the slot, named."""
+    why = "## Why it is faster" if after.ratio and after.ratio.verdict == "faster" else "## What the counters say"
     pairs = evidence.pairs(about.profiles, before.source, after.source, cases) if before else []
     names = (name_of(before) if before else "", name_of(after))
     if not pairs:
         pairs = evidence.baseline_pairs(about.profiles, after.source, cases)
         names = (after.baseline, name_of(after))
     if about.task.device == "cpu" and not pairs:
-        return ["## Why it is faster", "", "_To be said by the author: a task on the CPU has no GPU counters._", ""]
+        return [why, "", "_To be said by the author: a task on the CPU has no GPU counters._", ""]
     if not pairs:
-        return _missing(about, before, cases)
+        return [*_missing(about, before, cases), why, "", MISSING_WHY, ""]
     labels = {case.id: case.label for case in about.task.cases}
     tables = [line for pair in pairs[:MOST_PAIRS] for line in _table(pair, names, labels[pair[1].case])]
     reasons = [line for pair in pairs[:MOST_PAIRS] for line in _reasons(pair, labels[pair[1].case])]
-    return [*tables, "## Why it is faster", "", *reasons]
+    return [*tables, why, "", *reasons]
 
 
 def _missing(about: Collected, before: Summary | None, cases: Sequence[str]) -> list[str]:
     against = str(before.iteration) if before and before.iteration else "baseline"
     command = f"kernbench profile {about.task.name} --case {cases[0] if cases else 'ID'} --against {against}"
     missing = f"_Missing: no Nsight Compute profile of both sources was kept; `{command}` makes the pair._"
-    return ["## Nsight Compute, before and after", "", missing, "", "## Why it is faster", "", MISSING_WHY, ""]
+    return ["## Nsight Compute, before and after", "", missing, ""]
 
 
 def _table(pair: tuple[Profile, Profile], names: tuple[str, str], label: str) -> list[str]:
@@ -60,7 +61,7 @@ def _reasons(pair: tuple[Profile, Profile], label: str) -> list[str]:
     took = f", {duration.before} -> {duration.after} us" if duration else ""
     lines = [f"{label}{took}:", "", *(f"- {_told(item)}" for item in helped)]
     if not helped:
-        lines.append("- no counter moved the way that helps by more than 3 %: this profile does not explain the gain")
+        lines.append("- no counter moved the way that helps by more than 3 %: this profile explains no gain")
     if paid:
         lines.append(f"- paid with: {'; '.join(_told(item) for item in paid)}")
     return [*lines, ""]

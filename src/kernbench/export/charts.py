@@ -128,7 +128,9 @@ def _whiskers(scale: Scale, entries: Sequence[Summary]) -> str:
 
 def _steps(scale: Scale, entries: Sequence[Summary]) -> str:
     """The best so far, as it was when it took over; it begins with the first best and goes on to the right edge."""
-    best = [(index, item.geomean) for index, item in enumerate(entries) if item.new_best and item.geomean]
+    # A source that was timed again here improves on no entry, and yet the series may have begun with it.
+    took = [item.new_best or (item.best and item.best_geomean is None) for item in entries]
+    best = [(index, item.geomean) for index, item in enumerate(entries) if took[index] and item.geomean]
     if not best:
         return ""
     first, *later = best

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.records.errors import UserError
 from harness.records.results import CaseResult
 from harness.records.task import Case, Task
-from kernbench import compare, iterations, trajectory
-from kernbench.elsewhere import by_number
-from kernbench.events import Summary
+from kernbench import bestnow, compare, iterations, render, trajectory
+from kernbench.events import Elsewhere, Summary
 from kernbench.journal import Journal
+from kernbench.listing import Listing
 from kernbench.profiling import evidence
 
 if TYPE_CHECKING:
@@ -48,18 +48,45 @@ class Collected:
 
     @functools.cached_property
     def runs(self) -> list[Summary]:
-        """Every finished run, oldest first; one that re-timed an entry made elsewhere has its number."""
-        return list(trajectory.entries_of(self.task).runs(self.journal, self.present))
+        """Every finished run, oldest first."""
+        return list(self.journal.summaries)
 
     @functools.cached_property
     def entries(self) -> list[Summary]:
-        """The iterations that were run here; where there are only plain runs, those."""
-        return by_number(run for run in self.runs if run.iteration is not None) or self.runs
+        """The iterations as `kernbench log` lists them, by number: made here, or an Elsewhere."""
+        return list(self._listed)
+
+    @functools.cached_property
+    def _listed(self) -> Listing:
+        return bestnow.listing(self.task, self.journal, trajectory.entries_of(self.task), self.present)
+
+    def outcome(self, item: Summary) -> str:
+        """The word of an entry; the one that is best today says so."""
+        return bestnow.outcome(self._listed, item)
+
+    @functools.cached_property
+    def made(self) -> list[Summary]:
+        """The iterations that runs here have made: of these there are rows."""
+        return [item for item in self.entries if not isinstance(item, Elsewhere)]
+
+    def written(self, item: Elsewhere) -> str:
+        """An entry as its file has it: there is nothing else to tell it from."""
+        path = Path(self.task.folder) / "ITERATIONS.md"
+        return iterations.entry_of(path, item.iteration or 0, item.source or None, item.at) or ""
+
+    @property
+    def nothing_logged(self) -> str:
+        runs = render.plural(len(self.runs), "plain run")
+        was = "was" if len(self.runs) == 1 else "were"
+        return f"Nothing was logged yet: there {was} {runs}; `kernbench run {self.task.name} -m TEXT` makes an entry."
 
     @functools.cached_property
     def series(self) -> list[Summary]:
-        """The entries that may be compared with the newest one; where none is in its series, the plain runs."""
-        return compare.series_of(self.entries, self.present) or compare.series_of(self.runs, self.present)
+        """What is drawn: runs that may be compared with the newest entry, in two parts: those that timed entries of
+        elsewhere again, then one's own entries. Where there are none of either, the plain runs."""
+        again = [item.again for item in self.entries if isinstance(item, Elsewhere) and item.again is not None]
+        unique = {run.run: run for run in [*again, *self.made]}.values()
+        return compare.series_of(unique, self.present) or compare.series_of(self.runs, self.present)
 
     @functools.cached_property
     def best(self) -> Summary | None:
@@ -72,21 +99,31 @@ class Collected:
         if best is None or best.iteration is not None:
             return best
         told = [run for run in runs if run.source == best.source and run.iteration is not None]
-        return next((run for run in reversed(told) if run.best), self._numbered(best))
+        return next((run for run in reversed(told) if run.best), best)
 
     def first_of(self, series: compare.Series) -> Summary | None:
-        """What the series began with: the source as it was opened."""
-        first = next((run for run in compare.series_of(self.runs, series) if run.complete), None)
-        return first and self._numbered(first)
-
-    def _numbered(self, run: Summary) -> Summary:
-        number = run.iteration or trajectory.entries_of(self.task).number_of(self.journal, run.source)
-        return replace(run, iteration=number)
+        """What the series began with, as the entry that a later run made of it where there is one."""
+        runs = [run for run in compare.series_of(self.runs, series) if run.complete]
+        told = (run for run in runs if run.source == runs[0].source and run.iteration is not None)
+        return next(told, runs[0]) if runs else None
 
     def words_for(self, run: Summary) -> str:
-        """`#12`; the source that all began with may have no number."""
-        first = self.first_of(compare.Series.of(run)) if run.iteration is None else None
+        """`#12`; a plain run by the entry about its source, or as what all began with."""
+        if run.iteration is not None:
+            return name_of(run)
+        if number := self._number_of(run):
+            return f"#{number} as timed again here"
+        first = self.first_of(compare.Series.of(run))
         return OPENED if first is not None and first.source == run.source else name_of(run)
+
+    def column_for(self, run: Summary) -> str:
+        """The same, short enough for the head of a column; only an entry's own numbers stand under its number."""
+        if run.iteration is None and (number := self._number_of(run)):
+            return f"#{number} again"
+        return "as opened" if self.words_for(run) == OPENED else name_of(run)
+
+    def _number_of(self, run: Summary) -> int | None:
+        return trajectory.entries_of(self.task).number_of(self.journal, run.source)
 
     @functools.cached_property
     def profiles(self) -> list[evidence.Profile]:
@@ -135,5 +172,7 @@ def _shown(path: Path) -> Path:
 
 
 def name_of(summary: Summary) -> str:
-    """`#12`, or the start of the hash of a run that is no iteration."""
-    return summary.source[:8] if summary.iteration is None else f"#{summary.iteration}"
+    """`#12`, of a plain run of its source `#12 again`, else the start of the hash."""
+    if summary.iteration is not None:
+        return f"#{summary.iteration}"
+    return summary.source[:8] if summary.repeats is None else f"#{summary.repeats} again"

@@ -1,4 +1,7 @@
-"""md: the log with its tables, from runs.jsonl alone; at the end the exact numbers, to be read back by a program."""
+"""md: the log with its tables, from runs.jsonl, or from ITERATIONS.md where an entry was made elsewhere.
+
+At the end the exact numbers, to be read back by a program.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterator
 from harness.records.lines import decode
 from harness.records.results import CaseResult
 from kernbench import entry, render
+from kernbench.events import Elsewhere
 from kernbench.export.collect import Collected, name_of
 
 EXACT = ["run", "iteration", "case", "status", "baseline_us", "solution_us", "speedup", "speedup_low", "speedup_high"]
@@ -25,26 +29,29 @@ def _head(about: Collected) -> list[str]:
 
 
 def _overview(about: Collected) -> list[str]:
+    if not about.entries:
+        return ["## Iterations", "", about.nothing_logged, ""]
     titles = ["#", "when", "source", "geomean", "outcome", "stall", "hypothesis"]
     lines = ["## Iterations", "", entry.cells(titles), entry.cells(["---"] * len(titles))]
     for item in about.entries:
-        cells = [name_of(item), render.minute(item.at), item.source[:8], render.geomean(item.ratio)]
-        cells += [render.outcome(item), "stalled" if item.stalled else "", item.hypothesis or "-"]
+        cells = [name_of(item), render.minute(item.at) if item.at else "-", item.source[:8], entry.speed(item)]
+        cells += [about.outcome(item), "stalled" if item.stalled else "", entry.words(item)]
         lines.append(entry.cells(cells))
     return [*lines, ""]
 
 
 def _entries(about: Collected) -> Iterator[str]:
-    """Each iteration as ITERATIONS.md would tell it, with the cases that the task still has."""
-    wanted = {item.run: item for item in about.entries}
+    """Each iteration as ITERATIONS.md tells it: one's own with the cases that the task still has, in one pass."""
     known = {case.id for case in about.task.cases}
-    for run, rows in about.journal.runs():
-        if run in wanted:
-            results = {row["id"]: decode(CaseResult, row) for row in rows if row["id"] in known}
-            item = wanted[run]
-            yield entry.EntryText(about.task, item, results)(item.iteration or 0).replace(
-                "## 0 ·", f"## run {item.source[:8]} ·", 1
-            )
+    wanted = {item.run: item for item in about.made}
+    others = [item for item in about.entries if isinstance(item, Elsewhere)]
+    for run, rows in about.journal.runs(set(wanted)):
+        item = wanted[run]
+        while others and (others[0].iteration or 0) <= (item.iteration or 0):
+            yield about.written(others.pop(0))
+        results = {row["id"]: decode(CaseResult, row) for row in rows if row["id"] in known}
+        yield entry.EntryText(about.task, item, results)(item.iteration or 0)
+    yield from map(about.written, others)
 
 
 def _exact(about: Collected) -> list[str]:

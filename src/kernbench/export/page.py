@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.records.results import CaseResult
-from kernbench import __version__, entry, render
+from kernbench import __version__, compare, entry, render
 from kernbench.events import Summary
 from kernbench.export import charts
 from kernbench.export.collect import Collected, ExportError, name_of
@@ -78,18 +78,22 @@ def make(about: Collected) -> str:
         task=about.task,
         best=best,
         best_rows=[case_cells(about, row) for row in shown(about, about.rows(best))] if best else [],
-        last=about.entries[-1],
+        last=about.entries[-1] if about.entries else about.runs[-1],
         entries=[(item, anchor(item) if item.run in linked else "") for item in reversed(about.entries)],
+        nothing_logged=about.nothing_logged,
         trajectory=Markup(charts.trajectory(about.series)),
         heatmap=Markup(heatmap(about)),
         group=-(-len(about.series) // charts.MOST_COLUMNS),
         told=[_told(about, item, previous) for item, previous in _with_previous(about, chosen)],
-        left_out=len(about.entries) - len(chosen),
-        other_series=len(about.entries) - len(about.series),
+        left_out=len(about.made) - len(chosen),
+        elsewhere=len(about.entries) - len(about.made),
+        other_series=len(about.made) - len(compare.series_of(about.made, about.present)),
         profiles=_profiles(about),
         environments=_environments(about),
         name_of=name_of,
         words_for=about.words_for,
+        outcome=about.outcome,
+        entry=entry,
         render=render,
         made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         version=__version__,
@@ -97,11 +101,11 @@ def make(about: Collected) -> str:
 
 
 def told_in_full(about: Collected) -> list[Summary]:
-    """Those that became best and the newest, oldest first."""
-    if len(about.entries) <= TOLD_IN_FULL:
-        return list(about.entries)
-    bests = [item for item in about.entries if item.best][-TOLD_IN_FULL // 2 :]
-    newest = about.entries[len(bests) - TOLD_IN_FULL :]
+    """Of those made here the ones that became best and the newest, oldest first."""
+    if len(about.made) <= TOLD_IN_FULL:
+        return list(about.made)
+    bests = [item for item in about.made if item.best][-TOLD_IN_FULL // 2 :]
+    newest = about.made[len(bests) - TOLD_IN_FULL :]
     return sorted(
         {item.run: item for item in [*bests, *newest]}.values(), key=lambda item: (item.iteration or 0, item.at)
     )
@@ -140,7 +144,7 @@ def case_cells(about: Collected, row: CaseResult) -> CaseCells:
 
 def _with_previous(about: Collected, chosen: Sequence[Summary]) -> list[tuple[Summary, Summary | None]]:
     """Each with the iteration before it, newest first."""
-    before = dict(zip([item.run for item in about.entries[1:]], about.entries, strict=False))
+    before = dict(zip([item.run for item in about.made[1:]], about.made, strict=False))
     return [(item, before.get(item.run)) for item in reversed(chosen)]
 
 
@@ -212,7 +216,7 @@ def _profiles(about: Collected) -> list[tuple[str, str, list[evidence.Change]]]:
 def _environments(about: Collected) -> list[tuple[str, list[str]]]:
     """Each series' circumstances once, newest first, with the iterations they hold for."""
     found: dict[tuple[str, ...], list[Summary]] = {}
-    for item in about.entries:
+    for item in about.made:
         machine = item.environment.device_name or item.environment.device
         key = (machine, item.environment.condition, f"baseline {item.baseline}", *entry.provenance(item))
         found.setdefault(key, []).append(item)

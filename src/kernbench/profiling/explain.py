@@ -14,7 +14,6 @@ from pathlib import Path
 
 from harness.records.errors import UserError
 from harness.records.task import Task
-from kernbench import snapshot
 from kernbench.baselines import Baseline
 from kernbench.events import Event, LogLine, ProfileFailed, ProfileReady, ProfileStarted
 from kernbench.logbook import Logbook
@@ -64,7 +63,7 @@ class Explainer:
 
     async def trace(self, task: Task, case: str, baseline: Baseline, device: str, path: Path) -> tuple[TraceRow, ...]:
         """Torch's own profiler on one call, with the GPU slot in hand; raises a UserError."""
-        source = snapshot.take(Path(task.folder), self._logbook.state)
+        source = self._logbook.take_source()
         _check(task, case)
         wanted = Wanted(task, case, sides(task, source, None, baseline, self._logbook.journal), device)
         async with self._one_at_a_time:
@@ -78,7 +77,7 @@ class Explainer:
         self, task: Task, case: str, against: str | None, full: bool, baseline: Baseline, device: str, began: float
     ) -> Answer:
         try:
-            source = snapshot.take(Path(task.folder), self._logbook.state)
+            source = self._logbook.take_source()
             _check(task, case)
             if device == "cpu":
                 raise NoProfile(f"{task.name} runs on the CPU here; Nsight Compute sees GPUs only, `trace` sees both")

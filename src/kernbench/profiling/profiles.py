@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from kernbench.profiling.counters import Profile
+from kernbench.project import make_state
 
 KEPT = 50
 
@@ -29,7 +30,8 @@ class Profiles:
 
     def keep(self, profile: Profile, report: Path | None = None) -> Profile:
         """Writes it, whole or not at all, and forgets the oldest; returns it with the place of its report."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_state(self.folder.parent)
+        self.folder.mkdir(exist_ok=True)
         path = self._path(profile)
         if report is not None:
             place = path.with_suffix(".ncu-rep")

@@ -46,8 +46,8 @@ class Logbook(Protocol):
     def numbers(self) -> Sequence[int]:
         """Of all iterations, in their order."""
 
-    def text(self, number: int) -> str:
-        """The entry as it is written."""
+    def text(self, number: int, source: str | None = None, at: str = "") -> str:
+        """The entry as it is written; of two with one number, that of the source and time."""
 
 
 class Remarks(Protocol):

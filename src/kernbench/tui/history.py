@@ -26,23 +26,24 @@ class EntryPage(Page):
         Binding("y", "copy", "copy", tooltip="copy the entry as markdown", id="entry.copy"),
     ]
 
-    def __init__(self, number: int, text: str, ascii_only: bool = False) -> None:
+    def __init__(self, number: int, text: str, ascii_only: bool = False, reference: str = "") -> None:
+        """`reference` names its source where the number does not."""
         lines = (spell(clean(line), ascii_only) for line in text.splitlines())
         super().__init__(f"Iteration {number}", [[(line, "")] for line in lines])
-        self.number, self.text = number, text
+        self.number, self.text, self.reference = number, text, reference or str(number)
 
     @property
     def bench(self) -> Workbench:
         return cast("Workbench", self.app)
 
     def action_diff(self) -> None:
-        self.bench.past.show_diff(str(self.number), "now")
+        self.bench.past.show_diff(self.reference, "now")
 
     def action_source(self) -> None:
-        self.bench.past.show_source(str(self.number))
+        self.bench.past.show_source(self.reference)
 
     def action_restore(self) -> None:
-        self.bench.past.ask_restore(str(self.number))
+        self.bench.past.ask_restore(self.reference)
 
     async def action_copy(self) -> None:
         await self.bench.copy(self.text, f"entry {self.number}")

@@ -9,11 +9,14 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
-from kernbench import render
+from kernbench import entry, render
 from kernbench.events import Summary
+from kernbench.listing import Listing
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, clip, pad
 
+BEST_NOW = "*"
+LEGEND = 12
 AGE_FROM = 48
 """Cells from which a line has room for the age."""
 _STYLES = {"improved": "faster", "first": "faster", "best": "faster", "faster": "faster", "slower": "slower"}
@@ -37,13 +40,17 @@ class Iterations(RowView):
         before = self.selected if self.cursor else None
         self._iterations = iterations
         if before is not None:
-            self._select(before.iteration or 0)
+            self._select(before)
         self.reshape()
 
-    def _select(self, number: int) -> None:
-        place = bisect_right(self._iterations, number, key=lambda summary: summary.iteration or 0) - 1
-        if place >= 0 and self._iterations[place].iteration == number:
+    def _select(self, wanted: Summary) -> None:
+        """By its number; of two that have it, the one of its source."""
+        place = bisect_right(self._iterations, wanted.iteration or 0, key=lambda summary: summary.iteration or 0) - 1
+        while place >= 0 and self._iterations[place].iteration == wanted.iteration:
             self.cursor = self.count() - 1 - place
+            if self._iterations[place].source == wanted.source:
+                return
+            place -= 1
 
     @property
     def selected(self) -> Summary | None:
@@ -57,7 +64,10 @@ class Iterations(RowView):
 
     def header(self, width: int) -> Sequence[Span]:
         age = pad("age", 7) if width >= AGE_FROM else ""
-        return [(clip(f"{'#':>4} {age}{'geomean':>7} {pad('outcome', 9)} hypothesis", width), "head")]
+        said = f"{'#':>4} {age}{'geomean':>7} {pad('outcome', 9)} hypothesis"
+        known = isinstance(self._iterations, Listing) and self._iterations.best_now is not None
+        legend = f"  {BEST_NOW} best now" if known and len(said) + LEGEND <= width else ""
+        return [(clip(said + legend, width), "head")]
 
     def line(self, index: int, width: int) -> Sequence[Span]:
         if not self._iterations:
@@ -65,15 +75,16 @@ class Iterations(RowView):
             return [(clip(said, width), "dim")]
         summary = self._iterations[-1 - index]
         word = render.outcome(summary)
+        mark = BEST_NOW if isinstance(self._iterations, Listing) and self._iterations.is_best_now(summary) else ""
         style = _STYLES.get(word, "" if summary.right else "bad")
         age = pad(render.age(summary.at, self._now()), 7) if width >= AGE_FROM else ""
-        stalled = "stalled " if summary.stalled else ""
+        stalled = "stalled | " if summary.stalled else ""
         room = width - 23 - len(age) - len(stalled)
         return [
             (f"{summary.iteration:>4} ", "strong"),
             (age, "dim"),
             (f"{render.times(summary.geomean):>7} ", style),
-            (pad(word, 9) + " ", style),
+            (pad(word + mark, 9) + " ", style),
             (stalled, "warn"),
-            (clip(clean(summary.hypothesis) or render.DASH, room), ""),
+            (clip(clean(entry.words(summary)), room), ""),
         ]

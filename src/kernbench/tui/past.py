@@ -21,7 +21,12 @@ class Past:
     def show_entry(self) -> None:
         found = self.entry()
         if found is not None:
-            self._bench.push_screen(EntryPage(*found, self._bench.ascii_only))
+            self._bench.push_screen(EntryPage(*found, self._bench.ascii_only, self._reference(found[0])))
+
+    def _reference(self, number: int) -> str:
+        """What names the source of the selected entry: its hash, where two entries have one number."""
+        summary, numbers = self._bench.main.iterations.selected, self._bench.engine.logbook.numbers()
+        return summary.source[:8] if summary and list(numbers).count(number) > 1 and summary.source else str(number)
 
     def entry(self) -> tuple[int, str] | None:
         """Number and text of the selected entry; None after saying why there is none."""
@@ -30,7 +35,7 @@ class Past:
             self._bench.say(f"no iterations yet: save {self._bench.board.solution} to make the first")
             return None
         try:
-            return summary.iteration, self._bench.engine.logbook.text(summary.iteration)
+            return summary.iteration, self._bench.engine.logbook.text(summary.iteration, summary.source, summary.at)
         except (OSError, LookupError) as error:
             self._bench.say(f"iteration {summary.iteration} cannot be read: {error}", "error")
             return None
@@ -56,7 +61,7 @@ class Past:
     def restore_selected(self) -> None:
         found = self.entry()
         if found is not None:
-            self.ask_restore(str(found[0]))
+            self.ask_restore(self._reference(found[0]))
 
     def ask_restore(self, reference: str) -> None:
         question = f"Bring the source of iteration {reference} back?"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from kernbench.project import make_state
+
 FILE = "next-hypothesis.txt"
 
 
@@ -21,7 +23,7 @@ def keep(state: Path, text: str) -> None:
         return
     with contextlib.suppress(OSError):
         if text:
-            state.mkdir(parents=True, exist_ok=True)
+            make_state(state)
             (state / FILE).write_text(text + "\n", encoding="utf-8")
         else:
             (state / FILE).unlink(missing_ok=True)

@@ -1,0 +1,37 @@
+"""Which entry of a log is the best today: of those that once became best, all keep the word, and one of them still is.
+
+It is the entry about the source that runs on this machine are timed against as `best`. Where no run here has settled
+that (a log that was only pulled), it is the last one that the log itself calls best.
+"""
+
+from __future__ import annotations
+
+from harness.records.task import Task
+from kernbench import compare, render, trajectory
+from kernbench.elsewhere import Entries
+from kernbench.events import Summary
+from kernbench.journal import Journal
+from kernbench.listing import Key, Listing, key_of
+
+
+def find(task: Task, journal: Journal, entries: Entries) -> Key | None:
+    """None where nothing is best, or only a source that no entry is about."""
+    try:
+        best = trajectory.best(task, journal, entries)
+    except trajectory.TrajectoryError:
+        written = [item for item in entries.of(journal) if item.best]
+        return key_of(max(written, key=lambda item: item.iteration or 0)) if written else None
+    return key_of(best) if best.iteration is not None else None
+
+
+def listing(task: Task, journal: Journal, entries: Entries, series: compare.Series | None = None) -> Listing:
+    """The iterations, of which the best is known."""
+    return entries.iterations(journal, series, lambda: find(task, journal, entries))
+
+
+def outcome(listed: Listing, entry: Summary) -> str:
+    """The word that an entry got when it was made, and whether it is the best today."""
+    word = render.outcome(entry)
+    if not listed.is_best_now(entry):
+        return word
+    return "best now" if word == "best" else f"{word}, best now"
