@@ -162,6 +162,15 @@ def test_log_show_diff_restore(folder: Path) -> None:
     assert "4.00x" in kernbench(folder.parent, "status").stdout
 
 
+def test_the_log_names_a_baseline_that_is_not_the_tasks_own(folder: Path) -> None:
+    assert kernbench(folder, "run", "-m", "one").returncode == 0
+    write(folder, "TIME_US = 25.0")
+    assert kernbench(folder, "run", "-m", "two", "--baseline", "compile").returncode == 0
+    _, one, two = kernbench(folder, "log").stdout.splitlines()
+    assert "over" not in one
+    assert two.endswith("two (over compile)")
+
+
 def test_best_is_the_tasks_own_whatever_was_compared_since(folder: Path) -> None:
     assert kernbench(folder, "run", "-m", "one").returncode == 0
     write(folder, "TIME_US = 25.0")

@@ -80,13 +80,14 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         )
         return
     titles = ("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")
-    sources = journal.state / "sources"
-    rows = [titles, *(_log_row(entry, bestnow.outcome(entries, entry), sources) for entry in entries)]
+    sources, usual = journal.state / "sources", loaded.baseline
+    rows = [titles, *(_log_row(entry, bestnow.outcome(entries, entry), sources, usual) for entry in entries)]
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
 
 
-def _log_row(entry: Summary, outcome: str, sources: Path) -> tuple[str, ...]:
+def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
+    """`usual` is the task's own baseline: what was held against another says so."""
     from kernbench import entry as entry_text
     from kernbench import render
     from kernbench.events import Elsewhere
@@ -94,6 +95,8 @@ def _log_row(entry: Summary, outcome: str, sources: Path) -> tuple[str, ...]:
     written, remarks = isinstance(entry, Elsewhere), entry_text.origin(entry)
     if not written and not (sources / entry.source).is_dir():
         remarks.append("source not on this machine")
+    if not written and entry.baseline != usual:
+        remarks.append(f"over {Path(entry.baseline).name}")
     if entry.repeats is not None:
         remarks.append(f"same source as #{entry.repeats}")
     words = entry_text.title(entry) if written else " ".join(entry.hypothesis.split()) or "-"
