@@ -78,7 +78,7 @@ def test_a_source_that_is_not_here_is_listed_and_says_so(task: Task, journal: Jo
     for path in sorted((journal.state / "sources" / source_hash(2)).iterdir(), reverse=True):
         path.unlink()
     (journal.state / "sources" / source_hash(2)).rmdir()
-    assert "(source not on this machine)" in kernbench("log", task.folder).stdout
+    assert "(source not on this machine, over compile)" in kernbench("log", task.folder).stdout
     with pytest.raises(trajectory.TrajectoryError, match=r"the source of 2 \([0-9a-f]{8}\) is not on this machine"):
         trajectory.find(task, journal, "2")
 
