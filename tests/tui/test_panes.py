@@ -396,6 +396,7 @@ def test_the_iterations_mark_the_best_of_today(tmp_path: Path) -> None:
     pane = Iterations(lambda: NOW, ascii_only=False)
     pane._iterations = listed = book.iterations()
     assert plain([pane.header(80)])[0].endswith("  * best now")
+    assert plain([pane.header(51)])[0].endswith("  * best")  # the pane of 160 columns
     best = trajectory.summary_of(task, book.journal, "best").iteration
     drawn = plain([pane.line(index, 80) for index in range(len(listed))])
     assert [int(line.split()[0]) for line in drawn if "* " in line] == [best]

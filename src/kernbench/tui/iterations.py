@@ -16,7 +16,6 @@ from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, clip, pad
 
 BEST_NOW = "*"
-LEGEND = 12
 AGE_FROM = 48
 """Cells from which a line has room for the age."""
 _STYLES = {"improved": "faster", "first": "faster", "best": "faster", "faster": "faster", "slower": "slower"}
@@ -66,7 +65,8 @@ class Iterations(RowView):
         age = pad("age", 7) if width >= AGE_FROM else ""
         said = f"{'#':>4} {age}{'geomean':>7} {pad('outcome', 9)} hypothesis"
         known = isinstance(self._iterations, Listing) and self._iterations.best_now is not None
-        legend = f"  {BEST_NOW} best now" if known and len(said) + LEGEND <= width else ""
+        legends = (f"  {BEST_NOW} best now", f"  {BEST_NOW} best") if known else ()
+        legend = next((form for form in legends if len(said) + len(form) <= width), "")
         return [(clip(said + legend, width), "head")]
 
     def line(self, index: int, width: int) -> Sequence[Span]:
