@@ -1,8 +1,8 @@
 """Clocks: each measures a list of calls, every one with an untimed preparation and a timed part.
 
 DeviceClock is the headline on a GPU: the union of what a call kept busy on the device, from activity records, each call
-after a flush. EventClock is its labelled fallback. WallClock is host time, the headline on a CPU; `wall_pass` is the
-same for a GPU, with a synchronise inside the span and no profiler active.
+after a flush. EventClock is its labelled fallback. WallClock is host time, the headline on a CPU; for a GPU see
+wallpass.py.
 """
 
 from __future__ import annotations
@@ -11,21 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from harness import stats
 from harness.activity import Activity, Recorder, attribute
 from harness.flush import Flush
 from harness.gpu import Gpu
 from harness.records.results import ClockName
 
-_now = time.perf_counter_ns  # taken before any user code can replace it
+now = time.perf_counter_ns  # taken before any user code can replace it
 HEAD_START_CYCLES = 200_000
 """Event pairs: the GPU waits this long before a flush; the host has then launched the call when the flush is over."""
 WITH_LAUNCHES = 2
 """Batches in which the host's launches are recorded too, which tell CUDA graphs: the warm-up, of which no record is
 kept, and the first one. A graph that is first used after some twenty calls, more with the checks, goes unnoticed."""
-WALL_CALLS, FEWEST_WALL_CALLS = 30, 7
-WALL_NS = 12_000_000
-"""Enough for thirty calls of what lives on the launch path; the median of a long call needs fewer."""
 
 
 class Unsteady(Exception):
@@ -63,7 +59,7 @@ class WallClock:
     extra_us = 0.0
 
     def measure(self, calls: Sequence[Call]) -> list[Measured]:
-        now, times = _now, []
+        times: list[Measured] = []
         for call in calls:
             if call.prepare is not None:
                 call.prepare()
@@ -112,7 +108,7 @@ class DeviceClock:
         return self._flush.laps(max(self._host_us.get(side, 0.0), self._host_us.get(beside, 0.0)))
 
     def _launch(self, calls: Sequence[Call], laps: dict[tuple[str, str], float]) -> None:
-        flush, now = self._flush, _now
+        flush = self._flush
         took: dict[tuple[str, str], list[float]] = {about: [] for about in laps}
         for call in calls:
             if call.prepare is not None:
@@ -168,30 +164,3 @@ class EventClock:
             pairs.append((start, end))
         self._torch.cuda.synchronize()
         return [Measured(start.elapsed_time(end) * 1000) for start, end in pairs]
-
-
-def wall_pass(
-    names: Sequence[str], next_call: Callable[[str], Call], flush: Callable[[], None], left_ns: float = WALL_NS
-) -> dict[str, float]:
-    """Median host time of one call and a synchronise, per side, the sides taking turns; in the time that is left."""
-    import torch
-
-    synchronize, now = torch.cuda.synchronize, _now
-    times: dict[str, list[float]] = {name: [] for name in names}
-    began = now()
-    for turn in range(WALL_CALLS):
-        if turn >= FEWEST_WALL_CALLS and now() - began > min(left_ns, WALL_NS):
-            break
-        for name in names[:: 1 if turn % 2 else -1]:
-            call = next_call(name)
-            if call.prepare is not None:
-                call.prepare()
-            flush()
-            synchronize()
-            start = now()
-            result = call.run()
-            synchronize()
-            end = now()
-            del result
-            times[name].append((end - start) / 1000)
-    return {name: stats.median(values) for name, values in times.items()}

@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness import clocks, gpu, ledger, light, stats, timing
+from harness import clocks, gpu, ledger, light, stats, timing, wallpass
 from harness.activity import LostRecords
 from harness.inputs import Inputs
 from harness.records.results import CaseResult, ClockName, Finding, Ratio, WallTime
@@ -72,7 +72,7 @@ class Stopwatch:
         flush = device.flush(self._request.condition)
         # the bench knows how long it was given, which is more where calls are long
         left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
-        timed.wall = clocks.wall_pass(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
+        timed.wall = wallpass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
         timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
         return timed
 

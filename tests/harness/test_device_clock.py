@@ -56,7 +56,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> tuple[clocks.DeviceClock, Flush, C
 
         return call
 
-    monkeypatch.setattr(clocks, "_now", lambda: now)
+    monkeypatch.setattr(clocks, "now", lambda: now)
     nvml: Any = SimpleNamespace(state=lambda: SimpleNamespace(throttled=()))
     fake = Flush()
     made: Any = clocks.DeviceClock(SimpleNamespace(nvml=nvml), fake, Recorder(fake))  # type: ignore[arg-type]
