@@ -20,8 +20,9 @@ now = time.perf_counter_ns  # taken before any user code can replace it
 HEAD_START_CYCLES = 200_000
 """Event pairs: the GPU waits this long before a flush; the host has then launched the call when the flush is over."""
 WITH_LAUNCHES = 2
-"""Batches in which the host's launches are recorded too, which tell CUDA graphs: the warm-up, of which no record is
-kept, and the first one. A graph that is first used after some twenty calls, more with the checks, goes unnoticed."""
+"""Batches in which the host's launches are recorded too, where the recorder can tell CUDA graphs by nothing else: the
+warm-up, of which no record is kept, and the first one. A graph that is first used after some twenty calls, more with
+the checks, then goes unnoticed."""
 
 
 class Unsteady(Exception):

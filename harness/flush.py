@@ -1,9 +1,8 @@
-"""Before every timed call: the L2 emptied, then a mark from which the call's records are counted.
+"""Before every timed call: the L2 emptied, by a kernel that is also the mark from which the call's records are counted.
 
 cold: READ twice the L2, so that what the call needs is not there and no dirty line waits to be written back. dirty:
-write it instead. warm: leave it. All three end in the mark, a kernel of one store, which also keeps a launch that
-depends on its predecessor out of the flush. Flush and mark are replayed as one CUDA graph: one launch, a few
-microseconds of host time. Calls that follow each other in a fixed rhythm beat with something periodic in the memory
+write it instead. warm: leave it, and mark by a kernel of one store. It is replayed as a CUDA graph: a few microseconds
+of host time. Calls that follow each other in a fixed rhythm beat with something periodic in the memory
 (seen on an H200: autocorrelations of 0.7 at lags of 4 to 8 calls), and one side may then sit on the slow beats: so the
 flush comes in a few lengths, chosen at random. A call that the host launches only after the flush is over finds the GPU
 idle, and is then some 50 ns shorter (3 % of 1.7 us): so that no side gains by being slow to launch, the flush goes on
@@ -27,6 +26,7 @@ import torch
 from harness.activity import Names
 
 Condition = Literal["cold", "dirty", "warm"]
+MARKS: dict[Condition, str] = {"cold": "read", "dirty": "write", "warm": "mark"}
 BLOCK = 8192
 LENGTHS = 8
 STEP = 80 * BLOCK
@@ -69,9 +69,7 @@ class Flush:
     def __init__(self, device: str, l2_bytes: int, condition: Condition = "cold") -> None:
         token = _token()
         kernels = _kernels(token)
-        name = "write" if condition == "dirty" else "read"
-        self.names = Names(f"kb_{name}_{token}", f"kb_mark_{token}", f"kb_pause_{token}")
-        self._sweep = getattr(kernels, self.names.flush)
+        self.names = Names(f"kb_{MARKS[condition]}_{token}", f"kb_pause_{token}")
         self._mark = getattr(kernels, self.names.mark)
         self._pause = getattr(kernels, self.names.pause)
         self._count = 0 if condition == "warm" else -(-2 * l2_bytes // 4 // BLOCK) * BLOCK
@@ -132,8 +130,9 @@ class Flush:
     def _launch(self, count: int, laps: float = 1.0) -> None:
         if count:
             grid = (int(laps * count / BLOCK),)
-            self._sweep[grid](self._buffer, count, self._cell, BLOCK=BLOCK, num_warps=8)
-        self._mark[(1,)](self._cell)
+            self._mark[grid](self._buffer, count, self._cell, BLOCK=BLOCK, num_warps=8)
+        else:
+            self._mark[(1,)](self._cell)
 
 
 def laps(us: float, lap_us: float) -> float:

@@ -17,11 +17,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.activity import LostRecords, Recorder, attribute
+
 THROTTLES = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 """Reasons that make a block worthless; a power cap (0x4) holds for every side alike and is only told."""
 POWER_CAP = 0x4
 USUAL_LAPS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
 """Lengths of the flush that most sides ask for: ready before the first row is timed."""
+
+PROOF, MOST_PROOF_US = 3, 1e5
+"""Flushes that a recorder has to tell of, and what none of them takes."""
 
 
 @dataclass(frozen=True)
@@ -160,23 +165,26 @@ class Gpu:
         self.l2_bytes = int(getattr(properties, "L2_cache_size", 64 << 20))
         self.memory_bytes = int(properties.total_memory)
         self.nvml = Nvml(self.uuid)
-        self._recorder: Any = None
+        self._recorder: Recorder | None = None
         self._flushes: dict[str, Any] = {}
 
     def warm(self) -> None:
-        """The slow first times of profiler and flush, while nobody waits."""
+        """The slow first times of flush and recorder, while nobody waits."""
         flush = self.flush("cold")
         for laps in USUAL_LAPS:
             flush.ready(laps)
-        self.recorder.warm(flush.once)
+        with contextlib.suppress(ImportError, AttributeError, RuntimeError):
+            _ = self.recorder
 
     @property
-    def recorder(self) -> Any:
+    def recorder(self) -> Recorder:
         """Takes activity records; raises where torch was built without CUPTI."""
-        from harness.activity import Recorder
+        from harness.cupti import Cupti
 
         if self._recorder is None:
-            self._recorder = Recorder()
+            self._recorder = _recorder(self.flush("cold"))
+        elif isinstance(self._recorder, Cupti) and self._recorder.disturbed:
+            self._recorder = _through_torch(self.flush("cold"))
         return self._recorder
 
     def flush(self, condition: Any) -> Any:
@@ -185,3 +193,27 @@ class Gpu:
         if condition not in self._flushes:
             self._flushes[condition] = Flush(self.device, self.l2_bytes, condition)
         return self._flushes[condition]
+
+
+def _recorder(flush: Any) -> Recorder:
+    """CUPTI itself where it proves to tell of every launch, else torch's profiler."""
+    from harness.cupti import Cupti
+
+    with contextlib.suppress(LostRecords, OSError, AttributeError):
+        found = Cupti()
+        found.start()
+        for _ in range(PROOF):
+            flush.once()
+        records = found.stop()
+        attribute(records, flush.names, PROOF)
+        if len(records) == PROOF and all(item.graph and 0 < item.us < MOST_PROOF_US for item in records):
+            return found
+    return _through_torch(flush)
+
+
+def _through_torch(flush: Any) -> Recorder:
+    from harness.kineto import Kineto
+
+    made = Kineto()
+    made.warm(flush.once)
+    return made

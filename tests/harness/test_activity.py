@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from harness import ledger, light
-from harness.activity import Activity, LostRecords, Names, Record, Recorder, attribute, read
+from harness.activity import Activity, LostRecords, Names, Record, attribute
+from harness.kineto import Kineto, read
 
-NAMES = Names("flush", "mark", "pause")
+NAMES = Names("mark", "pause")
 
 
 def record(name: str, start: int, end: int, correlation: int, stream: int = 7, graph: bool = False) -> Record:
@@ -58,7 +59,7 @@ def test_what_ran_on_the_device_is_read_whatever_it_is_called(says_kind: bool) -
     assert read([]) == []
 
 
-def recorder(alone: list[Event] | Exception) -> tuple[Recorder, list[str]]:
+def recorder(alone: list[Event] | Exception) -> tuple[Kineto, list[str]]:
     """One whose profiler answers so when it is asked for the device's records alone, and what it was asked for."""
     asked: list[str] = []
 
@@ -67,7 +68,7 @@ def recorder(alone: list[Event] | Exception) -> tuple[Recorder, list[str]]:
         if kinds == {"device"} and isinstance(alone, Exception):
             raise alone
 
-    made: Any = Recorder.__new__(Recorder)
+    made: Any = Kineto.__new__(Kineto)
     made._config, made._everything, made._device_alone, made._other = None, {"both"}, {"both"}, {"device"}
     made._prepare, made._enable = (lambda *_: None), enable
     made._disable = lambda: SimpleNamespace(events=lambda: alone if asked[-1] == "device" else [])
@@ -96,14 +97,12 @@ def test_the_hosts_records_are_left_out_where_the_devices_can_be_had_alone(alone
 
 def test_records_go_to_the_call_that_launched_them_whatever_their_stream_and_order() -> None:
     records = [
-        record("flush", 0, 10, 1),
-        record("mark", 10, 11, 1),
+        record("mark", 0, 11, 1),
         record("late", 900, 950, 3, stream=9),  # runs after everything, launched by the first call
         record("kernel", 12, 20, 2),
         record("pause", 20, 21, 4),
         record("restore", 21, 25, 5),
-        record("flush", 25, 30, 6),
-        record("mark", 30, 31, 6),
+        record("mark", 25, 31, 6),
         record("kernel", 32, 41, 7),
     ]
     first, second = attribute(records[::-1], NAMES, 2)

@@ -15,7 +15,7 @@ from harness.activity import Names, Record
 class Flush:
     """Remembers how many laps it was asked for; a lap takes 32 us."""
 
-    names = Names("flush", "mark", "pause")
+    names = Names("mark", "pause")
 
     def __init__(self) -> None:
         self.asked: list[float] = []
