@@ -7,6 +7,7 @@ workbench closes the pipe. One worker is one device.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -28,6 +29,13 @@ UNUSABLE = 3
 """Exit code when the device or torch is not there."""
 IDLE_S = 0.3
 """A worker that nobody asks for so long has time for the slow imports."""
+COMPILER = (
+    "sympy", "networkx", "torch.fx.experimental.symbolic_shapes", "torch.distributed.tensor", "torch.distributed.fsdp",
+    "torch._dynamo", "torch._inductor.codecache", "torch._inductor.decomposition", "torch._inductor.lowering",
+    "torch._inductor.compile_fx",
+)  # fmt: skip
+"""Most of a compile baseline's slow first start, in pieces: 7 s on an H200's host, of which a run that comes meanwhile
+waits for one piece. What a torch does not have, or has in another order, is imported with the next."""
 
 
 class Channel:
@@ -198,15 +206,12 @@ def _warm_up(channel: Channel, gpu: Any) -> None:
     """The slow first times, while nobody waits; `warm` says that a run would wait for none of them."""
     if gpu is not None:
         gpu.warm()
-        if channel.quiet_for(IDLE_S):
-            _import_compiler()
+        for number, name in enumerate(COMPILER):
+            if not channel.quiet_for(0 if number else IDLE_S):
+                break
+            with contextlib.suppress(Exception):  # whoever needs it will be told
+                importlib.import_module(name)
     channel.emit("warm")
-
-
-def _import_compiler() -> None:
-    """Most of a compile baseline's slow first start; done while nobody waits."""
-    for name in ("torch._dynamo", "torch._inductor.compile_fx"):
-        importlib.import_module(name)
 
 
 def _unusable(channel: Channel, code: str, message: str) -> NoReturn:

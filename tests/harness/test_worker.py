@@ -46,14 +46,19 @@ def test_it_greets_before_and_after_importing_torch(child: Child) -> None:
     assert environment.device_name
 
 
-@pytest.mark.parametrize("quiet", [True, False])
-def test_a_worker_is_warm_when_nothing_slow_is_left(monkeypatch: pytest.MonkeyPatch, quiet: bool) -> None:
-    """Also the imports that it makes when nobody asks for it: a save that came meanwhile would wait for them."""
+@pytest.mark.parametrize("pieces", [0, 2, len(worker.COMPILER)])
+def test_a_worker_is_warm_when_nothing_slow_is_left(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
+    """Also the imports that it makes when nobody asks for it: a save that comes meanwhile waits for one of them."""
     seen: list[str] = []
-    monkeypatch.setattr(worker, "_import_compiler", lambda: seen.append("imported"))
-    channel: Any = SimpleNamespace(quiet_for=lambda seconds: quiet, emit=seen.append)
+
+    def imported(name: str) -> None:
+        seen.append(name)
+        raise ImportError(name)  # another torch's
+
+    monkeypatch.setattr(worker.importlib, "import_module", imported)
+    channel: Any = SimpleNamespace(quiet_for=lambda seconds: len(seen) <= pieces, emit=seen.append)
     worker._warm_up(channel, SimpleNamespace(warm=lambda: seen.append("GPU")))
-    assert seen == ["GPU", *(["imported"] if quiet else []), "warm"]
+    assert seen == ["GPU", *worker.COMPILER[:pieces], "warm"]
     seen.clear()
     worker._warm_up(channel, None)
     assert seen == ["warm"]
