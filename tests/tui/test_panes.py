@@ -353,7 +353,7 @@ def test_the_plot_marks_failures_and_stalls() -> None:
     assert drawn[0] == "o geomean  line: best  x not right  ! stalled"
     assert all(any(sign in line for line in drawn[1:]) for sign in "ox!")
     assert max(len(line) for line in drawn) <= 60
-    assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot starts with the second timed iteration"]
+    assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot starts with the second iteration timed over compile"]
     assert plot.draw(history(), 10, 12) == []
 
 
@@ -374,6 +374,24 @@ def test_a_part_of_the_cases_is_no_point_of_the_plot() -> None:
     part = plain(plot.draw([*history(), summary(13, best=False, geomean=9.9, complete=False)], 60, 12))
     assert "9.9" not in "".join(part)
     assert "".join(part).count("o") == "".join(whole).count("o")
+
+
+@pytest.mark.parametrize("other", [{"baseline": "eager"}, {"device_name": "AMD EPYC"}, {"condition": "warm L2"}])
+def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, str]) -> None:
+    """3.5x over eager is no better than 1.3x over compile."""
+    newest = summary(12)
+    environment = dataclasses.replace(
+        newest.environment, **{name: word for name, word in other.items() if name != "baseline"}
+    )
+    stranger = dataclasses.replace(
+        newest, iteration=8, geomean=3.5, environment=environment, baseline=other.get("baseline", newest.baseline)
+    )
+    drawn = plain(plot.draw([stranger, *history()], 80, 12))
+    assert drawn[0] == "o geomean  line: best  x not right  1 not comparable"
+    assert "3." not in "".join(drawn[1:])
+    assert plain(plot.draw([stranger, *history()], 40, 12))[0] == "o geomean  line: best  x not right"
+    alone = plain(plot.draw([*history(), dataclasses.replace(stranger, iteration=13)], 70, 12))
+    assert alone == [f"the plot starts with the second iteration timed over {stranger.baseline}"]
 
 
 def test_the_plot_does_not_make_a_cliff_of_noise() -> None:

@@ -1,6 +1,8 @@
 """The trajectory: geomean over iterations as a plot of text, with the line of the best so far.
 
-plotext draws axes, ticks and lines; here only what is plotted is decided, and which sign has which colour.
+plotext draws axes, ticks and lines; here only what is plotted is decided, and which sign has which colour. Speedups
+over another baseline, or on another machine, are not on the same axis: only what can be compared with the newest is
+drawn.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from kernbench.tui.spans import Span, clip
 NEWEST = 200
 """Iterations that are plotted: more would share a cell."""
 LEAST_WIDTH, LEAST_HEIGHT = 24, 6
+STATES = ("cold", "warm", "dirty")
+"""Of a GPU's L2."""
 LEAST_SPAN = 0.04
 """Of the axis of speedups, as a share of them."""
 POINT, WRONG, STALLED = "o", "x", "!"
@@ -24,14 +28,35 @@ _ASCII = str.maketrans("┌┐└┘─│┤┬├┴┼", "++++-|||+++")
 
 def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: bool = False) -> list[list[Span]]:
     """Lines of exactly the height, or a sentence where there is nothing to plot."""
-    newest = iterations[-NEWEST:]
-    timed = [item for item in newest if item.geomean is not None and item.complete]
+    alike = _alike(iterations[-NEWEST:])
+    timed = [item for item in alike if _is_timed(item)]
     if len(timed) < 2:
-        return [[(clip("the plot starts with the second timed iteration", width), "dim")]]
+        return [[(clip(f"the plot starts with the second iteration timed{_over(timed)}", width), "dim")]]
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return []
-    text = _plotext(newest, timed, width, height - 1, ascii_only)
-    return [_legend(newest, width), *[_spans(line) for line in text.splitlines()]]
+    text = _plotext(alike, timed, width, height - 1, ascii_only)
+    left_out = len(iterations[-NEWEST:]) - len(alike)
+    return [_legend(alike, left_out, width), *[_spans(line) for line in text.splitlines()]]
+
+
+def _is_timed(item: Summary) -> bool:
+    return item.right and item.geomean is not None and item.complete  # a part of the cases has another mean
+
+
+def _axis(item: Summary) -> tuple[str, ...]:
+    """What a speedup is over, and where."""
+    l2 = item.environment.condition.partition(" ")[0]
+    return item.baseline, item.environment.device_name, l2 if l2 in STATES else ""
+
+
+def _alike(newest: Sequence[Summary]) -> list[Summary]:
+    """Those that can be compared with the last one that was timed, and failures, which have no time."""
+    last = next((item for item in reversed(newest) if _is_timed(item)), None)
+    return [item for item in newest if last is None or not _is_timed(item) or _axis(item) == _axis(last)]
+
+
+def _over(timed: Sequence[Summary]) -> str:
+    return f" over {timed[0].baseline}" if timed and timed[0].baseline else ""
 
 
 def _plotext(newest: Sequence[Summary], timed: list[Summary], width: int, height: int, ascii_only: bool) -> str:
@@ -85,8 +110,8 @@ def _points(newest: Sequence[Summary], low: float) -> dict[str, list[tuple[int, 
     for item in newest:
         if not item.right:
             points[WRONG].append((item.iteration or 0, low))
-        elif item.geomean is not None and item.complete:  # a part of the cases has another mean
-            points[STALLED if item.stalled else POINT].append((item.iteration or 0, item.geomean))
+        elif _is_timed(item):
+            points[STALLED if item.stalled else POINT].append((item.iteration or 0, item.geomean or 1.0))
     return points
 
 
@@ -96,13 +121,18 @@ def _ticks(newest: Sequence[Summary]) -> list[int]:
     return sorted({first, middle, last})
 
 
-def _legend(newest: Sequence[Summary], width: int) -> list[Span]:
-    words: list[Span] = [(POINT, "strong"), (" geomean  ", "dim"), ("line: best", "accent")]
+def _legend(newest: Sequence[Summary], left_out: int, width: int) -> list[Span]:
+    """As much of it as has room."""
+    signs: list[list[Span]] = [[(POINT, "strong"), (" geomean  ", "dim"), ("line: best", "accent")]]
     if any(not item.right for item in newest):
-        words += [("  " + WRONG, "bad"), (" not right", "dim")]
+        signs.append([("  " + WRONG, "bad"), (" not right", "dim")])
     if any(item.stalled for item in newest):
-        words += [("  " + STALLED, "warn"), (" stalled", "dim")]
-    return words if sum(len(text) for text, _ in words) <= width else words[:3]
+        signs.append([("  " + STALLED, "warn"), (" stalled", "dim")])
+    if left_out:
+        signs.append([(f"  {left_out} not comparable", "dim")])
+    while len(signs) > 1 and sum(len(text) for sign in signs for text, _ in sign) > width:
+        signs.pop()
+    return [span for sign in signs for span in sign]
 
 
 def _spans(line: str) -> list[Span]:
