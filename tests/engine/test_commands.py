@@ -49,18 +49,19 @@ def test_json_lines_have_the_promised_shape(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code"),
+    ("text", "code", "allowing"),
     [
-        ("TIME_US = 200.0", 1),
-        ('DO = "wrong"', 1),
-        ('DO = "syntax"', 1),
-        ('DO = "crash"\nON = "a"', 1),
-        ("TIME_US = 100.0", 0),
+        ("TIME_US = 200.0", 1, 0),
+        ('DO = "wrong"', 1, 1),
+        ('DO = "syntax"', 1, 1),
+        ('DO = "crash"\nON = "a"', 1, 1),
+        ("TIME_US = 100.0", 0, 0),
     ],
 )
-def test_exit_codes_follow_the_rows(folder: Path, text: str, code: int) -> None:
+def test_exit_codes_follow_the_rows(folder: Path, text: str, code: int, allowing: int) -> None:
     write(folder, text)
     assert kernbench(folder, "run").returncode == code
+    assert kernbench(folder, "run", "--allow-slower").returncode == allowing
 
 
 def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> None:

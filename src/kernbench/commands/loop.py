@@ -231,6 +231,7 @@ def pick(theme: str | None) -> str | None:
 @click.option("--next", "next_step", default="", metavar="TEXT", help="Next step, for the entry.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII.")
+@click.option("--allow-slower", is_flag=True, help="A case that is slower is no reason to exit with 1.")
 @click.option("--sanitize", is_flag=True, help="Instead: one call of the smallest case under compute-sanitizer.")
 def run(
     task: str | None,
@@ -238,6 +239,7 @@ def run(
     next_step: str,
     as_json: bool,
     ascii_only: bool,
+    allow_slower: bool,
     sanitize: bool,
     **given: Any,
 ) -> None:
@@ -256,6 +258,7 @@ def run(
     async def main() -> int:
         session = make_session(load_task(task), read_options(given), given["state"])
         printer = JsonPrinter(session) if as_json else TablePrinter(session, ascii_only)
+        printer.allow_slower = allow_slower
         session.listen(printer)
         if next_step and message is None:
             raise click.UsageError("--next goes into an entry of ITERATIONS.md; -m TEXT makes one")
