@@ -89,6 +89,13 @@ async def test_ascii_only_uses_nothing_else(engine: FakeEngine) -> None:
         await settle(pilot)
         assert "## 12 - " in screen_text(app)
         assert screen_text(app).isascii()
+        await pilot.press("escape", "escape", "ctrl+p", "e", "x")
+        for _ in range(100):  # the palette finds its commands by and by
+            if "write the log for other people" in screen_text(app):
+                break
+            await pilot.pause(0.05)
+        assert "write the log for other people" in screen_text(app)
+        assert screen_text(app).isascii()
 
 
 @pytest.mark.anyio

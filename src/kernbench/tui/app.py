@@ -63,6 +63,7 @@ class Workbench(App[None]):
         super().__init__(ansi_color=theme.own_colours_only(os.environ))
         self.now = now
         self.ascii_only = ascii_only
+        self.set_class(ascii_only, "-ascii")
         self.settings = settings or Settings()
         self._tasks = tasks
         self._inbox: deque[Event] = deque()
