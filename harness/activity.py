@@ -12,6 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+WRAPPED = 1 << 31
+"""Correlation ids have 32 bits."""
+
 
 class Record(NamedTuple):
     """One kernel, copy or fill on the device. A tuple: thousands are made in the time that a row may take."""
@@ -82,8 +85,10 @@ class LostRecords(Exception):
 def attribute(records: Iterable[Record], names: Names, calls: int) -> list[Activity]:
     """One Activity per call, in the order of the calls."""
     found: list[tuple[int, list[Record]]] = []
-    inside = False
-    for record in sorted(records, key=lambda item: (item.correlation, item.start_ns)):
+    inside, ordered = False, sorted(records, key=lambda item: (item.correlation, item.start_ns))
+    if ordered and ordered[-1].correlation - ordered[0].correlation > WRAPPED:
+        raise LostRecords("the numbers of the launches began anew")
+    for record in ordered:
         if record.name == names.mark:
             found.append((record.stream, []))
             inside = True
@@ -103,4 +108,4 @@ class Recorder(Protocol):
         """Raises LostRecords where there will be none. Some can tell graphs only by the host's own records."""
 
     def stop(self) -> list[Record]:
-        """To be called when the device has finished; hands over what it did."""
+        """To be called when the device has finished; hands over what it did, or raises LostRecords."""

@@ -7,11 +7,12 @@ wallpass.py.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from harness.activity import Activity, Recorder, attribute
+from harness.activity import Activity, LostRecords, Recorder, attribute
 from harness.flush import Flush
 from harness.gpu import Gpu
 from harness.records.results import ClockName
@@ -96,8 +97,11 @@ class DeviceClock:
         try:
             self._launch(calls, laps)
             self._synchronize()
-        finally:
-            records = self._recorder.stop()
+        except BaseException:
+            with contextlib.suppress(LostRecords):  # what was raised matters more
+                self._recorder.stop()
+            raise
+        records = self._recorder.stop()
         reasons = {*before.throttled, *self._gpu.nvml.state().throttled}
         if reasons:
             raise Unsteady(", ".join(sorted(reasons)))

@@ -81,7 +81,8 @@ class Flush:
         self._graphs: dict[float, list[torch.cuda.CUDAGraph]] = {}
         self._random = random.Random(0)
         self.ready(1.0)
-        self.lap_us = self._lap()
+        self.lap_us = max(1.0, min(self.timed() for _ in range(5)))
+        """Microseconds of one lap."""
 
     def __call__(self, laps: float = 1.0) -> None:
         """In one of the lengths, at random."""
@@ -103,19 +104,18 @@ class Flush:
         if laps not in self._graphs:
             self._graphs[laps] = [self._captured(length, laps) for length in range(LENGTHS)]
 
-    def _lap(self) -> float:
-        """Microseconds of one lap."""
+    def timed(self, laps: float = 1.0) -> float:
+        """Microseconds from an event before it to one behind it; it comes after another of its kind, so that the host
+        has launched all of this meanwhile."""
         event: Any = torch.cuda.Event
-        times: list[float] = []
-        for _ in range(5):
-            begin, end = event(enable_timing=True), event(enable_timing=True)
-            self()  # meanwhile the host launches the rest
-            begin.record()
-            self()
-            end.record()
-            end.synchronize()
-            times.append(begin.elapsed_time(end) * 1000)
-        return max(1.0, min(times))
+        begin, end = event(enable_timing=True), event(enable_timing=True)
+        self.ready(laps)
+        self(laps)
+        begin.record()
+        self(laps)
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end) * 1000)
 
     def pause(self) -> None:
         """What is launched from here to the next mark belongs to no call."""

@@ -12,12 +12,12 @@ import fcntl
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.activity import LostRecords, Recorder, attribute
+from harness.activity import LostRecords, Record, Recorder
 
 THROTTLES = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
 """Reasons that make a block worthless; a power cap (0x4) holds for every side alike and is only told."""
@@ -25,8 +25,8 @@ POWER_CAP = 0x4
 USUAL_LAPS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
 """Lengths of the flush that most sides ask for: ready before the first row is timed."""
 
-PROOF, MOST_PROOF_US = 3, 1e5
-"""Flushes that a recorder has to tell of, and what none of them takes."""
+PROOF, LONG_LAPS = 3, 8.0
+"""Flushes that a recorder has to tell of, so long that the events around them hardly add to it."""
 
 
 @dataclass(frozen=True)
@@ -196,17 +196,15 @@ class Gpu:
 
 
 def _recorder(flush: Any) -> Recorder:
-    """CUPTI itself where it proves to tell of every launch, else torch's profiler."""
+    """CUPTI itself where it proves to tell of every launch, and rightly, else torch's profiler."""
     from harness.cupti import Cupti
 
     with contextlib.suppress(LostRecords, OSError, AttributeError):
         found = Cupti()
+        flush.ready(LONG_LAPS)
         found.start()
-        for _ in range(PROOF):
-            flush.once()
-        records = found.stop()
-        attribute(records, flush.names, PROOF)
-        if len(records) == PROOF and all(item.graph and 0 < item.us < MOST_PROOF_US for item in records):
+        spans = [flush.timed(LONG_LAPS) for _ in range(PROOF)]
+        if _is_whole(found.stop(), flush.names.mark, spans):
             return found
     return _through_torch(flush)
 
@@ -217,3 +215,13 @@ def _through_torch(flush: Any) -> Recorder:
     made = Kineto()
     made.warm(flush.once)
     return made
+
+
+def _is_whole(records: Sequence[Record], mark: str, spans: Sequence[float]) -> bool:
+    """Two flushes for every span, one of them within it: as long as events say, so the times are in nanoseconds."""
+    told = sorted(records, key=lambda record: record.correlation)
+    if len(told) != 2 * len(spans) or len({record.stream for record in told}) != 1:
+        return False
+    if any(record.name != mark or not record.graph for record in told):
+        return False
+    return all(0.7 * span <= record.us <= 1.02 * span + 1.0 for record, span in zip(told[1::2], spans, strict=True))

@@ -16,7 +16,7 @@ TURNS, FEWEST_TURNS = 6, 2
 COUNTED, SETTLING = 5, 2
 """Calls of a turn."""
 LONG_NS = 1_000_000
-"""The host's caches are no part of calls like this: a turn has two of them, and both count."""
+"""The host's caches are no part of calls like this: the first of a turn count, and are all."""
 WALL_NS = 12_000_000
 """Enough for thirty calls of what lives on the launch path; the median of a long call needs fewer."""
 
@@ -57,7 +57,5 @@ def medians(
 
 def _turn(span: Callable[[], int]) -> list[int]:
     """The spans that count."""
-    first = span()
-    if first >= LONG_NS:
-        return [first, span()]
-    return [span() for _ in range(SETTLING - 1 + COUNTED)][SETTLING - 1 :]
+    settling = [span() for _ in range(SETTLING)]
+    return settling if min(settling) >= LONG_NS else [span() for _ in range(COUNTED)]
