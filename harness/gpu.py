@@ -184,7 +184,7 @@ class Gpu:
         if self._recorder is None:
             self._recorder = _recorder(self.flush("cold"))
         elif isinstance(self._recorder, Cupti) and self._recorder.disturbed:
-            self._recorder = _through_torch(self.flush("cold"))
+            self._recorder = _through_torch(self.flush("cold"), "the source has used it")
         return self._recorder
 
     def flush(self, condition: Any) -> Any:
@@ -199,19 +199,23 @@ def _recorder(flush: Any) -> Recorder:
     """CUPTI itself where it proves to tell of every launch, and rightly, else torch's profiler."""
     from harness.cupti import Cupti
 
-    with contextlib.suppress(LostRecords, OSError, AttributeError):
+    try:
         found = Cupti()
         flush.ready(LONG_LAPS)
         found.start()
         spans = [flush.timed(LONG_LAPS) for _ in range(PROOF)]
         if _is_whole(found.stop(), flush.names.mark, spans):
             return found
-    return _through_torch(flush)
+        why = "CUPTI did not tell of every launch as it was"
+    except (LostRecords, OSError, AttributeError) as problem:
+        why = str(problem)
+    return _through_torch(flush, why)
 
 
-def _through_torch(flush: Any) -> Recorder:
+def _through_torch(flush: Any, why: str) -> Recorder:
     from harness.kineto import Kineto
 
+    print(f"activity records come through torch's profiler, which takes longer: {why}")
     made = Kineto()
     made.warm(flush.once)
     return made

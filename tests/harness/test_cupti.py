@@ -318,7 +318,9 @@ def test_cupti_is_used_where_it_tells_what_was_launched(
     assert (found is instead) != proven
 
 
-def test_torchs_profiler_stands_in_where_cupti_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchs_profiler_stands_in_where_cupti_cannot_be_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def loaded() -> Any:
         raise OSError("no such file")
 
@@ -326,6 +328,7 @@ def test_torchs_profiler_stands_in_where_cupti_cannot_be_asked(monkeypatch: pyte
     monkeypatch.setattr(cupti, "_loaded", loaded)
     monkeypatch.setattr(kineto, "Kineto", lambda: instead)
     assert gpu._recorder(Flush(Library(), whole)) is instead
+    assert capsys.readouterr().out.endswith("which takes longer: no such file\n")
 
 
 def test_once_torchs_profiler_was_used_records_come_through_it(
