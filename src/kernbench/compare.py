@@ -182,7 +182,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     is_new = best and about.repeats is None and not is_best_already
     order = sorted(timed, key=lambda item: item[1].speedup) if right else []
     known = about.repeats is not None or (best and is_best_already)
-    counts = about.is_iteration and not known and not about.environment.interpreted
+    counts = about.is_iteration and not known and not about.environment.interpreted and not about.against_best
     wall = _wall(headline) if right else None
     after_stall = follows_stall(about.series, counts)
     return Summary(
@@ -226,6 +226,18 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     )
 
 
+def best_levels(entries: Sequence[Summary]) -> list[float | None]:
+    """The geomean of the best after each entry, as it was when it took over: it may have done so between two entries,
+    and is as good when it is timed again."""
+    levels: list[float | None] = []
+    level: float | None = None
+    for item in entries:
+        before = [value for value in (level, item.best_geomean) if value is not None]
+        level = item.geomean if item.took_over and item.geomean else max(before, default=None)
+        levels.append(level)
+    return levels
+
+
 def numbered(summary: Summary, number: int) -> Summary:
     return replace(summary, iteration=number)
 
@@ -258,8 +270,10 @@ def _is_best(
 
 def why_not_best(task: Task, headline: Sequence[CaseResult], about: Circumstances) -> str:
     """The first reason, in the order in which a user can do something about it."""
-    if about.environment.interpreted or about.against_best:
+    if about.environment.interpreted:
         return ""
+    if about.against_best:
+        return f"it was timed against the best alone; a run over {task.baseline} decides"
     if not about.complete:
         return "only a part of the cases was run"
     red = next((row for row in headline if row.red), None)

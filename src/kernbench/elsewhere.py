@@ -33,6 +33,7 @@ class Entries:
         self._found: list[Elsewhere] = []
         self._written: Counter[Key] = Counter()
         """How many of these have a number and source: two machines may have made such an entry."""
+        self._conflict: int | None = None
 
     def current(self) -> bool:
         """Whether the file is as it was read."""
@@ -51,6 +52,7 @@ class Entries:
             signature = iterations.signature_of(self.path)
             if signature != self._signature:
                 self._found, self._signature = read(self.path, _made(journal)), signature
+                self._conflict = iterations.conflict(self.path)
                 self._written = Counter(map(key_of, self._found))
         except OSError:
             return []
@@ -62,6 +64,14 @@ class Entries:
         if len(runs) >= self._written[key_of(item)]:
             return bool(runs)
         return any(journal.summaries[index].at[:MINUTE] == item.at[:MINUTE] for index in runs)
+
+    def problem(self, journal: Journal) -> str:
+        """What is wrong with the file, in a sentence; empty where nothing is."""
+        self.of(journal)
+        if self._conflict is None:
+            return ""
+        place = f"{self.path.name}:{self._conflict}"
+        return f"{place}: a merge was left unresolved; entries around its markers may carry each other's lines"
 
     def number_of(self, journal: Journal, source: str) -> int | None:
         """Number of the first entry about this very source, whichever machine made it."""

@@ -7,6 +7,7 @@ it was written.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from harness.records.results import CaseResult
 from harness.records.task import Task
@@ -30,7 +31,7 @@ class EntryText:
         summary = self._summary
         hypothesis, move, next_step = own_lines(summary)
         lines = [
-            f"## {number} · {title(summary)} · {score(summary)}",
+            f"## {number} · {title(summary)} · {score(summary, self._task.baseline)}",
             f"- when {' · '.join(circumstances(summary))}",
             *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) else []),
             *([f"- command: `{summary.command}`"] if summary.command else []),
@@ -49,9 +50,12 @@ def title(summary: Summary) -> str:
     return text if len(text) <= SHORT else text[: SHORT - 3].rstrip() + "..."
 
 
-def score(summary: Summary) -> str:
-    word = render.outcome(summary)
-    beside = [f"best was {render.times(summary.best_geomean)}"] if summary.best_geomean and word != "best" else []
+def score(summary: Summary, usual: str) -> str:
+    """`usual` is the task's own baseline; what the best reached over that is not named beside a speedup over itself."""
+    word, other = render.outcome(summary), over(summary, usual)
+    known = summary.best_geomean and word != "best" and summary.baseline != "best"
+    beside = [other] if other else []
+    beside += [f"best was {render.times(summary.best_geomean)}"] if known else []
     beside += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
     words = f"{word} ({', '.join(beside)})" if beside else word
     return f"{render.times(summary.geomean)} · {words}" if summary.ratio else words
@@ -66,9 +70,15 @@ def origin(summary: Summary) -> list[str]:
     return ["run made elsewhere", *again]
 
 
-def words(summary: Summary) -> str:
-    """Hypothesis and origin in one cell."""
-    said, beside = " ".join(summary.hypothesis.split()) or "-", origin(summary)
+def over(summary: Summary, usual: str) -> str:
+    """`over compile`, where that is not the task's own baseline."""
+    return f"over {Path(summary.baseline).name}" if summary.baseline and summary.baseline != usual else ""
+
+
+def words(summary: Summary, usual: str) -> str:
+    """Hypothesis, another baseline than the usual one, and origin in one cell."""
+    said, other = " ".join(summary.hypothesis.split()) or "-", over(summary, usual)
+    beside = [*([other] if other else []), *origin(summary)]
     return f"{said} ({', '.join(beside)})" if beside else said
 
 

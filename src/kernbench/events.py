@@ -28,7 +28,7 @@ class WorkerChanged:
 
 @dataclass(frozen=True)
 class TaskLoaded:
-    """The task's own files changed; `series` is True when that starts a new series of results."""
+    """The task's own files changed, or can be read again; `series` is True when that starts a new series of results."""
 
     task: Task
     series: bool = False
@@ -39,7 +39,7 @@ class RunStarted:
     run: str
     source: str
     """Hash of the snapshot."""
-    reason: Literal["save", "key", "command"]
+    reason: Literal["save", "key", "command", "open"]
     cases: tuple[str, ...]
     at: str
     """UTC, ISO 8601 to the second."""
@@ -167,10 +167,11 @@ class Summary:
 
     @property
     def counted(self) -> bool:
-        """The stall rule looks at it: no plain run, nothing interpreted, no source that an entry had before or that was
-        the best already."""
+        """The stall rule looks at it: no plain run, nothing interpreted or timed against the best alone, no source that
+        an entry had before or that was the best already."""
         kept_its_place = self.best and not self.new_best
         attempt = self.iteration is not None and self.repeats is None and not self.environment.interpreted
+        attempt = attempt and self.baseline != "best"
         return attempt and not kept_its_place
 
     @property
@@ -179,12 +180,15 @@ class Summary:
         return any(self.counts.get(status) for status in ("wrong", "runtime_error", "crashed"))
 
     @property
-    def new_best(self) -> bool:
-        """It took over from another source, or is the first; the same source is no improvement over itself.
+    def took_over(self) -> bool:
+        """It became best with this run. The best is never timed beside itself, so one that only kept its place has no
+        `vs_best`."""
+        return self.best and (self.best_geomean is None or self.vs_best is not None)
 
-        The best is never timed beside itself, so one that only kept its place has no `vs_best`.
-        """
-        return self.best and self.repeats is None and (self.best_geomean is None or self.vs_best is not None)
+    @property
+    def new_best(self) -> bool:
+        """A source that no entry had before took over, or is the first: the same one is no improvement over itself."""
+        return self.took_over and self.repeats is None
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from kernbench.events import Summary
 HEADING = re.compile(r"^## (\d+) ·", re.MULTILINE)
 WHEN = re.compile(r"^- when .* · source ([0-9a-f]{8})\b", re.MULTILINE)
 NEXT = "- next: "
+CONFLICT = b"<<<<<<< "
 ATTEMPTS = 20
 
 
@@ -219,6 +220,13 @@ def _same(path: Path, handle: int) -> bool:
         return os.path.samestat(os.fstat(handle), path.stat())
     except OSError:
         return False
+
+
+def conflict(path: Path) -> int | None:
+    """The line of the first marker that git leaves where it could not merge."""
+    data = path.read_bytes()
+    at = 0 if data.startswith(CONFLICT) else data.find(b"\n" + CONFLICT) + 1
+    return data.count(b"\n", 0, at) + 1 if at or data.startswith(CONFLICT) else None
 
 
 def signature_of(file: int | Path) -> tuple[int, int, int]:

@@ -96,6 +96,20 @@ class Logbook:
         """Number of the entry about this very source; the log may come from another machine."""
         return self._elsewhere.number_of(self.journal, sha)
 
+    @property
+    def problem(self) -> str:
+        """What is wrong with the log's file, in a sentence."""
+        return self._elsewhere.problem(self.journal)
+
+    def better_elsewhere(self, summary: Summary) -> Summary | None:
+        """The log's best over the same baseline on such a machine, where this run is behind it: nothing here was held
+        against its source."""
+        machine = summary.environment.device_name
+        bests = [item for item in self._elsewhere.of(self.journal) if item.best and item.baseline == summary.baseline]
+        rivals = [item for item in bests if item.environment.device_name == machine]
+        best = max(rivals, key=lambda item: item.geomean or 0.0, default=None)
+        return best if best and (best.geomean or 0.0) > (summary.geomean or 0.0) else None
+
     def changed(self) -> bool:
         """Whether others have finished runs or changed the log since it was last looked at; an editor may be one."""
         grown = self.journal.take_in()

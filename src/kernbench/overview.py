@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness import taskfile
 from harness.records.errors import UserError
-from kernbench import compare, project, render
+from kernbench import compare, entry, project, render
 from kernbench.elsewhere import Entries
 from kernbench.events import Summary
 from kernbench.journal import Journal
@@ -46,13 +46,15 @@ def of(folder: Path, state: Path | None = None) -> Overview:
         folder=str(folder),
         iterations=count,
         best=render.times(best.geomean) if best else render.DASH,
-        last=_result(last),
+        last=_result(last, task.baseline),
         age=render.age(last.at),
         stalled=last.stalled,
     )
 
 
-def _result(last: Summary) -> str:
+def _result(last: Summary, usual: str) -> str:
     """The last whole run; where only a part was ever run, that part by its name."""
     words = f"{render.times(last.geomean)} {render.outcome(last)}" if last.ratio else render.outcome(last)
+    other = entry.over(last, usual)
+    words = f"{words} {other}" if other else words
     return words if last.complete else f"{words} of the cases"

@@ -136,7 +136,7 @@ def outcome(summary: Summary) -> str:
     if not summary.complete:
         return "part"
     if summary.best:
-        return "first" if summary.best_geomean is None else "improved" if summary.new_best else "best"
+        return "first" if summary.best_geomean is None else "improved" if summary.took_over else "best"
     if summary.vs_best is not None:
         return {"faster": "faster", "slower": "slower", "same": "same", "unclear": "unclear"}[summary.vs_best.verdict]
     return summary.verdict or "not timed"

@@ -89,7 +89,7 @@ def outcome(summary: Summary) -> str:
     if summary.vs_best is not None:
         parts.append(f"against best {render.geomean(summary.vs_best)}")
     if summary.best:
-        parts.append("best so far" if summary.new_best or summary.best_geomean is None else "still the best")
+        parts.append(f"best so far over {summary.baseline}" if summary.took_over else "still the best")
     if summary.repeats is not None:
         parts.append(f"same source as #{summary.repeats}")
     if summary.not_best:

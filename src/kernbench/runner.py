@@ -19,7 +19,7 @@ from typing import Literal
 from harness.records.lines import to_dict
 from harness.records.run import Environment, RunRequest
 from harness.records.task import Task
-from kernbench import __version__, compare, plan
+from kernbench import __version__, compare, plan, render
 from kernbench.attempt import Attempt
 from kernbench.baselines import Baseline
 from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
@@ -39,7 +39,7 @@ class Order:
     source: Source
     environment: Environment
     baseline: Baseline
-    reason: Literal["save", "key", "command"]
+    reason: Literal["save", "key", "command", "open"]
     at: float
     """Monotonic time of the save, key or command."""
     iteration: bool
@@ -144,7 +144,17 @@ class Runner:
                 self._emit(Notice(str(problem), "error"))
         journal.finish(summary, attempt.results.values())
         self._emit(RunFinished(summary))
+        self._say_more(summary)
         return summary
+
+    def _say_more(self, summary: Summary) -> None:
+        """What else the log tells of this run."""
+        if summary.iteration is not None and (problem := self._logbook.problem):
+            self._emit(Notice(problem, "warning"))
+        first = summary.took_over and summary.best_geomean is None
+        if first and (better := self._logbook.better_elsewhere(summary)):
+            was = f"#{better.iteration} with {render.times(better.geomean)}, made elsewhere"
+            self._emit(Notice(f"the first here; the log's best over {summary.baseline} is {was}"))
 
     def _summarise(self, order: Order, attempt: Attempt) -> Summary:
         environment = attempt.environment or order.environment

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import taskfile
-from harness.records.errors import UserError
+from harness.records.errors import UserError, Where
 from harness.records.results import CaseResult
 from harness.records.run import Environment
 from harness.records.task import Task
@@ -73,6 +73,8 @@ class Session:
             self._profiled_device,
             self._floors_order,
         )
+        self._task_is_bad = False
+        """As it was last read."""
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -195,7 +197,9 @@ class Session:
                 self._emit(BuildFailed("", "", f"nothing was run: {place}; save again when that is mended"))
 
     def _differs(self) -> bool:
-        """Whether the folder holds another source than the one last taken."""
+        """Whether the folder holds another source than the one last taken, or may be a task again."""
+        if self._task_is_bad:
+            return True
         try:
             now = self.logbook.take_source()
             return self._agenda.last is None or now.sha != self._agenda.last.source.sha
@@ -251,7 +255,7 @@ class Session:
             source=source,
             environment=environment,
             baseline=self._baseline,
-            reason="key" if job.reason == "open" else job.reason,
+            reason=job.reason,
             at=job.at,
             iteration=job.iteration and not known,
             case=self.options.case,
@@ -279,15 +283,25 @@ class Session:
         try:
             task = taskfile.load(Path(self.task.folder))
         except taskfile.TaskError as problem:
-            self._emit(Notice(str(problem), "error"))
+            self._task_is_bad = True
+            self._emit(self._bad_task(problem))
             return False
-        if task != self.task:
+        if task != self.task or self._task_is_bad:
             series = task.hash != self.task.hash
-            self.task = task
+            self.task, self._task_is_bad = task, False
             self._emit(TaskLoaded(task, series))
             if series:
                 self._emit(Notice("the task itself changed: a new series starts, without best or stall", "warning"))
         return True
+
+    def _bad_task(self, problem: taskfile.TaskError) -> BuildFailed:
+        """Stays on the screen, unlike a notice: until the task is mended the figures there are of older files."""
+        said = f"{problem.key}: {problem.problem}" if problem.key else problem.problem
+        try:
+            where = Where(str(problem.file.relative_to(Path(self.task.folder).resolve())))
+        except ValueError:
+            return BuildFailed("", "", str(problem), status="bad_task")
+        return BuildFailed("", "", said, where, status="bad_task")
 
     def _from_worker(self, event: Event) -> None:
         if isinstance(event, WorkerChanged) and event.environment is not None:

@@ -186,7 +186,9 @@ def taken_twice(number: int) -> str:
 def _with_hash(journal: Journal, listed: Listing, digits: str) -> dict[str, Summary]:
     """By source, the newest run of it; what is only written down, where nothing here has run it."""
     table = journal.briefs
-    newest = {table.source(index): index for index in range(len(table)) if table.source(index).startswith(digits)}
+    found = [index for index in range(len(table)) if table.source(index).startswith(digits)]
+    made = [index for index in found if table.iteration(index) is not None]
+    newest = {table.source(index): index for index in [*found, *made]}  # an entry before a plain run of its source
     shorts = {source[: entry.HASH] for source in newest}
     written = [item for item in listed.written if item.source.startswith(digits) and item.source not in shorts]
     return {
@@ -209,7 +211,7 @@ def best(task: Task, journal: Journal, entries: Entries) -> Summary:
         if found := journal.best(series):
             made = _made_with(journal, series, found.source) if found.iteration is None else None
             return made or replace(found, iteration=found.iteration or entries.number_of(journal, found.source))
-    raise TrajectoryError("no source of the present series is right everywhere yet, so there is no best")
+    raise TrajectoryError(f"no source was timed over {task.baseline} and right everywhere yet, so there is no best")
 
 
 def _made_with(journal: Journal, series: compare.Series, source: str) -> Summary | None:

@@ -228,7 +228,7 @@ async def test_two_entries_with_one_number_are_both_told(shipped: Path) -> None:
     log.write_text(f"{log.read_text()}\n{theirs}")
     warning = "kernbench: two entries have the number 3, as after a merge of two logs"
     listed = said("log", name, state=state)
-    assert listed.startswith(f"{warning}; `kernbench show 3` prints both\n")
+    assert listed.startswith(f"{warning}; `kernbench show {name} 3` prints both\n")
     assert [line.split()[0] for line in listed.splitlines()[2:]] == ["1", "2", "3", "3"]
     told = said("show", name, "3", state=state)
     assert told.startswith(f"{warning}; here are both\n")

@@ -13,7 +13,16 @@ import pytest
 
 from harness import taskfile
 from kernbench import compare, report, snapshot
-from kernbench.events import BuildFailed, CaseLanded, Notice, RunCancelled, RunFinished, RunStarted, Summary
+from kernbench.events import (
+    BuildFailed,
+    CaseLanded,
+    Notice,
+    RunCancelled,
+    RunFinished,
+    RunStarted,
+    Summary,
+    TaskLoaded,
+)
 from kernbench.jobs import Options
 from kernbench.session import Session
 from tests.engine.conftest import FAKE, Watched, write
@@ -235,7 +244,28 @@ async def test_a_changed_task_starts_a_new_series(watched: Callable[..., Watched
     assert any("new series" in event.text for event in it.of(Notice))  # type: ignore[attr-defined]
     assert summaries(it)[-1].best_geomean is None
     (folder / "task.toml").write_text("entry = 3")
-    await it.until(lambda: any("task.toml: entry" in event.text for event in it.of(Notice)))  # type: ignore[attr-defined]
+    await it.until(lambda: bool(it.of(BuildFailed)))
+    [bad] = it.of(BuildFailed)
+    assert (str(bad.where), bad.status) == ("task.toml", "bad_task")  # type: ignore[attr-defined]
+    assert bad.message.startswith("entry: ")  # type: ignore[attr-defined]
+
+
+async def test_a_solution_that_is_gone_and_comes_back(watched: Callable[..., Watched], folder: Path) -> None:
+    """It is said while it lasts; what was run before is not run again."""
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    assert [event.reason for event in it.of(RunStarted)] == ["open"]  # type: ignore[attr-defined]
+    text = (folder / "solution.py").read_text()
+    (folder / "solution.py").unlink()
+    await it.until(lambda: bool(it.of(BuildFailed)))
+    [gone] = it.of(BuildFailed)
+    assert gone.message.startswith("there is no such file")  # type: ignore[attr-defined]
+    assert not gone.run  # type: ignore[attr-defined]
+    (folder / "solution.py").write_text(text)
+    await it.until(lambda: bool(it.of(TaskLoaded)))
+    await asyncio.sleep(0.3)
+    assert len(it.of(RunStarted)) == 1
 
 
 async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watched], folder: Path) -> None:

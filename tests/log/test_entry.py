@@ -239,5 +239,6 @@ def test_ones_own_entry_does_not_have_the_whole_file_read_again(
 def test_a_run_that_is_not_right_says_how_it_failed(counts: dict[str, int], word: str) -> None:
     failed = Summary("r", "ab" * 32, "2026-11-14T21:03:00+00:00", False, counts=counts)
     assert render.outcome(failed) == word
-    written = elsewhere.parse(7, f" wider loads · {entry.score(failed)}\n", "")
+    score = entry.score(failed, "eager")
+    written = elsewhere.parse(7, f" wider loads · {score}\n", "")
     assert (written.right, written.outcome) == (False, word)

@@ -160,7 +160,7 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     last = [line for line in lines if '"20261114T000006-abc"' in line]
     (state / "runs.jsonl").write_text("".join(last))
     assert "no source of this series is right everywhere yet" in export.text(task, state, "html")
-    with pytest.raises(export.ExportError, match="no source of the present series is right everywhere yet"):
+    with pytest.raises(export.ExportError, match="no source was timed and right everywhere yet"):
         export.text(task, state, "pr")
 
 

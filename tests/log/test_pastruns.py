@@ -129,7 +129,7 @@ def test_the_trajectory_of_a_long_log(long_log: tuple[list[Summary], Journal, Jo
         for run in iterations[:: len(iterations) // 9]:
             first = next(item.iteration for item in iterations if item.source == run.source)
             assert journal.iteration_of(run.source) == first
-            newest = [item for item in runs if item.source == run.source][-1]
+            newest = [item for item in iterations if item.source == run.source][-1]  # an entry before a plain run
             assert trajectory._with_hash(journal, listed, run.source[:12]) == {run.source: newest}
 
 

@@ -222,6 +222,7 @@ def whole_run(*replaced: CaseResult, **changes: object) -> list[Event]:
         changes = {"right": False, "best": False, "geomean": None, "low": None, "high": None, "verdict": None,
                    "vs_best": None, "wall": None, "worst": None,
                    "counts": {"ok": 9, replaced[0].status: 1, "headline": 3}} | changes  # fmt: skip
+    changes = {"source": STARTED.source} | changes
     finished = RunFinished(summary(13, run="run13", hypothesis="eight rows per block", **changes))
     return [STARTED, *landed(*results.values()), finished]
 

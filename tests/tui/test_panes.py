@@ -313,6 +313,40 @@ def test_what_a_filter_looks_at(engine: FakeEngine) -> None:
     assert arrange.arrange(rows, "name", "")[0].case.label == "mova 101x1536"
 
 
+def test_a_filter_takes_globs_as_run_does(engine: FakeEngine) -> None:
+    rows = make_app(engine).board.rows()
+
+    def found(text: str) -> list[str]:
+        return [row.case.label for row in arrange.arrange(rows, "task", text)]
+
+    assert found("7????x*") == ["wan 75600x5120", "wan 74088x5120"]
+    assert found("*x5120") == ["wan 75600x5120", "wan 74088x5120"]
+    assert found("NSS_s4[07]*") == ["qwen 4096x3072", "qwen m[bf16] 47"]  # an id
+    assert found("wan -74*x5120") == ["wan 75600x5120"]
+    assert found("m[bf16]") == ["qwen m[bf16] 47"]  # its own letters, though they are a pattern too
+    assert found("9*x1") == []
+
+
+@pytest.mark.anyio
+async def test_the_order_is_named_at_every_key(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        engine.say(READY, *whole_run())
+        await settle(pilot)
+        said = []
+        for _ in arrange.SORTS:
+            await pilot.press("s")
+            await pilot.pause(0.05)
+            said.append(screen_text(app).splitlines()[-2].strip())
+    assert said == [
+        "rows: least speedup first",
+        "rows: longest first",
+        "rows: farthest from the speed of light first",
+        "rows: by name",
+        "rows: in the task's order",
+    ]
+
+
 def test_bars_grow_from_the_middle() -> None:
     assert bar(None, 2.0) == ""
     assert bar(1.0, 2.0) == "       │"
@@ -361,11 +395,14 @@ def test_the_line_of_the_best_does_not_fall_when_it_is_timed_again() -> None:
     runs = [
         summary(1, geomean=1.0),
         summary(2, geomean=1.5),
-        summary(3, geomean=1.2, repeats=2),
+        summary(3, geomean=1.2, repeats=2, vs_best=None),  # it is never timed beside itself
     ]
     assert plot._best_line(runs)[1] == [1.0, 1.0, 1.5, 1.5]
     slower = summary(7, geomean=1.1, best=False, best_geomean=1.5)
     assert plot._best_line([slower])[1] == [1.5]  # the window may begin after the best
+    beside = dataclasses.replace(slower, baseline="best")
+    assert plot._best_line([beside]) == ([], [])  # what the best reached was over something else
+    assert plain(plot.draw([beside, dataclasses.replace(beside, iteration=8)], 60, 12))[0].startswith("o geomean")
 
 
 def test_a_part_of_the_cases_is_no_point_of_the_plot() -> None:

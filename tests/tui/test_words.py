@@ -6,17 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from harness.records.results import CaseResult, OutputError
 from harness.records.task import Case, Tolerance
 from kernbench import render
 from kernbench.tui import checks, columns, editor, failures, words
+from kernbench.tui.asciionly import in_ascii
 from kernbench.tui.board import GridCount, Row
 from kernbench.tui.picker import TaskPicker
 from kernbench.tui.spans import Part, clean, clip, fit, pad
 from kernbench.tui.status import changed
 from kernbench.tui.words import device
-from tests.tui.scene import make_task, right, screen_text, summary, wrong
+from tests.tui.scene import H200, make_task, right, screen_text, summary, wrong
 
 
 def text(spans: list[tuple[str, str]]) -> str:
@@ -216,6 +218,15 @@ async def test_the_picker_returns_the_folder() -> None:
 
 
 @pytest.mark.anyio
+async def test_the_picker_in_ascii() -> None:
+    app = TaskPicker([("naïve", "/k/" + "very_long_" * 9, "1.84x", "improved", "3 min")], ascii_only=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        assert "na?ve" in screen_text(app)
+        assert screen_text(app).isascii()
+
+
+@pytest.mark.anyio
 async def test_the_picker_says_what_a_task_is_and_knows_its_keys(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_text('summary = "softmax of [rows]"\n')
     app = TaskPicker(
@@ -245,6 +256,28 @@ def test_a_speedup_is_never_rounded_to_nothing(value: float | None, text: str) -
 def test_a_leap_against_the_last_run_fits_its_column(now: float, text: str) -> None:
     row = Row(Case("a", "a"), None, True, CaseResult("a", "ok", speedup=1.0))
     assert columns._against_last(row, CaseResult("a", "ok", speedup=now)) == text
+
+
+@pytest.mark.parametrize("interpreted", [False, True])
+def test_the_headline_of_what_is_wrong(interpreted: bool) -> None:
+    """Where nothing is timed, too: a colour alone says nothing to who does not see it."""
+    wrong_one = summary(right=False, geomean=None, environment=replace(H200, interpreted=interpreted))
+    assert words.geomean(wrong_one) == (("NOT RIGHT: no speedup", "NOT RIGHT"), "bad")
+    checked = words.geomean(summary(geomean=None, environment=replace(H200, device="cpu", interpreted=True)))
+    assert checked == (("checked, not timed",), "faster")
+
+
+@pytest.mark.parametrize(
+    ("text", "plain"),
+    [
+        ("error: ‘expq’ – “x” … 3 µs × 2 · ±1", "error: 'expq' - \"x\" ~ 3 us x 2 - ~1"),
+        ("▲ faster │ ┌──┐", "^ faster | +--+"),
+        ("naïve 漢字 🚀", "na?ve ???? ??"),
+    ],
+)
+def test_ascii_look_alikes_take_the_same_cells(text: str, plain: str) -> None:
+    assert in_ascii(text) == plain
+    assert len(plain) == cell_len(text)
 
 
 def test_the_headline_names_its_baseline() -> None:

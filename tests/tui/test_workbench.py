@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
 from harness.records.errors import Where
 from harness.records.results import CaseResult
 from harness.records.run import Environment
-from kernbench.events import LogLine, Notice, RunCancelled, RunFinished, WorkerChanged
+from kernbench.events import BuildFailed, Event, LogLine, Notice, RunCancelled, RunFinished, TaskLoaded, WorkerChanged
 from kernbench.plan import NEEDS_GPU
 from kernbench.tui import pending, screen
 from kernbench.tui.dialogs import Page
@@ -252,11 +253,10 @@ async def test_hypothesis_and_next_step(engine: FakeEngine) -> None:
         assert engine.reruns == 0
 
 
-@pytest.mark.parametrize(("made", "first"), [("2026-11-14T21:29:30", "entry 12"), ("2026-11-14T21:00:00", "save")])
-async def test_a_hypothesis_says_what_it_is_for(made: str, first: str, engine: FakeEngine) -> None:
-    """For the entry only where it was made just now; ctrl+t switches."""
+async def test_a_hypothesis_says_what_it_is_for(engine: FakeEngine) -> None:
+    """For the next save, also right after an entry that has none; ctrl+t switches."""
     engine.entry_without_words = 12
-    engine.history[-1] = replace(engine.history[-1], hypothesis="", at=f"{made}+00:00", seconds=1.0)
+    engine.history[-1] = replace(engine.history[-1], hypothesis="", at="2026-11-14T21:29:30+00:00", seconds=1.0)
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
         engine.say(READY)
@@ -264,18 +264,17 @@ async def test_a_hypothesis_says_what_it_is_for(made: str, first: str, engine: F
         await pilot.press("h")
         await pilot.pause()
         asked = screen_text(app)
-        assert ("What did entry 12 try?" in asked) == (first == "entry 12")
-        assert ("for the next save; ctrl+t: for entry 12 instead" in asked) == (first == "save")
+        assert "What does the next save try?" in asked
+        assert "for the next save; ctrl+t: for entry 12 instead" in asked
         await pilot.press("a", "enter")
         await settle(pilot)
-        assert (engine.hypothesis, engine.history[-1].hypothesis) == (("", "a") if first == "entry 12" else ("a", ""))
-        if first == "save":
-            await pilot.press("h", "ctrl+t", "b")
-            await pilot.pause()
-            assert "What did entry 12 try?" in screen_text(app)
-            await pilot.press("enter")
-            await settle(pilot)
-            assert (engine.hypothesis, engine.history[-1].hypothesis) == ("a", "ab")
+        assert (engine.hypothesis, engine.history[-1].hypothesis) == ("a", "")
+        await pilot.press("h", "ctrl+t", "b")
+        await pilot.pause()
+        assert "What did entry 12 try?" in screen_text(app)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert (engine.hypothesis, engine.history[-1].hypothesis) == ("a", "ab")
 
 
 async def test_a_hypothesis_that_no_run_carried_is_there_at_the_next_start(engine: FakeEngine) -> None:
@@ -384,6 +383,92 @@ async def test_a_cancelled_run_leaves_the_old_numbers(engine: FakeEngine) -> Non
         assert "518.6" in text
 
 
+GONE = BuildFailed("", "", "there is no such file", Where("solution.py"), status="bad_task")
+
+
+@pytest.mark.parametrize("broken", [[STARTED, BROKEN], [GONE]], ids=["failed build", "file gone"])
+@pytest.mark.parametrize("width", [80, 120])
+async def test_figures_of_the_save_before_say_so(broken: list[Event], width: int, engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(width, 24)) as pilot:
+        engine.say(READY, *whole_run())
+        await settle(pilot)
+        assert "before:" not in screen_text(app)
+        engine.say(*broken)
+        await settle(pilot)
+        head, failure = screen_text(app).splitlines()[:2]
+        assert "watching  before: 1.31x ±0.4% ▲" in head
+        assert "solution.py" in failure
+        assert not any(row.fresh for row in app.board.rows())
+        engine.say(STARTED)
+        await settle(pilot)
+        assert "before:" not in screen_text(app)  # the line says what runs
+
+
+async def test_a_file_that_came_back_has_its_figures_again(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run(), GONE, TaskLoaded(engine.task))
+        await settle(pilot)
+        assert "before:" not in screen_text(app)
+        assert "#13" in screen_text(app).splitlines()[1]
+        assert all(row.fresh for row in app.board.rows())
+
+
+async def test_a_run_that_was_broken_off_leaves_the_figures_of_the_save_before(engine: FakeEngine) -> None:
+    """Of another source, that is: a run at a key of the same one changes nothing that they say."""
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        cancelled = RunCancelled("run14", "a newer save")
+        engine.say(READY, *whole_run(), replace(STARTED, run="run14", reason="key"), cancelled)
+        await settle(pilot)
+        assert "before:" not in screen_text(app)
+        engine.say(replace(STARTED, run="run14", source="ef56"), cancelled)
+        await settle(pilot)
+        head, second = screen_text(app).splitlines()[:2]
+        assert "before: 1.31x" in head
+        assert second.split()[:2] == ["before:", "#13"]
+
+
+@pytest.mark.parametrize("status", ["wrong", "runtime_error"])
+async def test_what_is_checked_and_wrong_is_called_not_right(status: str, engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        cpu = Environment(device="cpu", device_name="Neoverse N1, 2 cores", interpreted=True)
+        events = whole_run(checked_only("smoke_3x64", status), environment=cpu)
+        engine.say(WorkerChanged("ready", cpu), *events)
+        await settle(pilot)
+        head = screen_text(app).splitlines()[0]
+        assert "NOT RIGHT" in head
+        assert "checked" not in head
+
+
+async def test_ascii_is_kept_whatever_the_compiler_says(engine: FakeEngine) -> None:
+    """Errors, printed lines, tracebacks, notices and hypotheses are not ours to word."""
+    app = make_app(engine, ascii_only=True)
+    said = "‘expq’ was not declared – did you mean “exp2f”… naïve 漢字"
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        engine.hypothesis = "2 µs × 3"
+        engine.say(READY, STARTED, LogLine(said), replace(BROKEN, message=said, traceback=said))
+        await pilot.press("5")
+        await settle(pilot)
+        assert screen_text(app).isascii()
+        plain = "'expq' was not declared - did you mean \"exp2f\"~ na?ve ????"
+        assert screen_text(app).count("'expq'") == 3  # the line of the error, the pane's error, the printed line
+        await pilot.press("+")
+        await settle(pilot)
+        assert screen_text(app).count(plain) == 3
+        engine.say(Notice(said))
+        await settle(pilot)
+        await pilot.pause(0.1)
+        assert plain in screen_text(app).splitlines()[-2]
+        for keys in (["t"], ["h"], ["question_mark"], ["b"]):
+            await pilot.press(*keys)
+            await settle(pilot)
+            assert screen_text(app).isascii(), keys
+            await pilot.press("escape")
+
+
 async def test_a_lost_worker_is_named(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -417,6 +502,64 @@ async def test_the_log_is_bounded_and_counts_what_it_dropped(engine: FakeEngine)
         await pilot.press("home")
         await settle(pilot)
         assert "-- 50 earlier lines clipped" in screen_text(app)
+
+
+@pytest.mark.parametrize(
+    ("size", "error_lines"), [((80, 24), 5), ((200, 50), 3)], ids=["whole pane", "the five lines of a stacked one"]
+)
+async def test_the_newest_lines_stand_under_the_error(
+    size: tuple[int, int], error_lines: int, engine: FakeEngine
+) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=size) as pilot:
+        engine.say(READY, STARTED, *[LogLine(f"line {index}") for index in range(60)], BROKEN)
+        await settle(pilot)
+        await pilot.press("5")
+        await settle(pilot)
+        pane = app.main.log_pane
+
+        def shown() -> list[str]:
+            return [pane.render_line(y).text.strip() for y in range(pane.size.height)]
+
+        error = ["solution.py:41", "41 | offsets = tl.arange(0, BLOCK)", "undefined name 'BLOCK'"]
+        room = pane.size.height - error_lines
+        assert shown()[:3] == error
+        assert shown()[error_lines:] == [f"line {index}" for index in range(60 - room, 60)]
+        await pilot.press("up", "up")
+        engine.say(LogLine("line 60"))
+        await settle(pilot)
+        assert shown()[:3] == error
+        assert shown()[-1] == "line 57"  # who scrolled is left where he is
+        await pilot.press("end")
+        engine.say(LogLine("line 61"))
+        await settle(pilot)
+        assert shown()[-1] == "line 61"
+
+
+async def test_all_of_a_long_error_can_be_scrolled_to(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(200, 50)) as pilot:
+        long = replace(BROKEN, message="\n".join(f"part {index}" for index in range(9)))
+        engine.say(READY, STARTED, LogLine("printed"), long)
+        await pilot.press("5")
+        await settle(pilot)
+        pane, seen = app.main.log_pane, set()
+        for _ in range(20):
+            seen |= {pane.render_line(y).text.strip() for y in range(pane.size.height)}
+            await pilot.press("up")
+        assert {f"part {index}" for index in range(9)} <= seen
+        assert "printed" in seen
+
+
+@pytest.mark.parametrize(("reason", "word"), [("open", "opened"), ("save", "save"), ("key", "key")])
+async def test_the_log_says_why_a_run_began(reason: Literal["open", "save", "key"], word: str) -> None:
+    engine = FakeEngine()
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, replace(STARTED, reason=reason))
+        await pilot.press("5")
+        await settle(pilot)
+        assert f"-- 21:29:58 {word}, source cd34ef56" in screen_text(app)
 
 
 async def test_help_and_footer_name_only_keys_that_exist(engine: FakeEngine) -> None:

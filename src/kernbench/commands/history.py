@@ -34,6 +34,14 @@ def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
     return loaded, Journal(state.absolute() if state else Path(loaded.folder) / project.STATE_FOLDER)
 
 
+def warn(task: Task, journal: Journal) -> None:
+    """Of a log that cannot be taken at its word."""
+    from kernbench import trajectory
+
+    if problem := trajectory.entries_of(task).problem(journal):
+        click.echo(f"kernbench: {problem}", err=True)
+
+
 def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
     """TASK may be left out: the first word is a task only if it can be one."""
     from kernbench import project
@@ -66,9 +74,11 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
     from kernbench import bestnow, report, trajectory
 
     loaded, journal = opened(task, state)
+    warn(loaded, journal)
     entries = bestnow.listing(loaded, journal, trajectory.entries_of(loaded))
     for number in entries.doubled():
-        click.echo(f"kernbench: {trajectory.taken_twice(number)}; `kernbench show {number}` prints both", err=True)
+        words = " ".join(["kernbench show", *([task] if task else []), str(number)])
+        click.echo(f"kernbench: {trajectory.taken_twice(number)}; `{words}` prints both", err=True)
     if as_json:
         for entry in entries:
             click.echo(encode("iteration", entry, best_now=entries.is_best_now(entry)))
@@ -95,8 +105,8 @@ def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[s
     written, remarks = isinstance(entry, Elsewhere), entry_text.origin(entry)
     if not written and not (sources / entry.source).is_dir():
         remarks.append("source not on this machine")
-    if not written and entry.baseline != usual:
-        remarks.append(f"over {Path(entry.baseline).name}")
+    if other := entry_text.over(entry, usual):
+        remarks.append(other)
     if entry.repeats is not None:
         remarks.append(f"same source as #{entry.repeats}")
     words = entry_text.title(entry) if written else " ".join(entry.hypothesis.split()) or "-"
@@ -136,6 +146,7 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
             click.echo(f"# ---- {point.name}/{path}")
             click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
         return
+    warn(task, journal)
     found = _entries_with(task, journal, references[0]) or [trajectory.summary_of(task, journal, references[0])]
     for place, summary in enumerate(found):
         if place:

@@ -174,7 +174,7 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
         raise click.UsageError(f"the workbench needs {what}; `kernbench run TASK` and `kernbench watch TASK` do not")
     options, chosen = read_options(given, poll), settings.load()
     if task is None and len(project.list_tasks()) > 1 and not (Path.cwd() / project.TASK_FILE).exists():
-        task = pick(chosen.theme)
+        task = pick(chosen.theme, ascii_only)
         if task is None:
             return
     loaded = load_task(task)
@@ -218,10 +218,10 @@ def task_rows() -> list[TaskRow]:
     return [TaskRow(row.name, row.folder, row.best, row.last, row.age) for row in rows]
 
 
-def pick(theme: str | None) -> str | None:
+def pick(theme: str | None, ascii_only: bool) -> str | None:
     from kernbench.tui.picker import TaskPicker
 
-    return TaskPicker(task_rows(), theme).run()
+    return TaskPicker(task_rows(), theme, ascii_only).run()
 
 
 @click.command()
@@ -266,6 +266,7 @@ def run(
         try:
             await session.run_once(iteration=message is not None)
         finally:
+            printer.close()
             await session.close()
         if session.problem is not None:
             return NO_DEVICE if _has_no_device(session) else USAGE

@@ -57,6 +57,9 @@ class Printer:
         else:
             self.on_narration(event)
 
+    def close(self) -> None:
+        """Nothing more will come."""
+
     def on_start(self, event: RunStarted) -> None: ...
 
     def on_case(self, result: CaseResult) -> None: ...
@@ -119,6 +122,7 @@ class TablePrinter(Printer):
         self._status = obeys(sys.stderr)
 
     def on_start(self, event: RunStarted) -> None:
+        self._clear()
         click.echo(
             f"{self.session.task.name}: {render.plural(len(event.cases), 'case')}, source {event.source[:8]}", err=True
         )
@@ -144,6 +148,9 @@ class TablePrinter(Printer):
         elif isinstance(event, LogLine):
             self._clear()
             super().on_narration(event)
+
+    def close(self) -> None:
+        self._clear()
 
     def _clear(self) -> None:
         if self._status:

@@ -42,7 +42,7 @@ def make_files(about: Collected, before: str | None = None, after: str | None = 
 def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
     new = _named(about, after) if after else about.best
     if new is None:
-        raise ExportError("no source of the present series is right everywhere yet; `--after N` names one to show")
+        raise ExportError("no source was timed and right everywhere yet; `--after N` names one to show")
     series = compare.Series.of(new)
     old = _named(about, before) if before else about.first_of(series)
     if old is not None and compare.Series.of(old) != series:
@@ -107,7 +107,7 @@ def _path(about: Collected, pair: Pair) -> list[str]:
     """The steps that became best on the way, and how many entries the whole log has."""
     series = compare.series_of(about.made, compare.Series.of(pair.after))
     until = next((place for place, item in enumerate(series) if item.source == pair.after.source), len(series) - 1)
-    steps = [item for item in series[: until + 1] if item.new_best]
+    steps = [item for item in series[: until + 1] if item.took_over]
     lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]
     told = [*_beginning(about, pair), _tried(about, len(series), len(steps)), "", *lines, *([""] if lines else [])]
     return ["## How it came about", "", *told, "![speedup by iteration](chart.svg)", ""]

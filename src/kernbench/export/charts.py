@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from kernbench import render
+from kernbench import compare, render
 from kernbench.events import Summary
 from kernbench.export.collect import name_of
 
@@ -128,12 +128,11 @@ def _whiskers(scale: Scale, entries: Sequence[Summary]) -> str:
 
 def _steps(scale: Scale, entries: Sequence[Summary]) -> str:
     """The best so far, as it was when it took over; it begins with the first best and goes on to the right edge."""
-    # A source that was timed again here improves on no entry, and yet the series may have begun with it.
-    took = [item.new_best or (item.best and item.best_geomean is None) for item in entries]
-    best = [(index, item.geomean) for index, item in enumerate(entries) if took[index] and item.geomean]
-    if not best:
+    levels = [(index, value) for index, value in enumerate(compare.best_levels(entries)) if value is not None]
+    if not levels:
         return ""
-    first, *later = best
+    rises = [step for step, before in zip(levels[1:], levels, strict=False) if step[1] != before[1]]
+    first, *later = [levels[0], *rises]
     path = f"M{scale.x(first[0]):.1f} {scale.y(first[1]):.1f}"
     path += "".join(f"H{scale.x(index):.1f}V{scale.y(value):.1f}" for index, value in later)
     return f'<path class="step" d="{path}H{WIDTH - RIGHT}"/>'

@@ -40,11 +40,12 @@ class Collected:
 
     @functools.cached_property
     def present(self) -> compare.Series:
-        """That of the newest iteration; where there are only plain runs, of the newest whole one."""
-        briefs = self.journal.briefs
-        whole = [run for run in briefs.all() if run.complete and run.about.series.baseline != "best"]
-        newest = (briefs.numbered() or whole or briefs.all())[-1]
-        return newest.about.series
+        """That of the newest iteration over the task's own baseline, which decides what is best; else of the newest
+        one, and where there are only plain runs, of the newest whole one."""
+        made, runs = self.journal.briefs.numbered(), self.journal.briefs.all()
+        own = [run for run in made if run.about.series.baseline == self.task.baseline]
+        whole = [run for run in runs if run.complete and run.about.series.baseline != "best"]
+        return (own or made or whole or runs)[-1].about.series
 
     @functools.cached_property
     def runs(self) -> list[Summary]:

@@ -35,7 +35,7 @@ def _overview(about: Collected) -> list[str]:
     lines = ["## Iterations", "", entry.cells(titles), entry.cells(["---"] * len(titles))]
     for item in about.entries:
         cells = [name_of(item), render.minute(item.at) if item.at else "-", item.source[:8], entry.speed(item)]
-        cells += [about.outcome(item), "stalled" if item.stalled else "", entry.words(item)]
+        cells += [about.outcome(item), "stalled" if item.stalled else "", entry.words(item, about.task.baseline)]
         lines.append(entry.cells(cells))
     return [*lines, ""]
 

@@ -158,7 +158,7 @@ def _told(about: Collected, item: Summary, previous: Summary | None) -> Told:
         name=name_of(item),
         anchor=anchor(item),
         summary=item,
-        score=entry.score(item),
+        score=entry.score(item, about.task.baseline),
         when=entry.circumstances(item),
         provenance=entry.provenance(item),
         words=words,

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual.app import App, SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 
 from harness.records.errors import UserError, Where
@@ -30,6 +31,7 @@ from kernbench.events import Event, RunFinished
 from kernbench.settings import Settings
 from kernbench.telemetry import Reader, Sample, Telemetry
 from kernbench.tui import copying, detail, editor, exporting, failures, gpu, hangup, keymap, pending, stopping, theme
+from kernbench.tui.asciionly import AsciiOnly
 from kernbench.tui.board import Board
 from kernbench.tui.dialogs import Choose, RowPage, TracebackPage
 from kernbench.tui.engine import Engine
@@ -64,6 +66,7 @@ class Workbench(App[None]):
         self.now = now
         self.ascii_only = ascii_only
         self.set_class(ascii_only, "-ascii")
+        self._ascii_filters = [AsciiOnly()] if ascii_only else []
         self.settings = settings or Settings()
         self._tasks = tasks
         self._inbox: deque[Event] = deque()
@@ -91,6 +94,9 @@ class Workbench(App[None]):
             self.board = Board(engine.task, engine.environment, results, summary, gpu_here)
         self.board.solution = editor.solution(Path(engine.task.folder))
         self._inbox.clear()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), *self._ascii_filters]
 
     def get_default_screen(self) -> Screen[Any]:
         return self.main

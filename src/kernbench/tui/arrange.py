@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from kernbench.tui.board import Row
 SORTS = ("task", "speedup", "time", "light", "name")
 """In the task's order; slowest against the baseline first; longest first; farthest from light first; by name."""
 SORT_WORDS = {
+    "task": "in the task's order",
     "speedup": "least speedup first",
     "time": "longest first",
     "light": "farthest from the speed of light first",
@@ -19,9 +21,24 @@ SORT_WORDS = {
 
 
 def matches(row: Row, words: Sequence[str]) -> bool:
-    """Every word is in the row's id, label, models, verdict, status or findings; `-word` must not be."""
+    """Every word is in the row's id, label, models, verdict, status or findings; `-word` must not be.
+
+    A word with `*`, `?` or `[` is also a pattern for a part of the id or of the label.
+    """
     text = _searched(row)
-    return all(word[1:] not in text if word[0] == "-" and word[1:] else word in text for word in words)
+    names = [row.case.id.casefold(), row.case.label.casefold()]
+    return all(
+        not _is_in(word[1:], text, names) if word[0] == "-" and word[1:] else _is_in(word, text, names)
+        for word in words
+    )
+
+
+def _is_in(word: str, text: str, names: Sequence[str]) -> bool:
+    """As it stands first: a label such as `m[bf16]` is to be found by its own letters."""
+    if word in text:
+        return True
+    is_glob = any(sign in word for sign in "*?[")
+    return is_glob and any(fnmatch.fnmatchcase(name, f"*{word}*") for name in names)
 
 
 def _searched(row: Row) -> str:

@@ -155,8 +155,23 @@ class Board:
         """Why no worker can be had; one that was merely lost is replaced with the next run."""
         return self.worker_detail if self.worker == "lost" else ""
 
+    @property
+    def shows_the_save_before(self) -> bool:
+        """The figures are not of the files as they are, and no run is under way that will bring those."""
+        if self.summary is None or self.run is not None:
+            return False
+        return self.failure is not None or (self.last_run is not None and self.last_run.source != self.summary.source)
+
+    @property
+    def _none_is_fresh(self) -> bool:
+        """The newest files could not even be taken for a run: what landed last is of older ones."""
+        return self.failure is not None and not self.failure.run
+
+    def _is_fresh(self, case_id: str) -> bool:
+        return case_id in self._fresh and not self._none_is_fresh
+
     def row(self, case: Case) -> Row:
-        fresh = case.id in self._fresh
+        fresh = self._is_fresh(case.id)
         before = self._before if fresh else self._before_that
         return Row(case, self._results.get(case.id), fresh, before.get(case.id))
 
@@ -172,7 +187,7 @@ class Board:
 
     def landed(self) -> list[CaseResult]:
         """Results of the newest source, rows and grid alike."""
-        return [result for case_id, result in self._results.items() if case_id in self._fresh]
+        return [result for case_id, result in self._results.items() if self._is_fresh(case_id)]
 
     def verdicts(self, word: str) -> int:
         return sum(1 for result in self.landed() if result.verdict == word)
@@ -182,7 +197,7 @@ class Board:
         known = {case.id for case in self.task.cases if case.kind == "check"}
         if not known:
             return None
-        fresh = bool(known & self._fresh)
+        fresh = any(map(self._is_fresh, known))
         # Until the first one lands, the count of the earlier source stays, dimmed.
         asked = known.intersection(self.last_run.cases if fresh and self.last_run else self._results)
         results = [
@@ -217,6 +232,8 @@ class Board:
 
     def _change_task(self, event: TaskLoaded) -> Change:
         self.task = event.task
+        if self._none_is_fresh:  # the files can be taken again
+            self.failure = None
         if event.series:
             self.new_series = True
             self.summary = None

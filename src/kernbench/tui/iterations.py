@@ -33,6 +33,8 @@ class Iterations(RowView):
         """By number; read as they come into view."""
         self.reading = False
         """The log is still being read."""
+        self.usual = ""
+        """The task's own baseline: what was held against another says so."""
 
     def show(self, iterations: Sequence[Summary]) -> None:
         """The cursor stays on its iteration, or on the newest where it was there."""
@@ -86,5 +88,5 @@ class Iterations(RowView):
             (f"{render.times(summary.geomean):>7} ", style),
             (pad(word + mark, 9) + " ", style),
             (stalled, "warn"),
-            (clip(clean(entry.words(summary)), room), ""),
+            (clip(clean(entry.words(summary, self.usual)), room), ""),
         ]

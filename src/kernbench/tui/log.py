@@ -1,4 +1,4 @@
-"""The log pane: the first error on top, below it what the kernel printed. A click on file:line opens the editor there.
+"""The log pane: the first error stays on top, below it the newest of what was printed. A click on file:line opens it.
 
 Lines are kept as they come and painted at most four times a second; the oldest are dropped beyond the limit, and the
 pane says how many.
@@ -26,6 +26,8 @@ from kernbench.tui.spans import Span, clean, clip
 KEPT = 2000
 LONGEST = 2000
 FLUSH_SECONDS = 0.25
+ERROR_SHARE = 3 / 5
+"""Of the pane that the error may keep while lines scroll below it."""
 
 
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)|([\w./+-]+\.(?:py|cu|cuh|cpp|cc|h|hpp))[:(](\d+)')
@@ -61,7 +63,7 @@ class Log(RowView):
         self._top: list[Span] = []
         self.flush_due = False
         self._follow = True
-        """New lines scroll into view: until an error stands on top or the user looks at older ones."""
+        """New lines scroll into view: until the user looks at older ones, and again with the next run."""
 
     def on_mount(self) -> None:
         self.show()
@@ -77,33 +79,42 @@ class Log(RowView):
 
     def separate(self, text: str) -> None:
         """Mark where a run begins."""
+        self._follow = True
         self.add(f"-- {text}")
 
     def show(self) -> None:
         """Paint all of it: the error on top changed."""
         self._top = self._error()
-        self._follow = not self._top
         self.reshape()
-        self._settle()
+        if self._follow:
+            self._go_to_end()
 
     def count(self) -> int:
         return len(self._above()) + len(self._lines)
 
     def line(self, index: int, width: int) -> Sequence[Span]:
-        above = self._above()
-        if index < len(above):
-            text, style = above[index]
-        else:
-            text, style = self._lines[index - len(above)], ""
-            style = "dim" if text.startswith("-- ") else style
+        text, style = self._at(index)
         return [(clip(text[self._shift :], width), style)]
+
+    def _at(self, index: int) -> Span:
+        """What stands `index` lines below the first, which may be scrolled out of view."""
+        above = self._above()
+        y = index - self.scroll_offset.y
+        if y < self._pinned():
+            return above[y]
+        if index < len(above):
+            return above[index]
+        text = self._lines[index - len(above)]
+        return text, "dim" if text.startswith("-- ") else ""
+
+    def _pinned(self) -> int:
+        """Lines of the error that stay when the others scroll; of a long one the rest scrolls with them."""
+        return min(len(self._top), max(int(self.size.height * ERROR_SHARE), 1))
 
     def on_click(self, event: events.Click) -> None:
         index = event.y + self.scroll_offset.y
         if index < self.count():
-            above = self._above()
-            text = above[index][0] if index < len(above) else self._lines[index - len(above)]
-            where = place_in(text)
+            where = place_in(self._at(index)[0])
             if where is not None:
                 self.post_message(self.Clicked(where))
 
@@ -115,11 +126,11 @@ class Log(RowView):
         self.flush_due = False
         self.reshape()
         if self._follow:
-            self._settle()
+            self._go_to_end()
 
     def on_resize(self) -> None:
         if self._follow:
-            self._settle()
+            self._go_to_end()
 
     def action_move(self, step: int) -> None:
         super().action_move(step)
@@ -138,10 +149,9 @@ class Log(RowView):
     def _end(self) -> int:
         return max(self.lines() - self.size.height, 0)
 
-    def _settle(self) -> None:
-        """At the end while following, else at the top, where the error stands."""
+    def _go_to_end(self) -> None:
         if self.size.height:
-            self.scroll_to(y=self._end() if self._follow else 0, animate=False, immediate=True, force=True)
+            self.scroll_to(y=self._end(), animate=False, immediate=True, force=True)
 
     def _above(self) -> list[Span]:
         above = list(self._top)

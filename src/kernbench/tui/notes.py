@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,6 @@ if TYPE_CHECKING:
 
 LATELY = 200
 """Iterations whose words are offered again."""
-JUST_NOW_SECONDS = 60.0
-"""An entry made so lately is most likely the one that is meant."""
 
 
 class Notes:
@@ -29,7 +26,7 @@ class Notes:
         entry = remarks.hypothesis_for()
         targets = [self._coming()]
         if entry is not None:
-            targets.insert(0 if self._is_new() else 1, (f"entry {entry}", f"What did entry {entry} try?"))
+            targets.append((f"entry {entry}", f"What did entry {entry} try?"))
         self._ask(
             targets,
             remarks.hypothesis,
@@ -44,18 +41,6 @@ class Notes:
         if run is not None and run.reason == "save" and not run.hypothesis:
             return "the run in progress", "What does the run in progress try?"
         return "the next save", "What does the next save try?"
-
-    def _is_new(self) -> bool:
-        """The last entry was made just now."""
-        iterations = self._bench.engine.logbook.iterations()
-        if not iterations:
-            return False
-        last = iterations[-1]
-        try:
-            age = (self._bench.now() - datetime.fromisoformat(last.at)).total_seconds()
-        except (ValueError, TypeError):
-            return False
-        return age - (last.seconds or 0.0) <= JUST_NOW_SECONDS
 
     def ask_next_step(self) -> None:
         earlier = [summary.next for summary in self._lately()]

@@ -12,9 +12,11 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Static
 
+from kernbench.tui.asciionly import AsciiOnly
 from kernbench.tui.dialogs import HELP
 from kernbench.tui.keys import KeyLine
 from kernbench.tui.rows import RowView
@@ -107,12 +109,18 @@ class TaskPicker(App[str | None]):
     CSS_PATH = "kernbench.tcss"
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, tasks: Sequence[tuple[str, str, str, str, str]], theme: str | None = None) -> None:
+    def __init__(
+        self, tasks: Sequence[tuple[str, str, str, str, str]], theme: str | None = None, ascii_only: bool = False
+    ) -> None:
         super().__init__(ansi_color=own_colours_only(os.environ))
+        self._ascii_filters = [AsciiOnly()] if ascii_only else []
         self._tasks = [TaskRow(*task) for task in tasks]
         self.register_theme(KERNBENCH)
         # A theme that does not exist is named when the workbench itself opens.
         self.theme = theme if theme in self.available_themes else default(os.environ)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), *self._ascii_filters]
 
     def on_mount(self) -> None:
         self.push_screen(TaskScreen(self._tasks), self._leave)

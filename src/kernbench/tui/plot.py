@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from kernbench import compare
 from kernbench.events import Summary
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clip
@@ -66,7 +67,8 @@ def _plotext(newest: Sequence[Summary], timed: list[Summary], width: int, height
     plotext.plotsize(width, height)
     plotext.theme("clear")
     numbers, best = _best_line(timed)
-    plotext.plot(numbers, best, marker="." if ascii_only else "braille")
+    if numbers:
+        plotext.plot(numbers, best, marker="." if ascii_only else "braille")
     values = [item.geomean or 1.0 for item in timed]
     limits = _limits(values)
     low = limits[0] if limits else min(values)
@@ -91,14 +93,15 @@ def _limits(values: Sequence[float]) -> tuple[float, float] | None:
 
 def _best_line(timed: list[Summary]) -> tuple[list[int], list[float]]:
     """Steps: the best geomean known after each iteration."""
+    if timed[-1].baseline == "best":  # what the best reached was over something else
+        return [], []
     numbers: list[int] = []
     best: list[float] = []
-    for item in timed:
-        value = item.geomean or 1.0
-        known = best[-1] if best else item.best_geomean or value
-        after = value if item.new_best else known
+    for item, after in zip(timed, compare.best_levels(timed), strict=True):
+        if after is None:
+            continue
         # Two points where it rises: a step, not a slope through times that nobody measured.
-        for step in [known, after] if best and after != known else [after]:
+        for step in [best[-1], after] if best and after != best[-1] else [after]:
             numbers.append(item.iteration or 0)
             best.append(step)
     return numbers, best
@@ -126,7 +129,7 @@ def _legend(newest: Sequence[Summary], left_out: int, width: int) -> list[Span]:
     signs: list[list[Span]] = [[(POINT, "strong"), (" geomean  ", "dim"), ("line: best", "accent")]]
     if any(not item.right for item in newest):
         signs.append([("  " + WRONG, "bad"), (" not right", "dim")])
-    if any(item.stalled for item in newest):
+    if any(item.stalled and _is_timed(item) for item in newest):
         signs.append([("  " + STALLED, "warn"), (" stalled", "dim")])
     if left_out:
         signs.append([(f"  {left_out} not comparable", "dim")])

@@ -29,6 +29,7 @@ from kernbench.events import (
 )
 from kernbench.telemetry import Sample
 from kernbench.tui import detail, layout, mainkeys, words
+from kernbench.tui.arrange import SORT_WORDS
 from kernbench.tui.board import Board, Change
 from kernbench.tui.dialogs import Page
 from kernbench.tui.filter import FilterLine
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 3.0
 PAINT_SECONDS = 1 / 15
+REASONS = {"open": "opened", "save": "save", "key": "key", "command": "command"}
+"""Why a run began, as the log heads its lines."""
 
 
 class MainScreen(Screen[None], inherit_bindings=False):
@@ -160,7 +163,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         change = self.board.take(event)
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
         if isinstance(event, RunStarted):
-            self.log_pane.separate(f"{event.at[11:19]} {event.reason}, source {event.source[:8]}")
+            self.log_pane.separate(f"{event.at[11:19]} {REASONS[event.reason]}, source {event.source[:8]}")
             self.board.usual_seconds = words.usual_seconds(self.bench.engine.logbook.iterations(), len(event.cases))
         if isinstance(event, RunStarted | BuildFailed | TaskLoaded) or _is_failure(event):
             self.log_pane.show()
@@ -197,7 +200,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         return not self._turning and bool(self.query("#log"))
 
     def _show_iterations(self) -> None:
-        self.iterations.reading = self.board.reading
+        self.iterations.reading, self.iterations.usual = self.board.reading, self.board.task.baseline
         iterations = [] if self.board.reading else self.bench.engine.logbook.iterations()
         self.iterations.show(iterations)
         self.plot.show(iterations)
@@ -317,6 +320,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def action_sort(self) -> None:
         self.results.next_sort()
+        self.bench.say(f"rows: {SORT_WORDS[self.results.sort]}")
 
     # -- the filter
 

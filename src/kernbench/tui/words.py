@@ -14,6 +14,7 @@ from kernbench.tui.board import Board
 from kernbench.tui.engine import Engine
 from kernbench.tui.spans import Part, Span, clean, clip, fit, spell
 
+OF_THE_SAVE_BEFORE = "before:"
 MOVES = "profile again, re-read the log, or change direction"
 LONG_RUN_SECONDS = 2.0
 OVERDUE_SECONDS = 4.0
@@ -88,10 +89,10 @@ def geomean(summary: Summary | None) -> tuple[tuple[str, ...], str]:
     """The headline number in falling length, and its style."""
     if summary is None:
         return ("no result yet", "no result"), "dim"
-    if summary.environment.interpreted:
-        return ("checked, not timed",), "faster" if summary.right else "bad"
     if not summary.right:
         return ("NOT RIGHT: no speedup", "NOT RIGHT"), "bad"
+    if summary.environment.interpreted:
+        return ("checked, not timed",), "faster"
     ratio = summary.ratio
     if ratio is None:
         return ("not timed",), "dim"
@@ -120,6 +121,8 @@ def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: da
     environment = board.environment
     name = clean(board.task.name)
     forms, style = (("reading the log",), "dim") if board.reading else geomean(board.summary)
+    if board.shows_the_save_before:
+        forms = tuple(f"{OF_THE_SAVE_BEFORE} {form}" for form in forms)
     old = board.run is not None or board.failure is not None or not board.landed()
     parts = [
         Part((name, clip(name, 20), clip(name, 12)), "head"),
@@ -192,6 +195,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     stalled = max(summary.streak, 3)
     on_device = summary.environment.device != "cpu"  # else every time is wall time
     parts = [
+        Part((OF_THE_SAVE_BEFORE if board.shows_the_save_before else "",), "dim"),
         Part((number,), "strong"),
         Part((f"stalled: {stalled} iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
         Part((quoted(why), quoted(why, 24), quoted(why, 14), ""), "strong"),
@@ -205,7 +209,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
         Part((f"{seconds} after the save" if saved else f"in {seconds}", seconds, "") if seconds else ("",), "dim"),
         Part((coming, clip(coming, 40), clip(coming, 24), ""), "accent"),
     ]
-    return fit(parts, width, order=(8, 9, 2, 4, 8, 2, 9, 7, 2, 7, 9, 5, 6, 1))
+    return fit(parts, width, order=(9, 10, 3, 5, 9, 3, 10, 8, 3, 8, 10, 6, 7, 2))
 
 
 def hint(board: Board, engine: Engine) -> str:

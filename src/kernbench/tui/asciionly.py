@@ -1,0 +1,47 @@
+"""The last step before the terminal where it has ASCII alone: every line of every widget passes here.
+
+Our own signs are spelled out earlier, where a column can still make room for `+-`. What arrives here is laid out: a
+compiler's quotes, a hypothesis, a border. Each sign becomes its look-alike, or `?`, in exactly as many cells.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+_LOOK_ALIKES = {
+    "'": "‘’‚‛′´",
+    '"': "“”„‟″«»",
+    "-": "‐‑‒–—―−·•∙─━",
+    "~": "…±≈",
+    "<": "‹≤←",
+    ">": "›≥→",
+    "x": "×✕✗",
+    "u": "µμ",
+    "^": "▲↑",
+    "v": "▼↓✓",
+    "|": "│┃",
+    "+": "┌┐└┘├┤┬┴┼╭╮╰╯",
+    "#": "█▌▐▀▄▁▂▃▅▆▇▔▕▏",
+    " ": "\u00a0\u2007\u2009\u202f",
+}
+_TRANSLATED = str.maketrans({sign: plain for plain, signs in _LOOK_ALIKES.items() for sign in signs})
+
+
+@lru_cache(maxsize=4096)
+def in_ascii(text: str) -> str:
+    """As many cells as before, of ASCII alone."""
+    text = text.translate(_TRANSLATED)
+    return "".join(sign if sign.isascii() else "?" * cell_len(sign) for sign in text)
+
+
+class AsciiOnly(LineFilter):
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [
+            segment if segment.text.isascii() else Segment(in_ascii(segment.text), segment.style, segment.control)
+            for segment in segments
+        ]

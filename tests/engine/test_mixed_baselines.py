@@ -1,0 +1,112 @@
+"""Runs over several baselines, on several machines: every number says what it is over, and best has one meaning."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from harness import taskfile
+from kernbench import compare, export, overview, report
+from kernbench.events import Notice, Summary
+from kernbench.jobs import Options
+from kernbench.session import Session
+from tests.engine.conftest import FAKE, write
+from tests.engine.test_elsewhere import said
+
+pytestmark = pytest.mark.anyio
+
+
+async def run(folder: Path, words: str, state: str = ".kernbench", baseline: str | None = None) -> list[object]:
+    """One iteration; its summary and what was said after it."""
+    session = Session(taskfile.load(folder), folder / state, Options(harness=FAKE, baseline=baseline))
+    session.remarks.hypothesis, heard = words, list[object]()
+    session.listen(heard.append)
+    try:
+        summary = await session.run_once(iteration=True)
+    finally:
+        await session.close()
+    assert isinstance(summary, Summary)
+    return [summary, *(event.text for event in heard if isinstance(event, Notice))]
+
+
+async def test_against_the_best_alone_nothing_is_decided_and_the_run_says_so(folder: Path) -> None:
+    await run(folder, "first")
+    for number, time_us in enumerate((48.0, 30.0, 25.0, 20.0), start=2):
+        write(folder, f"TIME_US = {time_us}")
+        summary, *_ = await run(folder, f"number {number}", baseline="best")
+        assert isinstance(summary, Summary)
+        assert summary.not_best == "it was timed against the best alone; a run over eager decides"
+        assert (summary.best, summary.stalled, summary.counted) == (False, False, False)
+    assert "## 5 · number 5 · 5.00x · faster (over best)\n" in (folder / "ITERATIONS.md").read_text()
+
+
+async def test_what_others_see_is_over_the_tasks_own_baseline(folder: Path) -> None:
+    await run(folder, "first")
+    await run(folder, "beside another", baseline="compile")
+    task, state = taskfile.load(folder), folder / ".kernbench"
+    assert "Best: #1, geomean 2.00x ±0.1% against eager." in export.text(task, state, "md")
+    assert "| beside another (over compile) |" in export.text(task, state, "md")
+    assert "beside another (over compile)" in export.text(task, state, "html")
+    assert export.text(task, state, "pr").startswith("# toy: 2.00x over eager")
+    assert overview.of(folder).last.endswith(" over compile")
+    assert (
+        "## 2 · beside another · 2.00x · first (over compile, same source as #1)\n"
+        in (folder / "ITERATIONS.md").read_text()
+    )
+
+
+async def test_the_first_here_is_told_beside_a_better_one_of_elsewhere(folder: Path) -> None:
+    write(folder, "TIME_US = 25.0")
+    await run(folder, "theirs", state=".far")
+    write(folder, "TIME_US = 80.0")
+    summary, *said_then = await run(folder, "mine", state=".here")
+    assert said_then == ["the first here; the log's best over eager is #1 with 4.00x, made elsewhere"]
+    assert "best so far over eager" in report.outcome(summary)  # type: ignore[arg-type]
+    write(folder, "TIME_US = 25.0")
+    summary, *said_then = await run(folder, "theirs again", state=".here")
+    assert said_then == []
+    assert "best so far over eager · same source as #1" in report.outcome(summary)  # type: ignore[arg-type]
+    assert "· 4.00x · improved (best was 1.25x, same source as #1)\n" in (folder / "ITERATIONS.md").read_text()
+
+
+async def test_a_merge_that_was_left_unresolved_is_named(folder: Path) -> None:
+    await run(folder, "first")
+    log = folder / "ITERATIONS.md"
+    lines = log.read_text().splitlines()
+    log.write_text("\n".join([*lines[:4], "<<<<<<< HEAD", *lines[4:], ""]))
+    told = "ITERATIONS.md:5: a merge was left unresolved; entries around its markers may carry each other's lines"
+    state = folder / ".kernbench"
+    assert said("log", str(folder), state=state).startswith(f"kernbench: {told}\n")
+    assert said("show", str(folder), "1", state=state).startswith(f"kernbench: {told}\n")
+    write(folder, "TIME_US = 20.0")
+    assert told in (await run(folder, "second"))[1:]
+    log.write_text(log.read_text().replace("<<<<<<< HEAD\n", ""))
+    assert "merge" not in said("log", str(folder), state=state)
+
+
+async def test_a_hash_names_the_entry_and_not_a_later_plain_run(folder: Path) -> None:
+    first, *_ = await run(folder, "first")
+    assert isinstance(first, Summary)
+    session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE, baseline="compile"))
+    await session.run_once(iteration=False)
+    await session.close()
+    assert said("show", str(folder), first.source[:6], state=folder / ".kernbench").startswith("## 1 · first · 2.00x")
+
+
+def item(geomean: float | None, **more: object) -> Summary:
+    known = Summary("r", "ab", "2026-11-14T21:03:00+00:00", geomean is not None, geomean=geomean)
+    return dataclasses.replace(known, **more)  # type: ignore[arg-type]
+
+
+def test_the_level_of_the_best_rises_between_entries_too() -> None:
+    entries = [
+        item(None),
+        item(1.2, best=True),
+        item(1.1, best_geomean=1.2),
+        item(1.8, best_geomean=1.7),  # a run that made no entry had taken over
+        item(None, best_geomean=1.7),
+        item(1.6, best=True, best_geomean=1.7),  # the best, timed again
+    ]
+    assert compare.best_levels(entries) == [None, 1.2, 1.2, 1.7, 1.7, 1.7]
