@@ -10,11 +10,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from harness.records.run import Environment
 from kernbench import compare, entry, iterations, render
 from kernbench.briefs import Brief
 from kernbench.events import Elsewhere, Summary
+from kernbench.handwritten import Handwritten
 from kernbench.journal import Journal
 from kernbench.listing import Key, Listing, key_of
 
@@ -34,6 +36,7 @@ class Entries:
         self._written: Counter[Key] = Counter()
         """How many of these have a number and source: two machines may have made such an entry."""
         self._conflict: int | None = None
+        self.handwritten = Handwritten(path)
 
     def current(self) -> bool:
         """Whether the file is as it was read."""
@@ -51,13 +54,20 @@ class Entries:
         try:
             signature = iterations.signature_of(self.path)
             if signature != self._signature:
-                self._found, self._signature = read(self.path, _made(journal)), signature
-                self._conflict = iterations.conflict(self.path)
-                self._written = Counter(map(key_of, self._found))
+                self._read(_made(journal))
+                self._signature = signature
         except OSError:
             return []
         made = _made(journal) if self._found else {}
         return [item for item in self._found if not self._is_made(item, journal, made.get(key_of(item), []))]
+
+    def _read(self, made: Mapping[Key, Sequence[int]]) -> None:
+        text = _text(self.path)
+        own, foreign = _sorted_out(_spans(text), made)
+        self._found = [span.parsed(text) for span in foreign]
+        self._written = Counter(map(key_of, self._found))
+        self._conflict = iterations.conflict(text)
+        self.handwritten.locate(text, [(span.key[0], span.start) for span in own])
 
     def _is_made(self, item: Elsewhere, journal: Journal, runs: Sequence[int]) -> bool:
         """By runs here of this number and source; where the file has more of these, by those of its time."""
@@ -93,24 +103,51 @@ class Entries:
         written = self.of(journal)
         runs = _timed_again(journal, {item.source for item in written if item.source}, series)
         again = {place: runs[item.source] for place, item in enumerate(written) if item.source in runs}
-        return Listing(journal.summaries, journal.briefs.numbered().indices, written, again, best)
+        made = journal.briefs.numbered().indices
+        return Listing(journal.summaries, made, written, again, best, self.handwritten.applied)
 
 
-def read(path: Path, made: Mapping[Key, Sequence[int]] | None = None) -> list[Elsewhere]:
-    """The entries of the file, less those that are known to be made here: a long log of one's own costs little.
+class Span(NamedTuple):
+    """One entry of the file."""
 
-    Where the file has more entries of a number and source than runs here have made, all of them are among these.
-    """
-    own = {key: len(runs) for key, runs in (made or {}).items()}
-    text = path.read_text(encoding="utf-8", errors="replace")
+    key: Key
+    start: int
+    begin: int
+    """Behind the number of its heading."""
+    end: int
+
+    def parsed(self, text: str) -> Elsewhere:
+        return parse(self.key[0], text[self.begin : self.end], self.key[1])
+
+
+def read(path: Path) -> list[Elsewhere]:
+    """The entries of the file, whoever made them."""
+    text = _text(path)
+    return [span.parsed(text) for span in _spans(text)]
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _spans(text: str) -> list[Span]:
     headings = list(iterations.HEADING.finditer(text))
     ends = [*(heading.start() for heading in headings[1:]), len(text)]
-    spans: list[tuple[Key, int, int]] = []
+    spans: list[Span] = []
     for heading, end in zip(headings, ends, strict=False):  # a file without headings has an end all the same
         when = iterations.WHEN.search(text, heading.end(), end)
-        spans.append(((int(heading[1]), when[1] if when else ""), heading.end(), end))
-    count = Counter(key for key, _begin, _end in spans)
-    return [parse(key[0], text[begin:end], key[1]) for key, begin, end in spans if count[key] > own.get(key, 0)]
+        spans.append(Span((int(heading[1]), when[1] if when else ""), heading.start(), heading.end(), end))
+    return spans
+
+
+def _sorted_out(spans: Sequence[Span], made: Mapping[Key, Sequence[int]]) -> tuple[list[Span], list[Span]]:
+    """Those that are known to be made here (a long log of one's own costs little), and the others.
+
+    Where the file has more entries of a number and source than runs here have made, all of them are among the latter.
+    """
+    count = Counter(span.key for span in spans)
+    own = {key for key, runs in made.items() if len(runs) >= count[key]}
+    return [span for span in spans if span.key in own], [span for span in spans if span.key not in own]
 
 
 def parse(number: int, text: str, source: str) -> Elsewhere:

@@ -50,12 +50,16 @@ def title(summary: Summary) -> str:
     return text if len(text) <= SHORT else text[: SHORT - 3].rstrip() + "..."
 
 
+_BESIDE_BEST = {"faster": "than best:", "slower": "than best:", "same": "as best:", "unclear": "beside best:"}
+"""These words are about the best, timed in the same run, and not about the baseline: 0.53x may be faster."""
+
+
 def score(summary: Summary, usual: str) -> str:
     """`usual` is the task's own baseline; what the best reached over that is not named beside a speedup over itself."""
     word, other = render.outcome(summary), over(summary, usual)
     known = summary.best_geomean and word != "best" and summary.baseline != "best"
     beside = [other] if other else []
-    beside += [f"best was {render.times(summary.best_geomean)}"] if known else []
+    beside += [f"{_BESIDE_BEST.get(word, 'best was')} {render.times(summary.best_geomean)}"] if known else []
     beside += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
     words = f"{word} ({', '.join(beside)})" if beside else word
     return f"{render.times(summary.geomean)} · {words}" if summary.ratio else words

@@ -26,7 +26,7 @@ from kernbench.events import Summary
 HEADING = re.compile(r"^## (\d+) ·", re.MULTILINE)
 WHEN = re.compile(r"^- when .* · source ([0-9a-f]{8})\b", re.MULTILINE)
 NEXT = "- next: "
-CONFLICT = b"<<<<<<< "
+CONFLICT = re.compile("^<<<<<<< ", re.MULTILINE)
 ATTEMPTS = 20
 
 
@@ -222,11 +222,10 @@ def _same(path: Path, handle: int) -> bool:
         return False
 
 
-def conflict(path: Path) -> int | None:
+def conflict(text: str) -> int | None:
     """The line of the first marker that git leaves where it could not merge."""
-    data = path.read_bytes()
-    at = 0 if data.startswith(CONFLICT) else data.find(b"\n" + CONFLICT) + 1
-    return data.count(b"\n", 0, at) + 1 if at or data.startswith(CONFLICT) else None
+    found = CONFLICT.search(text)
+    return text.count("\n", 0, found.start()) + 1 if found else None
 
 
 def signature_of(file: int | Path) -> tuple[int, int, int]:

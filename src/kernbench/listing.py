@@ -6,7 +6,7 @@ import functools
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import overload
 
@@ -30,11 +30,13 @@ class Listing(Sequence[Summary]):
         written: Sequence[Elsewhere],
         again: Mapping[int, int],
         best: Callable[[], Key | None] = lambda: None,
+        reworded: Callable[[Iterable[Summary]], Iterable[Summary]] = lambda runs: runs,
     ) -> None:
         """`made` are the places of the runs that made entries here; `again` has, by the place of what is only written
         down, the place of a run here of the same source: it stands beside the entry and never in its stead.
-        `best` is asked once, when somebody wants to know."""
+        `best` is asked once, when somebody wants to know; `reworded` gives runs the words that their entries have."""
         self._runs, self.written, self._again, self._best = runs, written, again, best
+        self._reworded = reworded
         places = [*made, *(~place for place in range(len(written)))]
         self._places = array("q", sorted(places, key=self._number))  # those of one number stay in their order
 
@@ -68,14 +70,14 @@ class Listing(Sequence[Summary]):
 
     def __getitem__(self, index: int | slice) -> Summary | list[Summary]:
         if isinstance(index, slice):
-            return [self._at(place) for place in self._places[index]]
-        return self._at(self._places[index])
+            return list(self._reworded(self._at(place) for place in self._places[index]))
+        return next(iter(self._reworded([self._at(self._places[index])])))
 
     def __iter__(self) -> Iterator[Summary]:
         """All in one pass over the file."""
         runs = self._runs.records([place for place in self._places if place >= 0])
-        for place in self._places:
-            yield next(runs) if place >= 0 else self._at(place)
+        found = (next(runs) if place >= 0 else self._at(place) for place in self._places)
+        yield from self._reworded(found)
 
     def _at(self, place: int) -> Summary:
         """A place below zero is that of what is only written down."""

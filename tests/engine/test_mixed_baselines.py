@@ -110,3 +110,31 @@ def test_the_level_of_the_best_rises_between_entries_too() -> None:
         item(1.6, best=True, best_geomean=1.7),  # the best, timed again
     ]
     assert compare.best_levels(entries) == [None, 1.2, 1.2, 1.7, 1.7, 1.7]
+
+
+async def test_a_heading_says_what_a_word_is_about(folder: Path) -> None:
+    await run(folder, "first")
+    for time_us, heading in ((80.0, "2 · slower one · 1.25x · slower (than best: 2.00x)"), (50.2, "3 · ")):
+        write(folder, f"TIME_US = {time_us}")
+        await run(folder, "slower one")
+        assert f"## {heading}" in (folder / "ITERATIONS.md").read_text()
+    assert "· same (as best: 2.00x)\n" in (folder / "ITERATIONS.md").read_text()
+
+
+async def test_what_is_edited_in_the_log_is_what_lists_and_exports_say(folder: Path) -> None:
+    await run(folder, "eight rows ± a warp")
+    write(folder, "TIME_US = 25.0")
+    await run(folder, "second")
+    log, task, state = folder / "ITERATIONS.md", taskfile.load(folder), folder / ".kernbench"
+    own = log.read_text()
+    log.write_text(f"A note of mine: ±.\n\n{own}".replace("- hypothesis: second", "- hypothesis: in my words ·"))
+    listed = said("log", str(folder), state=state).splitlines()[1:]
+    assert [line.split("  ")[-1].strip() for line in listed] == ["eight rows ± a warp", "in my words ·"]
+    for form in ("md", "html"):
+        assert "in my words ·" in export.text(task, state, form)
+    log.write_text(log.read_text().replace("- next: -", "- next: sixteen"))
+    assert '"next":"sixteen"' in said("log", str(folder), "--json", state=state).replace(" ", "")
+    log.write_text(own.replace("- hypothesis: second\n", ""))  # taken out: then the run's own words are all there is
+    assert said("log", str(folder), state=state).splitlines()[-1].endswith("second")
+    log.unlink()
+    assert said("log", str(folder), state=state).splitlines()[-1].endswith("second")
