@@ -1,14 +1,13 @@
 """What ran is what is kept: the task's sources, copied into a folder named by their hash.
 
 `take` returns the Source of the folder as it is now. Two hashes: `sha` over the bytes names the snapshot; `meaning` is
-the same for sources that differ only in Python comments and layout, which are not worth timing again. Notes, exports,
+the same for sources that differ only in comments and layout, which are not worth timing again. Notes, exports,
 objects, editors' copies and the like lie beside the source and are no part of it, unless a source file names them: a
 save of one is no iteration.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import re
@@ -16,6 +15,8 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from kernbench.meaning import of as meaning_of
 
 LARGEST_FILE = 1024 * 1024
 LEFT_OUT = frozenset({"ITERATIONS.md", "__pycache__", "exports"})
@@ -84,7 +85,7 @@ def sha_of(folder: Path, state: Path) -> str:
 def take(folder: Path, state: Path) -> Source:
     """Copies the present sources to state/sources/<sha>/ unless that very source is there already."""
     contents = _read(folder, state)
-    sha, meaning = _digest(contents), _digest({name: _meaning(name, data) for name, data in contents.items()})
+    sha, meaning = _digest(contents), _digest({name: meaning_of(name, data) for name, data in contents.items()})
     target = state / "sources" / sha
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -118,12 +119,3 @@ def _digest(contents: dict[str, bytes]) -> str:
     for name, data in contents.items():
         digest.update(f"{name}\0{len(data)}\0".encode() + data)
     return digest.hexdigest()
-
-
-def _meaning(name: str, data: bytes) -> bytes:
-    if not name.endswith(".py"):
-        return data
-    try:
-        return ast.dump(ast.parse(data)).encode()
-    except (SyntaxError, ValueError, RecursionError):
-        return data

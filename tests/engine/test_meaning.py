@@ -1,0 +1,82 @@
+"""Sources that mean the same, and those that only look so."""
+
+from __future__ import annotations
+
+import pytest
+
+from kernbench import meaning
+
+CODE = """#include <math.h>
+#define TWO(x) \\
+    ((x) * 2)
+extern "C" void f(float* x) {
+    const char* s = "// no comment, /* nor this */";
+    x[0] = 1'000 * 'a';  // a comment, it's one
+    /* one
+       more */
+    x[1] = L'"' + TWO(3);
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        CODE.replace("// a comment, it's one", ""),
+        CODE.replace("    /* one\n       more */\n", ""),
+        CODE.replace("x[0] = 1", "x[0]   =\t1"),
+        CODE.replace("\n}", "\n\n\n}  // the end\n"),
+        "/* licence */\n" + CODE,
+    ],
+)
+def test_comments_and_layout_of_c_do_not_count(other: str) -> None:
+    assert other != CODE
+    assert meaning.of("solution.cu", other.encode()) == meaning.of("solution.cu", CODE.encode())
+    assert meaning.of("notes.cfg", other.encode()) != meaning.of("notes.cfg", CODE.encode())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        CODE.replace("no comment", "no  comment"),
+        CODE.replace("nor this", "nor that"),
+        CODE.replace("1'000", "1'001"),
+        CODE.replace("'a'", "'b'"),
+        CODE.replace("TWO(3)", "TWO(4)"),
+        CODE.replace("L'\"'", "L'\\''"),
+        CODE.replace("#define TWO(x) \\\n    ((x) * 2)", "#define TWO(x)\n    ((x) * 2)"),
+        CODE.replace("x[0] =", "x [0] ="),  # not worth being clever about
+    ],
+)
+def test_everything_else_of_c_counts(other: str) -> None:
+    assert other != CODE
+    assert meaning.of("solution.cpp", other.encode()) != meaning.of("solution.cpp", CODE.encode())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("x = 1'0; s = \"it's // y\";", "x = 1'0; s = \"it's // z\";"),
+        ('s = R"(// a)";', 's = R"(// b)";'),
+        ('s = R"x(" // a)x";', 's = R"x(" // b)x";'),
+        ("c = u8'\"'; // \"\nd = 1;", "c = u8'\"'; // \"\nd = 2;"),
+        ("a = b /c; d = e/ f;", "a = b /c; d = e/ g;"),
+        ("// a \\\nx = 1;\ny = 1;", "// a \\\nx = 1;\ny = 2;"),
+    ],
+)
+def test_what_looks_like_a_comment_inside_a_literal_counts(one: str, other: str) -> None:
+    assert meaning.of("a.cu", one.encode()) != meaning.of("a.cu", other.encode())
+
+
+def test_a_comment_that_goes_on_is_one() -> None:
+    one, other = (f"// a \\\nx = {number};\ny = 1;" for number in (1, 2))
+    assert meaning.of("a.cu", one.encode()) == meaning.of("a.cu", other.encode())
+
+
+def test_python_counts_by_its_syntax_and_what_is_no_python_as_it_is() -> None:
+    assert meaning.of("a.py", b"x = 1  # one\n") == meaning.of("a.py", b"\nx = (1)\n")
+    assert meaning.of("a.py", b"x = 1\n") != meaning.of("a.py", b"x = 2\n")
+    assert meaning.of("a.py", b"x = \n") == b"x = \n"
+    assert meaning.of("a.cu", b'unfinished "string\n/* and comment') != meaning.of(
+        "a.cu", b'unfinished "string\n/* and'
+    )
