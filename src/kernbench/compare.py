@@ -200,7 +200,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         vs_best=vs_best,
         best=best,
         best_geomean=old_best.geomean if old_best else None,
-        not_best="" if best or not right or old_best is None else why_not_best(task, headline, about),
+        not_best="" if best or is_best_already or not right or not old_best else why_not_best(task, headline, about),
         stalled=is_stalled(about.series, is_new, counts),
         streak=streak(about.series, is_new, counts),
         after_stall=after_stall,
@@ -224,6 +224,12 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         seconds=about.seconds,
         environment=about.environment,
     )
+
+
+def axis_of(run: Summary) -> tuple[str, str, str]:
+    """What a speedup is over, and where; also of an entry that was made elsewhere, which does not tell its series."""
+    l2 = run.environment.condition.partition(" ")[0]
+    return run.baseline, run.environment.device_name, l2 if l2 in ("cold", "warm", "dirty") else ""
 
 
 def best_levels(entries: Sequence[Summary]) -> list[float | None]:

@@ -16,7 +16,7 @@ from harness.records.run import Environment
 from kernbench import compare, entry, iterations, render
 from kernbench.briefs import Brief
 from kernbench.events import Elsewhere, Summary
-from kernbench.handwritten import Handwritten
+from kernbench.handwritten import UNDECODED, Handwritten
 from kernbench.journal import Journal
 from kernbench.listing import Key, Listing, key_of
 
@@ -57,17 +57,18 @@ class Entries:
                 self._read(_made(journal))
                 self._signature = signature
         except OSError:
+            self._conflict = None
             return []
         made = _made(journal) if self._found else {}
         return [item for item in self._found if not self._is_made(item, journal, made.get(key_of(item), []))]
 
     def _read(self, made: Mapping[Key, Sequence[int]]) -> None:
         text = _text(self.path)
-        own, foreign = _sorted_out(_spans(text), made)
-        self._found = [span.parsed(text) for span in foreign]
+        spans = _spans(text)
+        self._found = [span.parsed(text) for span in _foreign(spans, made)]
         self._written = Counter(map(key_of, self._found))
         self._conflict = iterations.conflict(text)
-        self.handwritten.locate(text, [(span.key[0], span.start) for span in own])
+        self.handwritten.locate(text, [(span.key[0], span.start, span.end) for span in spans])
 
     def _is_made(self, item: Elsewhere, journal: Journal, runs: Sequence[int]) -> bool:
         """By runs here of this number and source; where the file has more of these, by those of its time."""
@@ -117,7 +118,8 @@ class Span(NamedTuple):
     end: int
 
     def parsed(self, text: str) -> Elsewhere:
-        return parse(self.key[0], text[self.begin : self.end], self.key[1])
+        words = text[self.begin : self.end].encode("utf-8", UNDECODED).decode("utf-8", "replace")
+        return parse(self.key[0], words.replace("\r\n", "\n"), self.key[1])
 
 
 def read(path: Path) -> list[Elsewhere]:
@@ -127,7 +129,8 @@ def read(path: Path) -> list[Elsewhere]:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
+    """Every byte of it, whatever it stands for: places in the text are places in the file."""
+    return path.read_bytes().decode("utf-8", UNDECODED)
 
 
 def _spans(text: str) -> list[Span]:
@@ -140,14 +143,14 @@ def _spans(text: str) -> list[Span]:
     return spans
 
 
-def _sorted_out(spans: Sequence[Span], made: Mapping[Key, Sequence[int]]) -> tuple[list[Span], list[Span]]:
-    """Those that are known to be made here (a long log of one's own costs little), and the others.
+def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[int]]) -> list[Span]:
+    """Those that are not known to be made here: a long log of one's own costs little.
 
-    Where the file has more entries of a number and source than runs here have made, all of them are among the latter.
+    Where the file has more entries of a number and source than runs here have made, all of them are among these.
     """
     count = Counter(span.key for span in spans)
     own = {key for key, runs in made.items() if len(runs) >= count[key]}
-    return [span for span in spans if span.key in own], [span for span in spans if span.key not in own]
+    return [span for span in spans if span.key not in own]
 
 
 def parse(number: int, text: str, source: str) -> Elsewhere:
@@ -158,7 +161,7 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
         title, score = f"{title} · {score[0]}", score[1:]
     times = TIMES.fullmatch(score[0]) if score else None
     outcome = "".join(score[1:] if times else score).partition(" (")[0]
-    said = {name: _said(lines, name) for name in ("hypothesis", "next", "command", "when")}
+    said = {name: entry.said(lines, name) or "" for name in ("hypothesis", "next", "command", "when")}
     at, *circumstances = said["when"].split(" · ")
     baselines = [part.removeprefix(BASELINE) for part in circumstances if part.startswith(BASELINE)]
     machine = [part for part in circumstances if not part.startswith(("source ", BASELINE, "same source", "after "))]
@@ -169,7 +172,7 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
         right=outcome not in FAILED,
         geomean=float(times[1]) if times and outcome not in FAILED else None,
         best=outcome in ("first", "improved", "best"),
-        stalled=bool(_said(lines, "stalled")),
+        stalled=bool(entry.said(lines, "stalled")),
         iteration=number,
         hypothesis=said["hypothesis"] or title,
         next=said["next"],
@@ -178,12 +181,6 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
         environment=Environment(device_name=machine[0] if machine else "", condition=", ".join(machine[1:])),
         outcome=outcome,
     )
-
-
-def _said(lines: Sequence[str], name: str) -> str:
-    marks = (f"- {name}: ", f"- {name} ")
-    found = next((line.removeprefix(mark) for line in lines for mark in marks if line.startswith(mark)), "").strip()
-    return "" if found == "-" else found
 
 
 def _made(journal: Journal) -> dict[Key, list[int]]:

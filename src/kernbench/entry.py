@@ -6,7 +6,8 @@ it was written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.records.results import CaseResult
@@ -128,6 +129,20 @@ def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
         said.append(f"- said {author}{render.minute(summary.hypothesis_at)}, {order}")
     move = [f"- after the stall: {summary.move or f'not said ({MOVES})'}"] if summary.after_stall else []
     return said, move, [f"- next: {' '.join(summary.next.split()) or '-'}"]
+
+
+def said(lines: Sequence[str], name: str) -> str | None:
+    """What the lines of an entry say about that, also where somebody's editor has wrapped it; None where nothing."""
+    marks = (f"- {name}: ", f"- {name} ", f"- {name}:")
+    for place, line in enumerate(lines):
+        mark = next((mark for mark in marks if line.startswith(mark)), None)
+        if mark is not None:
+            more = itertools.takewhile(
+                lambda following: following[:2] == "  " and following.strip(), lines[place + 1 :]
+            )
+            text = " ".join([line.removeprefix(mark).strip(), *(following.strip() for following in more)])
+            return "" if text == "-" else text
+    return None
 
 
 def stall(summary: Summary) -> str:

@@ -200,6 +200,11 @@ class Elsewhere(Summary):
     again: Summary | None = None
     """A whole run of its source on this machine: told beside the entry, whose own time and numbers stay."""
 
+    @property
+    def took_over(self) -> bool:
+        """As it is worded: `best` is one that was timed again."""
+        return self.outcome in ("first", "improved")
+
 
 @dataclass(frozen=True)
 class RunFinished:

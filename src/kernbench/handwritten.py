@@ -14,29 +14,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from kernbench import iterations
+from kernbench import entry, iterations
 from kernbench.events import Elsewhere, Summary
 
-MOST_BYTES = 4096
-"""Of an entry: its words stand before its table."""
+UNDECODED = "surrogateescape"
+"""How bytes that are no UTF-8 are carried along."""
 
 
 class Handwritten:
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._numbers, self._places = array("q"), array("q")
+        self._numbers, self._places, self._sizes = array("q"), array("q"), array("q")
 
-    def locate(self, text: str, headings: Iterable[tuple[int, int]]) -> None:
-        """Number and place in the text of every heading that matters, in the order of the file."""
-        self._numbers, self._places = array("q"), array("q")
-        reached, place, found = 0, 0, list[tuple[int, int]]()
-        for number, start in headings:
-            place += len(text[reached:start].encode())
-            reached = start
-            found.append((number, place))
-        for number, place in sorted(found):
-            self._numbers.append(number)
-            self._places.append(place)
+    def locate(self, text: str, entries: Iterable[tuple[int, int, int]]) -> None:
+        """Number, start and end in the text of every entry, in the order of the file."""
+        reached, place, found = 0, 0, list[tuple[int, int, int]]()
+        for number, start, end in entries:
+            size = len(text[start:end].encode("utf-8", UNDECODED))
+            place += len(text[reached:start].encode("utf-8", UNDECODED))
+            found.append((number, place, size))
+            reached, place = end, place + size
+        found.sort()
+        self._numbers, self._places, self._sizes = (array("q", [item[at] for item in found]) for at in range(3))
 
     def applied(self, runs: Iterable[Summary]) -> Iterator[Summary]:
         """The runs, each with the words that its entry has now."""
@@ -56,7 +55,7 @@ class Handwritten:
         at = bisect_left(self._numbers, number) if number is not None else len(self._numbers)
         while at < len(self._numbers) and self._numbers[at] == number:
             file.seek(self._places[at])
-            lines = _lines_of(file.read(MOST_BYTES).decode(errors="replace"), item)
+            lines = _lines_of(file.read(self._sizes[at]).decode(errors="replace"), item)
             if lines is not None:
                 return _with_words(item, lines)
             at += 1
@@ -64,27 +63,21 @@ class Handwritten:
 
 
 def _lines_of(text: str, item: Summary) -> Sequence[str] | None:
-    """Of the entry that begins here, where it is that of this run."""
-    heading = iterations.HEADING.match(text)
-    if heading is None or int(heading[1]) != item.iteration:
+    """Of the entry that is all of this text, where it is that of this run."""
+    heading, when = iterations.HEADING.match(text), iterations.WHEN.search(text)
+    if heading is None or int(heading[1]) != item.iteration or when is None or not item.source.startswith(when[1]):
         return None
-    following = iterations.HEADING.search(text, heading.end())
-    when = iterations.WHEN.search(text, heading.end(), following.start() if following else len(text))
-    if when is None or not item.source.startswith(when[1]):
-        return None
-    return text[: following.start() if following else len(text)].splitlines()
+    return text.splitlines()
 
 
 def _with_words(item: Summary, lines: Sequence[str]) -> Summary:
-    hypothesis, step = _said(lines, "hypothesis", item.hypothesis), _said(lines, "next", item.next)
+    hypothesis, step = _now(lines, "hypothesis", item.hypothesis), _now(lines, "next", item.next)
     return (
         item if (hypothesis, step) == (item.hypothesis, item.next) else replace(item, hypothesis=hypothesis, next=step)
     )
 
 
-def _said(lines: Sequence[str], name: str, own: str) -> str:
+def _now(lines: Sequence[str], name: str, own: str) -> str:
     """What the line says, or the run's own words where that is the same, or there is no such line any more."""
-    mark = f"- {name}:"
-    found = next((line.removeprefix(mark).strip() for line in lines if line.startswith(mark)), None)
-    words = "" if found == "-" else found
+    words = entry.said(lines, name)
     return own if words is None or words == " ".join(own.split()) else words

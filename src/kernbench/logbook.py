@@ -104,9 +104,8 @@ class Logbook:
     def better_elsewhere(self, summary: Summary) -> Summary | None:
         """The log's best over the same baseline on such a machine, where this run is behind it: nothing here was held
         against its source."""
-        machine = summary.environment.device_name
-        bests = [item for item in self._elsewhere.of(self.journal) if item.best and item.baseline == summary.baseline]
-        rivals = [item for item in bests if item.environment.device_name == machine]
+        bests = [item for item in self._elsewhere.of(self.journal) if item.best]
+        rivals = [item for item in bests if compare.axis_of(item) == compare.axis_of(summary)]
         best = max(rivals, key=lambda item: item.geomean or 0.0, default=None)
         return best if best and (best.geomean or 0.0) > (summary.geomean or 0.0) else None
 

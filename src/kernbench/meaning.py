@@ -1,7 +1,7 @@
 """What of a source file counts: two that differ only in comments and layout are not worth timing again.
 
-Python by its syntax tree; C, C++ and CUDA without comments, with one space for many, literals as they are. Whatever is
-not understood counts as it is.
+Python by its syntax tree; C, C++ and CUDA without comments, with one space for many and without empty lines, literals
+as they are. Whatever is not understood counts as it is.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ C_LIKE = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".cuh
 _C_TOKENS = re.compile(
     rb"""
       (?P<literal>
-          R"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\(.*?\)(?P=fence)"    # a raw string
+          ^[ \t]*\#[ \t]*include[ \t]*<[^>\n]*>                    # may hold what looks like a comment
+        | R"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\(.*?\)(?P=fence)"    # a raw string
         | "(?:\\.|[^"\\\n])*"
-        | (?:\b(?:u8|u|U|L))?(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'   # and no digits in groups, as 1'000
+        | \b\.?[0-9](?:'?[\w.])*                                 # a number, whose quotes open no literal: 1'000
+        | '(?:\\.|[^'\\\n])+'
       )
-    | (?P<comment> //(?:\\\r?\n|[^\n])* | /\*.*?\*/ )
+    | (?P<comment> //(?:\\[ \t\r]*\n|[^\n])* | /\*.*?\*/ )
     | (?P<space> [ \t\r\v\f]+ )
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 
 
@@ -30,11 +32,17 @@ def of(name: str, data: bytes) -> bytes:
             return ast.dump(ast.parse(data)).encode()
         except (SyntaxError, ValueError, RecursionError):
             return data
-    if name.endswith(C_LIKE):
-        lines = (line.strip() for line in _C_TOKENS.sub(_kept, data).split(b"\n"))
-        return b"\n".join(line for line in lines if line)
-    return data
+    return _of_c(data) if name.endswith(C_LIKE) else data
+
+
+def _of_c(data: bytes) -> bytes:
+    lines: list[bytes] = []
+    for line in map(bytes.strip, _C_TOKENS.sub(_kept, data).split(b"\n")):
+        if line or (lines and lines[-1].endswith(b"\\")):  # an empty line ends what was to be continued
+            lines.append(line)
+    return b"\n".join(lines)
 
 
 def _kept(token: re.Match[bytes]) -> bytes:
-    return token["literal"] or b" "
+    """A literal with no line ends in it, so that nothing is taken for layout there."""
+    return (token["literal"] or b" ").replace(b"\n", b"\0")

@@ -73,8 +73,8 @@ class Session:
             self._profiled_device,
             self._floors_order,
         )
-        self._task_is_bad = False
-        """As it was last read."""
+        self._is_unreadable = False
+        """The task or its source could not be taken when that was last tried: then any save is worth another try."""
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -193,12 +193,13 @@ class Session:
             except UserError as problem:
                 self._emit(Notice(str(problem), "error"))
             except OSError as problem:  # no run has begun: what the rows show is of an earlier source
+                self._is_unreadable = True
                 place = f"{problem.filename or self.logbook.state}: {problem.strerror}"
                 self._emit(BuildFailed("", "", f"nothing was run: {place}; save again when that is mended"))
 
     def _differs(self) -> bool:
         """Whether the folder holds another source than the one last taken, or may be a task again."""
-        if self._task_is_bad:
+        if self._is_unreadable:
             return True
         try:
             now = self.logbook.take_source()
@@ -283,12 +284,12 @@ class Session:
         try:
             task = taskfile.load(Path(self.task.folder))
         except taskfile.TaskError as problem:
-            self._task_is_bad = True
+            self._is_unreadable = True
             self._emit(self._bad_task(problem))
             return False
-        if task != self.task or self._task_is_bad:
+        if task != self.task or self._is_unreadable:
             series = task.hash != self.task.hash
-            self.task, self._task_is_bad = task, False
+            self.task, self._is_unreadable = task, False
             self._emit(TaskLoaded(task, series))
             if series:
                 self._emit(Notice("the task itself changed: a new series starts, without best or stall", "warning"))

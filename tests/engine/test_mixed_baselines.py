@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from harness import taskfile
 from kernbench import compare, export, overview, report
-from kernbench.events import Notice, Summary
+from kernbench.events import Elsewhere, Notice, Summary
 from kernbench.jobs import Options
 from kernbench.session import Session
 from tests.engine.conftest import FAKE, write
@@ -138,3 +139,58 @@ async def test_what_is_edited_in_the_log_is_what_lists_and_exports_say(folder: P
     assert said("log", str(folder), state=state).splitlines()[-1].endswith("second")
     log.unlink()
     assert said("log", str(folder), state=state).splitlines()[-1].endswith("second")
+
+
+@pytest.mark.parametrize(
+    "saved",
+    [
+        lambda data: data.replace(b"\n", b"\r\n"),
+        lambda data: b"caf\xe9\n\n" + data,
+        lambda data: b"\xef\xbb\xbf" + data,
+        lambda data: data + data[data.index(b"## 2") :],  # the entry twice
+    ],
+)
+async def test_edited_words_are_found_in_any_file(folder: Path, saved: Callable[[bytes], bytes]) -> None:
+    await run(folder, "first ±")
+    write(folder, "TIME_US = 25.0")
+    await run(folder, "second")
+    log = folder / "ITERATIONS.md"
+    log.write_bytes(saved(log.read_bytes().replace(b"- hypothesis: second", "- hypothesis: ± edited".encode())))
+    listed = said("log", str(folder), state=folder / ".kernbench")
+    assert "± edited" in listed
+    assert "  second" not in listed
+
+
+async def test_long_and_wrapped_words_are_whole(folder: Path) -> None:
+    long = "word " * 1500 + "end"
+    await run(folder, long)
+    state, log = folder / ".kernbench", folder / "ITERATIONS.md"
+    assert long in said("log", str(folder), "--json", state=state)
+    log.write_text(log.read_text().replace(f"- hypothesis: {long}", "- hypothesis: the one half\n  and the other"))
+    assert said("log", str(folder), state=state).splitlines()[-1].endswith("the one half and the other")
+
+
+async def test_an_export_is_of_the_task_as_it_is(folder: Path) -> None:
+    await run(folder, "of the task before")
+    text = (folder / "task.toml").read_text()
+    (folder / "task.toml").write_text(text.replace('label = "a"', 'label = "A"') + "\n# another\n")
+    (folder / "reference.py").write_text((folder / "reference.py").read_text() + "\nCHANGED = True\n")
+    await run(folder, "of the task now", baseline="compile")
+    task, state = taskfile.load(folder), folder / ".kernbench"
+    assert "Best: #2, geomean 2.00x ±0.1% against compile." in export.text(task, state, "md")
+
+
+async def test_the_best_itself_is_not_called_not_best(folder: Path) -> None:
+    await run(folder, "first")
+    summary, *_ = await run(folder, "once more", baseline="best")
+    assert isinstance(summary, Summary)
+    assert summary.not_best == ""
+
+
+def test_a_pulled_best_that_was_timed_again_keeps_the_line() -> None:
+    known = Elsewhere("", "ab", "2026-11-14T21:03:00+00:00", True, best=True)
+    entries = [
+        dataclasses.replace(known, geomean=geomean, outcome=outcome)
+        for geomean, outcome in ((2.0, "first"), (3.0, "improved"), (2.6, "best"), (2.9, "same"))
+    ]
+    assert compare.best_levels(entries) == [2.0, 3.0, 3.0, 3.0]

@@ -408,6 +408,27 @@ async def test_a_save_that_cannot_be_kept_says_so_until_the_next(
     assert summaries(it)[-1].geomean == pytest.approx(5.0)
 
 
+async def test_the_source_of_the_last_run_is_taken_back_after_a_save_that_could_not_be_kept(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures stand already; what is on the screen must no longer say that nothing was run."""
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    take, before = snapshot.take, (folder / "solution.py").read_text()
+
+    def refuse(folder: Path, state: Path) -> snapshot.Source:
+        raise OSError(28, "No space left on device", "/state/sources")
+
+    monkeypatch.setattr(snapshot, "take", refuse)
+    write(folder, "TIME_US = 40.0")
+    await it.until(lambda: bool(it.of(BuildFailed)))
+    monkeypatch.setattr(snapshot, "take", take)
+    (folder / "solution.py").write_text(before)
+    await it.until(lambda: bool(it.of(TaskLoaded)))
+    assert len(summaries(it)) == 1
+
+
 async def test_a_second_workbench_on_a_task_is_told_of_the_first(watched: Callable[..., Watched], folder: Path) -> None:
     def warned(it: Watched) -> list[str]:
         return [event.text for event in it.of(Notice) if "another workbench" in event.text]  # type: ignore[attr-defined]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -77,7 +78,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
     warn(loaded, journal)
     entries = bestnow.listing(loaded, journal, trajectory.entries_of(loaded))
     for number in entries.doubled():
-        words = " ".join(["kernbench show", *([task] if task else []), str(number)])
+        words = " ".join(["kernbench show", *([shlex.quote(task)] if task else []), str(number)])
         click.echo(f"kernbench: {trajectory.taken_twice(number)}; `{words}` prints both", err=True)
     if as_json:
         for entry in entries:

@@ -40,12 +40,13 @@ class Collected:
 
     @functools.cached_property
     def present(self) -> compare.Series:
-        """That of the newest iteration over the task's own baseline, which decides what is best; else of the newest
-        one, and where there are only plain runs, of the newest whole one."""
+        """That of the newest iteration of the task as it is, over its own baseline, which decides what is best; else
+        over another; else of the newest one at all, and where there are only plain runs, of the newest whole one."""
         made, runs = self.journal.briefs.numbered(), self.journal.briefs.all()
-        own = [run for run in made if run.about.series.baseline == self.task.baseline]
+        present = [run for run in made if run.about.series.task_hash == self.task.hash]
+        own = [run for run in present if run.about.series.baseline == self.task.baseline]
         whole = [run for run in runs if run.complete and run.about.series.baseline != "best"]
-        return (own or made or whole or runs)[-1].about.series
+        return (own or present or made or whole or runs)[-1].about.series
 
     @functools.cached_property
     def runs(self) -> list[Summary]:

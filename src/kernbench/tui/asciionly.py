@@ -35,8 +35,10 @@ _TRANSLATED = str.maketrans({sign: plain for plain, signs in _LOOK_ALIKES.items(
 @lru_cache(maxsize=4096)
 def in_ascii(text: str) -> str:
     """As many cells as before, of ASCII alone."""
-    text = text.translate(_TRANSLATED)
-    return "".join(sign if sign.isascii() else "?" * cell_len(sign) for sign in text)
+    plain = text.translate(_TRANSLATED)
+    plain = "".join(sign if sign.isascii() else "?" * cell_len(sign) for sign in plain)
+    cells = cell_len(text)  # of several signs that make one, as a family does, the whole is narrower or wider
+    return plain[:cells].ljust(cells)
 
 
 class AsciiOnly(LineFilter):

@@ -18,8 +18,6 @@ from kernbench.tui.spans import Span, clip
 NEWEST = 200
 """Iterations that are plotted: more would share a cell."""
 LEAST_WIDTH, LEAST_HEIGHT = 24, 6
-STATES = ("cold", "warm", "dirty")
-"""Of a GPU's L2."""
 LEAST_SPAN = 0.04
 """Of the axis of speedups, as a share of them."""
 POINT, WRONG, STALLED = "o", "x", "!"
@@ -44,16 +42,12 @@ def _is_timed(item: Summary) -> bool:
     return item.right and item.geomean is not None and item.complete  # a part of the cases has another mean
 
 
-def _axis(item: Summary) -> tuple[str, ...]:
-    """What a speedup is over, and where."""
-    l2 = item.environment.condition.partition(" ")[0]
-    return item.baseline, item.environment.device_name, l2 if l2 in STATES else ""
-
-
 def _alike(newest: Sequence[Summary]) -> list[Summary]:
     """Those that can be compared with the last one that was timed, and failures, which have no time."""
     last = next((item for item in reversed(newest) if _is_timed(item)), None)
-    return [item for item in newest if last is None or not _is_timed(item) or _axis(item) == _axis(last)]
+    if last is None:
+        return list(newest)
+    return [item for item in newest if not _is_timed(item) or compare.axis_of(item) == compare.axis_of(last)]
 
 
 def _over(timed: Sequence[Summary]) -> str:
