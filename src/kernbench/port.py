@@ -27,6 +27,8 @@ class Port:
     name: str
     """As the diff calls it: `12/solution.py`."""
     target: Path
+    others: tuple[str, ...] = ()
+    """Files that the source has beside it, and that may be part of its speed: a wrapper, flags, a header."""
 
     @property
     def new(self) -> bytes:
@@ -58,7 +60,8 @@ def plan(task: Task, journal: Journal, target: Path, reference: str = "best", na
     if len(fits) != 1:
         names = ", ".join(path.as_posix() for path in files)
         raise PortError(f"which file goes to {target.name}? `--file` names one of {names}")
-    return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target)
+    others = tuple(path.as_posix() for path in files if path != fits[0])
+    return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target, others)
 
 
 def obstacle(target: Path) -> str | None:

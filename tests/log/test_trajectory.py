@@ -172,6 +172,17 @@ def test_port_writes_the_best_into_a_clean_tree(task: Task, journal: Journal, tr
     assert "already is" in kernbench("port", task.folder, "--to", str(target)).stderr
 
 
+def test_port_names_what_it_does_not_write(task: Task, journal: Journal, tree: Path) -> None:
+    target = tree / "norm.py"
+    best = trajectory.summary_of(task, journal, "best")
+    alone = kernbench("port", task.folder, "--to", str(target), "--force")
+    assert "not written" not in alone.stderr
+    target.write_text("old = 1\n")
+    (journal.state / "sources" / best.source / "solution.cu").write_text("// a kernel\n")
+    result = kernbench("port", task.folder, "--to", str(target), "--force")
+    assert "kernbench: not written: solution.cu; what is done there" in result.stderr
+
+
 def test_port_shows_and_does_not_write_where_something_is_not_committed(task: Task, tree: Path) -> None:
     target = tree / "norm.py"
     (tree / "other.py").write_text("not committed\n")
