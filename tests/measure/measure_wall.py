@@ -4,7 +4,8 @@ python tests/measure/measure_wall.py [TASK...] [--case GLOB]
 
 The known wall times were taken so: inputs made once, one call and a synchronise, the same call again. They are another
 machine's, where an empty launch through cuda.core took 14 us. The workbench's own wall pass tells more: to a call of 15
-us, CUPTI having been used in the process added 2.8, CUDA graphs in it 1.1, and the flush of the L2 itself 0.4.
+us, CUPTI having been used in the process added 2.8, CUDA graphs in it 1.1, and the flush of the L2 itself 0.4; on slow
+hosts CUPTI added 4 to 8 to calls of 17 and 26 us.
 """
 
 from __future__ import annotations
