@@ -1,7 +1,8 @@
 """The command line: owns stdout, stderr and the exit codes.
 
-0 all right, 1 a case is wrong, failed or slower, 2 usage or a bad task, 3 the device asked for is not there. stdout is
-data, stderr is narration. Commands import what they need inside, so that `kernbench --version` stays instant.
+0 all right, 1 a case is wrong, failed or slower, 2 usage or a bad task, 3 the device asked for is not there, 70 a
+mistake of ours. stdout is data, stderr is narration. Commands import what they need inside, so that `kernbench
+--version` stays instant.
 """
 
 from __future__ import annotations
@@ -87,6 +88,13 @@ def main(argv: list[str] | None = None) -> Any:
         place = f"{problem.filename}: " if problem.filename else ""
         click.echo(f"kernbench: {place}{problem.strerror or problem}", err=True)
         sys.exit(2)
+    except Exception as problem:
+        from kernbench import mistakes
+
+        if mistakes.is_asked_for():
+            raise
+        click.echo(mistakes.sentence(problem), err=True)
+        sys.exit(mistakes.CODE)
 
 
 if __name__ == "__main__":

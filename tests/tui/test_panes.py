@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import sys
+import types
 from datetime import timedelta
 from pathlib import Path
 
@@ -389,6 +391,14 @@ def test_the_plot_marks_failures_and_stalls() -> None:
     assert max(len(line) for line in drawn) <= 60
     assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot starts with the second iteration timed over compile"]
     assert plot.draw(history(), 10, 12) == []
+
+
+def test_another_plotext_costs_the_plot_and_not_the_workbench(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotext", types.ModuleType("plotext"))
+    drawn = plain(plot.draw(history(), 51, 12))
+    assert " ".join(drawn).startswith("no plot: plotext 5.3 draws it, here is 5.")
+    assert "pip install 'plotext<6'" in " ".join(drawn)
+    assert max(map(len, drawn)) <= 51
 
 
 def test_the_line_of_the_best_does_not_fall_when_it_is_timed_again() -> None:

@@ -194,6 +194,7 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     if problem is not None:
         click.echo(f"kernbench: {problem}", err=True)
         sys.exit(NO_DEVICE if problem.code == "no_device" else USAGE)
+    leave_if_failed(app.mistake, app.return_code)
 
 
 def open_other(options: Options, folder: str) -> Session:
@@ -221,7 +222,20 @@ def task_rows() -> list[TaskRow]:
 def pick(theme: str | None, ascii_only: bool) -> str | None:
     from kernbench.tui.picker import TaskPicker
 
-    return TaskPicker(task_rows(), theme, ascii_only).run()
+    picker = TaskPicker(task_rows(), theme, ascii_only)
+    task = picker.run()
+    leave_if_failed(picker.mistake, picker.return_code)
+    return task
+
+
+def leave_if_failed(mistake: str, code: int | None) -> None:
+    """A screen that ended by a mistake of ours; without a sentence it has shown the traceback."""
+    from kernbench import mistakes
+
+    if mistake:
+        click.echo(mistake, err=True)
+    if code:
+        sys.exit(mistakes.CODE)
 
 
 @click.command()

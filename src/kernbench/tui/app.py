@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.text import Text
-from textual.app import App, SuspendNotSupported, SystemCommand
+from textual.app import SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
@@ -36,6 +36,7 @@ from kernbench.tui.board import Board
 from kernbench.tui.dialogs import Choose, RowPage, TracebackPage
 from kernbench.tui.engine import Engine
 from kernbench.tui.help import Help, key_rows, main_bindings
+from kernbench.tui.leaving import LeavesWithASentence
 from kernbench.tui.messages import Heard, Sampled, Tasks
 from kernbench.tui.notes import Notes
 from kernbench.tui.past import Past
@@ -47,7 +48,7 @@ from kernbench.tui.words import quoted
 SAID_WITH_A_CHANGE_SECONDS = 0.5
 
 
-class Workbench(App[None]):
+class Workbench(LeavesWithASentence[None]):
     CSS_PATH = "kernbench.tcss"
     TITLE = "kernbench"
     NOTIFICATION_TIMEOUT = 4.0

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
@@ -19,6 +19,7 @@ from textual.widgets import Static
 from kernbench.tui.asciionly import AsciiOnly
 from kernbench.tui.dialogs import HELP
 from kernbench.tui.keys import KeyLine
+from kernbench.tui.leaving import LeavesWithASentence
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, clip, pad
 from kernbench.tui.theme import KERNBENCH, default, own_colours_only
@@ -103,7 +104,7 @@ class TaskScreen(Screen[str | None]):
             self.dismiss(self._tasks[event.view.cursor].folder)
 
 
-class TaskPicker(App[str | None]):
+class TaskPicker(LeavesWithASentence[str | None]):
     """The picker alone, before there is a task."""
 
     CSS_PATH = "kernbench.tcss"

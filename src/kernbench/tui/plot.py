@@ -7,7 +7,9 @@ drawn.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
+from importlib import metadata
 from itertools import groupby
 
 from kernbench import compare
@@ -33,9 +35,20 @@ def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: boo
         return [[(clip(f"the plot starts with the second iteration timed{_over(timed)}", width), "dim")]]
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return []
-    text = _plotext(alike, timed, width, height - 1, ascii_only)
+    try:
+        text = _plotext(alike, timed, width, height - 1, ascii_only)
+    except Exception as problem:  # whatever a plotting library does, the workbench goes on
+        return [[(line, "warn")] for line in textwrap.wrap(_no_plot(problem), width)[:height]]
     left_out = len(iterations[-NEWEST:]) - len(alike)
     return [_legend(alike, left_out, width), *[_spans(line) for line in text.splitlines()]]
+
+
+def _no_plot(problem: Exception) -> str:
+    try:
+        version = metadata.version("plotext")
+    except metadata.PackageNotFoundError:
+        version = "none"
+    return f"no plot: plotext 5.3 draws it, here is {version}; pip install 'plotext<6' ({problem})"
 
 
 def _is_timed(item: Summary) -> bool:

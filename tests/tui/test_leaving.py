@@ -1,0 +1,78 @@
+"""A mistake of ours ends in one sentence, with the traceback in a file."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from kernbench import cli, mistakes
+from kernbench.tui import plot
+from kernbench.tui.app import Workbench
+from kernbench.tui.picker import TaskPicker
+from tests.tui.scene import TASKS, FakeEngine, make_app, settle
+
+
+@pytest.fixture(autouse=True)
+def tracebacks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def draws_nothing(*_: object) -> None:
+    raise ZeroDivisionError("no height\nat all")
+
+
+async def fails(monkeypatch: pytest.MonkeyPatch) -> Workbench:
+    monkeypatch.setattr(plot, "draw", draws_nothing)
+    app = make_app(FakeEngine())
+    with pytest.raises(ZeroDivisionError):
+        async with app.run_test(size=(200, 60)) as pilot:
+            await settle(pilot)
+    assert app.return_code == 1
+    return app
+
+
+@pytest.mark.anyio
+async def test_a_screen_that_fails_says_so_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (await fails(monkeypatch)).mistake
+    said = re.search(
+        r"kernbench itself failed: ZeroDivisionError: no height at all \((\S+):\d+\); .* is in (\S+),", text
+    )
+    assert said is not None, text
+    assert said[1] == "kernbench/tui/plot.py"
+    assert "ZeroDivisionError: no height" in Path(said[2]).read_text()
+    assert "\n" not in text
+
+
+@pytest.mark.anyio
+async def test_who_asks_for_the_traceback_gets_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(mistakes.ASKED, "1")
+    assert (await fails(monkeypatch)).mistake == ""
+    assert "draws_nothing" in capsys.readouterr().err
+
+
+@pytest.mark.anyio
+async def test_the_picker_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TaskPicker, "on_mount", draws_nothing)
+    picker = TaskPicker(TASKS.rows(), None, False)
+    with pytest.raises(ZeroDivisionError):
+        async with picker.run_test():
+            pass
+    assert "kernbench itself failed: ZeroDivisionError" in picker.mistake
+
+
+def test_a_command_that_fails_says_so_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("kernbench.project.list_tasks", draws_nothing)
+    with pytest.raises(SystemExit) as left:
+        cli.main(["status"])
+    said = capsys.readouterr().err
+    assert left.value.code == mistakes.CODE
+    assert said.startswith("kernbench itself failed: ZeroDivisionError: no height at all (kernbench/")
+    monkeypatch.setenv(mistakes.ASKED, "1")
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["status"])
