@@ -10,14 +10,16 @@ import ast
 import re
 
 C_LIKE = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl")
+LARGEST = 200 * 1024
+"""A larger file is a table: understanding it would hold up the screen for a quarter of a second and more."""
 _C_TOKENS = re.compile(
     rb"""
       (?P<literal>
           ^[ \t]*\#[ \t]*include[ \t]*<[^>\n]*>                    # may hold what looks like a comment
         | R"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\(.*?\)(?P=fence)"    # a raw string
-        | "(?:\\.|[^"\\\n])*"
+        | "(?:\\(?:[ \t]*\r?\n|.)|[^"\\\n])*"                       # may go on after a backslash and the line's end
         | \b\.?[0-9](?:'?[\w.])*                                 # a number, whose quotes open no literal: 1'000
-        | '(?:\\.|[^'\\\n])+'
+        | '(?:\\(?:[ \t]*\r?\n|.)|[^'\\\n])+'
       )
     | (?P<comment> //(?:\\[ \t\r]*\n|[^\n])* | /\*.*?\*/ )
     | (?P<space> [ \t\r\v\f]+ )
@@ -27,10 +29,12 @@ _C_TOKENS = re.compile(
 
 
 def of(name: str, data: bytes) -> bytes:
+    if len(data) > LARGEST:
+        return data
     if name.endswith(".py"):
         try:
             return ast.dump(ast.parse(data)).encode()
-        except (SyntaxError, ValueError, RecursionError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last where it is nested too deep
             return data
     return _of_c(data) if name.endswith(C_LIKE) else data
 
@@ -45,4 +49,11 @@ def _of_c(data: bytes) -> bytes:
 
 def _kept(token: re.Match[bytes]) -> bytes:
     """A literal with no line ends in it, so that nothing is taken for layout there."""
-    return (token["literal"] or b" ").replace(b"\n", b"\0")
+    kept = token["literal"] or b" "
+    if token["comment"] and _ends_in_backslash(token.string, token.start()):
+        kept = token["comment"]  # without it the line would go on with the next
+    return kept.replace(b"\n", b"\0")
+
+
+def _ends_in_backslash(data: bytes, end: int) -> bool:
+    return data[data.rfind(b"\n", 0, end) + 1 : end].rstrip().endswith(b"\\")

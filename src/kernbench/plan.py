@@ -21,6 +21,11 @@ def matching(task: Task, glob: str | None) -> list[Case]:
     return [case for case in task.cases if fnmatch.fnmatch(case.id, glob) or fnmatch.fnmatch(case.label, glob)]
 
 
+def leaves_nothing_out(task: Task, glob: str | None) -> bool:
+    """Whether a run may speak for the whole task: a case that is only checked decides, too, whether it is right."""
+    return len(matching(task, glob)) == len(task.cases)
+
+
 def is_interpreted(task: Task, environment: Environment) -> bool:
     return task.device == "cuda" and environment.device == "cpu"
 

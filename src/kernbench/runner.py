@@ -163,7 +163,8 @@ class Runner:
             environment=environment,
             series=series,
             against_best=order.baseline.name == "best",
-            complete=all(case.id in attempt.results for case in order.task.timed),
+            complete=plan.leaves_nothing_out(order.task, order.case)
+            and all(case.id in attempt.results for case in order.task.timed),
             findings=attempt.findings,
             seconds=time.monotonic() - order.at,
             is_iteration=order.iteration,

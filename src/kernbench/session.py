@@ -19,7 +19,7 @@ from harness.records.errors import UserError, Where
 from harness.records.results import CaseResult
 from harness.records.run import Environment
 from harness.records.task import Task
-from kernbench import plan, snapshot, watch
+from kernbench import mistakes, plan, snapshot, watch
 from kernbench.agenda import Agenda, Taken
 from kernbench.archive import Archive
 from kernbench.baselines import Baseline
@@ -177,25 +177,34 @@ class Session:
             self.supervisor.cancel()
 
     async def _watch(self) -> None:
-        async for _change in watch.changes(Path(self.task.folder), self._stop, self.options.poll):
+        async for _change in watch.changes(Path(self.task.folder), self._stop, self.options.poll, self._warn):
             if self._differs():
                 self._submit(Job("save", time.monotonic(), iteration=True))
+
+    def _warn(self, sentence: str) -> None:
+        self._emit(Notice(sentence, "warning"))
 
     async def _serve(self) -> None:
         while not self._stop.is_set():
             self._wake.clear()
             job = self._agenda.take(self.paused)
+            if job is None:
+                await self._rest()
+                continue
             try:
-                if job is not None:
-                    await self._execute(job)
-                else:
-                    await self._chores.until_woken()
-            except UserError as problem:
-                self._emit(Notice(str(problem), "error"))
-            except OSError as problem:  # no run has begun: what the rows show is of an earlier source
+                await self._execute(job)
+            except Exception as problem:  # the next save is served, whatever this one met
                 self._is_unreadable = True
-                place = f"{problem.filename or self.logbook.state}: {problem.strerror}"
-                self._emit(BuildFailed("", "", f"nothing was run: {place}; save again when that is mended"))
+                self._emit(BuildFailed("", "", _why_nothing_was_run(problem, self.logbook.state)))
+
+    async def _rest(self) -> None:
+        try:
+            await self._chores.until_woken()
+        except UserError as problem:
+            self._emit(Notice(str(problem), "error"))
+        except Exception as problem:
+            self._emit(Notice(mistakes.sentence(problem), "error"))
+            await self._wake.wait()
 
     def _differs(self) -> bool:
         """Whether the folder holds another source than the one last taken, or may be a task again."""
@@ -204,7 +213,7 @@ class Session:
         try:
             now = self.logbook.take_source()
             return self._agenda.last is None or now.sha != self._agenda.last.source.sha
-        except OSError:
+        except Exception:  # whoever serves the save says what is wrong
             return True
 
     # -- one run ----------------------------------------------------------------------------------------------------
@@ -223,11 +232,17 @@ class Session:
                     return None
                 job = replace(job, iteration=False)  # back from an edit that was on its way: the rows have gone dim
         environment = await self._ready()
-        if environment is None or (self._agenda.waiting is not None and job.reason != "command"):
-            return None  # no worker, or superseded while it came up
+        if environment is None:
+            return None
         await self.explainer.profiler.make_way()
+        if self._agenda.waiting is not None and job.reason != "command":
+            return None  # superseded while the worker came up or a profile ended
         self.logbook.journal.take_in()  # another process may have made a best since
-        ending = await self._runner.run(self._order(job, source, environment))
+        try:
+            ending = await self._runner.run(self._order(job, source, environment))
+        except BaseException:
+            self._agenda.end(broken_off=True)
+            raise
         self._agenda.end(broken_off=isinstance(ending, RunCancelled))
         if isinstance(ending, Summary):
             self.environment = ending.environment
@@ -312,3 +327,13 @@ class Session:
     def _emit(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+
+def _why_nothing_was_run(problem: Exception, state: Path) -> str:
+    """Stays on the screen: what the rows show is of an earlier source, or of a run that came to no end."""
+    if isinstance(problem, UserError):
+        return f"{problem}; save again when that is mended"
+    if isinstance(problem, OSError):
+        place = f"{problem.filename or state}: {problem.strerror}"
+        return f"nothing was run: {place}; save again when that is mended"
+    return mistakes.sentence(problem)

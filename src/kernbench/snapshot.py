@@ -44,7 +44,7 @@ def source_files(folder: Path, state: Path | None = None) -> list[Path]:
         folders[:] = sorted(name for name in folders if not _left_out(name) and here / name != state)
         for name in sorted(files):
             path = here / name
-            if not _left_out(name) and path.is_file() and path.stat().st_size <= LARGEST_FILE:
+            if not _left_out(name) and _is_bearable(path):
                 found.append(path.relative_to(folder))
     return _without_what_lies_beside(folder, found)
 
@@ -90,14 +90,27 @@ def take(folder: Path, state: Path) -> Source:
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
-        for name, data in contents.items():
-            (scratch / name).parent.mkdir(parents=True, exist_ok=True)
-            (scratch / name).write_bytes(data)
         try:
-            scratch.rename(target)  # whole or not at all, also with two workbenches
+            _write(contents, scratch)
+            scratch.rename(target)  # whole or not at all
         except OSError:
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(scratch, ignore_errors=True)  # on a full disk what was written is in the way
+            if not target.is_dir():  # else another workbench was quicker
+                raise
     return Source(sha, meaning, target)
+
+
+def _write(contents: dict[str, bytes], folder: Path) -> None:
+    for name, data in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+
+def _is_bearable(path: Path) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size <= LARGEST_FILE
+    except FileNotFoundError:  # an editor's, which lives for a moment
+        return False
 
 
 def _left_out(name: str) -> bool:
@@ -117,5 +130,5 @@ def _read(folder: Path, state: Path) -> dict[str, bytes]:
 def _digest(contents: dict[str, bytes]) -> str:
     digest = hashlib.sha256()
     for name, data in contents.items():
-        digest.update(f"{name}\0{len(data)}\0".encode() + data)
+        digest.update(os.fsencode(f"{name}\0{len(data)}\0") + data)
     return digest.hexdigest()

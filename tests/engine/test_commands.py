@@ -234,3 +234,9 @@ raise SystemExit(run_until_signal(main()))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "closed\n", "")
+
+
+def test_words_that_are_not_utf8_are_logged_as_far_as_they_can_be_read(folder: Path) -> None:
+    result = kernbench(folder, "run", "-m", os.fsdecode(b"caf\xe9 loads"))
+    assert result.returncode == 0, result.stderr
+    assert "caf\ufffd loads" in (folder / "ITERATIONS.md").read_text(encoding="utf-8")

@@ -68,6 +68,10 @@ def test_everything_else_of_c_counts(other: str) -> None:
         ("#define BODY x \\\n\nvoid f() {}", "#define BODY x \\\nvoid f() {}"),
         ("#define BODY x \\\n// c\nvoid f() {}", "#define BODY x \\\nvoid f() {}"),
         ("#define BODY x \\\r\n\r\nvoid f() {}", "#define BODY x \\\r\nvoid f() {}"),
+        ("#define A \\ // off\nx *= 2;", "#define A \\\nx *= 2;"),
+        ("#define B(y) \\  /* note */\n  y", "#define B(y) \\\n  y"),
+        ('puts("a\\\r\n // four");', 'puts("a\\\r\n // eight");'),
+        ('puts("a\\ \n // four");', 'puts("a\\ \n // eight");'),
         ("a = b /c; d = e/ f;", "a = b /c; d = e/ g;"),
         ("// a \\\nx = 1;\ny = 1;", "// a \\\nx = 1;\ny = 2;"),
     ],
@@ -88,3 +92,8 @@ def test_python_counts_by_its_syntax_and_what_is_no_python_as_it_is() -> None:
     assert meaning.of("a.cu", b'unfinished "string\n/* and comment') != meaning.of(
         "a.cu", b'unfinished "string\n/* and'
     )
+
+
+@pytest.mark.parametrize("code", ["x = " + "-" * 7000 + "1", "x = " + "1, " * 80_000])
+def test_what_is_too_deep_or_too_long_to_be_understood_counts_as_it_is(code: str) -> None:
+    assert meaning.of("solution.py", code.encode()) == code.encode()

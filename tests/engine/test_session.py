@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import watchfiles
 
 from harness import taskfile
 from kernbench import compare, report, snapshot
@@ -24,7 +25,10 @@ from kernbench.events import (
     TaskLoaded,
 )
 from kernbench.jobs import Options
+from kernbench.runner import Order
+from kernbench.runsfile import JournalError, RunsFile
 from kernbench.session import Session
+from kernbench.tui.board import Board
 from tests.engine.conftest import FAKE, Watched, write
 
 pytestmark = pytest.mark.anyio
@@ -551,3 +555,124 @@ async def test_a_best_that_another_process_made_counts(folder: Path, watched: Ca
     assert [item.iteration for item in mine.session.logbook.iterations()] == [1, 2, 3]
     assert mine.session.logbook.journal.cases_of(fast.run) == other.session.logbook.journal.cases_of(fast.run) != {}
     assert not mine.session.logbook.journal.take_in()
+
+
+async def test_where_nothing_can_be_watched_the_folder_is_polled(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of a user's inotify instances may be taken by others."""
+
+    async def none_left(*_: object, **__: object) -> AsyncIterator[object]:
+        raise watchfiles._rust_notify.WatchfilesRustInternalError("error creating watcher: Too many open files")
+        yield
+
+    monkeypatch.setattr(watchfiles, "awatch", none_left)
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    (said,) = it.of(Notice)
+    assert "because it cannot be watched: error creating watcher: Too many open files" in said.text  # type: ignore[attr-defined]
+    for number in (2, 3, 4):  # within a second, in which times by the second would be the same
+        write(folder, f"TIME_US = {number}0.0")
+        await it.until(lambda number=number: len(summaries(it)) == number)  # type: ignore[misc]
+
+
+async def test_a_name_that_is_not_utf8_is_a_file_like_another(watched: Callable[..., Watched], folder: Path) -> None:
+    odd = Path(os.fsdecode(os.fsencode(folder) + b"/\xff.py"))
+    odd.write_text("")
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    odd.unlink()
+    await it.ended(2)
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: bool(summaries(it)) and summaries(it)[-1].geomean == pytest.approx(5.0))
+
+
+@pytest.mark.parametrize("event", ["start", "case", "finished"])
+async def test_a_run_that_the_disk_broke_off_ends_on_the_screen_and_the_next_save_counts(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    it = watched()
+    board = Board(it.session.task)
+    it.session.listen(board.take)
+    await it.session.start()
+    await it.ended(1)
+    append = RunsFile.append
+
+    def full(file: RunsFile, line: str) -> int:
+        if f'"event":"{event}"' in line:
+            raise JournalError("runs.jsonl cannot be written: No space left on device; the run is not recorded")
+        return append(file, line)
+
+    monkeypatch.setattr(RunsFile, "append", full)
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: bool(it.of(BuildFailed)))
+    assert board.run is None
+    assert board.failure is not None
+    assert board.failure.message.endswith("the run is not recorded; save again when that is mended")
+    monkeypatch.setattr(RunsFile, "append", append)
+    (folder / "solution.py").touch()  # the very same text
+    await it.until(lambda: len(summaries(it)) == 2)
+    assert summaries(it)[-1].geomean == pytest.approx(5.0)
+
+
+async def test_a_mistake_of_ours_costs_one_save(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    order = Session._order
+
+    def fails(*_: object) -> Order:
+        raise ZeroDivisionError("no such number")
+
+    monkeypatch.setattr(Session, "_order", fails)
+    write(folder, "TIME_US = 40.0")
+    await it.until(lambda: bool(it.of(BuildFailed)))
+    assert "kernbench itself failed: ZeroDivisionError: no such number" in it.of(BuildFailed)[0].message  # type: ignore[attr-defined]
+    monkeypatch.setattr(Session, "_order", order)
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: len(summaries(it)) == 2)
+
+
+async def test_a_save_while_a_profile_makes_way_comes_first(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    asked, free = asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> None:
+        asked.set()
+        await free.wait()
+
+    monkeypatch.setattr(it.session.explainer.profiler, "make_way", slowly)
+    write(folder, "TIME_US = 40.0")
+    await asked.wait()
+    write(folder, "TIME_US = 20.0")
+    async with asyncio.timeout(15):
+        while it.session._agenda.waiting is None:  # nothing is said of it
+            await asyncio.sleep(0.01)
+    free.set()
+    await it.until(lambda: len(summaries(it)) == 2)
+    assert summaries(it)[-1].geomean == pytest.approx(5.0)
+
+
+async def test_cases_that_are_only_checked_belong_to_the_whole(watched: Callable[..., Watched], folder: Path) -> None:
+    """All that is timed, and right, is not best where a pattern left out what is wrong."""
+    write(folder, 'TIME_US = 10.0\nDO = "wrong"\nON = "grid:rows=2"')
+    it = watched(case="?")
+    ending = await it.session.run_once(iteration=True)
+    assert isinstance(ending, Summary)
+    assert {event.result.id for event in it.of(CaseLanded)} == {"a", "b", "c"}  # type: ignore[attr-defined]
+    assert ending.right
+    assert not ending.complete
+    assert not ending.best
+    whole = await watched(case="*").session.run_once(iteration=True)
+    assert isinstance(whole, Summary)
+    assert whole.complete
+    assert not whole.right

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,3 +66,35 @@ async def test_a_note_beside_the_source_is_no_iteration(watched: Callable[..., W
     write(folder, "TIME_US = 30.0")
     await it.ended(3)
     assert [entry.iteration for entry in it.session.logbook.iterations()] == [1, 2, 3]
+
+
+def test_a_file_that_lives_for_a_moment_is_no_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "solution.py").write_text("x = 1")
+    (tmp_path / "4913").write_text("")
+    stat = Path.stat
+
+    def gone(path: Path, **named: bool) -> os.stat_result:
+        about = stat(path, **named)
+        if path.name == "4913":
+            path.unlink()  # right after somebody saw it
+        return about
+
+    monkeypatch.setattr(Path, "stat", gone)
+    monkeypatch.setattr(Path, "is_file", lambda path: path.stat() is not None)
+    assert snapshot.source_files(tmp_path) == [Path("solution.py")]
+
+
+def test_a_full_disk_keeps_no_half_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, state = tmp_path / "task", tmp_path / "state"
+    folder.mkdir()
+    (folder / "solution.py").write_text("x = 1")
+
+    def full(path: Path, data: bytes) -> int:
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="No space left"):
+            snapshot.take(folder, state)
+    assert list((state / "sources").iterdir()) == []
+    assert snapshot.take(folder, state).folder.is_dir()

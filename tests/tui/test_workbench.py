@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from harness.records.errors import Where
+from harness.records.errors import UserError, Where
 from harness.records.results import CaseResult
 from harness.records.run import Environment
 from kernbench.events import BuildFailed, Event, LogLine, Notice, RunCancelled, RunFinished, TaskLoaded, WorkerChanged
@@ -73,6 +73,29 @@ async def test_an_entry_that_a_shell_made_appears(engine: FakeEngine, monkeypatc
         await pilot.pause(0.2)
         assert "from a shell" in screen_text(app)
         assert not engine.changed
+
+
+async def test_a_log_that_cannot_be_read_for_a_moment_is_read_later(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "LOOK_SECONDS", 0.05)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("i")
+        changed = engine.changed_elsewhere
+
+        def stale() -> bool:
+            raise UserError("runs.jsonl cannot be read: Stale file handle")
+
+        monkeypatch.setattr(engine, "changed_elsewhere", stale)
+        await pilot.pause(0.2)
+        said = [note.message for note in app._notifications]
+        assert said == ["the log could not be read again: runs.jsonl cannot be read: Stale file handle"]
+        monkeypatch.setattr(engine, "changed_elsewhere", changed)
+        engine.history.append(summary(99, hypothesis="from a shell"))
+        engine.changed = True
+        await pilot.pause(0.2)
+        assert "from a shell" in screen_text(app)
 
 
 async def test_rows_are_dim_until_they_land(engine: FakeEngine) -> None:
@@ -310,6 +333,18 @@ async def test_choosing_a_baseline(engine: FakeEngine) -> None:
         assert engine.baseline == "best"
         await pilot.press("b", "up", "escape")
         assert engine.baseline == "best"
+
+
+async def test_a_baseline_whose_file_is_gone_is_said(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(name: str) -> None:
+        raise UserError("there is no baseline.py in the task's folder")
+
+    monkeypatch.setattr(engine, "set_baseline", gone)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await pilot.press("b", "down", "enter")
+        await pilot.pause()
+        assert [note.message for note in app._notifications] == ["there is no baseline.py in the task's folder"]
 
 
 async def test_the_cursor_stays_on_its_case(engine: FakeEngine) -> None:

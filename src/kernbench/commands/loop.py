@@ -238,11 +238,18 @@ def leave_if_failed(mistake: str, code: int | None) -> None:
         sys.exit(mistakes.CODE)
 
 
+def words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
+    """As they can be written to a log, also where the terminal is not UTF-8."""
+    return None if text is None else os.fsencode(text).decode(errors="replace")
+
+
 @click.command()
 @task_argument
 @loop_options
-@click.option("-m", "message", metavar="TEXT", help="Hypothesis; makes this run an entry of ITERATIONS.md.")
-@click.option("--next", "next_step", default="", metavar="TEXT", help="Next step, for the entry.")
+@click.option(
+    "-m", "message", metavar="TEXT", callback=words, help="Hypothesis; makes this run an entry of ITERATIONS.md."
+)
+@click.option("--next", "next_step", default="", metavar="TEXT", callback=words, help="Next step, for the entry.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII.")
 @click.option("--allow-slower", is_flag=True, help="A case that is slower is no reason to exit with 1.")

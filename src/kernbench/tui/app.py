@@ -231,7 +231,10 @@ class Workbench(LeavesWithASentence[None]):
 
     def _choose_baseline(self, name: str | None) -> None:
         if name is not None and name != self.engine.baseline:
-            self.engine.set_baseline(name)
+            try:
+                self.engine.set_baseline(name)
+            except UserError as problem:
+                self.say(str(problem), "error")
             self.main.paint()
 
     async def action_quit(self) -> None:

@@ -14,6 +14,7 @@ from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
 from textual.screen import Screen
 
+from harness.records.errors import UserError
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -84,6 +85,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
         """Something changed since the last paint."""
         self._turning = False
         """The panes of one task are gone and those of the next are not there yet."""
+        self._log_problem = ""
+        """What was said when the log was last looked at."""
         self.set_class(ascii_only, "-ascii")
 
     @property
@@ -115,8 +118,15 @@ class MainScreen(Screen[None], inherit_bindings=False):
 
     def _look_elsewhere(self) -> None:
         """Entries that a shell or an editor makes appear here too."""
-        if self.ready and not self.board.reading and self.bench.engine.changed_elsewhere():
-            self._show_iterations()
+        found = ""
+        try:
+            if self.ready and not self.board.reading and self.bench.engine.changed_elsewhere():
+                self._show_iterations()
+        except (UserError, OSError) as problem:  # of a network's disk, say; the next look may succeed
+            found = f"the log could not be read again: {problem}"
+        if found and found != self._log_problem:
+            self.bench.say(found, "warning")
+        self._log_problem = found
 
     def _count_on(self) -> None:
         """A run that hangs sends no events; its seconds go by all the same."""
