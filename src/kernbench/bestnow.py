@@ -19,8 +19,8 @@ def find(task: Task, journal: Journal, entries: Entries) -> Key | None:
     try:
         best = trajectory.best(task, journal, entries)
     except trajectory.TrajectoryError:
-        written = [item for item in entries.of(journal) if item.best]
-        return key_of(max(written, key=lambda item: item.iteration or 0)) if written else None
+        written = trajectory.best_written(journal, entries)
+        return key_of(written) if written else None
     return key_of(best) if best.iteration is not None else None
 
 

@@ -35,6 +35,8 @@ class Entries:
         self._found: list[Elsewhere] = []
         self._written: Counter[Key] = Counter()
         """How many of these have a number and source: two machines may have made such an entry."""
+        self._unsigned: set[int] = set()
+        """Numbers that one entry alone has, which does not tell its source (any more)."""
         self._conflict: int | None = None
         self.handwritten = Handwritten(path)
 
@@ -60,13 +62,20 @@ class Entries:
             self._conflict = None
             return []
         made = _made(journal) if self._found else {}
-        return [item for item in self._found if not self._is_made(item, journal, made.get(key_of(item), []))]
+        own = self._unsigned.intersection(number for number, _source in made)
+        return [
+            item
+            for item in self._found
+            if not (item.iteration in own or self._is_made(item, journal, made.get(key_of(item), [])))
+        ]
 
     def _read(self, made: Mapping[Key, Sequence[int]]) -> None:
         text = _text(self.path)
         spans = _spans(text)
         self._found = [span.parsed(text) for span in _foreign(spans, made)]
         self._written = Counter(map(key_of, self._found))
+        count = Counter(span.key[0] for span in spans)
+        self._unsigned = {number for number, source in self._written if not source and count[number] == 1}
         self._conflict = iterations.conflict(text)
         self.handwritten.locate(text, [(span.key[0], span.start, span.end) for span in spans])
 

@@ -7,7 +7,8 @@ it was written.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from harness.records.results import CaseResult
@@ -133,16 +134,30 @@ def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
 
 def said(lines: Sequence[str], name: str) -> str | None:
     """What the lines of an entry say about that, also where somebody's editor has wrapped it; None where nothing."""
-    marks = (f"- {name}: ", f"- {name} ", f"- {name}:")
+    found = next(fields(lines, name), None)
+    if found is None:
+        return None
+    text = " ".join(line.strip() for line in lines[found]).removeprefix(mark_of(lines[found.start], name)).strip()
+    return "" if text == "-" else text
+
+
+def fields(lines: Sequence[str], name: str) -> Iterator[slice]:
+    """Where lines say something about that: each with those below it that an editor has wrapped it into."""
     for place, line in enumerate(lines):
-        mark = next((mark for mark in marks if line.startswith(mark)), None)
-        if mark is not None:
+        if mark_of(line, name):
             more = itertools.takewhile(
                 lambda following: following[:2] == "  " and following.strip(), lines[place + 1 :]
             )
-            text = " ".join([line.removeprefix(mark).strip(), *(following.strip() for following in more)])
-            return "" if text == "-" else text
-    return None
+            yield slice(place, place + 1 + sum(1 for _line in more))
+
+
+def mark_of(line: str, name: str) -> str:
+    """`- next:`, or with the bullet that a formatter has made of it; empty where the line is about something else.
+
+    Only `when` has no colon: `- next to that, ...` is somebody's remark.
+    """
+    found = re.match(rf"[-*+] +{name}{'[: ]' if name == 'when' else ':'}", line)
+    return found[0] if found else ""
 
 
 def stall(summary: Summary) -> str:

@@ -1,14 +1,15 @@
 """What people changed in the entries that runs here made: hypothesis and next step, as ITERATIONS.md words them now.
 
-The journal keeps what was said with a run; the log is its reader's to edit, and a list has to say what the log says. A
-log may be long: of every entry only its place is held, and its lines are read when it is shown. An entry that is not at
-its place any more (the file has just been changed, and is read again soon) is told as the journal has it.
+The journal keeps what was said with a run; the log is its reader's to edit, and lists and exports have to say what the
+log says. A log may be long: of every entry only its place is held, and its lines are read when it is shown. One that is
+not at its place any more (the file has just been changed, and is read again soon) is told as the journal has it.
 """
 
 from __future__ import annotations
 
+import contextlib
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,35 +40,35 @@ class Handwritten:
 
     def applied(self, runs: Iterable[Summary]) -> Iterator[Summary]:
         """The runs, each with the words that its entry has now."""
-        try:
-            file = self._path.open("rb") if self._numbers else None
-        except OSError:
-            file = None
-        if file is None:
-            yield from runs
-            return
-        with file:
+        with self._opened() as file:
             for item in runs:
-                yield item if isinstance(item, Elsewhere) else self._reworded(item, file)
+                is_own = not isinstance(item, Elsewhere)
+                yield _with_words(item, self._text_of(item, file).split("\n")) if is_own else item
 
-    def _reworded(self, item: Summary, file: BinaryIO) -> Summary:
-        number = item.iteration
-        at = bisect_left(self._numbers, number) if number is not None else len(self._numbers)
-        while at < len(self._numbers) and self._numbers[at] == number:
+    def texts(self, items: Iterable[Summary]) -> Iterator[str]:
+        """The entry of each as it is written now, wherever it was made; empty where the file has none."""
+        with self._opened() as file:
+            for item in items:
+                yield self._text_of(item, file)
+
+    def _opened(self) -> contextlib.AbstractContextManager[BinaryIO | None]:
+        try:
+            return self._path.open("rb")
+        except OSError:
+            return contextlib.nullcontext()
+
+    def _text_of(self, item: Summary, file: BinaryIO | None) -> str:
+        """Of several entries with one number, the one that `show` prints and that words are written into."""
+        number, found = item.iteration, ""
+        if file is None or number is None:
+            return ""
+        for at in range(bisect_left(self._numbers, number), bisect_right(self._numbers, number)):
             file.seek(self._places[at])
-            lines = _lines_of(file.read(self._sizes[at]).decode(errors="replace"), item)
-            if lines is not None:
-                return _with_words(item, lines)
-            at += 1
-        return item
-
-
-def _lines_of(text: str, item: Summary) -> Sequence[str] | None:
-    """Of the entry that is all of this text, where it is that of this run."""
-    heading, when = iterations.HEADING.match(text), iterations.WHEN.search(text)
-    if heading is None or int(heading[1]) != item.iteration or when is None or not item.source.startswith(when[1]):
-        return None
-    return text.splitlines()
+            text = file.read(self._sizes[at]).decode(errors="replace").replace("\r\n", "\n")
+            heading = iterations.HEADING.match(text)
+            found += text if heading is not None and int(heading[1]) == number else ""
+        span = iterations.span_of(found, number, item.source, item.at)
+        return found[slice(*span)] if span else ""
 
 
 def _with_words(item: Summary, lines: Sequence[str]) -> Summary:

@@ -24,8 +24,7 @@ from kernbench.entry import EntryText as EntryText
 from kernbench.events import Summary
 
 HEADING = re.compile(r"^## (\d+) ·", re.MULTILINE)
-WHEN = re.compile(r"^- when .* · source ([0-9a-f]{8})\b", re.MULTILINE)
-NEXT = "- next: "
+WHEN = re.compile(r"^[-*+] +when .* · source ([0-9a-f]{8})\b", re.MULTILINE)
 CONFLICT = re.compile("^<<<<<<< ", re.MULTILINE)
 ATTEMPTS = 20
 
@@ -66,7 +65,7 @@ def entry_of(path: Path, number: int, source: str | None = None, at: str = "") -
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    span = _span(text, number, source, at)
+    span = span_of(text, number, source, at)
     return None if span is None else text[span[0] : span[1]].rstrip() + "\n"
 
 
@@ -91,32 +90,32 @@ def reword(path: Path, old: Summary, new: Summary) -> None:
         _replace(path, found, changed)
 
 
-def set_next(path: Path, number: int, source: str, step: str) -> None:
-    """Changes the next step of an entry that no run here has made: there is one such line, or it is left alone."""
-    with _own_entry(path, number, source) as found:
-        places = [index for index, line in enumerate(found.lines) if line.startswith(NEXT)]
+def set_next(path: Path, number: int, source: str, at: str, step: str) -> None:
+    """Changes the next step of an entry, whoever worded it: there is one such line, or it is left alone."""
+    with _own_entry(path, number, source, at) as found:
+        places = list(entry.fields(found.lines, "next"))
         if len(places) != 1:
             raise _by_hand(path, number)
-        line = f"{NEXT}{' '.join(step.split()) or '-'}{found.ending}"
-        _replace(path, found, [*found.lines[: places[0]], line, *found.lines[places[0] + 1 :]])
+        place = places[0]
+        mark = entry.mark_of(found.lines[place.start], "next")
+        line = f"{mark} {' '.join(step.split()) or '-'}{found.ending}"
+        _replace(path, found, [*found.lines[: place.start], line, *found.lines[place.stop :]])
 
 
-def next_of(path: Path, number: int, source: str) -> str:
-    """The next step that an entry names now; empty where it names none."""
-    lines = (entry_of(path, number, source) or "").splitlines()
-    said = next((line.removeprefix(NEXT).strip() for line in lines if line.startswith(NEXT)), "")
-    return "" if said == "-" else said
+def next_of(path: Path, number: int, source: str, at: str) -> str | None:
+    """The next step that an entry names now, empty where it names none; None where it has no such line."""
+    return entry.said((entry_of(path, number, source, at) or "").split("\n"), "next")
 
 
 def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
     """Sets the evidence line below the result of an entry, once a profile is there; an older one is replaced."""
     with _own_entry(path, summary.iteration or 0, summary.source, summary.at) as found:
         lines = found.lines
-        places = [index for index, line in enumerate(lines) if line.startswith("- result: ")]
-        if not places:
+        result = next(entry.fields(lines, "result"), None)
+        if result is None:
             raise _by_hand(path, summary.iteration)
-        after = places[0] + 1
-        kept = lines[after + 1 :] if lines[after].startswith("- evidence: ") else lines[after:]
+        after = result.stop
+        kept = lines[after + 1 :] if entry.mark_of(lines[after], "evidence") else lines[after:]
         _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.ending}", *kept])
 
 
@@ -146,11 +145,14 @@ def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[F
         raise LogbookError(f"{path.name} is not there any more; entry {number} is only in runs.jsonl")
     with _locked(path) as handle:
         signature, text = signature_of(handle), _read(handle)
-        span = _span(text, number, source, at)
+        span = span_of(text, number, source, at)
         if span is None:
-            other = " about this source" if _span(text, number, None) else ""
+            other = " about this source" if span_of(text, number, None) else ""
             raise LogbookError(f"{path.name} has no entry {number}{other} any more")
-        yield Found(text[: span[0]], text[span[0] : span[1]].split("\n"), text[span[1] :], signature)
+        own = text[slice(*span)]
+        if not own.endswith("\n"):  # the end of the file: its last line is a line like the others
+            own += "\r\n" if "\r\n" in own else "\n"
+        yield Found(text[: span[0]], own.split("\n"), text[span[1] :], signature)
 
 
 def _retitled(path: Path, old: Summary, new: Summary, lines: list[str]) -> list[str]:
@@ -179,17 +181,21 @@ def _by_hand(path: Path, number: int | None) -> LogbookError:
     return LogbookError(f"entry {number} of {path.name} was changed by hand meanwhile; edit it there")
 
 
-def _span(text: str, number: int, source: str | None, at: str = "") -> tuple[int, int] | None:
+def span_of(text: str, number: int, source: str | None, at: str = "") -> tuple[int, int] | None:
     """Where the last entry of this number, and of this source where one is given, begins and ends.
 
-    Two machines may have made such an entry: then it is the one of this time, where one still has it.
+    Two machines may have made such an entry: then it is the one of this time, where one still has it. One that does not
+    tell its source any more is meant too, where no other has the number; an empty source means such a one.
     """
     starts = [(match.start(), int(match[1])) for match in HEADING.finditer(text)]
     ends = [start for start, _number in starts[1:]] + [len(text)]
+    spans = [(start, end) for (start, found), end in zip(starts, ends, strict=False) if found == number]
     mark = f" · source {source[: entry.HASH]}" if source else ""
-    pairs = zip(starts, ends, strict=False)
-    spans = [(start, end) for (start, found), end in pairs if found == number and mark in text[start:end]]
-    then = [span for span in spans if at and f"- when {render.minute(at)}{mark}" in text[slice(*span)]]
+    if source is not None:
+        unsigned = [span for span in spans if not WHEN.search(text, *span)]
+        signed = [span for span in spans if mark and mark in text[slice(*span)]]
+        spans = signed or (unsigned if len(spans) == 1 or not source else [])
+    then = [span for span in spans if at and f" when {render.minute(at)}{mark}" in text[slice(*span)]]
     return next(reversed(then or spans), None)
 
 

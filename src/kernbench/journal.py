@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import statistics
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -27,6 +28,8 @@ from kernbench.pastruns import UNREADABLE, PastRuns
 from kernbench.runsfile import PARSED_AT_ONCE, RunsFile, parse, parse_all
 from kernbench.runsfile import JournalError as JournalError
 
+FLOORS = 3
+"""Measurements of one floor, each in another pause of the work."""
 FINISHED = b'{"event":"finished"'
 SAMPLES = re.compile(rb',"samples":\{(?:"\w+":\[[^\]]*\],?)*\}(?=,"run":"[^"\\]*"\}\s*$)')
 
@@ -42,6 +45,8 @@ class Journal:
         self.controls: set[str] = set()
         """Hashes of the tasks that held against themselves, with the device they were tried on."""
         self.floors: dict[str, float] = {}
+        """A/A floors: the median of what was measured, so that one disturbed moment is not kept for good."""
+        self._floors: dict[str, list[float]] = {}
         self._file = RunsFile(self.path)
         self.summaries = PastRuns(self._file)
         """Read from the file one by one; `briefs` has what is asked of many of them."""
@@ -102,7 +107,15 @@ class Journal:
 
     def keep_floor(self, key: str, floor: float) -> None:
         self._file.append(encode("floor", key=key, floor=floor))
-        self.floors[key] = floor
+        self._take_floor(key, floor)
+
+    def wants_floor(self, key: str) -> bool:
+        return len(self._floors.get(key, ())) < FLOORS
+
+    def _take_floor(self, key: str, floor: float) -> None:
+        measured = self._floors.setdefault(key, [])
+        measured.append(floor)
+        self.floors[key] = statistics.median(measured)
 
     def words(self, new: Summary) -> None:
         """What an iteration is now said to have been about; `new` is its summary with the changed words."""
@@ -167,7 +180,10 @@ class Journal:
                 if line.startswith(FINISHED) and self.briefs.find(end[1].decode()) is None:
                     with contextlib.suppress(*UNREADABLE):
                         self._fold("finished", json.loads(line), runindex.Kept(place, began, line))
-        return len(self.briefs) > before
+        more = len(self.briefs) > before
+        if more:
+            self.last_cases = self.cases_of(self.summaries[-1].run)
+        return more
 
     def _read(self) -> None:
         self._taken_in = self._file.size()
@@ -191,7 +207,7 @@ class Journal:
         elif kind == "controls":
             self.controls.add(str(data.get("task_hash")))
         elif kind == "floor":
-            self.floors[str(data.get("key"))] = float(data["floor"])
+            self._take_floor(str(data.get("key")), float(data["floor"]))
 
     def _reword(self, data: dict[str, Any], place: int) -> None:
         """A `words` line names the run, or (as the first files did) only the iteration."""

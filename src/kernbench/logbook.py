@@ -35,6 +35,8 @@ class Logbook:
         self.state = state
         self._task = task
         self._seen = iterations.Seen()
+        self._is_read = False
+        """The file held nothing unread when an entry was last appended."""
         self._elsewhere = Entries(self.path)
 
     @functools.cached_property
@@ -78,11 +80,8 @@ class Logbook:
         return last if last.baseline_hash == best else None
 
     def results_of(self, run: Summary | None) -> Mapping[str, CaseResult]:
-        """By case; those of the newest run are at hand."""
-        if run is None:
-            return {}
-        is_newest = run.run == self.journal.summaries[-1].run
-        return self.journal.last_cases if is_newest else self.journal.cases_of(run.run)
+        """By case, as the file has them: the newest run may be another process's, whose rows nobody here has seen."""
+        return {} if run is None else self.journal.cases_of(run.run)
 
     def take_source(self) -> snapshot.Source:
         """The present source, kept; the state folder may have been removed since the workbench was opened."""
@@ -130,11 +129,15 @@ class Logbook:
     def enter(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> Summary:
         """Writes the entry and returns the summary with its number."""
         text = iterations.EntryText(task, summary, results, self._evidence(task, summary))
-        known = self._elsewhere.current()
+        self._is_read = self._elsewhere.current()
         number = iterations.append(self.path, text, self.journal.highest(), self._seen)
-        if known:
-            self._elsewhere.adopt()
         return compare.numbered(summary, number)
+
+    def finish(self, summary: Summary, results: Mapping[str, CaseResult]) -> None:
+        """Keeps the run; an entry is this run's own only when that has succeeded, else the file is read again."""
+        self.journal.finish(summary, results.values())
+        if summary.iteration is not None and self._is_read:
+            self._elsewhere.adopt()
 
     def reword(self, entry: Summary, hypothesis: str, next_step: str) -> None:
         """Changes the words of an entry in both places; the one that people read first."""
@@ -150,24 +153,30 @@ class Logbook:
 
         The file travels with the kernel, so that entry may come from a machine whose runs are not known here.
         """
-        last, foreign = self.last_entry(), self._foreign_entry()
-        if foreign is not None:
-            iterations.set_next(self.path, *foreign, step)
-            return foreign[0]
-        if last is not None:
-            self.reword(last, last.hypothesis, step)
-        return last.iteration if last else None
+        place = self._last_written()
+        if place is None:
+            return None
+        iterations.set_next(self.path, *place, step)
+        last = self.last_entry()
+        if last is not None and place == _place_of(last):
+            self.journal.words(replace(last, next=step))
+        return place[0]
 
     def next_step(self) -> str:
-        """What the entry that `set_next` would change says now."""
-        last, foreign = self.last_entry(), self._foreign_entry()
-        return iterations.next_of(self.path, *foreign) if foreign else last.next if last else ""
+        """What the entry that `set_next` would change says now: its file may have been edited."""
+        place, last = self._last_written(), self.last_entry()
+        written = iterations.next_of(self.path, *place) if place is not None else None
+        if written is None and last is not None and place == _place_of(last):
+            return last.next
+        return written or ""
 
-    def _foreign_entry(self) -> tuple[int, str] | None:
-        """Number and short hash of the last entry in the file, where no run here has made it."""
+    def _last_written(self) -> tuple[int, str, str] | None:
+        """Number, source and time of the last entry; the time is not asked of one that no run here has made."""
         last, written = self.last_entry(), iterations.last_entry(self.path)
-        own = (last.iteration or 0, last.source[:8]) if last else (0, "")
-        return written if written is not None and written != own and written[0] >= own[0] else None
+        own = _place_of(last) if last is not None else None
+        if written is None or (own is not None and (written == (own[0], own[1][:8]) or written[0] < own[0])):
+            return own
+        return *written, ""
 
     def add_evidence(self, task: Task, source: str) -> str:
         """Writes what the profiles of a source say into its newest entry; returns the line, empty if there is none."""
@@ -210,6 +219,10 @@ class Logbook:
 
     def floor(self, key: str) -> float | None:
         return self.journal.floors.get(key)
+
+
+def _place_of(made: Summary) -> tuple[int, str, str]:
+    return made.iteration or 0, made.source, made.at
 
 
 def floor_key(task: Task, baseline: str, environment: Environment, case: str) -> str:

@@ -76,7 +76,7 @@ def make_state(state: Path) -> None:
     A folder of another name that was there already is the user's own, and git may see what else lies in it.
     """
     is_ours = state.name == STATE_FOLDER or not state.is_dir()
-    state.mkdir(parents=True, exist_ok=True)
+    state.mkdir(parents=state.name != STATE_FOLDER, exist_ok=True)  # a task's folder that was moved is not made again
     hidden = state / ".gitignore"
     if is_ours and not hidden.exists():
         with contextlib.suppress(OSError):  # a full disk: the next one that needs the folder tries again

@@ -106,11 +106,8 @@ class Runner:
 
     def wants_floor(self, order: Order, case: str) -> bool:
         measured = self._logbook.journal.last_cases.get(case)
-        return (
-            measured is not None
-            and measured.status == "ok"
-            and self._logbook.floor(self._floor_key(order, case)) is None
-        )
+        key = self._floor_key(order, case)
+        return measured is not None and measured.status == "ok" and self._logbook.journal.wants_floor(key)
 
     async def _converse(self, attempt: Attempt, request: RunRequest) -> None:
         async with contextlib.aclosing(self._supervisor.talk({"request": "run", **to_dict(request)})) as conversation:
@@ -142,7 +139,7 @@ class Runner:
                 summary = self._logbook.enter(order.task, summary, attempt.results)
             except LogbookError as problem:
                 self._emit(Notice(str(problem), "error"))
-        journal.finish(summary, attempt.results.values())
+        self._logbook.finish(summary, attempt.results)
         self._emit(RunFinished(summary))
         self._say_more(summary)
         return summary

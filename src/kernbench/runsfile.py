@@ -20,6 +20,7 @@ from kernbench.project import make_state
 
 READ_AT_ONCE = 1 << 20
 PARSED_AT_ONCE = 500
+NOT_OURS = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 class JournalError(UserError):
@@ -113,7 +114,8 @@ class RunsFile:
 
     def _refused(self, problem: OSError) -> JournalError:
         reason = problem.strerror or str(problem)
-        return JournalError(f"{self.path} cannot be written: {reason}; the run is not recorded")
+        elsewhere = "; `--state DIR` keeps runs elsewhere" if problem.errno in NOT_OURS else ""
+        return JournalError(f"{self.path} cannot be written: {reason}; the run is not recorded{elsewhere}")
 
 
 def parse(line: bytes) -> dict[str, Any] | None:

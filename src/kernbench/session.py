@@ -44,6 +44,8 @@ class Session:
         self.archive = Archive(lambda: self.task, self.logbook)
         self.environment: Environment | None = None
         self.paused = False
+        self.is_alone = True
+        """No other workbench was open on the task when this one began."""
         self.selected: str | None = None
         self.problem: Unusable | None = None
         self._baseline = Baseline.parse(self.options.baseline or task.baseline, Path(task.folder))
@@ -88,6 +90,11 @@ class Session:
         return self._runner.running
 
     @property
+    def waits(self) -> bool:
+        """A save that came while paused."""
+        return self.paused and self._agenda.waiting is not None
+
+    @property
     def state(self) -> Path:
         return self.logbook.state
 
@@ -103,6 +110,7 @@ class Session:
     async def start(self) -> None:
         """Serves saves until closed; the present source is run at once."""
         if other := self._presence.take():
+            self.is_alone = False
             both = "both time every save and enter it in the log; close one of them"
             self._emit(Notice(f"another workbench is open on this task (process {other}): {both}", "warning"))
         self._tasks = [asyncio.create_task(self._serve()), asyncio.create_task(self._watch())]
@@ -180,6 +188,8 @@ class Session:
         async for _change in watch.changes(Path(self.task.folder), self._stop, self.options.poll, self._warn):
             if self._differs():
                 self._submit(Job("save", time.monotonic(), iteration=True))
+                if self.paused:
+                    self._emit(Notice("paused: the save waits, space goes on"))
 
     def _warn(self, sentence: str) -> None:
         self._emit(Notice(sentence, "warning"))
@@ -246,8 +256,8 @@ class Session:
         self._agenda.end(broken_off=isinstance(ending, RunCancelled))
         if isinstance(ending, Summary):
             self.environment = ending.environment
-            if ending.iteration is not None:
-                self.remarks.settle(ending, job)
+            if ending.iteration is not None and (problem := self.remarks.settle(ending, job)):
+                self._warn(problem)
         return ending
 
     def _device(self) -> str:

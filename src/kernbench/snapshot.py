@@ -8,6 +8,7 @@ save of one is no iteration.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -84,6 +85,8 @@ def sha_of(folder: Path, state: Path) -> str:
 
 def take(folder: Path, state: Path) -> Source:
     """Copies the present sources to state/sources/<sha>/ unless that very source is there already."""
+    if not folder.is_dir():  # moved away: it is not to be made again, empty, by a state folder inside it
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
     contents = _read(folder, state)
     sha, meaning = _digest(contents), _digest({name: meaning_of(name, data) for name, data in contents.items()})
     target = state / "sources" / sha

@@ -197,6 +197,11 @@ def _with_hash(journal: Journal, listed: Listing, digits: str) -> dict[str, Summ
     }
 
 
+def best_written(journal: Journal, entries: Entries) -> Elsewhere | None:
+    """The last one that the log itself calls best, of those that no run here made."""
+    return max((item for item in entries.of(journal) if item.best), key=lambda item: item.iteration or 0, default=None)
+
+
 def entries_of(task: Task) -> Entries:
     return Entries(Path(task.folder) / "ITERATIONS.md")
 
@@ -204,6 +209,8 @@ def entries_of(task: Task) -> Entries:
 def best(task: Task, journal: Journal, entries: Entries) -> Summary:
     """Named by the entry about its source, where there is one."""
     if not journal.summaries:
+        if written := best_written(journal, entries):
+            return written
         raise TrajectoryError("nothing was run on this machine yet, so there is no best; give a number")
     newest = journal.summaries[-1]
     present, last = compare.Series.present(task, newest), compare.Series.of(newest)

@@ -65,7 +65,9 @@ async def test_entries_without_runs_are_listed_and_shown(shipped: Path) -> None:
         assert sentence.startswith("entry 1 was made elsewhere: its source (")
         assert sentence.endswith(") is not on this machine")
     assert said("diff", name, "2", state=state) == "no difference between 2 and now\n"  # the one that the folder holds
-    assert "nothing was run on this machine yet" in said("show", name, "best", state=state)
+    assert said("show", name, "best", state=state).startswith("## 2 · two rows a warp · 2.00x · improved")
+    assert said("diff", name, "1", "best", state=state).startswith("entry 1 was made elsewhere")
+    assert said("diff", name, "best", state=state) == "no difference between 2 and now\n"
     assert "there are 1 to 2" in said("show", name, "7", state=state)
     assert not state.exists()
 

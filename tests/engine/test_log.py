@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from harness import taskfile
 from harness.records.results import CaseResult
 from harness.records.run import Environment
 from kernbench import iterations
-from kernbench.events import RunStarted, Summary
+from kernbench.events import CaseLanded, RunStarted, Summary
 from kernbench.journal import Journal, JournalError
+from kernbench.logbook import Logbook
+from kernbench.project import make_state
 
 STARTED = RunStarted("r1", "ab" * 32, "save", ("a",), "2026-11-14T21:03:00+00:00", "eager")
 
@@ -66,8 +69,6 @@ def test_a_torn_last_line_is_skipped_and_not_glued_to_the_next(tmp_path: Path) -
 
 
 def test_results_survive_a_restart_to_the_digit(tmp_path: Path) -> None:
-    from kernbench.events import CaseLanded
-
     journal = Journal(tmp_path)
     row = CaseResult(
         "a", "ok", clock="wall", baseline_us=1.25, solution_us=0.1 + 0.2, samples={"baseline": (1.0, 2.0)}, checked=2
@@ -159,3 +160,36 @@ def test_a_log_that_is_a_folder_is_one_sentence(folder: Path) -> None:
     (folder / "ITERATIONS.md").mkdir()
     with pytest.raises(iterations.LogbookError, match=r"ITERATIONS\.md cannot be written: Is a directory"):
         iterations.append(folder / "ITERATIONS.md", entry(folder), 0)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_evidence_goes_below_a_result_that_ends_the_file(folder: Path, newline: str) -> None:
+    path = folder / "ITERATIONS.md"
+    iterations.append(path, entry(folder), 0)
+    kept = path.read_text().split("- result: ")[0] + "- result: fine"
+    path.write_bytes(kept.replace("\n", newline).encode())
+    for _again in range(2):
+        iterations.add_evidence(path, summary(number=1), "registers 40 -> 32")
+        assert path.read_bytes() == f"{kept}\n- evidence: registers 40 -> 32\n".replace("\n", newline).encode()
+
+
+def test_evidence_tears_no_wrapped_result(folder: Path) -> None:
+    path = folder / "ITERATIONS.md"
+    iterations.append(path, entry(folder), 0)
+    path.write_text(path.read_text().replace("- result: ", "- result: wrapped\n  by an editor: "))
+    iterations.add_evidence(path, summary(number=1), "registers 40 -> 32")
+    lines = path.read_text().splitlines()
+    assert lines[lines.index("- result: wrapped") + 1].startswith("  by an editor")
+    assert lines[lines.index("- result: wrapped") + 2] == "- evidence: registers 40 -> 32"
+
+
+def test_results_of_a_run_that_another_process_finished_are_its_own(folder: Path) -> None:
+    book = Logbook(folder, folder / ".kernbench")
+    rows = [CaseResult("a", "ok", solution_us=time_us, checked=2) for time_us in (50.0, 10.0)]
+    make_state(book.state)
+    for journal, row, run in ((book.journal, rows[0], "r1"), (Journal(book.state), rows[1], "r2")):
+        journal.start(replace(STARTED, run=run), "toy", Environment())
+        journal.case(CaseLanded(run, row))
+        journal.finish(summary(run), [row])
+    assert book.changed()
+    assert [book.results_of(item) for item in book.journal.summaries] == [{"a": row} for row in rows]

@@ -308,10 +308,11 @@ async def test_the_next_step_goes_to_the_last_entry_after_reopening(
     assert reopened(".kernbench").logbook.iterations()[0].next == "eight rows"
     assert reopened("elsewhere").remarks.set_next("ten rows") == "entry 1 was updated"  # the log came without its runs
     assert "- next: ten rows\n" in path.read_text()
-    assert "changed by hand" in reopened(".kernbench").remarks.set_next("twelve rows")
-    path.write_text(path.read_text().replace("- next: ten rows\n", "- next: mine\n- next: and this\n"))
-    assert "changed by hand" in reopened("elsewhere").remarks.set_next("twelve rows")
-    assert "twelve rows" not in path.read_text()
+    assert reopened(".kernbench").remarks.next_now() == "ten rows"
+    assert reopened(".kernbench").remarks.set_next("twelve rows") == "entry 1 was updated"
+    path.write_text(path.read_text().replace("- next: twelve rows\n", "- next: mine\n- next: and this\n"))
+    assert "changed by hand" in reopened("elsewhere").remarks.set_next("fourteen rows")
+    assert "fourteen rows" not in path.read_text()
 
 
 async def test_a_hypothesis_given_while_the_run_is_on_belongs_to_it(
@@ -443,6 +444,7 @@ async def test_a_second_workbench_on_a_task_is_told_of_the_first(watched: Callab
     assert warned(first) == []
     (said,) = warned(second)
     assert f"(process {os.getpid()})" in said
+    assert (first.session.is_alone, second.session.is_alone) == (True, False)
     await first.session.close()
     third = watched()
     await third.session.start()
@@ -676,3 +678,47 @@ async def test_cases_that_are_only_checked_belong_to_the_whole(watched: Callable
     assert isinstance(whole, Summary)
     assert whole.complete
     assert not whole.right
+
+
+async def test_a_folder_that_was_moved_away_is_not_made_again(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    folder.rename(folder.with_name("moved"))
+    await it.until(lambda: bool(it.of(BuildFailed)))
+    assert not folder.exists()
+    folder.with_name("moved").rename(folder)
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: len(summaries(it)) == 2)
+
+
+async def test_a_save_that_waits_is_told(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    it.session.set_paused(True)
+    assert not it.session.waits
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: any("the save waits" in e.text for e in it.of(Notice)))  # type: ignore[attr-defined]
+    assert it.session.waits
+    it.session.set_paused(False)
+    await it.until(lambda: len(summaries(it)) == 2)
+    assert not it.session.waits
+
+
+async def test_a_save_that_no_watch_tells_of_is_found(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a network's disk it may come from another machine."""
+
+    async def blind(*_: object, **__: object) -> AsyncIterator[set[object]]:
+        while True:
+            await asyncio.sleep(0.05)
+            yield set()
+
+    monkeypatch.setattr(watchfiles, "awatch", blind)
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: len(summaries(it)) == 2)

@@ -13,8 +13,9 @@ from harness.records.lines import encode, to_dict
 from harness.records.results import CaseResult, Ratio, WallTime
 from harness.records.run import Environment
 from harness.records.task import Task
-from kernbench import compare
+from kernbench import compare, iterations
 from kernbench.events import RunStarted, Summary
+from kernbench.journal import Journal
 
 ENVIRONMENT = Environment(
     device="cuda:0",
@@ -164,6 +165,14 @@ def make_log(folder: Path, count: int, cases: int = 12, seed: int = 1, blocks: i
             if number <= 100:
                 keep_source(task, state, summary.source, number)
     return task
+
+
+def write_entries(task: Task) -> None:
+    """The ITERATIONS.md of a log, as its runs have written it."""
+    journal = Journal(Path(task.folder) / ".kernbench")
+    for item in journal.summaries:
+        text = iterations.EntryText(task, item, journal.cases_of(item.run))
+        iterations.append(Path(task.folder) / "ITERATIONS.md", text, (item.iteration or 1) - 1)
 
 
 def keep_source(task: Task, state: Path, sha: str, number: int) -> None:

@@ -132,7 +132,7 @@ def test_who_said_it_and_when_follows_the_words(log: tuple[Task, Logbook], monke
         (("- hypothesis: ", "- my hypothesis: "), "changed by hand meanwhile; edit it there"),
         (("- said by Kim", "- said by me"), "changed by hand meanwhile; edit it there"),
         (("## 9 · ", "## 9: "), "has no entry 9 any more"),
-        (("· source ", "· commit "), "has no entry 9 about this source any more"),
+        (("· source ", "· source 0000beef, not "), "has no entry 9 about this source any more"),
     ],
 )
 def test_a_line_changed_by_hand_is_never_overwritten(

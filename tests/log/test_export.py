@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from harness import taskfile
 from harness.records.results import CaseResult, VerdictWord
 from harness.records.task import Task
-from kernbench import export, render
+from kernbench import export, render, trajectory
 from kernbench.cli import cli
 from kernbench.export import charts
 from kernbench.journal import Journal
@@ -162,6 +162,32 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     assert "no source of this series is right everywhere yet" in export.text(task, state, "html")
     with pytest.raises(export.ExportError, match="no source was timed and right everywhere yet"):
         export.text(task, state, "pr")
+
+
+def test_a_part_of_the_cases_that_is_wrong_takes_the_best_its_place(task: Task, state: Path) -> None:
+    journal = Journal(state)
+    best = next(item for item in reversed(journal.summaries) if item.best)
+    assert f"Best: #{best.iteration}, " in export.text(task, state, "md")
+    again = {"run": "part", "iteration": None, "repeats": best.iteration, "best": False, "counts": {"wrong": 1}}
+    journal.finish(replace(best, **again, right=False, complete=False), [])  # type: ignore[arg-type]
+    now = trajectory.best(task, Journal(state), trajectory.entries_of(task))
+    assert now.iteration != best.iteration
+    assert f"Best: #{now.iteration}, " in export.text(task, state, "md")
+    assert f"best, #{now.iteration}, against" in export.text(task, state, "html")
+    assert f"- after: #{now.iteration}, " in export.text(task, state, "pr")
+
+
+def test_of_several_entries_of_the_best_source_the_first_is_named(tmp_path: Path) -> None:
+    task = make_log(tmp_path / "t", 1, cases=2)
+    state = tmp_path / "t" / ".kernbench"
+    journal = Journal(state)
+    first = journal.summaries[0]
+    (state / "runs.jsonl").write_text("")
+    again = replace(first, best_geomean=first.geomean)
+    for number, item in enumerate([replace(first, iteration=None), again, replace(again, iteration=2, repeats=1)]):
+        Journal(state).finish(replace(item, run=f"r{number}"), [])
+    assert trajectory.best(task, Journal(state), trajectory.entries_of(task)).iteration == 1
+    assert "Best: #1, " in export.text(task, state, "md")
 
 
 def test_pr_holds_what_a_reviewer_asks_for(task: Task, state: Path, tmp_path: Path) -> None:

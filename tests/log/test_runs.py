@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import resource
 import shutil
@@ -193,3 +194,26 @@ def test_a_log_from_elsewhere_is_counted(tmp_path: Path) -> None:
     assert last is not None
     found = overview.of(tmp_path / "t", tmp_path / "another state")
     assert (found.iterations, found.last, found.best) == (3, "not run here yet", "-")
+
+
+def test_one_disturbed_moment_does_not_make_a_floor_for_good(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for floor, known in ((0.043, 0.043), (0.004, 0.0235), (0.006, 0.006)):
+        assert journal.wants_floor("a")
+        journal.keep_floor("a", floor)
+        assert journal.floors["a"] == pytest.approx(known)
+    assert not journal.wants_floor("a")
+    assert Journal(tmp_path).floors == {"a": 0.006}
+    assert not Journal(tmp_path).wants_floor("a")
+
+
+def test_a_file_that_is_not_ours_to_write_says_where_runs_may_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    journal = Journal(tmp_path)
+    monkeypatch.setattr("kernbench.runsfile.os.open", refuse)
+    with pytest.raises(JournalError, match=r"the run is not recorded; `--state DIR` keeps runs elsewhere$"):
+        journal.keep_floor("a", 0.1)

@@ -237,7 +237,8 @@ class FakeEngine:
     def __init__(self, fresh: bool = False) -> None:
         self.task = make_task()
         self.environment: Environment | None = None
-        self.paused = False
+        self.paused = self.waits = False
+        self.is_alone = True
         self.changed = False
         self.running: str | None = None
         self.baseline = "compile"

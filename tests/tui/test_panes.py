@@ -441,6 +441,16 @@ def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, s
     assert alone == [f"the plot starts with the second iteration timed over {stranger.baseline}"]
 
 
+def test_a_task_as_it_was_before_is_not_plotted_beside_the_present_one() -> None:
+    changed = [dataclasses.replace(item, task_hash="now") for item in (summary(13), summary(14))]
+    before = [dataclasses.replace(item, task_hash="before") for item in history()]
+    assert "x not right  " in plain(plot.draw([*before, *changed], 80, 12))[0]
+    assert plain(plot.draw([*before, *changed], 80, 12))[0].endswith(" not comparable")
+    assert (
+        "not comparable" not in plain(plot.draw([*history(), *changed], 80, 12))[0]
+    )  # made elsewhere: it does not tell
+
+
 def test_the_plot_does_not_make_a_cliff_of_noise() -> None:
     near = [summary(number, best=False, geomean=1.2 + 0.0001 * number) for number in (1, 2, 3)]
     drawn = plain(plot.draw(near, 60, 12))
@@ -498,7 +508,7 @@ async def test_n_asks_for_a_profile_and_shows_it(size: tuple[int, int], engine: 
         await settle(pilot)
         await pilot.press("n")
         assert engine.profiled == []
-        assert ["runs on the CPU" in note.message for note in app._notifications] == [True]
+        assert ["is on the CPU" in note.message for note in app._notifications] == [True]
         engine.say(READY, *whole_run())
         await settle(pilot)
         await pilot.press("n")

@@ -11,14 +11,15 @@ from rich.cells import cell_len
 from harness.records.results import CaseResult, OutputError
 from harness.records.task import Case, Tolerance
 from kernbench import render
+from kernbench.events import WorkerChanged
 from kernbench.tui import checks, columns, editor, failures, words
 from kernbench.tui.asciionly import in_ascii
-from kernbench.tui.board import GridCount, Row
+from kernbench.tui.board import Board, GridCount, Row
 from kernbench.tui.picker import TaskPicker
 from kernbench.tui.spans import Part, clean, clip, fit, pad
 from kernbench.tui.status import changed
 from kernbench.tui.words import device
-from tests.tui.scene import H200, make_task, right, screen_text, summary, wrong
+from tests.tui.scene import H200, FakeEngine, make_task, right, screen_text, summary, wrong
 
 
 def text(spans: list[tuple[str, str]]) -> str:
@@ -289,3 +290,17 @@ def test_the_headline_names_its_baseline() -> None:
     assert forms[0].endswith("over best")  # what the best reached was against another
     forms, _ = words.geomean(summary(baseline="/home/me/old/solution.py"))
     assert "over solution.py" in forms[0]
+    forms, _ = words.geomean(summary(baseline="compile"), "eager")
+    assert forms[1].endswith("over compile")  # with less room not the best, which is another than the task's
+
+
+def test_the_state_tells_of_a_save_that_waits_and_of_another_workbench() -> None:
+    board, engine = Board(make_task()), FakeEngine()
+    board.take(WorkerChanged("ready", H200))
+    assert words.state(board, engine) == ("watching",)
+    engine.is_alone = False
+    assert words.state(board, engine)[-1] == "watching, not alone"
+    engine.paused = True
+    assert words.state(board, engine) == ("paused",)
+    engine.waits = True
+    assert words.state(board, engine)[0] == "paused, a save waits"

@@ -159,7 +159,9 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
 @click.command("open")
 @task_argument
 @loop_options
-@click.option("--poll", is_flag=True, help="Look for saves by polling (NFS and other folders without events).")
+@click.option(
+    "--poll", is_flag=True, help="Look for saves three times a second (NFS and other folders without events)."
+)
 @click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII in the panes.")
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with it.")
 def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: bool, **given: Any) -> None:
@@ -324,7 +326,9 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
 @click.command()
 @task_argument
 @loop_options
-@click.option("--poll", is_flag=True, help="Look for saves by polling (NFS and other folders without events).")
+@click.option(
+    "--poll", is_flag=True, help="Look for saves three times a second (NFS and other folders without events)."
+)
 @click.option(
     "--json", "as_json", is_flag=True, help="JSON lines instead of tables; a case may come twice (`checked` 1, 2)."
 )

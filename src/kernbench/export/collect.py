@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from harness.records.errors import UserError
 from harness.records.results import CaseResult
 from harness.records.task import Case, Task
 from kernbench import bestnow, compare, iterations, render, trajectory
+from kernbench.elsewhere import Entries
 from kernbench.events import Elsewhere, Summary
 from kernbench.journal import Journal
 from kernbench.listing import Listing
@@ -50,8 +52,15 @@ class Collected:
 
     @functools.cached_property
     def runs(self) -> list[Summary]:
-        """Every finished run, oldest first."""
-        return list(self.journal.summaries)
+        """Every finished run, oldest first; those that made entries with the words that these have now."""
+        return list(self._log.handwritten.applied(self.journal.summaries))
+
+    @functools.cached_property
+    def _log(self) -> Entries:
+        """ITERATIONS.md, read once."""
+        found = trajectory.entries_of(self.task)
+        found.of(self.journal)
+        return found
 
     @functools.cached_property
     def entries(self) -> list[Summary]:
@@ -60,7 +69,7 @@ class Collected:
 
     @functools.cached_property
     def _listed(self) -> Listing:
-        return bestnow.listing(self.task, self.journal, trajectory.entries_of(self.task), self.present)
+        return bestnow.listing(self.task, self.journal, self._log, self.present)
 
     def outcome(self, item: Summary) -> str:
         """The word of an entry; the one that is best today says so."""
@@ -71,10 +80,9 @@ class Collected:
         """The iterations that runs here have made: of these there are rows."""
         return [item for item in self.entries if not isinstance(item, Elsewhere)]
 
-    def written(self, item: Elsewhere) -> str:
-        """An entry as its file has it: there is nothing else to tell it from."""
-        path = Path(self.task.folder) / "ITERATIONS.md"
-        return iterations.entry_of(path, item.iteration or 0, item.source or None, item.at) or ""
+    def written(self) -> Iterator[str]:
+        """Of each entry what the file has, all of it; empty where it is not there any more."""
+        return self._log.handwritten.texts(self.entries)
 
     @property
     def nothing_logged(self) -> str:
@@ -95,13 +103,13 @@ class Collected:
         return self.best_of(self.present)
 
     def best_of(self, series: compare.Series) -> Summary | None:
-        """The best of all whole runs, as the entry that became best with its source where one did."""
-        runs = [run for run in compare.series_of(self.runs, series) if run.complete]
+        """The best of all runs, as the entry that became best with its source where one did."""
+        runs = compare.series_of(self.runs, series)  # a part of the cases disproves a source as well
         best = compare.best_of(runs)
         if best is None or best.iteration is not None:
             return best
         told = [run for run in runs if run.source == best.source and run.iteration is not None]
-        return next((run for run in reversed(told) if run.best), best)
+        return next((run for run in told if run.best), best)
 
     def first_of(self, series: compare.Series) -> Summary | None:
         """What the series began with, as the entry that a later run made of it where there is one."""
@@ -125,7 +133,7 @@ class Collected:
         return "as opened" if self.words_for(run) == OPENED else name_of(run)
 
     def _number_of(self, run: Summary) -> int | None:
-        return trajectory.entries_of(self.task).number_of(self.journal, run.source)
+        return self._log.number_of(self.journal, run.source)
 
     @functools.cached_property
     def profiles(self) -> list[evidence.Profile]:

@@ -1,10 +1,11 @@
-"""md: the log with its tables, from runs.jsonl, or from ITERATIONS.md where an entry was made elsewhere.
+"""md: the log as ITERATIONS.md has it now, with what people wrote into it; an entry that is not there, from runs.jsonl.
 
 At the end the exact numbers, to be read back by a program.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 
 from harness.records.lines import decode
@@ -41,17 +42,18 @@ def _overview(about: Collected) -> list[str]:
 
 
 def _entries(about: Collected) -> Iterator[str]:
-    """Each iteration as ITERATIONS.md tells it: one's own with the cases that the task still has, in one pass."""
+    """Each iteration as ITERATIONS.md tells it; one's own that is not in it, with the cases that the task still has."""
     known = {case.id for case in about.task.cases}
-    wanted = {item.run: item for item in about.made}
-    others = [item for item in about.entries if isinstance(item, Elsewhere)]
-    for run, rows in about.journal.runs(set(wanted)):
-        item = wanted[run]
-        while others and (others[0].iteration or 0) <= (item.iteration or 0):
-            yield about.written(others.pop(0))
+    told = list(zip(about.entries, about.written(), strict=True))
+    written = deque((item.iteration or 0, text.rstrip() + "\n") for item, text in told if text)
+    missing = {item.run: item for item, text in told if not text and not isinstance(item, Elsewhere)}
+    for run, rows in about.journal.runs(set(missing)) if missing else ():
+        item = missing[run]
+        while written and written[0][0] <= (item.iteration or 0):
+            yield written.popleft()[1]
         results = {row["id"]: decode(CaseResult, row) for row in rows if row["id"] in known}
         yield entry.EntryText(about.task, item, results)(item.iteration or 0)
-    yield from map(about.written, others)
+    yield from (text for _number, text in written)
 
 
 def _exact(about: Collected) -> list[str]:

@@ -238,9 +238,10 @@ class Workbench(LeavesWithASentence[None]):
             self.main.paint()
 
     async def action_quit(self) -> None:
-        waiting = self.engine.remarks.hypothesis
-        said = f"kept for the next start: the hypothesis {quoted(waiting)}" if waiting else None
-        self.exit(message=Text(said) if said else None)
+        remarks = self.engine.remarks
+        said = [f"kept for the next start: the hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
+        said += [f"in no entry yet: the next step {quoted(remarks.next_step)}"] if remarks.next_step else []
+        self.exit(message=Text("\n".join(said)) if said else None)
 
     def action_suspend_process(self) -> None:
         """Textual's own stops this process alone."""
@@ -308,7 +309,7 @@ class Workbench(LeavesWithASentence[None]):
         if row is None or environment is None:
             self.say("no row to profile" if row is None else "the worker is still starting")
         elif not environment.device.startswith("cuda"):
-            self.say("Nsight Compute profiles GPUs, and this task runs on the CPU")
+            self.say("Nsight Compute profiles GPUs, and this run is on the CPU")
         else:
             self.main.bring("profile")
             self.run_worker(self.engine.profile(row.case.id, None, full), exit_on_error=False)

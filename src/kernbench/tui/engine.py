@@ -55,6 +55,8 @@ class Remarks(Protocol):
 
     hypothesis: str
     """Of the run to come."""
+    next_step: str
+    """In no entry yet."""
 
     def hypothesis_for(self) -> int | None:
         """The entry that a save just made without a hypothesis, where there is one."""
@@ -80,6 +82,14 @@ class Engine(Protocol):
 
     @property
     def paused(self) -> bool: ...
+
+    @property
+    def waits(self) -> bool:
+        """A save that came while paused."""
+
+    @property
+    def is_alone(self) -> bool:
+        """No other workbench was open on the task when this one began."""
 
     @property
     def running(self) -> str | None:

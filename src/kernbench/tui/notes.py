@@ -73,7 +73,7 @@ class Notes:
             remarks.hypothesis = text  # `set_hypothesis` would write to the entry
         else:
             answer = remarks.set_hypothesis(text)
-            if remarks.hypothesis != text:  # else the status line shows it
+            if entry is not None or remarks.hypothesis != text:  # else the status line shows it
                 bench.say(answer)
         pending.keep(engine.state, remarks.hypothesis)
         bench.main.iterations.show(engine.logbook.iterations())

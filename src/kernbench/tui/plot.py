@@ -60,7 +60,13 @@ def _alike(newest: Sequence[Summary]) -> list[Summary]:
     last = next((item for item in reversed(newest) if _is_timed(item)), None)
     if last is None:
         return list(newest)
-    return [item for item in newest if not _is_timed(item) or compare.axis_of(item) == compare.axis_of(last)]
+    return [item for item in newest if not _is_timed(item) or _is_alike(item, last)]
+
+
+def _is_alike(item: Summary, last: Summary) -> bool:
+    """Also of the same task as it is now; an entry that was made elsewhere does not tell."""
+    same_task = not item.task_hash or not last.task_hash or item.task_hash == last.task_hash
+    return same_task and compare.axis_of(item) == compare.axis_of(last)
 
 
 def _over(timed: Sequence[Summary]) -> str:

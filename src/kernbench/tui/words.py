@@ -45,7 +45,9 @@ def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[st
         return ("no worker",)
     if board.worker == "starting":
         return ("starting the worker", "starting")
-    return ("paused",) if engine.paused else ("watching",)
+    if engine.paused:
+        return ("paused, a save waits", "paused, 1 waits", "paused") if engine.waits else ("paused",)
+    return ("watching",) if engine.is_alone else ("watching, as another workbench does", "watching, not alone")
 
 
 def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
@@ -85,8 +87,8 @@ def _cases(summary: Summary) -> int:
     return sum(summary.counts.get(name, 0) for name in render.STATUS_WORDS)
 
 
-def geomean(summary: Summary | None) -> tuple[tuple[str, ...], str]:
-    """The headline number in falling length, and its style."""
+def geomean(summary: Summary | None, baseline: str | None = None) -> tuple[tuple[str, ...], str]:
+    """The headline number in falling length, and its style; `baseline` is the task's own."""
     if summary is None:
         return ("no result yet", "no result"), "dim"
     if not summary.right:
@@ -103,7 +105,7 @@ def geomean(summary: Summary | None) -> tuple[tuple[str, ...], str]:
         return (f"{short} {over}", short, render.times(ratio.speedup)), style
     return (
         f"{short} {over} {best}",
-        f"{short} {best}",
+        f"{short} {best if baseline in (None, summary.baseline) else over}",  # the best over another is another best
         short,
         render.geomean(ratio),
         render.times(ratio.speedup),
@@ -120,7 +122,7 @@ def _best(summary: Summary) -> str:
 def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
     environment = board.environment
     name = clean(board.task.name)
-    forms, style = (("reading the log",), "dim") if board.reading else geomean(board.summary)
+    forms, style = (("reading the log",), "dim") if board.reading else geomean(board.summary, board.task.baseline)
     if board.shows_the_save_before:
         forms = tuple(f"{OF_THE_SAVE_BEFORE} {form}" for form in forms)
     old = board.run is not None or board.failure is not None or not board.landed()

@@ -1,0 +1,103 @@
+"""What somebody typed is in the log or still waits: a file that cannot be changed this moment loses no words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import taskfile
+from kernbench import iterations
+from kernbench.events import Summary
+from kernbench.jobs import Job
+from kernbench.journal import Journal
+from kernbench.logbook import Logbook
+from kernbench.remarks import Remarks
+from tests.log.logs import make_log, rows_of, summary_of, write_entries
+
+SAVE = Job("save", 0.0, iteration=True)
+BUSY = "ITERATIONS.md was saved by somebody else this moment; try again (what was typed waits for the next run)"
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Logbook:
+    task = make_log(tmp_path / "t", 1, cases=2)
+    write_entries(task)
+    return Logbook(tmp_path / "t", tmp_path / "t" / ".kernbench", lambda: task)
+
+
+@pytest.fixture
+def remarks(book: Logbook) -> Remarks:
+    return Remarks(book, lambda: None)
+
+
+@pytest.fixture
+def saved_meanwhile(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Whoever changes an entry finds that the file was saved since it was read; `undo` ends that."""
+
+    def refuse(path: Path, *_words: object) -> None:
+        raise iterations.LogbookError(f"{path.name} was saved by somebody else this moment; try again")
+
+    monkeypatch.setattr(iterations, "_replace", refuse)
+    return monkeypatch
+
+
+def run(book: Logbook) -> Summary:
+    """A save that was begun before anybody said a word."""
+    task = taskfile.load(book.path.parent)
+    rows = rows_of(task, 2, 1.0, {}, 1)
+    ended = replace(summary_of(task, 2, rows, []), hypothesis="", hypothesis_at="", hypothesis_by="")
+    entered = book.enter(task, ended, {row.id: row for row in rows})
+    book.journal.finish(entered, rows)
+    return entered
+
+
+def test_words_given_while_it_ran_are_kept_when_the_entry_cannot_be_changed(
+    book: Logbook, remarks: Remarks, saved_meanwhile: pytest.MonkeyPatch
+) -> None:
+    remarks.set_hypothesis("words typed while it ran")
+    entered = run(book)
+    assert remarks.settle(entered, SAVE) == BUSY
+    assert remarks.hypothesis == "words typed while it ran"
+    assert remarks.set_hypothesis("typed again") == BUSY
+    assert remarks.hypothesis == "typed again"
+    saved_meanwhile.undo()
+    assert remarks.set_hypothesis("typed again") == f"entry {entered.iteration} was updated"
+    assert "- hypothesis: typed again\n" in book.path.read_text()
+    assert Journal(book.state).summaries[-1].hypothesis == "typed again"
+
+
+def test_words_given_while_it_ran_are_written_into_the_entry(book: Logbook, remarks: Remarks) -> None:
+    remarks.hypothesis, remarks.next_step = "said while it ran", "and what comes then"
+    entered = run(book)
+    assert remarks.settle(entered, SAVE) == ""
+    assert (remarks.hypothesis, remarks.next_step) == ("", "")
+    text = iterations.entry_of(book.path, entered.iteration or 0) or ""
+    assert "- hypothesis: said while it ran\n" in text
+    assert "- next: and what comes then\n" in text
+
+
+def test_a_next_step_edited_by_hand_is_what_is_offered_and_replaced(book: Logbook, remarks: Remarks) -> None:
+    remarks.set_next("try float4")
+    book.path.write_text(book.path.read_text().replace("- next: try float4", "- next: try float8 first"))
+    assert remarks.next_now() == book.iterations()[-1].next == "try float8 first"
+    assert remarks.set_next("try float8, then two rows") == "entry 1 was updated"
+    assert "- next: try float8, then two rows\n" in book.path.read_text()
+    assert Journal(book.state).summaries[-1].next == remarks.next_now() == "try float8, then two rows"
+
+
+def test_a_next_step_that_cannot_be_written_is_offered_again(
+    book: Logbook, remarks: Remarks, saved_meanwhile: pytest.MonkeyPatch
+) -> None:
+    assert remarks.set_next("a long paragraph") == BUSY
+    assert remarks.next_now() == remarks.next_step == "a long paragraph"
+    saved_meanwhile.undo()
+    assert remarks.set_next(remarks.next_now()) == "entry 1 was updated"
+    assert (remarks.next_now(), remarks.next_step) == ("a long paragraph", "")
+
+
+def test_nor_is_one_lost_whose_line_was_taken_out(book: Logbook, remarks: Remarks) -> None:
+    book.path.write_text(book.path.read_text().replace("- next: -\n", ""))
+    assert "changed by hand meanwhile; edit it there (what was typed waits" in remarks.set_next("a long paragraph")
+    assert remarks.next_now() == "a long paragraph"
