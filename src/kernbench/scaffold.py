@@ -6,6 +6,7 @@ name put in. Nothing that exists is ever written over.
 
 from __future__ import annotations
 
+import ast
 import keyword
 import re
 import shutil
@@ -26,7 +27,10 @@ def create(name: str, folder: Path, source: Path | None = None, *, template: str
     `source` is the folder of a task to copy; without one, a template is: triton, cuda, or host (C++ for the CPU).
     """
     if not name.isidentifier() or keyword.iskeyword(name):
-        raise ProjectError(f"{name!r} cannot name a task: use letters, digits and underscores, such as my_kernel")
+        why = "it is a word of Python's" if keyword.iskeyword(name) else "use letters, digits and underscores"
+        raise ProjectError(f"{name!r} cannot name a task: {why}; my_kernel would do")
+    if source is None and name in _imported(TEMPLATES / template):
+        raise ProjectError(f"{name!r} cannot name a task: its files import something of that name; choose another")
     place = folder / TASKS_FOLDER
     target = (place if place.is_dir() else folder) / name
     if target.exists():
@@ -40,6 +44,13 @@ def create(name: str, folder: Path, source: Path | None = None, *, template: str
     except (OSError, shutil.Error) as problem:
         raise ProjectError(f"{target} cannot be written: {problem}") from None
     return target
+
+
+def _imported(template: Path) -> set[str]:
+    """Names that the entry, which is called like the task, would hide."""
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in template.glob("*.py")]
+    imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return {alias.asname or alias.name.partition(".")[0] for node in imports for alias in node.names}
 
 
 def _not_copied(folder: str, names: list[str]) -> set[str]:

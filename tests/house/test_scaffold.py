@@ -77,7 +77,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes"]
 
 
-@pytest.mark.parametrize("name", ["", "a-b", "1a", "../a", "a b", "class"])
+@pytest.mark.parametrize("name", ["", "a-b", "1a", "../a", "a b", "class", "torch", "triton", "tl"])
 def test_names_that_cannot_be_entries(tmp_path: Path, name: str) -> None:
     with pytest.raises(ProjectError, match="cannot name a task"):
         create(name, tmp_path)
