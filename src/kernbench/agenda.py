@@ -49,6 +49,11 @@ class Agenda:
         self.waiting, self._doing = None, job
         return job
 
+    def drop_save(self) -> None:
+        """It was undone before its turn came."""
+        if self.waiting is not None and self.waiting.reason == "save":
+            self.waiting = None
+
     def _is_answered(self) -> bool:
         """Whether the folder's present source is the one that was last run to its end."""
         return self._answered is not None and self.last is not None and self._answered == self.last

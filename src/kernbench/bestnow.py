@@ -19,7 +19,7 @@ def find(task: Task, journal: Journal, entries: Entries) -> Key | None:
     try:
         best = trajectory.best(task, journal, entries)
     except trajectory.TrajectoryError:
-        written = trajectory.best_written(journal, entries)
+        written = trajectory.best_written(task, journal, entries)
         return key_of(written) if written else None
     return key_of(best) if best.iteration is not None else None
 

@@ -47,9 +47,9 @@ class Entries:
         except OSError:
             return False
 
-    def adopt(self) -> None:
-        """The file has grown by an entry made here: nothing in it has to be read for that, however long it is."""
-        self._signature = iterations.signature_of(self.path)
+    def adopt(self, signature: tuple[int, int, int] | None) -> None:
+        """The file has grown by an entry made here and was like this then: nothing of it has to be read for that."""
+        self._signature = signature
 
     def of(self, journal: Journal) -> list[Elsewhere]:
         """As the file has them, less those that runs here have made."""

@@ -18,6 +18,8 @@ from kernbench.events import Elsewhere, Summary
 
 SHORT = 60
 HASH = 8
+WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
+"""The rest of a line that an editor has broken; a list below it is somebody's own."""
 MOVES = "profile again, re-read the log, or change direction"
 
 
@@ -145,9 +147,7 @@ def fields(lines: Sequence[str], name: str) -> Iterator[slice]:
     """Where lines say something about that: each with those below it that an editor has wrapped it into."""
     for place, line in enumerate(lines):
         if mark_of(line, name):
-            more = itertools.takewhile(
-                lambda following: following[:2] == "  " and following.strip(), lines[place + 1 :]
-            )
+            more = itertools.takewhile(WRAPPED.match, lines[place + 1 :])
             yield slice(place, place + 1 + sum(1 for _line in more))
 
 

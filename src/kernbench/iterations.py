@@ -115,7 +115,8 @@ def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
         if result is None:
             raise _by_hand(path, summary.iteration)
         after = result.stop
-        kept = lines[after + 1 :] if entry.mark_of(lines[after], "evidence") else lines[after:]
+        old = next(entry.fields(lines[after:], "evidence"), None) if entry.mark_of(lines[after], "evidence") else None
+        kept = lines[after + old.stop :] if old is not None else lines[after:]
         _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.ending}", *kept])
 
 

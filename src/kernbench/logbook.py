@@ -137,7 +137,7 @@ class Logbook:
         """Keeps the run; an entry is this run's own only when that has succeeded, else the file is read again."""
         self.journal.finish(summary, results.values())
         if summary.iteration is not None and self._is_read:
-            self._elsewhere.adopt()
+            self._elsewhere.adopt(self._seen.signature)
 
     def reword(self, entry: Summary, hypothesis: str, next_step: str) -> None:
         """Changes the words of an entry in both places; the one that people read first."""

@@ -63,20 +63,22 @@ def state_dir(folder: Path, override: Path | None = None) -> Path:
     """Where the task's runs are kept; made when first needed, so that git never sees what lies in it."""
     state = override or folder / STATE_FOLDER
     try:
-        make_state(state)
+        make_state(state, parents=True)
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise ProjectError(f"{state} cannot be made ({reason}); `--state DIR` keeps the runs elsewhere") from None
     return state
 
 
-def make_state(state: Path) -> None:
+def make_state(state: Path, parents: bool = False) -> None:
     """Makes the folder where it is not, hidden from git; somebody may have removed it while a workbench was open.
+
+    What it lies in is made with it once at most: a task's folder that was moved away is not to come back, empty.
 
     A folder of another name that was there already is the user's own, and git may see what else lies in it.
     """
     is_ours = state.name == STATE_FOLDER or not state.is_dir()
-    state.mkdir(parents=state.name != STATE_FOLDER, exist_ok=True)  # a task's folder that was moved is not made again
+    state.mkdir(parents=parents, exist_ok=True)
     hidden = state / ".gitignore"
     if is_ours and not hidden.exists():
         with contextlib.suppress(OSError):  # a full disk: the next one that needs the folder tries again

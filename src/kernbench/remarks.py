@@ -33,6 +33,7 @@ class Remarks:
         """For the run to come, or for the entry that a save just made without one."""
         last = self._logbook.last_entry()
         if last is not None and last.iteration == self.hypothesis_for():
+            self.hypothesis = ""  # what waited since it could not be written
             return self._reword(last, text, last.next) or f"entry {last.iteration} was updated"
         self.hypothesis = text
         return "the next run carries this hypothesis" if text else "the next run carries no hypothesis"

@@ -45,7 +45,7 @@ class Session:
         self.environment: Environment | None = None
         self.paused = False
         self.is_alone = True
-        """No other workbench was open on the task when this one began."""
+        """No other workbench was open on the task when this one began, or it has left."""
         self.selected: str | None = None
         self.problem: Unusable | None = None
         self._baseline = Baseline.parse(self.options.baseline or task.baseline, Path(task.folder))
@@ -75,8 +75,10 @@ class Session:
             self._profiled_device,
             self._floors_order,
         )
-        self._is_unreadable = False
-        """The task or its source could not be taken when that was last tried: then any save is worth another try."""
+        self._tried: snapshot.Stamps = {}
+        """The source's files as they were when they were last taken, or that was tried."""
+        self._failed_with: snapshot.Stamps | None = None
+        """The same where it could not be taken, or its run broke down: then any save is worth another try."""
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -112,7 +114,7 @@ class Session:
         if other := self._presence.take():
             self.is_alone = False
             both = "both time every save and enter it in the log; close one of them"
-            self._emit(Notice(f"another workbench is open on this task (process {other}): {both}", "warning"))
+            self._warn(f"another workbench is open on this task (process {other}): {both}")
         self._tasks = [asyncio.create_task(self._serve()), asyncio.create_task(self._watch())]
         self._submit(Job("open", time.monotonic(), iteration=True))
 
@@ -185,10 +187,14 @@ class Session:
             self.supervisor.cancel()
 
     async def _watch(self) -> None:
-        async for _change in watch.changes(Path(self.task.folder), self._stop, self.options.poll, self._warn):
-            if self._differs():
+        folder, stop, poll = Path(self.task.folder), self._stop, self.options.poll
+        async for seen in watch.changes(folder, stop, poll, self._warn, self.state):
+            waited = self._agenda.waiting is not None
+            if not self._differs():
+                self._agenda.drop_save()
+            elif seen or not waited:
                 self._submit(Job("save", time.monotonic(), iteration=True))
-                if self.paused:
+                if self.paused and not waited:
                     self._emit(Notice("paused: the save waits, space goes on"))
 
     def _warn(self, sentence: str) -> None:
@@ -204,7 +210,7 @@ class Session:
             try:
                 await self._execute(job)
             except Exception as problem:  # the next save is served, whatever this one met
-                self._is_unreadable = True
+                self._cannot_be_taken()
                 self._emit(BuildFailed("", "", _why_nothing_was_run(problem, self.logbook.state)))
 
     async def _rest(self) -> None:
@@ -218,8 +224,8 @@ class Session:
 
     def _differs(self) -> bool:
         """Whether the folder holds another source than the one last taken, or may be a task again."""
-        if self._is_unreadable:
-            return True
+        if self._failed_with is not None:
+            return self._failed_with != snapshot.stamps(Path(self.task.folder), self.state)
         try:
             now = self.logbook.take_source()
             return self._agenda.last is None or now.sha != self._agenda.last.source.sha
@@ -228,11 +234,16 @@ class Session:
 
     # -- one run ----------------------------------------------------------------------------------------------------
 
+    def _cannot_be_taken(self) -> None:
+        self._failed_with = self._tried
+
     async def _execute(self, job: Job) -> Ending | None:
+        self._tried = snapshot.stamps(Path(self.task.folder), self.state)
         if not self._reload():
             return None
         source = self.logbook.take_source()
         self._agenda.last = taken = Taken(source, self.task.hash)
+        self.is_alone = self.is_alone or not self._presence.take()  # the other one may have left
         if job.reason == "save":
             self.remarks.turn_to_save()
             if (before := self._agenda.inherit_answer(taken)) is not None:
@@ -309,12 +320,12 @@ class Session:
         try:
             task = taskfile.load(Path(self.task.folder))
         except taskfile.TaskError as problem:
-            self._is_unreadable = True
+            self._cannot_be_taken()
             self._emit(self._bad_task(problem))
             return False
-        if task != self.task or self._is_unreadable:
+        if task != self.task or self._failed_with is not None:
             series = task.hash != self.task.hash
-            self.task, self._is_unreadable = task, False
+            self.task, self._failed_with = task, None
             self._emit(TaskLoaded(task, series))
             if series:
                 self._emit(Notice("the task itself changed: a new series starts, without best or stall", "warning"))

@@ -8,6 +8,7 @@ save of one is no iteration.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -28,6 +29,10 @@ BESIDE = DATA | frozenset(
     ".o .a .d .out .data .ncu-rep .nsys-rep .sqlite".split()
 )
 ALWAYS = frozenset({"cases.json"})
+
+
+Stamps = dict[str, tuple[int, int, int]]
+"""Time, size and number of every file of a source."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,16 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:  # an editor replaced it just now
         return ""
+
+
+def stamps(folder: Path, state: Path) -> Stamps:
+    """Changed by every save, also of the same text."""
+    found: Stamps = {}
+    for path in source_files(folder, state):
+        with contextlib.suppress(OSError):  # gone since
+            about = (folder / path).stat()
+            found[str(path)] = about.st_mtime_ns, about.st_size, about.st_ino
+    return found
 
 
 def sha_of(folder: Path, state: Path) -> str:

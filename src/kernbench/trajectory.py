@@ -197,9 +197,11 @@ def _with_hash(journal: Journal, listed: Listing, digits: str) -> dict[str, Summ
     }
 
 
-def best_written(journal: Journal, entries: Entries) -> Elsewhere | None:
-    """The last one that the log itself calls best, of those that no run here made."""
-    return max((item for item in entries.of(journal) if item.best), key=lambda item: item.iteration or 0, default=None)
+def best_written(task: Task, journal: Journal, entries: Entries) -> Elsewhere | None:
+    """The last one that the log itself calls best over the task's own baseline, of those that no run here made."""
+    once = [item for item in entries.of(journal) if item.best]
+    own = [item for item in once if item.baseline == task.baseline]
+    return max(own or once, key=lambda item: item.iteration or 0, default=None)
 
 
 def entries_of(task: Task) -> Entries:
@@ -209,7 +211,7 @@ def entries_of(task: Task) -> Entries:
 def best(task: Task, journal: Journal, entries: Entries) -> Summary:
     """Named by the entry about its source, where there is one."""
     if not journal.summaries:
-        if written := best_written(journal, entries):
+        if written := best_written(task, journal, entries):
             return written
         raise TrajectoryError("nothing was run on this machine yet, so there is no best; give a number")
     newest = journal.summaries[-1]

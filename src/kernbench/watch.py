@@ -5,7 +5,7 @@ What changed is not trusted either (a bare touch fires too); the session compare
 seconds the files' times are looked at, for a save on a network's disk comes from another machine, and one that falls
 between two watches tells nobody. Where polling is asked for, or the system has no watch to give, as when all of a
 user's inotify instances are taken, they are looked at more often; watchfiles' own polling knows times by the second,
-and of two saves within one misses the second.
+and of two saves within one misses the second. Of a large folder a look costs more, and is taken less often.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ QUIET_MS = 20
 """Delivery once nothing more has come for this long."""
 LONGEST_MS = 200
 LOOK_MS, POLL_MS = 2000, 300
+LEAST_REST = 50
+"""Times what a look took: at most a fiftieth of a processor goes into looking."""
 SOON_S = 1.0
 """A watch that fails so soon, twice, is not to be had."""
 
@@ -28,19 +30,52 @@ Stamps = dict[str, tuple[int, int, int]]
 """Time, size and number of every file that counts."""
 
 
+class Looks:
+    """What the files' times say, and when that was last asked."""
+
+    def __init__(self, folder: Path, state: Path | None) -> None:
+        self._folder, self._state = folder, state
+        self._known: Stamps | None = None
+        self._at = self._took = 0.0
+
+    def forget(self) -> None:
+        """Something was seen: the next look finds it, and what was saved right after it, once more."""
+        self._known = None
+
+    def is_due(self, pause_s: float) -> bool:
+        return time.monotonic() - self._at >= max(pause_s, LEAST_REST * self._took)
+
+    async def found_a_change(self) -> bool:
+        began = time.monotonic()
+        before, self._known = self._known, await asyncio.to_thread(stamps, self._folder, self._state)
+        self._at = time.monotonic()
+        self._took = self._at - began
+        return before != self._known
+
+
 async def changes(
-    folder: Path, stop: asyncio.Event, poll: bool = False, warn: Callable[[str], None] = lambda sentence: None
-) -> AsyncIterator[None]:
-    """Yields after every burst of changes until `stop` is set; outlives the folder's own removal."""
-    known, failed = _stamps(folder), False
+    folder: Path,
+    stop: asyncio.Event,
+    poll: bool = False,
+    warn: Callable[[str], None] = lambda sentence: None,
+    state: Path | None = None,
+) -> AsyncIterator[bool]:
+    """After every burst of changes, until `stop` is set: True; False where only the files' times tell of one.
+
+    Outlives the folder's own removal.
+    """
+    state = state.absolute() if state is not None else None
+    looks, failed = Looks(folder, state), False
+    await looks.found_a_change()
     while not stop.is_set():
         began = time.monotonic()
         try:
-            async for seen in _polled(stop) if poll else _watched(folder, stop):
-                now = await asyncio.to_thread(_stamps, folder)  # before whoever is told looks: nothing falls between
-                if seen or now != known:
-                    known = now
-                    yield None
+            async for seen in _polled(stop) if poll else _watched(folder, state, stop):
+                if seen:
+                    looks.forget()
+                    yield True
+                elif looks.is_due(POLL_MS / 1000 if poll else 0.9 * LOOK_MS / 1000) and await looks.found_a_change():
+                    yield False
         except FileNotFoundError:  # moved away for a moment, as by a git checkout
             await asyncio.sleep(0.2)
         except Exception as problem:  # such as a file whose name cannot be decoded
@@ -48,26 +83,24 @@ async def changes(
             poll, failed = soon and failed, soon
             if poll:
                 warn(f"the folder is looked at every {POLL_MS} ms, because it cannot be watched: {_innermost(problem)}")
-        now = _stamps(folder)
-        if now != known and not stop.is_set():
-            known = now
-            yield None
+        if not stop.is_set() and await looks.found_a_change():
+            yield False
 
 
-async def _watched(folder: Path, stop: asyncio.Event) -> AsyncIterator[bool]:
-    """Whether something was seen; ends when the folder is gone."""
-    from watchfiles import Change, awatch
+async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> AsyncIterator[bool]:
+    """Whether something that counts was seen; ends when the folder is gone."""
+    from watchfiles import awatch
 
-    def relevant(_change: Change, path: str) -> bool:
+    def counts(path: str) -> bool:
         try:
             parts = Path(path).relative_to(folder).parts
         except ValueError:
             return False
-        return all(map(_counts, parts))
+        return all(map(_counts, parts)) and not (state and Path(path).is_relative_to(state))
 
     watcher = awatch(
         folder,
-        watch_filter=relevant,
+        watch_filter=None,  # a run writes all the time, and what is filtered there ends no waiting
         debounce=LONGEST_MS,
         step=QUIET_MS,
         stop_event=stop,
@@ -75,7 +108,7 @@ async def _watched(folder: Path, stop: asyncio.Event) -> AsyncIterator[bool]:
         yield_on_timeout=True,
     )
     async for batch in watcher:
-        yield bool(batch)
+        yield any(counts(path) for _change, path in batch)
         if not folder.is_dir():
             return
 
@@ -87,10 +120,10 @@ async def _polled(stop: asyncio.Event) -> AsyncIterator[bool]:
         yield False
 
 
-def _stamps(folder: Path) -> Stamps:
+def stamps(folder: Path, state: Path | None = None) -> Stamps:
     found: Stamps = {}
     for place, folders, files in os.walk(folder):
-        folders[:] = filter(_counts, folders)
+        folders[:] = [name for name in folders if _counts(name) and Path(place, name) != state]
         for name in filter(_counts, files):
             path = os.path.join(place, name)
             with contextlib.suppress(OSError):  # gone since
@@ -100,7 +133,7 @@ def _stamps(folder: Path) -> Stamps:
 
 
 def _counts(name: str) -> bool:
-    return not name.startswith(".") and name not in ("__pycache__", "ITERATIONS.md")
+    return not name.startswith(".") and name not in ("__pycache__", "exports", "ITERATIONS.md")
 
 
 def _innermost(problem: BaseException) -> BaseException:

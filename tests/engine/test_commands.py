@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -240,3 +241,13 @@ def test_words_that_are_not_utf8_are_logged_as_far_as_they_can_be_read(folder: P
     result = kernbench(folder, "run", "-m", os.fsdecode(b"caf\xe9 loads"))
     assert result.returncode == 0, result.stderr
     assert "caf\ufffd loads" in (folder / "ITERATIONS.md").read_text(encoding="utf-8")
+
+
+def test_watch_ends_when_its_reader_has_left(folder: Path) -> None:
+    command = f"{shlex.quote(sys.executable)} -m kernbench watch --json | head -1; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=settings(), capture_output=True, text=True, timeout=30, check=False
+    )
+    assert json.loads(result.stdout)["event"] == "start"
+    assert result.returncode == 141
+    assert "Broken pipe" not in result.stderr

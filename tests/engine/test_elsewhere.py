@@ -329,3 +329,13 @@ def test_a_log_without_entries(folder: Path, text: str) -> None:
     assert not elsewhere.Entries(path).iterations(Journal(folder / ".here"))
     path.write_text(text)
     assert not elsewhere.Entries(path).iterations(Journal(folder / ".here"))
+
+
+async def test_the_best_of_a_pulled_log_is_that_over_the_tasks_own_baseline(shipped: Path) -> None:
+    with (shipped / "ITERATIONS.md").open("a") as log:
+        log.write(
+            "\n## 9 · against compile · 1.10x · first (over compile)\n\n"
+            "- when 2026-11-01 10:00 UTC · source bbbbbbbb · Fake 9000 · no clock · baseline compile\n"
+            "- result: 1.10x over compile\n"
+        )
+    assert said("show", str(shipped), "best", state=shipped / ".here").startswith("## 2 · two rows a warp")

@@ -181,6 +181,10 @@ def test_evidence_tears_no_wrapped_result(folder: Path) -> None:
     lines = path.read_text().splitlines()
     assert lines[lines.index("- result: wrapped") + 1].startswith("  by an editor")
     assert lines[lines.index("- result: wrapped") + 2] == "- evidence: registers 40 -> 32"
+    path.write_text(path.read_text().replace("- evidence: registers 40 -> 32", "- evidence: registers\n  40 -> 32"))
+    iterations.add_evidence(path, summary(number=1), "registers 40 -> 30")
+    assert "  40 -> 32" not in path.read_text()
+    assert path.read_text().count("- evidence: registers 40 -> 30\n") == 1
 
 
 def test_results_of_a_run_that_another_process_finished_are_its_own(folder: Path) -> None:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import watchfiles
@@ -445,7 +446,13 @@ async def test_a_second_workbench_on_a_task_is_told_of_the_first(watched: Callab
     (said,) = warned(second)
     assert f"(process {os.getpid()})" in said
     assert (first.session.is_alone, second.session.is_alone) == (True, False)
+    await first.ended(1)
+    await second.ended(1)
     await first.session.close()
+    write(folder, "TIME_US = 20.0")
+    await second.until(lambda: summaries(second)[-1].geomean == pytest.approx(5.0))
+    assert second.session.is_alone  # by now
+    await second.session.close()
     third = watched()
     await third.session.start()
     assert warned(third) == []
@@ -701,6 +708,12 @@ async def test_a_save_that_waits_is_told(watched: Callable[..., Watched], folder
     write(folder, "TIME_US = 20.0")
     await it.until(lambda: any("the save waits" in e.text for e in it.of(Notice)))  # type: ignore[attr-defined]
     assert it.session.waits
+    before, saved = "def toy(): ...\nTIME_US = 50.0\n", (folder / "solution.py").read_text()
+    for text, waits in ((before, False), (saved, True)):
+        (folder / "solution.py").write_text(text)
+        async with asyncio.timeout(15):
+            while it.session.waits != waits:  # nothing is said of it
+                await asyncio.sleep(0.01)
     it.session.set_paused(False)
     await it.until(lambda: len(summaries(it)) == 2)
     assert not it.session.waits
@@ -722,3 +735,49 @@ async def test_a_save_that_no_watch_tells_of_is_found(
     await it.ended(1)
     write(folder, "TIME_US = 20.0")
     await it.until(lambda: len(summaries(it)) == 2)
+
+
+async def test_what_a_broken_run_writes_does_not_start_it_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs may be kept in a folder of the task that is not hidden, and logs redirected into it."""
+    (folder / "mine").mkdir()
+    it = Watched(Session(taskfile.load(folder), folder / "mine", Options(harness=FAKE)))
+    await it.session.start()
+    await it.ended(1)
+    append = RunsFile.append
+
+    def full(file: RunsFile, line: str) -> int:
+        if '"event":"finished"' in line:
+            raise JournalError("runs.jsonl cannot be written: No space left on device")
+        return append(file, line)
+
+    monkeypatch.setattr(RunsFile, "append", full)
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: bool(it.of(BuildFailed)))
+    for number in range(5):
+        (folder / "watch.log").write_text(f"{number}")
+        await asyncio.sleep(0.1)
+    assert len(it.of(BuildFailed)) == 1
+    (folder / "solution.py").touch()
+    await it.until(lambda: len(it.of(BuildFailed)) == 2)
+    await it.session.close()
+
+
+async def test_a_log_that_is_away_for_a_moment_costs_no_run(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    journal, path = it.session.logbook.journal, it.session.logbook.path
+    finish = journal.finish
+
+    def away(*words: Any) -> None:
+        finish(*words)
+        path.rename(path.with_suffix(".away"))
+
+    monkeypatch.setattr(journal, "finish", away)
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: len(summaries(it)) == 2)
+    assert not it.of(BuildFailed)
+    path.with_suffix(".away").rename(path)
+    assert [item.iteration for item in it.session.logbook.iterations()] == [1, 2]

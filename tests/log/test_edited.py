@@ -152,3 +152,12 @@ def test_md_has_the_line_ends_of_one_kind(task: Task, book: Logbook) -> None:
     book.path.write_bytes(book.path.read_bytes().replace(b"\n", b"\r\n"))
     assert export.text(task, book.state, "md") == whole
     assert [item.next for item in Journal(book.state).summaries] == [item.next for item in book.iterations()]
+
+
+def test_a_list_below_the_next_step_is_its_authors(book: Logbook) -> None:
+    head, mark, tail = book.path.read_text().rpartition("- next: look at the tail wave\n")
+    book.path.write_text(f"{head}- next: try A\n  - because B\n  1. not before C\n{tail}")
+    assert mark
+    assert book.next_step() == "try A"
+    assert book.set_next("try D") is not None
+    assert "- next: try D\n  - because B\n  1. not before C\n" in book.path.read_text()

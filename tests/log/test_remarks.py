@@ -64,6 +64,7 @@ def test_words_given_while_it_ran_are_kept_when_the_entry_cannot_be_changed(
     assert remarks.hypothesis == "typed again"
     saved_meanwhile.undo()
     assert remarks.set_hypothesis("typed again") == f"entry {entered.iteration} was updated"
+    assert remarks.hypothesis == ""  # else the next entry would carry it too
     assert "- hypothesis: typed again\n" in book.path.read_text()
     assert Journal(book.state).summaries[-1].hypothesis == "typed again"
 

@@ -15,6 +15,7 @@ from kernbench.terminal import obeys
 
 if TYPE_CHECKING:
     from harness.records.task import Task
+    from kernbench.events import Event
     from kernbench.jobs import Options
     from kernbench.session import Session
     from kernbench.tui.picker import TaskRow
@@ -192,11 +193,11 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
         tasks=None if given["state"] else Tasks(task_rows, partial(open_other, options)),
     )
     app.run(mouse=not no_mouse)
+    leave_if_failed(app.mistake, app.return_code)
     problem = getattr(app.engine, "problem", None)
     if problem is not None:
         click.echo(f"kernbench: {problem}", err=True)
         sys.exit(NO_DEVICE if problem.code == "no_device" else USAGE)
-    leave_if_failed(app.mistake, app.return_code)
 
 
 def open_other(options: Options, folder: str) -> Session:
@@ -242,7 +243,7 @@ def leave_if_failed(mistake: str, code: int | None) -> None:
 
 def words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
     """As they can be written to a log, also where the terminal is not UTF-8."""
-    return None if text is None else os.fsencode(text).decode(errors="replace")
+    return None if text is None else text.encode("utf-8", "surrogateescape").decode(errors="replace")
 
 
 @click.command()
@@ -338,13 +339,25 @@ def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
 
     async def main() -> int:
         session = make_session(load_task(task), read_options(given, poll), given["state"])
-        session.listen(JsonPrinter(session, live=True) if as_json else TablePrinter(session))
-        session.listen(lambda _event: session.leave() if _has_no_device(session) else None)
+        printer: Callable[[Event], None] = JsonPrinter(session, live=True) if as_json else TablePrinter(session)
+        left: list[BrokenPipeError] = []
+
+        def tell(event: Event) -> None:
+            try:
+                printer(event)
+            except BrokenPipeError as problem:  # `| head` has had enough
+                left.append(problem)
+            if left or _has_no_device(session):
+                session.leave()
+
+        session.listen(tell)
         try:
             await session.start()
             await session.closed()
         finally:
             await session.close()
+        if left:
+            raise left[0]
         return NO_DEVICE if _has_no_device(session) else 0
 
     sys.exit(run_until_signal(main()))

@@ -89,7 +89,7 @@ class Engine(Protocol):
 
     @property
     def is_alone(self) -> bool:
-        """No other workbench was open on the task when this one began."""
+        """No other workbench was open on the task when this one began, or it has left."""
 
     @property
     def running(self) -> str | None:
