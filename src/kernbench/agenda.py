@@ -50,8 +50,8 @@ class Agenda:
         return job
 
     def drop_save(self) -> None:
-        """It was undone before its turn came."""
-        if self.waiting is not None and self.waiting.reason == "save":
+        """It was undone before its turn came; what is there again must have had its answer."""
+        if self.waiting is not None and self.waiting.reason == "save" and self._is_answered():
             self.waiting = None
 
     def _is_answered(self) -> bool:

@@ -224,9 +224,9 @@ class Session:
 
     def _differs(self) -> bool:
         """Whether the folder holds another source than the one last taken, or may be a task again."""
-        if self._failed_with is not None:
-            return self._failed_with != snapshot.stamps(Path(self.task.folder), self.state)
         try:
+            if self._failed_with is not None:
+                return self._failed_with != snapshot.stamps(Path(self.task.folder), self.state)
             now = self.logbook.take_source()
             return self._agenda.last is None or now.sha != self._agenda.last.source.sha
         except Exception:  # whoever serves the save says what is wrong

@@ -25,7 +25,7 @@ from kernbench.events import (
     Summary,
     TaskLoaded,
 )
-from kernbench.jobs import Options
+from kernbench.jobs import Job, Options
 from kernbench.runner import Order
 from kernbench.runsfile import JournalError, RunsFile
 from kernbench.session import Session
@@ -781,3 +781,20 @@ async def test_a_log_that_is_away_for_a_moment_costs_no_run(
     assert not it.of(BuildFailed)
     path.with_suffix(".away").rename(path)
     assert [item.iteration for item in it.session.logbook.iterations()] == [1, 2]
+
+
+async def test_a_source_that_comes_back_before_its_turn_is_not_forgotten(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    """Its run was broken off for the save that is undone now."""
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    slow = 'TIME_US = 20.0\nDO = "slow"'
+    write(folder, slow)
+    await it.until(lambda: len(it.of(RunStarted)) == 2)
+    agenda = it.session._agenda
+    assert agenda.last is not None
+    agenda.put(Job("save", 0.0, iteration=True))  # another save, undone before anybody took it
+    agenda.drop_save()
+    assert agenda.waiting is not None
