@@ -1,6 +1,6 @@
 """A mistake of our own: one sentence for the user, the traceback in a file for whoever mends it.
 
-The command line (cli.py) and the screens (tui/leaving.py) bring here what nobody expected. KERNBENCH_TRACEBACK=1 shows
+The command line (cli.py) and the screens (tui/ourapp.py) bring here what nobody expected. KERNBENCH_TRACEBACK=1 shows
 the traceback instead.
 """
 

@@ -47,10 +47,10 @@ def source_files(folder: Path, state: Path | None = None) -> list[Path]:
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
         here = Path(place)
-        folders[:] = sorted(name for name in folders if not _left_out(name) and here / name != state)
+        folders[:] = sorted(name for name in folders if not is_left_out(name) and here / name != state)
         for name in sorted(files):
             path = here / name
-            if not _left_out(name) and _is_bearable(path):
+            if not is_left_out(name) and _is_bearable(path):
                 found.append(path.relative_to(folder))
     return _without_what_lies_beside(folder, found)
 
@@ -83,7 +83,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def stamps(folder: Path, state: Path) -> Stamps:
+def stamps(folder: Path, state: Path | None) -> Stamps:
     """Changed by every save, also of the same text."""
     found: Stamps = {}
     for path in source_files(folder, state):
@@ -131,7 +131,7 @@ def _is_bearable(path: Path) -> bool:
         return False
 
 
-def _left_out(name: str) -> bool:
+def is_left_out(name: str) -> bool:
     return name.startswith(".") or name in LEFT_OUT or name.endswith("~")
 
 

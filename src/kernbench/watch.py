@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+
+from kernbench import snapshot
 
 QUIET_MS = 20
 """Delivery once nothing more has come for this long."""
@@ -26,16 +27,13 @@ LEAST_REST = 50
 SOON_S = 1.0
 """A watch that fails so soon, twice, is not to be had."""
 
-Stamps = dict[str, tuple[int, int, int]]
-"""Time, size and number of every file that counts."""
-
 
 class Looks:
     """What the files' times say, and when that was last asked."""
 
     def __init__(self, folder: Path, state: Path | None) -> None:
         self._folder, self._state = folder, state
-        self._known: Stamps | None = None
+        self._known: snapshot.Stamps | None = None
         self._at = self._took = 0.0
 
     def forget(self) -> None:
@@ -47,7 +45,7 @@ class Looks:
 
     async def found_a_change(self) -> bool:
         began = time.monotonic()
-        before, self._known = self._known, await asyncio.to_thread(stamps, self._folder, self._state)
+        before, self._known = self._known, await asyncio.to_thread(snapshot.stamps, self._folder, self._state)
         self._at = time.monotonic()
         self._took = self._at - began
         return before != self._known
@@ -96,7 +94,7 @@ async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> Asy
             parts = Path(path).relative_to(folder).parts
         except ValueError:
             return False
-        return all(map(_counts, parts)) and not (state and Path(path).is_relative_to(state))
+        return not any(map(snapshot.is_left_out, parts)) and not (state and Path(path).is_relative_to(state))
 
     watcher = awatch(
         folder,
@@ -118,22 +116,6 @@ async def _polled(stop: asyncio.Event) -> AsyncIterator[bool]:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), POLL_MS / 1000)
         yield False
-
-
-def stamps(folder: Path, state: Path | None = None) -> Stamps:
-    found: Stamps = {}
-    for place, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if _counts(name) and Path(place, name) != state]
-        for name in filter(_counts, files):
-            path = os.path.join(place, name)
-            with contextlib.suppress(OSError):  # gone since
-                about = os.stat(path)
-                found[path] = about.st_mtime_ns, about.st_size, about.st_ino
-    return found
-
-
-def _counts(name: str) -> bool:
-    return not name.startswith(".") and name not in ("__pycache__", "exports", "ITERATIONS.md")
 
 
 def _innermost(problem: BaseException) -> BaseException:

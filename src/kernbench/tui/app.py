@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual.app import SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.filter import LineFilter
 from textual.screen import Screen
 
 from harness.records.errors import UserError, Where
@@ -31,14 +30,13 @@ from kernbench.events import Event, RunFinished
 from kernbench.settings import Settings
 from kernbench.telemetry import Reader, Sample, Telemetry
 from kernbench.tui import copying, detail, editor, exporting, failures, gpu, hangup, keymap, pending, stopping, theme
-from kernbench.tui.asciionly import AsciiOnly
 from kernbench.tui.board import Board
 from kernbench.tui.dialogs import Choose, RowPage, TracebackPage
 from kernbench.tui.engine import Engine
 from kernbench.tui.help import Help, key_rows, main_bindings
-from kernbench.tui.leaving import LeavesWithASentence
 from kernbench.tui.messages import Heard, Sampled, Tasks
 from kernbench.tui.notes import Notes
+from kernbench.tui.ourapp import OurApp
 from kernbench.tui.past import Past
 from kernbench.tui.picker import TaskScreen
 from kernbench.tui.screen import MainScreen
@@ -48,7 +46,7 @@ from kernbench.tui.words import quoted
 SAID_WITH_A_CHANGE_SECONDS = 0.5
 
 
-class Workbench(LeavesWithASentence[None]):
+class Workbench(OurApp[None]):
     CSS_PATH = "kernbench.tcss"
     TITLE = "kernbench"
     NOTIFICATION_TIMEOUT = 4.0
@@ -63,11 +61,10 @@ class Workbench(LeavesWithASentence[None]):
         settings: Settings | None = None,
         tasks: Tasks | None = None,
     ) -> None:
-        super().__init__(ansi_color=theme.own_colours_only(os.environ))
+        super().__init__(ascii_only, ansi_color=theme.own_colours_only(os.environ))
         self.now = now
         self.ascii_only = ascii_only
         self.set_class(ascii_only, "-ascii")
-        self._ascii_filters = [AsciiOnly()] if ascii_only else []
         self.settings = settings or Settings()
         self._tasks = tasks
         self._inbox: deque[Event] = deque()
@@ -95,9 +92,6 @@ class Workbench(LeavesWithASentence[None]):
             self.board = Board(engine.task, engine.environment, results, summary, gpu_here)
         self.board.solution = editor.solution(Path(engine.task.folder))
         self._inbox.clear()
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        return [*super().get_line_filters(), *self._ascii_filters]
 
     def get_default_screen(self) -> Screen[Any]:
         return self.main

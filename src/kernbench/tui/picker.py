@@ -12,14 +12,12 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Static
 
-from kernbench.tui.asciionly import AsciiOnly
 from kernbench.tui.dialogs import HELP
 from kernbench.tui.keys import KeyLine
-from kernbench.tui.leaving import LeavesWithASentence
+from kernbench.tui.ourapp import OurApp
 from kernbench.tui.rows import RowView
 from kernbench.tui.spans import Span, clean, clip, pad
 from kernbench.tui.theme import KERNBENCH, default, own_colours_only
@@ -104,7 +102,7 @@ class TaskScreen(Screen[str | None]):
             self.dismiss(self._tasks[event.view.cursor].folder)
 
 
-class TaskPicker(LeavesWithASentence[str | None]):
+class TaskPicker(OurApp[str | None]):
     """The picker alone, before there is a task."""
 
     CSS_PATH = "kernbench.tcss"
@@ -113,15 +111,11 @@ class TaskPicker(LeavesWithASentence[str | None]):
     def __init__(
         self, tasks: Sequence[tuple[str, str, str, str, str]], theme: str | None = None, ascii_only: bool = False
     ) -> None:
-        super().__init__(ansi_color=own_colours_only(os.environ))
-        self._ascii_filters = [AsciiOnly()] if ascii_only else []
+        super().__init__(ascii_only, ansi_color=own_colours_only(os.environ))
         self._tasks = [TaskRow(*task) for task in tasks]
         self.register_theme(KERNBENCH)
         # A theme that does not exist is named when the workbench itself opens.
         self.theme = theme if theme in self.available_themes else default(os.environ)
-
-    def get_line_filters(self) -> Sequence[LineFilter]:
-        return [*super().get_line_filters(), *self._ascii_filters]
 
     def on_mount(self) -> None:
         self.push_screen(TaskScreen(self._tasks), self._leave)
