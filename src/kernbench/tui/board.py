@@ -157,8 +157,8 @@ class Board:
 
     @property
     def shows_the_save_before(self) -> bool:
-        """The figures are not of the files as they are, and no run is under way that will bring those."""
-        if self.summary is None or self.run is not None:
+        """The headline is not of the files as they are; a run that is under way will bring theirs."""
+        if self.summary is None:
             return False
         return self.failure is not None or (self.last_run is not None and self.last_run.source != self.summary.source)
 
