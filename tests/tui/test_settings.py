@@ -101,6 +101,7 @@ async def test_a_key_of_ones_own_stays_in_the_key_line(engine: FakeEngine) -> No
 @pytest.mark.anyio
 async def test_what_was_said_ends_with_its_screen(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     app = make_app(engine)
+    monkeypatch.setattr("kernbench.tui.app.SAID_WITH_A_CHANGE_SECONDS", 60.0)  # however slow the machine is
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         app.say("copied")
         await pilot.press("enter")
