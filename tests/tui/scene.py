@@ -425,6 +425,15 @@ async def settle(pilot: Pilot[None]) -> None:
     await pilot.pause()
 
 
+async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
+    """Wait until it holds, ten seconds at most: the assertion that follows says what did not."""
+    for _ in range(500):
+        await pilot.pause()
+        if holds():
+            return
+        await pilot.pause(0.02)
+
+
 def export_svg(app: Workbench) -> str:
     """A picture of the screen, as the README shows one."""
     return app.export_screenshot(title="kernbench", simplify=True)

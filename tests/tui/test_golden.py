@@ -25,6 +25,7 @@ from tests.tui.scene import (
     right,
     screen_text,
     settle,
+    until,
     whole_run,
     wrong,
 )
@@ -90,10 +91,7 @@ async def test_ascii_only_uses_nothing_else(engine: FakeEngine) -> None:
         assert "## 12 - " in screen_text(app)
         assert screen_text(app).isascii()
         await pilot.press("escape", "escape", "ctrl+p", "e", "x")
-        for _ in range(100):  # the palette finds its commands by and by
-            if "write the log for other people" in screen_text(app):
-                break
-            await pilot.pause(0.05)
+        await until(pilot, lambda: "write the log for other people" in screen_text(app))  # found by and by
         assert "write the log for other people" in screen_text(app)
         assert screen_text(app).isascii()
 
@@ -167,8 +165,8 @@ async def test_a_toast_takes_the_place_of_the_hint(size: tuple[int, int], engine
         await settle(pilot)
         without = screen_text(app).splitlines()
         app.say("copied m[bf16]: /home/dev/kernels/norm_scale_shift/.kernbench/copied.md")
+        await until(pilot, lambda: "copied m[bf16]" in screen_text(app))
         await settle(pilot)
-        await pilot.pause(0.1)
         shown = screen_text(app).splitlines()
         assert [line for line, before in zip(shown, without, strict=True) if line != before] == [shown[-2]]
         compare(f"toast_{size[0]}x{size[1]}", screen_text(app))

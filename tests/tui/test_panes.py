@@ -8,6 +8,7 @@ import re
 import sys
 import types
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from kernbench.logbook import Logbook
 from kernbench.profiling.counters import Kernel, Profile
 from kernbench.profiling.diagnose import diagnose
 from kernbench.tui import arrange, copying, differences, plot, words
+from kernbench.tui.app import Workbench
 from kernbench.tui.board import Board
 from kernbench.tui.columns import bar
 from kernbench.tui.detail import histogram
@@ -55,6 +57,7 @@ from tests.tui.scene import (
     screen_text,
     settle,
     summary,
+    until,
     whole_run,
     wrong,
 )
@@ -153,14 +156,14 @@ async def test_copies_are_always_in_a_file(engine: FakeEngine, monkeypatch: pyte
         await settle(pilot)
         copied = engine.state / clipboard.LAST_COPY
         await pilot.press("y")
-        await pilot.pause(0.1)
+        await until(pilot, lambda: copied.exists() and copied.read_text() == app.clipboard)
         assert copied.read_text() == app.clipboard
         assert "| wan 75600x5120 | 518.6 | 371.4 | 1.396x ±0.4% | ▲ faster |" in app.clipboard
         await pilot.press("Y")
-        await pilot.pause(0.1)
+        await until(pilot, lambda: copied.read_text().count("\n") == 10)
         assert copied.read_text().count("\n") == 10
         await pilot.press("i", "y")
-        await pilot.pause(0.1)
+        await until(pilot, lambda: any("entry" in note.message for note in app._notifications))
         assert copied.read_text().startswith("## 12 ·")
         assert [note.message.partition(":")[0] for note in app._notifications] == ["copied entry 12"]
 
@@ -230,7 +233,7 @@ async def test_another_task_without_leaving(engine: FakeEngine) -> None:
     app = make_app(engine, tasks=TASKS)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("T", "down", "enter")
-        await pilot.pause(0.2)
+        await until(pilot, lambda: app.engine is not engine and app.engine.started)
         assert engine.closed
         assert app.engine is not engine
         assert app.engine.started
@@ -335,18 +338,21 @@ async def test_the_order_is_named_at_every_key(engine: FakeEngine) -> None:
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         engine.say(READY, *whole_run())
         await settle(pilot)
-        said = []
-        for _ in arrange.SORTS:
+        for words_of_order in (
+            "rows: least speedup first",
+            "rows: longest first",
+            "rows: farthest from the speed of light first",
+            "rows: by name",
+            "rows: in the task's order",
+        ):
             await pilot.press("s")
-            await pilot.pause(0.05)
-            said.append(screen_text(app).splitlines()[-2].strip())
-    assert said == [
-        "rows: least speedup first",
-        "rows: longest first",
-        "rows: farthest from the speed of light first",
-        "rows: by name",
-        "rows: in the task's order",
-    ]
+            shown = partial(_says, app, words_of_order)
+            await until(pilot, shown)
+            assert shown(), words_of_order
+
+
+def _says(app: Workbench, words: str) -> bool:
+    return screen_text(app).splitlines()[-2].strip() == words
 
 
 def test_bars_grow_from_the_middle() -> None:
@@ -527,13 +533,13 @@ async def test_export_asks_for_a_format_and_before_it_overwrites(engine: FakeEng
     app = make_app(engine)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("w", "enter")
-        await pilot.pause(0.1)
+        await until(pilot, lambda: engine.exported)
         assert engine.exported == [("md", False)]
         await pilot.press("w", "enter", "n", "w", "enter", "y")
-        await pilot.pause(0.1)
+        await until(pilot, lambda: len(engine.exported) == 2)
         assert engine.exported == [("md", False), ("md", True)]
         await pilot.press("w", "down", "down", "down", "enter")
-        await pilot.pause(0.1)
+        await until(pilot, lambda: any("nothing was" in note.message for note in app._notifications))
         assert [note.message for note in app._notifications][-1] == "nothing was exported: Jinja2 is not installed"
 
 
@@ -567,7 +573,7 @@ async def test_a_long_past_does_not_hold_the_first_paint(engine: FakeEngine) -> 
     assert engine.remembered == 0
     assert app.board.reading
     async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.pause(0.1)
+        await until(pilot, lambda: engine.started and "518.6" in screen_text(app))
         assert (engine.remembered, engine.started) == (1, True)
         text = screen_text(app)
         assert "1.31x" in text

@@ -32,6 +32,7 @@ from tests.tui.scene import (
     screen_text,
     settle,
     summary,
+    until,
     whole_run,
     wrong,
 )
@@ -43,7 +44,7 @@ READY = WorkerChanged("ready", H200)
 async def test_the_engine_starts_after_the_first_paint_and_is_closed(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause(0.1)
+        await until(pilot, lambda: engine.started and engine.selected)
         assert engine.started
         assert engine.selected == app.board.cases[0].id
     assert engine.closed
@@ -56,7 +57,7 @@ async def test_an_engine_that_cannot_start_leaves_the_screen_up() -> None:
 
     app = make_app(Stillborn())
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await pilot.pause(0.1)
+        await until(pilot, lambda: app._notifications)
         assert [note.message for note in app._notifications] == ["the engine could not start: no [such] python"]
         assert "norm_scale_shift" in screen_text(app)
 
@@ -70,7 +71,7 @@ async def test_an_entry_that_a_shell_made_appears(engine: FakeEngine, monkeypatc
         assert "from a shell" not in screen_text(app)
         engine.history.append(summary(99, hypothesis="from a shell"))
         engine.changed = True
-        await pilot.pause(0.2)
+        await until(pilot, lambda: "from a shell" in screen_text(app))
         assert "from a shell" in screen_text(app)
         assert not engine.changed
 
@@ -88,13 +89,13 @@ async def test_a_log_that_cannot_be_read_for_a_moment_is_read_later(
             raise UserError("runs.jsonl cannot be read: Stale file handle")
 
         monkeypatch.setattr(engine, "changed_elsewhere", stale)
-        await pilot.pause(0.2)
+        await until(pilot, lambda: app._notifications)
         said = [note.message for note in app._notifications]
         assert said == ["the log could not be read again: runs.jsonl cannot be read: Stale file handle"]
         monkeypatch.setattr(engine, "changed_elsewhere", changed)
         engine.history.append(summary(99, hypothesis="from a shell"))
         engine.changed = True
-        await pilot.pause(0.2)
+        await until(pilot, lambda: "from a shell" in screen_text(app))
         assert "from a shell" in screen_text(app)
 
 
@@ -494,8 +495,7 @@ async def test_ascii_is_kept_whatever_the_compiler_says(engine: FakeEngine) -> N
         await settle(pilot)
         assert screen_text(app).count(plain) == 3
         engine.say(Notice(said))
-        await settle(pilot)
-        await pilot.pause(0.1)
+        await until(pilot, lambda: plain in screen_text(app).splitlines()[-2])
         assert plain in screen_text(app).splitlines()[-2]
         for keys in (["t"], ["h"], ["question_mark"], ["b"]):
             await pilot.press(*keys)
