@@ -213,13 +213,13 @@ def _file_digest(path: str) -> str:
 
 def _digest(folder: str) -> str:
     """Eight hex digits of the snapshot's text: another save is another package."""
-    digest = hashlib.sha256(folder.encode())
+    digest = hashlib.sha256(os.fsencode(folder))
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(names):
             path = os.path.join(parent, name)
             if os.path.isfile(path) and os.path.getsize(path) <= LARGEST_SOURCE:
-                digest.update(name.encode() + b"\0" + _read(path))
+                digest.update(os.fsencode(name) + b"\0" + _read(path))
     return digest.hexdigest()[:8]
 
 

@@ -94,6 +94,8 @@ class Shelf:
         side = self._sides.pop(role, None)
         if side is not None:
             side.close()
+            if role == "reference":  # its functions have lost their modules
+                self._reference = None
             self._prepared = {key: value for key, value in self._prepared.items() if side.package not in key}
 
     def _side(self, role: str, source: str, task: Task, build: str) -> Side:

@@ -26,6 +26,8 @@ MARGIN = 0.01
 SHORT_MARGIN = 0.015
 SHORT_US = 5.0
 """Below this, clocks tick too coarsely for the one-percent margin."""
+MOST_SAME = 0.03
+"""A wider floor makes no two sides the same: it tells that nothing can be told, not that nothing changed."""
 FEWEST_BLOCKS = 6
 QUARTER = 0.25
 NEAR, OF_ROUNDS = 2, 0.35
@@ -165,7 +167,8 @@ def verdict(speedup: float, low: float, high: float, margin: float) -> VerdictWo
         return "faster"
     if high < 1 and speedup < 1 - margin:
         return "slower"
-    if abs(speedup - 1) <= margin and (high - low) / 2 <= margin:
+    near = min(margin, MOST_SAME)
+    if abs(speedup - 1) <= near and (high - low) / 2 <= near:
         return "same"
     return "unclear"
 

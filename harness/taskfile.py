@@ -103,7 +103,7 @@ def files_behind(folder: Path, name: str) -> list[str]:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise TaskError(path, "", "there is no such file; `kernbench new NAME` writes a task to start from") from None
     except (OSError, UnicodeDecodeError) as problem:
@@ -210,7 +210,7 @@ def _known_dtypes(path: Path, key: str, axes: dict[str, Any]) -> None:
 def _baseline(path: Path, data: dict[str, Any]) -> str:
     default = "baseline.py" if path.with_name("baseline.py").exists() else "eager"
     baseline = _text(path, "baseline", data.get("baseline", default))
-    if baseline not in NAMED_BASELINES and not path.with_name(baseline).is_file():
+    if baseline not in NAMED_BASELINES and (Path(baseline).name != baseline or not path.with_name(baseline).is_file()):
         raise TaskError(path, "baseline", f"{baseline!r} is neither eager, compile nor a file beside task.toml")
     return baseline
 
@@ -226,7 +226,7 @@ def _solution(folder: Path) -> None:
 def _defines(path: Path, key: str, *names: str) -> None:
     """Looks for top-level names without running the file; a star import could define anything and is believed."""
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        tree = ast.parse(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
         raise TaskError(path, "", "there is no such file; every task needs one") from None
     except (OSError, UnicodeDecodeError) as problem:

@@ -261,7 +261,7 @@ def _is_best(
     old_best: Judged | None,
 ) -> bool:
     checked = all(row.checked == 2 for row in results if row.status == "ok")
-    timed = any(row.solution_us is not None for row in headline)
+    timed = any(row.ratio is not None for row in headline)
     if not right or not checked or not timed or not about.complete or about.environment.interpreted:
         return False
     if about.against_best:  # measured against another opponent than the series: it informs, and decides nothing

@@ -23,6 +23,8 @@ STATUS_WORDS = {
     "skipped": "skipped",
     "interpreted": "checked",
 }
+MUCH_SPREAD = 10.0
+"""Percent; from here on an interval that is even in its logarithm is visibly uneven."""
 FAILURES = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
 """Statuses of a case that came to nothing, the most telling first: a wrong value says more than what broke off."""
 STEP_WORDS = {
@@ -50,8 +52,11 @@ def times(value: float | None) -> str:
 
 
 def spread(ratio: Ratio) -> str:
-    """Half the interval's width, in percent of the ratio."""
+    """Half the interval's width, in percent of the ratio; of one that reaches much further up than down both ends."""
     percent = (ratio.high - ratio.low) / 2 / ratio.speedup * 100
+    down, up = (1 - ratio.low / ratio.speedup) * 100, (ratio.high / ratio.speedup - 1) * 100
+    if percent >= MUCH_SPREAD and up > 1.5 * down:
+        return f"-{down:.0f}+{up:.0f}%"
     return f"±{percent:.1f}%" if percent < 99.95 else f"±{percent:.0f}%"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -234,3 +235,9 @@ def test_a_compilers_error_points_into_the_kernel(side: MakeSide, tmp_path: Path
 def test_leaving_the_program_is_a_fault_like_any_other(side: MakeSide, tmp_path: Path) -> None:
     made = side("solution", solution_py="import sys\nsys.exit(4)")
     assert fault_of(made, tmp_path)[0] == "it called sys.exit(4)"
+
+
+def test_a_name_that_is_not_utf8_is_no_hindrance(tmp_path: Path) -> None:
+    write_task(tmp_path)
+    (tmp_path / os.fsdecode(b"h\xfclle.py")).write_text("x = 1\n")
+    assert callable(Side("solution", str(tmp_path), str(tmp_path)).entry("solution.py", "scale"))

@@ -120,6 +120,13 @@ def test_verdict(speedup: float, low: float, high: float, word: str) -> None:
     assert stats.verdict(speedup, low, high, 0.01) == word
 
 
+def test_a_wide_floor_makes_nothing_the_same() -> None:
+    assert stats.verdict(1.02, 1.01, 1.03, 0.04) == "same"
+    assert stats.verdict(0.952, 0.942, 0.957, 0.21) == "unclear"
+    assert stats.verdict(1.26, 1.13, 1.4, 0.44) == "unclear"
+    assert stats.verdict(1.5, 1.4, 1.6, 0.44) == "faster"
+
+
 def test_margin_grows_for_short_calls_and_noisy_machines() -> None:
     assert [stats.margin(100), stats.margin(2)] == [0.01, 0.015]
     assert [stats.margin(100, 0.04), stats.margin(2, 0.001)] == [0.04, 0.015]

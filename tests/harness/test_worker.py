@@ -229,6 +229,17 @@ def test_a_task_whose_inputs_fail_is_to_blame_itself(child: Child, tmp_path: Pat
     assert last["where"]["file"] == "reference.py"
 
 
+def test_a_reference_that_was_broken_and_put_back_is_loaded_again(child: Child, tmp_path: Path) -> None:
+    """Another folder each time, as snapshots are; the first and the last hold the same."""
+    good = write_task(tmp_path / "good")
+    broken = write_task(tmp_path / "broken", reference_py=REFERENCE + "import nonexist\n")
+    assert only(child.run(good))["status"] == "ok"
+    task = load(good)
+    child.request(task, broken)
+    assert child.events()[-1]["status"] == "bad_task"
+    assert only(child.run(good))["status"] == "ok"
+
+
 def test_older_tasks_without_spread_and_offset_still_run(child: Child, tmp_path: Path) -> None:
     plain = REFERENCE.replace(", spread=1.0, offset=0.0", "").replace("x * spread + offset", "x")
     assert only(child.run(write_task(tmp_path, reference_py=plain)))["status"] == "ok"

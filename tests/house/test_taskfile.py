@@ -60,6 +60,7 @@ MALFORMED = [
     ("a case without an id", ('id = "small"\n', ""), "case[0].id", "missing"),
     ("a headline that is not timed", ('id = "tiny"', 'id = "tiny"\nheadline = true'), "smoke[0].headline", "timed"),
     ("no such baseline", ('device = "cpu"', 'baseline = "other.py"'), "baseline", "neither eager, compile nor a file"),
+    ("a baseline in a folder", ('device = "cpu"', 'baseline = "sub/base.py"'), "baseline", "a file beside task.toml"),
     ("no threads", ('device = "cpu"', "threads = 0"), "threads", "at least 1"),
     ("an empty axis", ("rows = [1, 3]", "rows = []"), "grid", "no values"),
     ("a grid that is no table", ("[grid]\nrows = [1, 3]\n", "[[grid]]\n"), "grid", "table of lists"),
@@ -75,6 +76,12 @@ def test_a_mistake_is_named_by_file_and_key(folder: Path, change: tuple[str, str
     assert problem.key == key
     assert says in str(problem)
     assert str(problem).startswith(str(folder.resolve()))
+
+
+def test_a_byte_order_mark_is_no_mistake(folder: Path) -> None:
+    for name in ("task.toml", "reference.py"):
+        (folder / name).write_bytes(b"\xef\xbb\xbf" + (folder / name).read_bytes())
+    assert taskfile.load(folder).name == "toy"
 
 
 def test_bad_toml_names_the_line(folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.records.results import CaseResult, Status
+from harness.records.results import CaseResult, Ratio, Status
 from harness.records.task import Task
 from kernbench import compare, elsewhere, entry, iterations, render
 from kernbench.events import Summary
@@ -191,6 +191,21 @@ def test_the_move_is_what_the_hypothesis_begins_with(words: str, move: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("ends", "words"),
+    [
+        ((0.996, 1.004), "±0.4%"),
+        ((0.80, 1.25), "±22.5%"),
+        ((0.81, 2.76), "-19+176%"),
+        ((0.98, 1.06), "±4.0%"),
+        ((0.1, 2.2), "±105%"),
+    ],
+)
+def test_an_uneven_interval_shows_both_ends(ends: tuple[float, float], words: str) -> None:
+    """`1.44x ±98%` beside `faster` would say that it may be slower."""
+    assert render.spread(Ratio(1.44, 1.44 * ends[0], 1.44 * ends[1], "faster")) == words
+
+
+@pytest.mark.parametrize(
     ("statuses", "words"),
     [
         (["ok", "ok"], "2/2 check cases right"),
@@ -242,3 +257,14 @@ def test_a_run_that_is_not_right_says_how_it_failed(counts: dict[str, int], word
     score = entry.score(failed, "eager")
     written = elsewhere.parse(7, f" wider loads · {score}\n", "")
     assert (written.right, written.outcome) == (False, word)
+
+
+def test_what_was_never_timed_over_the_baseline_is_not_best(tmp_path: Path) -> None:
+    """A broken baseline leaves a time and no ratio; the next source would be called the first again."""
+    task = make_task(tmp_path, 3)
+    alone = [replace(item, baseline_us=None, speedup=None, low=None, high=None, verdict=None, vs_best=None)
+             for item in rows_of(task, 1, 1.2, {}, 1)]  # fmt: skip
+    before = summary_of(task, 1, alone, [])
+    assert (before.best, render.outcome(before)) == (False, "not timed")
+    first = summary_of(task, 2, rows_of(task, 2, 1.2, {}, 1), [before])
+    assert (first.best, render.outcome(first)) == (True, "first")
