@@ -48,7 +48,7 @@ class Session:
         """No other workbench was open on the task when this one began, or it has left."""
         self.selected: str | None = None
         self.problem: Unusable | None = None
-        self._baseline = Baseline.parse(self.options.baseline or task.baseline, Path(task.folder))
+        self._baseline = Baseline.parse(self.options.baseline or task.baseline, task)
         self._listeners: list[Callable[[Event], None]] = []
         self.supervisor = Supervisor(
             device=self.options.device or ("cpu" if task.device == "cpu" else "auto"),
@@ -153,7 +153,7 @@ class Session:
         return (*own, *taskfile.NAMED_BASELINES, *(("best",) if best else ()))
 
     def set_baseline(self, name: str) -> None:
-        self._baseline = Baseline.parse(name, Path(self.task.folder))
+        self._baseline = Baseline.parse(name, self.task)
         self.rerun()
 
     def changed_elsewhere(self) -> bool:
@@ -287,6 +287,7 @@ class Session:
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:
         known = job.reason in ("open", "key") and self.logbook.number_of(source.sha) is not None
+        self._baseline = self._baseline.of(source.folder)
         return Order(
             task=self.task,
             source=source,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from harness import taskfile
-from kernbench import compare, export, overview, report
+from kernbench import compare, export, overview, render, report
+from kernbench.baselines import Baseline, BaselineError
 from kernbench.events import Elsewhere, Notice, Summary
 from kernbench.jobs import Options
 from kernbench.session import Session
@@ -194,3 +195,38 @@ def test_a_pulled_best_that_was_timed_again_keeps_the_line() -> None:
         for geomean, outcome in ((2.0, "first"), (3.0, "improved"), (2.6, "best"), (2.9, "same"))
     ]
     assert compare.best_levels(entries) == [2.0, 3.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize("given", ["alt.py", "./alt.py", "ABSOLUTE"])
+async def test_another_text_of_a_file_is_another_series(folder: Path, given: str) -> None:
+    """However it was spelled; of one session too."""
+    (folder / "alt.py").write_text("from part import toy\n")
+    (folder / "part.py").write_text("def toy(x): return x\n")
+    name = given.replace("ABSOLUTE", str(folder / "alt.py"))
+    session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE, baseline=name))
+    seen = []
+    try:
+        for text in ("def toy(x): return x\n", "def toy(x): return x.clone()\n", "def toy(x): return x\n"):
+            (folder / "part.py").write_text(text)
+            seen.append(await session.run_once(iteration=True))
+    finally:
+        await session.close()
+    first, other, again = [summary.baseline for summary in seen if isinstance(summary, Summary)]
+    assert first == again != other
+    assert [name.partition("@")[0] for name in (first, other)] == ["alt.py", "alt.py"]
+    assert session.baseline == again
+    assert isinstance(seen[1], Summary)
+    assert render.outcome(seen[1]) == "first"
+
+
+async def test_the_tasks_own_file_keeps_its_name(folder: Path) -> None:
+    (folder / "baseline.py").write_text("def toy(x): return x\n")
+    task = taskfile.load(folder)
+    for text in ("baseline.py", "./baseline.py", str(folder / "baseline.py")):
+        assert Baseline.parse(text, task) == Baseline("baseline.py")
+
+
+@pytest.mark.parametrize("text", ["~nobody-of-this-name/x.py", "nowhere.py", "x\0.py", "."])
+async def test_what_is_no_file_is_one_sentence(folder: Path, text: str) -> None:
+    with pytest.raises(BaselineError, match="neither eager, compile, best nor a file"):
+        Baseline.parse(text, taskfile.load(folder))
