@@ -326,6 +326,8 @@ class Session:
             return False
         if task != self.task or self._failed_with is not None:
             series = task.hash != self.task.hash
+            if self.baseline == self.task.baseline:  # the task's own, not one that was asked for
+                self._baseline = Baseline.parse(task.baseline, task)
             self.task, self._failed_with = task, None
             self._emit(TaskLoaded(task, series))
             if series:

@@ -230,3 +230,19 @@ async def test_the_tasks_own_file_keeps_its_name(folder: Path) -> None:
 async def test_what_is_no_file_is_one_sentence(folder: Path, text: str) -> None:
     with pytest.raises(BaselineError, match="neither eager, compile, best nor a file"):
         Baseline.parse(text, taskfile.load(folder))
+
+
+@pytest.mark.parametrize(("asked", "over"), [(None, ["eager", "baseline.py"]), ("compile", ["eager", "compile"])])
+async def test_a_baseline_changed_in_the_task_counts_unless_another_was_asked_for(
+    folder: Path, asked: str | None, over: list[str]
+) -> None:
+    session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE))
+    try:
+        seen = [await session.run_once(iteration=True)]
+        if asked:
+            session.set_baseline(asked)
+        (folder / "baseline.py").write_text("def toy(x): return x\n")
+        seen.append(await session.run_once(iteration=True))
+    finally:
+        await session.close()
+    assert [summary.baseline for summary in seen if isinstance(summary, Summary)] == over
