@@ -1,13 +1,15 @@
-"""Finds tasks and the folder that keeps a task's runs. Reads nothing of a task but whether its task.toml is there.
+"""Finds tasks and the folder that keeps a task's runs. Reads nothing of a task but the name in its task.toml.
 
-A task is named by a path (its folder, or a file in it) or by its folder's name, looked for here, in ./kernels, in the
-same two places of each folder above up to the repository's root, and last among the tasks that kernbench ships. In a
-checkout the shipped tasks are kernels/ and may be edited; in an installed package they are data and are only copied.
+A task is named by a path (its folder, or a file in it), by its folder's name, or by the name that its task.toml gives
+it, looked for here, in ./kernels, in the same two places of each folder above up to the repository's root, and last
+among the tasks that kernbench ships. In a checkout the shipped tasks are kernels/ and may be edited; in an installed
+package they are data and are only copied.
 """
 
 from __future__ import annotations
 
 import contextlib
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,15 +37,10 @@ def find_task(task: str | None = None, cwd: Path | None = None, *, to_edit: bool
 
 def list_tasks(cwd: Path | None = None) -> list[Path]:
     """Every task that can be opened from here, nearest first; of two with one name, the nearer."""
-    cwd = (cwd or Path.cwd()).absolute()
-    around = _enclosing_task(cwd)
-    found = [around] if around else []
-    for place in _places(cwd):
-        found += sorted(path.parent for path in place.glob(f"*/{TASK_FILE}"))
-    found += [folder for folder in shipped_tasks().values() if not read_only(folder)]
     by_name: dict[str, Path] = {}
-    for folder in found:
-        by_name.setdefault(folder.name, folder)
+    for folder in _tasks_around((cwd or Path.cwd()).absolute()):
+        if not read_only(folder):
+            by_name.setdefault(folder.name, folder)
     return list(by_name.values())
 
 
@@ -91,7 +88,9 @@ def repository_root(cwd: Path) -> Path | None:
 
 
 def _named_task(task: str, cwd: Path) -> Path:
-    path = cwd / Path(task).expanduser()
+    path = cwd / task
+    with contextlib.suppress(RuntimeError):  # `~nobody`
+        path = cwd / Path(task).expanduser()
     if path.is_file():
         folder = _enclosing_task(path.parent)
         if folder is None:
@@ -104,9 +103,29 @@ def _named_task(task: str, cwd: Path) -> Path:
         named = next((folder for folder in places if (folder / TASK_FILE).is_file()), shipped_tasks().get(task))
         if named is not None:
             return named.resolve()
+    if called := _called(task, cwd):
+        return called
     if path.is_dir():
         raise ProjectError(f"{task} is a folder without a {TASK_FILE}; `kernbench new NAME` writes a task")
     raise ProjectError(f"there is no task {task!r} here; {_what_is_here(cwd)}")
+
+
+def _called(name: str, cwd: Path) -> Path | None:
+    """The task whose task.toml gives it this name."""
+    around = dict.fromkeys(folder.resolve() for folder in _tasks_around(cwd))
+    found = [folder for folder in around if _name_in(folder / TASK_FILE) == name]
+    if len(found) > 1:
+        raise ProjectError(f"{len(found)} tasks have the name {name!r}: {' and '.join(map(str, found))}; give a folder")
+    return found[0] if found else None
+
+
+def _name_in(path: Path) -> str | None:
+    """The task's own name; None where it has none, or the file is one that whoever opens the task complains of."""
+    try:
+        name = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("name")
+    except (OSError, ValueError):
+        return None
+    return name if isinstance(name, str) else None
 
 
 def _only_task(cwd: Path) -> Path:
@@ -128,6 +147,15 @@ def _what_is_here(cwd: Path) -> str:
 
 def _enclosing_task(folder: Path) -> Path | None:
     return next((place.resolve() for place in _upwards(folder) if (place / TASK_FILE).is_file()), None)
+
+
+def _tasks_around(cwd: Path) -> Iterator[Path]:
+    """The task that this is a folder of, those in all places, nearest first, and the shipped ones."""
+    if around := _enclosing_task(cwd):
+        yield around
+    for place in _places(cwd):
+        yield from sorted(path.parent for path in place.glob(f"*/{TASK_FILE}"))
+    yield from shipped_tasks().values()
 
 
 def _places(cwd: Path) -> Iterator[Path]:

@@ -95,6 +95,33 @@ def test_an_unknown_name_says_what_there_is(repository: Path) -> None:
         find_task("z", repository)
 
 
+@pytest.mark.parametrize("name", ["row sum", "~nobody here"])
+def test_the_name_that_its_task_file_gives_it(repository: Path, name: str) -> None:
+    task = make_task(repository / "kernels" / "tb")
+    (task / "task.toml").write_text(f'name = "{name}"\n')
+    (make_task(repository / "kernels" / "torn") / "task.toml").write_text("name = \xff")
+    assert find_task(name, repository) == task
+
+
+def test_a_folder_goes_before_a_name(repository: Path) -> None:
+    (make_task(repository / "kernels" / "a") / "task.toml").write_text('name = "b"\n')
+    task = make_task(repository / "kernels" / "b")
+    assert find_task("b", repository) == task
+
+
+def test_two_tasks_of_one_name_are_both_named(repository: Path) -> None:
+    folders = [make_task(repository / "kernels" / name) for name in ("a", "b")]
+    for folder in folders:
+        (folder / "task.toml").write_text('name = "row sum"\n')
+    with pytest.raises(ProjectError, match="2 tasks have the name 'row sum': .*/a and .*/b; give a folder"):
+        find_task("row sum", repository)
+
+
+def test_a_home_that_is_nobodys_is_no_task(repository: Path) -> None:
+    with pytest.raises(ProjectError, match="there is no task '~nobody_here'"):
+        find_task("~nobody_here", repository)
+
+
 def test_a_folder_without_a_task(repository: Path) -> None:
     (repository / "empty").mkdir()
     with pytest.raises(ProjectError, match=r"without a task\.toml"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from kernbench import entry
@@ -38,7 +39,8 @@ def section(about: Collected, before: Summary | None, after: Summary, cases: Seq
 
 def _missing(about: Collected, before: Summary | None, cases: Sequence[str]) -> list[str]:
     against = str(before.iteration) if before and before.iteration else "baseline"
-    command = f"kernbench profile {about.task.name} --case {cases[0] if cases else 'ID'} --against {against}"
+    case = cases[0] if cases else "ID"
+    command = shlex.join(["kernbench", "profile", about.task.name, "--case", case, "--against", against])
     missing = f"_Missing: no Nsight Compute profile of both sources was kept; `{command}` makes the pair._"
     return ["## Nsight Compute, before and after", "", missing, ""]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,7 +89,8 @@ class Collected:
     def nothing_logged(self) -> str:
         runs = render.plural(len(self.runs), "plain run")
         was = "was" if len(self.runs) == 1 else "were"
-        return f"Nothing was logged yet: there {was} {runs}; `kernbench run {self.task.name} -m TEXT` makes an entry."
+        command = f"kernbench run {shlex.quote(self.task.name)} -m TEXT"
+        return f"Nothing was logged yet: there {was} {runs}; `{command}` makes an entry."
 
     @functools.cached_property
     def series(self) -> list[Summary]:
@@ -169,11 +171,11 @@ def collect(task: Task, state: Path) -> Collected:
 
 def _what_to_do(task: Task) -> str:
     """A log that came without its runs needs no new entry; what its author exported may lie beside it."""
-    folder = Path(task.folder)
+    folder, command = Path(task.folder), f"kernbench run {shlex.quote(task.name)}"
     if not iterations.last_entry(folder / "ITERATIONS.md"):
-        return f"`kernbench run {task.name} -m TEXT` makes the first entry"
+        return f"`{command} -m TEXT` makes the first entry"
     shipped = sorted((folder / "exports").glob("*"))
-    known = f"`kernbench run {task.name}` times it here"
+    known = f"`{command}` times it here"
     return f"{known}, and {_shown(shipped[0])} was exported where its log was made" if shipped else known
 
 
