@@ -13,13 +13,13 @@ import errno
 import fcntl
 import os
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.records.errors import UserError
 from kernbench import entry, render
+from kernbench.aside import written_aside
 from kernbench.entry import EntryText as EntryText
 from kernbench.events import Summary
 
@@ -285,23 +285,11 @@ def _stands(path: Path, handle: int, data: bytes) -> bool:
 
 def _replace(path: Path, found: Found, changed: list[str]) -> None:
     """The whole file anew, beside it first; given up when somebody saved it since it was read."""
-    target = path.resolve()
     text = found.head + "\n".join(changed) + found.tail
-    scratch: str | None = None
     try:
-        handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=".iterations-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(text.encode("utf-8", "surrogateescape"))
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(scratch, target.stat().st_mode & 0o7777)
-        if signature_of(target) != found.signature:
-            raise LogbookError(f"{path.name} was saved by somebody else this moment; try again")
-        os.replace(scratch, target)
-        scratch = None
+        with written_aside(path, text.encode("utf-8", "surrogateescape"), durable=True) as move:
+            if signature_of(path) != found.signature:
+                raise LogbookError(f"{path.name} was saved by somebody else this moment; try again")
+            move()
     except OSError as problem:
         raise LogbookError(f"{path} cannot be written: {problem.strerror}") from None
-    finally:
-        if scratch is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(scratch)

@@ -8,14 +8,13 @@ replaced as a whole and needs no lock: two workbenches at worst write the same o
 from __future__ import annotations
 
 import contextlib
-import os
 import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.records.lines import SCHEMA
+from kernbench.aside import written_aside
 from kernbench.runsfile import JournalError, RunsFile
 
 MAGIC = b"kernbench-index 1"
@@ -88,13 +87,7 @@ def _load(file: RunsFile) -> tuple[list[Kept], int]:
 
 
 def _save(file: RunsFile, kept: list[Kept]) -> None:
-    """Written aside and moved into place; where that cannot be done, the next start reads more."""
+    """Where it cannot be written, the next start reads more."""
     rows = [b"%d %d %s" % (item.place, item.begin, item.line.rstrip(b"\n")) for item in kept]
-    with contextlib.suppress(OSError):
-        handle, scratch = tempfile.mkstemp(dir=file.path.parent, prefix=".index-")
-        try:
-            with os.fdopen(handle, "wb") as target:
-                target.write(b"\n".join([MAGIC, *rows]))
-            os.replace(scratch, _path(file))
-        except OSError:
-            os.unlink(scratch)
+    with contextlib.suppress(OSError), written_aside(_path(file), b"\n".join([MAGIC, *rows])) as move:
+        move()

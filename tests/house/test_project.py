@@ -113,7 +113,7 @@ def test_two_tasks_of_one_name_are_both_named(repository: Path) -> None:
     folders = [make_task(repository / "kernels" / name) for name in ("a", "b")]
     for folder in folders:
         (folder / "task.toml").write_text('name = "row sum"\n')
-    with pytest.raises(ProjectError, match="2 tasks have the name 'row sum': .*/a and .*/b; give a folder"):
+    with pytest.raises(ProjectError, match=r"2 tasks have the name 'row sum': .*/a and .*/b; give a folder"):
         find_task("row sum", repository)
 
 

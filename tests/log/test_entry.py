@@ -10,7 +10,7 @@ import pytest
 
 from harness.records.results import CaseResult, Ratio, Status
 from harness.records.task import Task
-from kernbench import compare, elsewhere, entry, iterations, render
+from kernbench import aside, compare, elsewhere, entry, iterations, render
 from kernbench.events import Summary
 from kernbench.journal import Journal
 from kernbench.logbook import Logbook
@@ -145,7 +145,7 @@ def test_a_line_changed_by_hand_is_never_overwritten(
     with pytest.raises(iterations.LogbookError, match=says):
         book.reword(entered, "other words", "more")
     assert book.path.read_bytes() == before
-    assert not list(book.path.parent.glob(".iterations-*"))
+    assert not list(book.path.parent.glob(f"{aside.PREFIX}*"))
 
 
 def test_of_two_entries_with_one_number_the_right_one_is_changed(log: tuple[Task, Logbook]) -> None:

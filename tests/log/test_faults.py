@@ -23,7 +23,7 @@ import pytest
 
 from harness import taskfile
 from harness.records.run import Environment
-from kernbench import iterations
+from kernbench import aside, iterations
 from kernbench.journal import Journal
 from kernbench.logbook import Logbook
 from tests.engine.conftest import TASK
@@ -267,7 +267,7 @@ def test_a_full_disk_loses_nothing_that_was_written(small_disk: Path) -> None:
         assert (folder / "ITERATIONS.md").read_bytes().startswith(log)
         assert (folder / ".kernbench" / "runs.jsonl").read_bytes().startswith(runs)
         assert len(Journal(folder / ".kernbench").summaries) >= 1
-        assert not list(folder.glob(".iterations-*"))
+        assert not list(folder.glob(f"{aside.PREFIX}*"))
     assert kernbench(folder, "run", "-m", "space again").returncode == 0
     assert Journal(folder / ".kernbench").summaries[-1].hypothesis == "space again"
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from kernbench.aside import written_aside
 from kernbench.export.collect import ExportError
 
 
@@ -16,30 +15,17 @@ def write_all(files: Mapping[Path, str], force: bool) -> list[Path]:
     taken = [path for path in files if path.exists()]
     if taken and not force:
         raise ExportError(f"{taken[0]} is there already; `--force` overwrites it")
-    aside: dict[Path, str] = {}
-    try:
-        for path, content in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            aside[path] = _write_aside(path, content)
-        for path, scratch in aside.items():
-            os.replace(scratch, path)
-    except OSError as problem:
-        place = problem.filename or next(iter(files))
-        raise ExportError(f"{place} cannot be written: {problem.strerror}; nothing was exported") from None
-    finally:
-        for scratch in aside.values():
-            with contextlib.suppress(OSError):
-                os.unlink(scratch)
+    with contextlib.ExitStack() as stack:
+        try:
+            moves = [stack.enter_context(_aside(path, content)) for path, content in files.items()]
+            for move in moves:
+                move()
+        except OSError as problem:
+            why = f"{problem.filename} cannot be written: {problem.strerror}"
+            raise ExportError(f"{why}; nothing was exported") from None
     return list(files)
 
 
-def _write_aside(path: Path, content: str) -> str:
-    handle, scratch = tempfile.mkstemp(dir=path.parent, prefix=".export-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="surrogateescape", newline="") as file:
-            file.write(content)
-        os.chmod(scratch, 0o644)
-    except OSError:
-        os.unlink(scratch)
-        raise
-    return scratch
+def _aside(path: Path, content: str) -> contextlib.AbstractContextManager[Callable[[], None]]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return written_aside(path, content.encode("utf-8", "surrogateescape"))
