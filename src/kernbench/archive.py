@@ -12,6 +12,7 @@ from kernbench.events import ProfileReady
 from kernbench.logbook import Logbook
 from kernbench.profiling.diagnose import diagnose
 from kernbench.profiling.profiles import Profiles
+from kernbench.project import STATE_FOLDER
 
 LONG_BYTES = 2 << 20
 
@@ -36,14 +37,16 @@ class Archive:
     def sources(self, reference: str) -> dict[str, str]:
         """Solution files of an iteration, `best`, `last` or `now`, by name."""
         point = trajectory.find(self._task(), self._logbook.journal, reference)
-        return trajectory.texts(point, self._task(), self._logbook.state)
+        return trajectory.texts(point, self._task())
 
     def restore(self, reference: str) -> str:
         """Brings a source back and says what changed; what was there is kept."""
-        point = trajectory.find(self._task(), self._logbook.journal, reference)
-        before, changed = trajectory.restore(self._task(), point, self._logbook.state)
-        here = os.path.relpath(self._task().folder)
-        return trajectory.restored(point, before, changed, None if here == "." else os.path.join(".", here))
+        task, state = self._task(), self._logbook.state
+        point = trajectory.find(task, self._logbook.journal, reference)
+        before, changed = trajectory.restore(task, point, state)
+        here, usual = os.path.relpath(task.folder), Path(task.folder) / STATE_FOLDER
+        name = None if here == "." else os.path.join(".", here)
+        return trajectory.restored(point, before, changed, name, None if state == usual else os.path.relpath(state))
 
     def profiles(self) -> dict[str, ProfileReady]:
         """The newest kept profile of each case."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.records.errors import UserError
 from harness.records.task import Task
-from kernbench import hygiene, trajectory
+from kernbench import differing, hygiene, trajectory
+from kernbench.aside import written_aside
 from kernbench.journal import Journal
 from kernbench.project import repository_root
 
@@ -42,9 +40,7 @@ class Port:
             return None
 
     def diff(self) -> list[str]:
-        old = "/dev/null" if self.old is None else str(self.target)
-        before, after = (_lines(data) for data in (self.old, self.new))
-        return list(difflib.unified_diff(before, after, old, self.name, lineterm=""))
+        return list(differing.unified(self.old, self.new, str(self.target), self.name))
 
 
 def plan(task: Task, journal: Journal, target: Path, reference: str = "best", name: str | None = None) -> Port:
@@ -75,18 +71,11 @@ def obstacle(target: Path) -> str | None:
 
 def write(port: Port) -> None:
     """Replaces the file as a whole, and keeps its mode; a link is followed."""
-    target = port.target.resolve()
-    scratch = None
     try:
-        handle, scratch = tempfile.mkstemp(dir=target.parent, prefix=".port-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(port.new)
-        os.chmod(scratch, target.stat().st_mode & 0o7777 if target.exists() else 0o644)
-        os.replace(scratch, target)
+        with written_aside(port.target, port.new) as move:
+            move()
     except OSError as problem:
-        if scratch:
-            Path(scratch).unlink(missing_ok=True)
-        raise PortError(f"{target} cannot be written: {problem.strerror}") from None
+        raise PortError(f"{problem.filename} cannot be written: {problem.strerror}") from None
 
 
 def _fitting(files: list[Path], target: Path) -> list[Path]:
@@ -94,7 +83,3 @@ def _fitting(files: list[Path], target: Path) -> list[Path]:
     named_solution = [path for path in files if path.name == f"solution{target.suffix}"]
     same_ending = [path for path in files if path.suffix == target.suffix]
     return same_name or named_solution or same_ending
-
-
-def _lines(data: bytes | None) -> list[str]:
-    return [] if data is None else data.decode("utf-8", "replace").splitlines()

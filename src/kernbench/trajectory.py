@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
+import contextlib
 import shlex
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.records.errors import UserError
 from harness.records.task import Task
-from harness.taskfile import NAMED_BASELINES
-from kernbench import compare, entry, snapshot
+from harness.taskfile import NAMED_BASELINES, files_behind
+from kernbench import compare, differing, entry, snapshot
+from kernbench.aside import written_aside
 from kernbench.elsewhere import Entries
 from kernbench.events import Elsewhere, Summary
 from kernbench.journal import Journal
@@ -33,20 +34,25 @@ class Point:
 
     name: str
     folder: Path
+    state: Path
+    """May lie in the folder; what it keeps is no part of the source."""
     summary: Summary | None = None
+
+    def files(self) -> list[Path]:
+        return snapshot.source_files(self.folder, self.state)
 
 
 def find(task: Task, journal: Journal, reference: str) -> Point:
     """`12`, `ab12cd`, `best`, `last` or `now`; the hash may also be of what a restore has kept and nobody has run."""
     if reference == "now":
-        return Point("now", Path(task.folder))
+        return Point("now", Path(task.folder), journal.state)
     try:
         summary = summary_of(task, journal, reference)
     except TrajectoryError:
         kept = kept_sources(journal.state, reference)
         if len(kept) != 1:
             raise
-        return Point(kept[0].name[:8], kept[0])
+        return Point(kept[0].name[:8], kept[0], journal.state)
     if isinstance(summary, Elsewhere):
         return _brought_along(task, journal, summary)
     return point(journal, summary)
@@ -62,70 +68,85 @@ def kept_sources(state: Path, digits: str) -> list[Path]:
 def point(journal: Journal, summary: Summary) -> Point:
     folder = journal.state / "sources" / summary.source
     if not folder.is_dir():
-        raise TrajectoryError(f"the source of {_name(summary)} ({summary.source[:8]}) is not on this machine")
-    return Point(_name(summary), folder, summary)
+        source = f"the source of {_name(summary)} ({summary.source[:8]})"
+        raise TrajectoryError(f"{source} is not in this state folder ({journal.state})")
+    return Point(_name(summary), folder, journal.state, summary)
 
 
 def _brought_along(task: Task, journal: Journal, summary: Elsewhere) -> Point:
     """The log came without its sources; the one that was shipped with it may be the folder's own."""
     kept = kept_sources(journal.state, summary.source)
     if len(kept) == 1:
-        return Point(_name(summary), kept[0], summary)
+        return Point(_name(summary), kept[0], journal.state, summary)
     folder = Path(task.folder)
     if summary.source and snapshot.sha_of(folder, journal.state).startswith(summary.source):
-        return Point(_name(summary), folder, summary)
-    source = f" ({summary.source})" if summary.source else ""
-    raise TrajectoryError(f"entry {_name(summary)} was made elsewhere: its source{source} is not on this machine")
+        return Point(_name(summary), folder, journal.state, summary)
+    source = f"its source ({summary.source})" if summary.source else "its source"
+    place = f"this state folder ({journal.state})"
+    raise TrajectoryError(f"entry {_name(summary)} was made elsewhere: {source} is not in {place}")
 
 
-def diff(old: Point, new: Point, state: Path) -> list[str]:
-    """A unified diff over all files of two sources."""
+def diff(old: Point, new: Point, state: Path, errors: str = "replace") -> list[str]:
+    """A unified diff over all files of two sources; `errors` is about bytes that are no UTF-8."""
     names = {path.as_posix() for point in (old, new) for path in snapshot.source_files(point.folder, state)}
     lines: list[str] = []
     for name in sorted(names):
-        before, after = (_lines(point.folder / name) for point in (old, new))
-        lines += difflib.unified_diff(before, after, f"{old.name}/{name}", f"{new.name}/{name}", lineterm="")
+        before, after = (_bytes(point.folder / name) for point in (old, new))
+        lines += differing.unified(before, after, f"{old.name}/{name}", f"{new.name}/{name}", errors)
     return lines
 
 
 def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
-    """Writes the point's files back; the present source is kept as a snapshot first. The task's own files stay.
+    """Makes the solution's files those of the point; the present ones are kept as a snapshot first.
 
-    Returns the hash of what was there before and the names of the files that changed. Everything is written aside
-    before anything is replaced, and a file that is not in the snapshot as it is now is never replaced.
+    Returns the hash of what was there before and what changed, in words. The task's own files stay, and so do links
+    that the point does not have: a snapshot keeps no links. Everything is written aside before anything is replaced,
+    and a file that is not in the snapshot as it is now is neither replaced nor removed.
     """
     folder = Path(task.folder)
     make_state(state)
     before = snapshot.take(folder, state)
-    wanted = {
-        path: (point.folder / path).read_bytes()
-        for path in snapshot.source_files(point.folder)
-        if path.as_posix() not in _frozen(task)
-    }
+    wanted = {path: (point.folder / path).read_bytes() for path in solution_files(point, task)}
     changed = [path for path, data in wanted.items() if _bytes(folder / path) != data]
-    aside: list[Path] = []
+    added = [path for path in _removable(task, before.folder) if path not in wanted]
     try:
-        for path in changed:
-            aside.append(_write_aside((folder / path).resolve(), wanted[path]))
-        for path in changed:
-            if _bytes(folder / path) != _bytes(before.folder / path):
-                why = "was saved this moment or is too large to be kept"
-                raise TrajectoryError(f"{path} {why}; nothing more was restored")
-            aside[0].replace((folder / path).resolve())
-            aside.pop(0)
+        with contextlib.ExitStack() as stack:
+            moves = [stack.enter_context(_aside(folder / path, wanted[path])) for path in changed]
+            for path, put in [*zip(changed, moves, strict=True), *((path, (folder / path).unlink) for path in added)]:
+                if _bytes(folder / path) != _bytes(before.folder / path):
+                    why = "was saved this moment or is too large to be kept"
+                    raise TrajectoryError(f"{path} {why}; nothing more was restored")
+                put()
     except OSError as problem:
         raise TrajectoryError(f"{problem.filename} cannot be written: {problem.strerror}; restore again") from None
-    finally:
-        for scratch in aside:
-            scratch.unlink(missing_ok=True)
-    return before.sha, [path.as_posix() for path in changed]
+    return before.sha, [path.as_posix() for path in changed] + [f"{path.as_posix()} (removed)" for path in added]
 
 
-def restored(point: Point, before: str, changed: Sequence[str], task: str | None) -> str:
-    """A sentence about it, with the way back; `task` is the word for it here, none inside its folder."""
+def _removable(task: Task, kept: Path) -> list[Path]:
+    """Code of the solution alone: the reference and the baseline may need files beside them, and notes and data
+    are taken for source only as long as it names them."""
+    folder = Path(task.folder)
+    own = {name for file in _frozen(task) for name in files_behind(folder, file)}
+    code = (path for path in snapshot.source_files(kept) if path.suffix and path.suffix not in snapshot.BESIDE)
+    return [path for path in code if path.as_posix() not in own and not (folder / path).is_symlink()]
+
+
+def _aside(path: Path, data: bytes) -> contextlib.AbstractContextManager[Callable[[], None]]:
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
+    return written_aside(path, data)
+
+
+def restored(
+    point: Point, before: str, changed: Sequence[str], task: str | None, state: Path | str | None = None
+) -> str:
+    """A sentence about it, with the way back; `task` is the word for it here, none inside its folder.
+
+    `state` is the word for the state folder, none where it is the usual one.
+    """
     if not changed:
         return f"restored {point.name}: nothing to change"
-    command = " ".join(["kernbench restore", *([shlex.quote(task)] if task else []), before[:8]])
+    words = [*([task] if task else []), before[:8], *(["--state", str(state)] if state else [])]
+    command = shlex.join(["kernbench", "restore", *words])
     return f"restored {point.name}: {', '.join(changed)}; `{command}` brings back what was there"
 
 
@@ -145,13 +166,13 @@ def copy_out(point: Point, task: Task, target: Path) -> list[str]:
 
 
 def solution_files(point: Point, task: Task) -> list[Path]:
-    return [path for path in snapshot.source_files(point.folder) if path.as_posix() not in _frozen(task)]
+    return [path for path in point.files() if path.as_posix() not in _frozen(task)]
 
 
-def texts(point: Point, task: Task, state: Path) -> dict[str, str]:
-    """The solution's files by name; of the user's own folder without what the state folder keeps."""
-    names = [path.as_posix() for path in snapshot.source_files(point.folder, state)]
-    return {name: "\n".join(_lines(point.folder / name)) for name in names if name not in _frozen(task)}
+def texts(point: Point, task: Task) -> dict[str, str]:
+    """The solution's files by name."""
+    found = {path.as_posix(): _bytes(point.folder / path) for path in solution_files(point, task)}
+    return {name: (data or b"").decode("utf-8", "replace") for name, data in found.items()}
 
 
 def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
@@ -166,7 +187,7 @@ def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
             "now is the files as they are, not a run: `show now --source` prints them, `diff` compares"
         )
     listed = entries.iterations(journal)
-    if reference.isdigit() and (found := listed.with_number(int(reference))):
+    if reference.isdecimal() and (found := listed.with_number(int(reference))):
         sources = {item.source[: entry.HASH] or "no source" for item in found}
         if len(sources) > 1:
             raise TrajectoryError(f"{taken_twice(int(reference))}; give the hash of one: {', '.join(sorted(sources))}")
@@ -241,13 +262,6 @@ def _name(summary: Summary) -> str:
     return str(summary.iteration) if summary.iteration is not None else summary.source[:8]
 
 
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-
-
 def _frozen(task: Task) -> set[str]:
     """Files that make the task and not the solution."""
     own = () if task.baseline in NAMED_BASELINES else (task.baseline,)
@@ -257,14 +271,5 @@ def _frozen(task: Task) -> set[str]:
 def _bytes(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
-
-
-def _write_aside(target: Path, data: bytes) -> Path:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = target.with_name(f".{target.name}.restore")
-    scratch.write_bytes(data)
-    if target.exists():
-        scratch.chmod(target.stat().st_mode & 0o7777)
-    return scratch

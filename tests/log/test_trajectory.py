@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+import resource
+import shlex
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from harness.records.task import Task
-from kernbench import snapshot, trajectory
+from kernbench import aside, snapshot, trajectory
+from kernbench.archive import Archive
 from kernbench.cli import cli
 from kernbench.journal import Journal
+from kernbench.logbook import Logbook
 from tests.log.logs import make_log, source_hash, source_text
 
 
@@ -46,7 +53,7 @@ def test_restore_keeps_what_was_there_and_what_is_not_its_own(task: Task, journa
     assert (folder / "solution.py").stat().st_mode & 0o777 == 0o640
     assert (folder / "notes.txt").read_text() == "mine\n"
     assert (journal.state / "sources" / before / "solution.py").read_text() == "never run\n"
-    assert not list(folder.glob(".*.restore"))
+    assert not list(folder.glob(f"{aside.PREFIX}*"))
 
 
 def test_a_file_too_large_to_be_kept_is_not_replaced(task: Task, journal: Journal) -> None:
@@ -56,7 +63,7 @@ def test_a_file_too_large_to_be_kept_is_not_replaced(task: Task, journal: Journa
     with pytest.raises(trajectory.TrajectoryError, match=r"solution\.py .* too large to be kept"):
         trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == large
-    assert not list(folder.glob(".*.restore"))
+    assert not list(folder.glob(f"{aside.PREFIX}*"))
 
 
 def test_a_save_of_this_moment_is_not_replaced(task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,12 +81,90 @@ def test_a_save_of_this_moment_is_not_replaced(task: Task, journal: Journal, mon
     assert (folder / "solution.py").read_text() == "saved this moment\n"
 
 
+def test_restore_takes_away_what_later_iterations_have_added(task: Task, journal: Journal) -> None:
+    folder = Path(task.folder)
+    (folder / "helper.py").write_text("of a later one\n")
+    (folder / "tables.json").write_text("[1]\n")
+    (folder / "solution.py").write_text('import json, helper\njson.load(open("tables.json"))\n')
+    before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    assert changed == ["solution.py", "helper.py (removed)"]
+    assert not (folder / "helper.py").exists()
+    assert (folder / "tables.json").exists()  # data that no source names is the user's own
+    trajectory.restore(task, trajectory.find(task, journal, before[:8]), journal.state)
+    assert (folder / "helper.py").read_text() == "of a later one\n"
+
+
+def test_restore_leaves_links_and_what_the_task_needs(task: Task, journal: Journal) -> None:
+    folder = Path(task.folder)
+    (folder / "elsewhere.txt").write_text("kept\n")
+    (folder / "linked.py").symlink_to("elsewhere.txt")
+    (folder / "shapes.py").write_text("of the reference\n")
+    reference = folder / "reference.py"
+    reference.write_text("import shapes\n" + reference.read_text())
+    _before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    assert changed == ["solution.py"]
+    assert (folder / "linked.py").is_symlink()
+    assert (folder / "shapes.py").exists()
+
+
+def test_a_full_disk_names_the_file_and_leaves_nothing_behind(task: Task, journal: Journal) -> None:
+    folder = Path(task.folder)
+    snapshot.take(folder, journal.state)  # so that the restore has only the solution to write
+    with largest_file(32), pytest.raises(trajectory.TrajectoryError) as refused:
+        trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    assert str(refused.value) == f"{folder / 'solution.py'} cannot be written: File too large; restore again"
+    assert (folder / "solution.py").read_text() == source_text(0)
+    assert not list(folder.glob(f"{aside.PREFIX}*"))
+
+
+@contextlib.contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """As on a full disk, a write ends with an error that names no file."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_the_way_back_names_a_state_folder_of_its_own(
+    task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(task.folder)
+    monkeypatch.chdir(folder.parent)
+    usual = Archive(lambda: task, Logbook(folder, journal.state)).restore("2")
+    assert re.search(r"`kernbench restore \./rms_norm [0-9a-f]{8}` brings back", usual)
+    journal.state.rename(folder.parent / "my state")
+    other = Archive(lambda: task, Logbook(folder, folder.parent / "my state")).restore("3")
+    command = re.search("`(.*)` brings back what was there", other)
+    assert command is not None
+    assert re.fullmatch(r"kernbench restore \./rms_norm [0-9a-f]{8} --state 'my state'", command[1])
+    assert kernbench(*shlex.split(command[1])[1:]).exit_code == 0
+    assert (folder / "solution.py").read_text() == source_text(2)
+
+
+def test_a_state_folder_inside_the_task_is_no_source_of_now(task: Task, journal: Journal) -> None:
+    state = Path(task.folder) / "state"
+    journal.state.rename(state)
+    inside = Journal(state)
+    now = trajectory.find(task, inside, "now")
+    assert list(trajectory.texts(now, task)) == [path.as_posix() for path in trajectory.solution_files(now, task)]
+    assert list(trajectory.texts(now, task)) == ["solution.py"]
+    assert trajectory.restore(task, now, state)[1] == []
+
+
+def test_a_digit_that_is_no_number_is_one_sentence(task: Task, journal: Journal) -> None:
+    with pytest.raises(trajectory.TrajectoryError, match="there is no iteration '²' here"):
+        trajectory.summary_of(task, journal, "²")
+
+
 def test_a_source_that_is_not_here_is_listed_and_says_so(task: Task, journal: Journal) -> None:
     for path in sorted((journal.state / "sources" / source_hash(2)).iterdir(), reverse=True):
         path.unlink()
     (journal.state / "sources" / source_hash(2)).rmdir()
     assert "(source not on this machine, over compile)" in kernbench("log", task.folder).stdout
-    with pytest.raises(trajectory.TrajectoryError, match=r"the source of 2 \([0-9a-f]{8}\) is not on this machine"):
+    with pytest.raises(trajectory.TrajectoryError, match=r"of 2 \([0-9a-f]{8}\) is not in this state folder"):
         trajectory.find(task, journal, "2")
 
 

@@ -15,6 +15,7 @@ from harness.records.task import Case, Task
 from kernbench import bestnow, compare, iterations, render, trajectory
 from kernbench.elsewhere import Entries
 from kernbench.events import Elsewhere, Summary
+from kernbench.handwritten import UNDECODED
 from kernbench.journal import Journal
 from kernbench.listing import Listing
 from kernbench.profiling import evidence
@@ -159,7 +160,7 @@ class Collected:
             before, after = (trajectory.point(self.journal, item) for item in (old, new))
         except trajectory.TrajectoryError:
             return None
-        return trajectory.diff(before, after, self.journal.state)
+        return trajectory.diff(before, after, self.journal.state, UNDECODED)
 
 
 def collect(task: Task, state: Path) -> Collected:
