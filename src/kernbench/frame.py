@@ -39,21 +39,19 @@ def history(task: str | Path | None = None, state: Path | None = None) -> pandas
     """Every run of a task, named as on the command line; inside its folder it may be left out."""
     from harness import taskfile
     from kernbench import project
+    from kernbench.export.collect import Collected
 
     folder = project.find_task(None if task is None else str(task), to_edit=False)
-    return frame(taskfile.load(folder), Journal(state or folder / project.STATE_FOLDER))
+    return Collected(taskfile.load(folder), Journal(state or folder / project.STATE_FOLDER)).frame
 
 
-def frame(
-    task: Task, journal: Journal, only: set[str] | None = None, runs: Sequence[Summary] | None = None
-) -> pandas.DataFrame:
+def frame(task: Task, journal: Journal, summaries: Sequence[Summary], only: set[str] | None = None) -> pandas.DataFrame:
     """Finished runs (or those asked for) in the order in which they ended, each with its cases as they landed.
 
-    `runs` are the journal's summaries where somebody has read them already.
+    `summaries` are the journal's, with the words that the log has for them now.
     """
     import pandas
 
-    summaries = runs if runs is not None else list(journal.summaries)
     place = {summary.run: index for index, summary in enumerate(summaries)}
     about = {case.id: (case.label, case.kind, case.headline) for case in task.cases}
     rows: list[tuple[Any, ...]] = []

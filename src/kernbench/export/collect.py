@@ -40,7 +40,7 @@ class Collected:
     def frame(self) -> pandas.DataFrame:
         from kernbench.frame import frame
 
-        return frame(self.task, self.journal, runs=self.runs)
+        return frame(self.task, self.journal, self.runs)
 
     @functools.cached_property
     def present(self) -> compare.Series:

@@ -190,7 +190,7 @@ def heatmap(about: Collected) -> str:
     """Timed cases over the iterations of the present series."""
     columns = charts.columns(about.series)
     labels = {case.id: case.label for case in about.task.timed}
-    part = frame(about.task, about.journal, only={item.run for item in columns}, runs=about.runs)
+    part = frame(about.task, about.journal, about.runs, only={item.run for item in columns})
     names = zip(part["run"], part["case"], strict=True)
     values = zip(part["status"], part["speedup"], strict=True)
     cells = {
