@@ -23,7 +23,8 @@ from kernbench.aside import written_aside
 from kernbench.entry import EntryText as EntryText
 from kernbench.events import Summary
 
-HEADING = re.compile(r"^## (\d+) ·", re.MULTILINE)
+HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
+"""A longer number is somebody's date."""
 WHEN = re.compile(r"^[-*+] +when .* · source ([0-9a-f]{8})\b", re.MULTILINE)
 CONFLICT = re.compile("^<<<<<<< ", re.MULTILINE)
 ATTEMPTS = 20

@@ -7,10 +7,12 @@ import io
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import kernbench
 from harness.records.task import Task
 from kernbench import entry, export, iterations, render, trajectory
 from kernbench.events import Elsewhere, Summary
@@ -39,6 +41,14 @@ def edit(book: Logbook, old: str, new: str) -> None:
 
 def listed(book: Logbook) -> list[tuple[type, int | None, str]]:
     return [(type(item), item.iteration, item.hypothesis) for item in book.iterations()]
+
+
+def test_a_heading_with_a_long_number_is_a_remark(task: Task, book: Logbook) -> None:
+    book.path.write_text(book.path.read_text() + "\n## 20261116000000000000000 · mine · note\n\nwords\n")
+    assert [number for _kind, number, _words in listed(book)] == [1, 2, 3]
+    summary = replace(book.journal.summaries[0], run="r4")
+    assert book.enter(task, summary, {}).iteration == 4
+    assert "## 20261116000000000000000 · mine · note\n\nwords\n" in book.text(3)
 
 
 # -- whose entry it is -------------------------------------------------------------------------------------------------
@@ -125,6 +135,8 @@ def test_every_export_tells_the_words_of_the_file(task: Task, book: Logbook) -> 
     assert [kind for kind, text in texts.items() if new not in text or old in text] == []
     rows = csv.DictReader(io.StringIO(texts["csv"]))
     assert {row["next_step"] for row in rows if row["iteration"] == "3"} == {"look elsewhere"}
+    frame = kernbench.history(task.folder)
+    assert frame.to_csv(index=False, lineterminator="\n") == texts["csv"]
     assert json.loads(texts["json"])["runs"][2]["next"] == "look elsewhere"
 
 
