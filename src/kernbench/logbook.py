@@ -237,12 +237,18 @@ def now() -> str:
 
 @functools.cache
 def author(folder: Path) -> str:
-    """Who is at the keyboard, as commits in this folder would name them."""
-    if name := os.environ.get("GIT_AUTHOR_NAME"):
-        return name
+    """Who is at the keyboard, as commits in this folder would name them, in words that can be written to a log."""
+    name = os.fsencode(os.environ.get("GIT_AUTHOR_NAME", "")) or _configured(folder)
+    try:
+        name = name or os.fsencode(getpass.getuser())
+    except (OSError, KeyError):  # nobody that the system knows
+        return ""
+    return " ".join(name.decode(errors="replace").split())
+
+
+def _configured(folder: Path) -> bytes:
     command = ["git", "-C", str(folder), "config", "user.name"]
     try:
-        name = subprocess.run(command, capture_output=True, text=True, timeout=2, check=False).stdout.strip()
-        return name or getpass.getuser()
-    except (OSError, KeyError, subprocess.SubprocessError, UnicodeDecodeError):
-        return ""
+        return subprocess.run(command, capture_output=True, timeout=2, check=False).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return b""

@@ -41,7 +41,7 @@ class RunsFile:
         try:
             with contextlib.suppress(OSError):  # a file system without locks: a single write is all there is
                 fcntl.flock(handle, fcntl.LOCK_EX)
-            return self._write(handle, line.encode())
+            return self._write(handle, line.encode("utf-8", "replace"))
         except OSError as problem:
             raise self._refused(problem) from None
         finally:
