@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness import taskfile
 from harness.records.errors import UserError
-from kernbench import compare, entry, project, render
+from kernbench import compare, entry, mistakes, project, render
 from kernbench.elsewhere import Entries
 from kernbench.events import Summary
 from kernbench.journal import Journal
@@ -28,11 +28,23 @@ class Overview:
 
 
 def of(folder: Path, state: Path | None = None) -> Overview:
+    """Whatever is wrong with one task, the others are still listed."""
     try:
-        task = taskfile.load(folder)
-        journal = Journal(state or folder / project.STATE_FOLDER)
+        return _opened(folder, state or folder / project.STATE_FOLDER)
     except UserError as problem:
-        return Overview(folder.name, str(folder), 0, render.DASH, "cannot be opened", render.DASH, problem=str(problem))
+        return _unopened(folder, str(problem))
+    except OSError as problem:
+        return _unopened(folder, f"{problem.filename or folder}: {problem.strerror or problem}")
+    except Exception as problem:
+        return _unopened(folder, f"{folder}: {mistakes.sentence(problem)}")
+
+
+def _unopened(folder: Path, problem: str) -> Overview:
+    return Overview(folder.name, str(folder), 0, render.DASH, "cannot be opened", render.DASH, problem=problem)
+
+
+def _opened(folder: Path, state: Path) -> Overview:
+    task, journal = taskfile.load(folder), Journal(state)
     count = len(Entries(folder / "ITERATIONS.md").iterations(journal))
     if not journal.summaries:
         said = "not run here yet" if count else "not run yet"

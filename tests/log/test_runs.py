@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
 import random
 import resource
 import shutil
 import signal
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +24,7 @@ from harness.records.task import Task
 from kernbench import iterations, overview, runindex
 from kernbench.events import CaseLanded, RunStarted, Summary
 from kernbench.journal import Journal, JournalError
-from kernbench.logbook import Logbook
+from kernbench.logbook import Logbook, author
 from kernbench.runsfile import RunsFile
 from tests.log.logs import make_log, make_task
 
@@ -194,6 +198,39 @@ def test_a_log_from_elsewhere_is_counted(tmp_path: Path) -> None:
     assert last is not None
     found = overview.of(tmp_path / "t", tmp_path / "another state")
     assert (found.iterations, found.last, found.best) == (3, "not run here yet", "-")
+
+
+def test_a_task_that_nobody_expected_is_a_row_with_its_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_log(tmp_path / "t", 1, cases=2)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where tracebacks are kept
+    assert overview.of(tmp_path / "t").problem is None
+    for problem, says in (
+        (OverflowError("too long"), "/t: kernbench itself failed: OverflowError: too long"),
+        (PermissionError(errno.EACCES, "Permission denied", "/t/ITERATIONS.md"), "/t/ITERATIONS.md: Permission denied"),
+    ):
+        monkeypatch.setattr(overview, "Entries", raising(problem))
+        found = overview.of(tmp_path / "t")
+        assert (found.name, found.last) == ("t", "cannot be opened")
+        assert says in (found.problem or "")
+
+
+def raising(problem: Exception) -> Callable[..., object]:
+    def fail(*_: object) -> object:
+        raise problem
+
+    return fail
+
+
+@pytest.mark.parametrize("name", [b"J\xfcrgen", b"J\xfcrgen\n of two lines"])
+def test_words_that_are_no_utf_8_are_recorded_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: bytes
+) -> None:
+    monkeypatch.setenv("GIT_AUTHOR_NAME", os.fsdecode(name))
+    assert author(tmp_path).encode().decode() == " ".join(name.decode(errors="replace").split())
+    task = make_log(tmp_path / "t", 1, cases=2)
+    journal = Journal(tmp_path / "t" / ".kernbench")
+    journal.finish(replace(journal.summaries[0], run="odd", command=f"kernbench run {os.fsdecode(name)}"), [])
+    assert Journal(Path(task.folder) / ".kernbench").summaries[-1].run == "odd"
 
 
 def test_one_disturbed_moment_does_not_make_a_floor_for_good(tmp_path: Path) -> None:
