@@ -128,6 +128,13 @@ def test_plain_runs_are_exported_and_no_iterations(tmp_path: Path) -> None:
     assert sentence in export.text(task, state, "pr")
 
 
+def test_what_goes_to_stdout_is_what_a_file_would_hold(task: Task, tmp_path: Path) -> None:
+    words = ["export", task.folder, "--format", "md", "-o"]
+    assert kernbench(task, *words[2:], str(tmp_path / "x.md")).exit_code == 0
+    printed = CliRunner(charset="ascii").invoke(cli, [*words, "-"])
+    assert printed.stdout_bytes == (tmp_path / "x.md").read_bytes()
+
+
 def test_html_escapes_everything(task: Task, state: Path) -> None:
     text = export.text(task, state, "html")
     assert "<script>alert(1)" not in text

@@ -34,12 +34,14 @@ def export(
     kernbench export rms_norm --format pr -o /tmp/rms_norm-pr --before 1 --after best
     """
     from kernbench import export as exports
+    from kernbench.export.writing import as_bytes
 
     if kind != "pr" and (before or after):
         raise click.UsageError("--before and --after choose the two sources of --format pr")
     loaded, journal = opened(task, state)
     if target == "-":
-        sys.stdout.write(exports.text(loaded, journal.state, kind, before=before, after=after))
+        text = exports.text(loaded, journal.state, kind, before=before, after=after)
+        sys.stdout.buffer.write(as_bytes(text))  # as in a file, whatever the terminal's is
         return
     paths = exports.export(loaded, journal.state, kind, Path(target), force=force, before=before, after=after)
     for path in paths:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from kernbench.aside import written_aside
 from kernbench.export.collect import ExportError
+from kernbench.handwritten import UNDECODED
 
 
 def write_all(files: Mapping[Path, str], force: bool) -> list[Path]:
@@ -28,4 +29,9 @@ def write_all(files: Mapping[Path, str], force: bool) -> list[Path]:
 
 def _aside(path: Path, content: str) -> contextlib.AbstractContextManager[Callable[[], None]]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return written_aside(path, content.encode("utf-8", "surrogateescape"))
+    return written_aside(path, as_bytes(content))
+
+
+def as_bytes(content: str) -> bytes:
+    """UTF-8; what is none in a source stays as it is there."""
+    return content.encode("utf-8", UNDECODED)
