@@ -15,10 +15,11 @@ NEEDS_GPU = "needs a GPU: here small cases are checked on the CPU, and nothing i
 
 
 def matching(task: Task, glob: str | None) -> list[Case]:
-    """The cases whose id or label matches; all of them without a pattern."""
+    """The cases whose id or label is this, else matches it; all of them without a pattern."""
     if glob is None:
         return list(task.cases)
-    return [case for case in task.cases if fnmatch.fnmatch(case.id, glob) or fnmatch.fnmatch(case.label, glob)]
+    exact = [case for case in task.cases if glob in (case.id, case.label)]  # a bracket in a name is no pattern
+    return exact or [case for case in task.cases if fnmatch.fnmatch(case.id, glob) or fnmatch.fnmatch(case.label, glob)]
 
 
 def leaves_nothing_out(task: Task, glob: str | None) -> bool:

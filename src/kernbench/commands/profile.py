@@ -70,8 +70,7 @@ def profile(task: str | None, case: str, as_json: bool, markdown: bool, against:
 def _only(task: Task, case: str) -> str:
     from kernbench import plan
 
-    exact = [item.id for item in task.cases if case in (item.id, item.label)]
-    found = exact or [item.id for item in plan.matching(task, case)]
+    found = [item.id for item in plan.matching(task, case)]
     if len(found) != 1:
         what = "no case matches" if not found else f"{len(found)} cases match"
         ids = found or [item.id for item in task.timed] or [item.id for item in task.cases]
@@ -153,7 +152,7 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
 
     async def main() -> int:
         session = make_session(loaded, _options(given), given["state"])
-        place = (output or session.state / f"trace-{only}.json").absolute()
+        place = (output or trace_file(session.state, only)).absolute()
         try:
             rows = await session.trace(only, place)
         finally:
@@ -164,6 +163,11 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
         return 0
 
     sys.exit(run_until_signal(main()))
+
+
+def trace_file(state: Path, case: str) -> Path:
+    """In the state folder itself, also where a slash in the case's name would lead into another."""
+    return state / f"trace-{case.replace('/', '_')}.json"
 
 
 def _options(given: dict[str, Any]) -> Options:
