@@ -29,8 +29,8 @@ def create(name: str, folder: Path, source: Path | None = None, *, template: str
     if not name.isidentifier() or keyword.iskeyword(name):
         why = "it is a word of Python's" if keyword.iskeyword(name) else "use letters, digits and underscores"
         raise ProjectError(f"{name!r} cannot name a task: {why}; my_kernel would do")
-    if source is None and name in _imported(TEMPLATES / template):
-        raise ProjectError(f"{name!r} cannot name a task: its files import something of that name; choose another")
+    if source is None and name in _taken(TEMPLATES / template):
+        raise ProjectError(f"{name!r} cannot name a task: its files use that name for something else; choose another")
     place = folder / TASKS_FOLDER
     target = (place if place.is_dir() else folder) / name
     if target.exists():
@@ -46,11 +46,18 @@ def create(name: str, folder: Path, source: Path | None = None, *, template: str
     return target
 
 
-def _imported(template: Path) -> set[str]:
-    """Names that the entry, which is called like the task, would hide."""
-    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in template.glob("*.py")]
-    imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
-    return {alias.asname or alias.name.partition(".")[0] for node in imports for alias in node.names}
+def _taken(template: Path) -> set[str]:
+    """Names of the modules that the entry, which is called like the task, would hide: imported or their own."""
+    names: set[str] = set()
+    for path in template.glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names.update(alias.asname or alias.name.partition(".")[0] for alias in node.names)
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.add(node.name)
+            elif isinstance(node, ast.Assign):
+                names.update(target.id for target in node.targets if isinstance(target, ast.Name))
+    return names - {TEMPLATE_NAME}
 
 
 def _not_copied(folder: str, names: list[str]) -> set[str]:

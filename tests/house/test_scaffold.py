@@ -77,6 +77,20 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes"]
 
 
+@pytest.mark.parametrize(
+    ("name", "template"),
+    [("truth", "host"), ("make_inputs", "host"), ("_lib", "host"), ("_CU", "cuda"), ("truth", "triton")],
+)
+def test_names_that_a_template_has_for_itself(tmp_path: Path, name: str, template: str) -> None:
+    with pytest.raises(ProjectError, match="its files use that name for something else"):
+        create(name, tmp_path, template=template)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_name_that_the_templates_have_is_free(tmp_path: Path) -> None:
+    assert taskfile.load(create("my_kernel", tmp_path)).entry == "my_kernel"
+
+
 @pytest.mark.parametrize("name", ["", "a-b", "1a", "../a", "a b", "class", "torch", "triton", "tl"])
 def test_names_that_cannot_be_entries(tmp_path: Path, name: str) -> None:
     with pytest.raises(ProjectError, match="cannot name a task"):
