@@ -19,7 +19,7 @@ from kernbench.events import Elsewhere, Summary
 SHORT = 60
 HASH = 8
 WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
-"""The rest of a line that an editor has broken; a list below it is somebody's own."""
+"""The rest of a line, of a note of several or broken by an editor; a list below it is somebody's own."""
 MOVES = "profile again, re-read the log, or change direction"
 
 
@@ -125,13 +125,25 @@ def provenance(summary: Summary) -> list[str]:
 
 def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
     """Hypothesis (and who said it when), the move after a stall, next step: the lines that words may change."""
-    said = [f"- hypothesis: {' '.join(summary.hypothesis.split()) or '-'}"]
+    said = field("- hypothesis:", summary.hypothesis)
     if summary.hypothesis and summary.hypothesis_at:
         order = "before the run" if summary.hypothesis_at <= summary.at else "after the run"
         author = f"by {summary.hypothesis_by}, " if summary.hypothesis_by else ""
         said.append(f"- said {author}{render.minute(summary.hypothesis_at)}, {order}")
     move = [f"- after the stall: {summary.move or f'not said ({MOVES})'}"] if summary.after_stall else []
-    return said, move, [f"- next: {' '.join(summary.next.split()) or '-'}"]
+    return said, move, field("- next:", summary.next)
+
+
+def field(mark: str, text: str) -> list[str]:
+    """The words behind their mark; further lines stand indented below, where they would be read as going on from it."""
+    first, *more = [" ".join(line.split()) for line in text.split("\n") if line.strip()] or ["-"]
+    lines = [f"{mark} {first}"]
+    for line in more:
+        if WRAPPED.match(f"  {line}"):
+            lines.append(f"  {line}")
+        else:
+            lines[-1] += f" {line}"
+    return lines
 
 
 def said(lines: Sequence[str], name: str) -> str | None:

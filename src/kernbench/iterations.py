@@ -99,8 +99,8 @@ def set_next(path: Path, number: int, source: str, at: str, step: str) -> None:
             raise _by_hand(path, number)
         place = places[0]
         mark = entry.mark_of(found.lines[place.start], "next")
-        line = f"{mark} {' '.join(step.split()) or '-'}{found.ending}"
-        _replace(path, found, [*found.lines[: place.start], line, *found.lines[place.stop :]])
+        lines = [line + found.ending for line in entry.field(mark, step)]
+        _replace(path, found, [*found.lines[: place.start], *lines, *found.lines[place.stop :]])
 
 
 def next_of(path: Path, number: int, source: str, at: str) -> str | None:

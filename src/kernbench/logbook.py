@@ -163,12 +163,14 @@ class Logbook:
         return place[0]
 
     def next_step(self) -> str:
-        """What the entry that `set_next` would change says now: its file may have been edited."""
+        """What the entry that `set_next` would change says now: its file may have been edited.
+
+        Where that is what the run here said, it is told with its own line breaks: the file's may be an editor's.
+        """
         place, last = self._last_written(), self.last_entry()
         written = iterations.next_of(self.path, *place) if place is not None else None
-        if written is None and last is not None and place == _place_of(last):
-            return last.next
-        return written or ""
+        own = last.next if last is not None and place == _place_of(last) else ""
+        return own if written is None or written == " ".join(own.split()) else written
 
     def _last_written(self) -> tuple[int, str, str] | None:
         """Number, source and time of the last entry; the time is not asked of one that no run here has made."""

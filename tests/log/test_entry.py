@@ -125,6 +125,32 @@ def test_who_said_it_and_when_follows_the_words(log: tuple[Task, Logbook], monke
     assert "- next: go on further\n" in book.path.read_text()
 
 
+NOTE = "two rows a warp\n\n  they hide the latency\n- and a list\n1. of two\nat the end"
+LINES = "two rows a warp\n  they hide the latency - and a list 1. of two\n  at the end\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str) -> None:
+    task, book = log
+    item = replace(book.journal.summaries[7], hypothesis=NOTE, next=NOTE, run="r9")
+    entered = book.enter(task, item, {})
+    book.journal.finish(entered, [])
+    assert f"- hypothesis: {LINES}- said by" in book.path.read_text()
+    assert f"- next: {LINES}\n" in book.path.read_text()
+    assert (book.iterations()[-1].hypothesis, book.next_step()) == (NOTE, NOTE)
+    (written,) = elsewhere.read(book.path)
+    assert (written.hypothesis, written.next) == (" ".join(NOTE.split()), " ".join(NOTE.split()))
+    book.path.write_bytes(book.path.read_bytes().replace(b"\n", end.encode()))
+    book.reword(entered, "one line", NOTE + "\nand one more")
+    assert book.next_step() == NOTE + "\nand one more"
+    book.set_next("first\nsecond")
+    data = book.path.read_bytes().decode()
+    assert f"- hypothesis: one line{end}- said by" in data
+    assert data.count(f"- next: first{end}  second{end}{end}") == 1
+    assert "at the end" not in data
+    assert data.replace("\r\n", "\n").count("\n") == data.count(end)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [

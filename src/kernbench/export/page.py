@@ -151,7 +151,8 @@ def _with_previous(about: Collected, chosen: Sequence[Summary]) -> list[tuple[Su
 def _told(about: Collected, item: Summary, previous: Summary | None) -> Told:
     rows = about.rows(item)
     checks = [row for row in rows.values() if about.task.case(row.id).kind == "check"]
-    words = [line.removeprefix("- ") for block in entry.own_lines(item) for line in block]
+    told = "\n".join(line for block in entry.own_lines(item) for line in block)
+    words = [line.strip() for line in told.removeprefix("- ").split("\n- ")]
     words += [entry.stall(item).removeprefix("- ")] if item.stalled else []
     lines, note = _diff(about, item, previous)
     return Told(
