@@ -153,7 +153,7 @@ class Collected:
         return sorted(timed, key=lambda case: (not case.headline, -(rows[case.id].baseline_us or 0.0)))
 
     def diff(self, old: Summary | None, new: Summary) -> list[str] | None:
-        """What changed between two sources; None when one is not on this machine or there is nothing before."""
+        """What changed between two sources; None when one is not kept here or there is nothing before."""
         if old is None:
             return None
         try:

@@ -177,7 +177,7 @@ def _diff(about: Collected, item: Summary, previous: Summary | None) -> tuple[li
         return [], "the first iteration: nothing to compare with"
     lines = about.diff(previous, item)
     if lines is None:
-        return [], "the sources are not on this machine"
+        return [], "the sources are not in this state folder"
     kinds = {"+": "add", "-": "del", "@": "at"}
     told = [
         ("at" if line.startswith(("--- ", "+++ ")) else kinds.get(line[:1], ""), line) for line in lines[:DIFF_LINES]
