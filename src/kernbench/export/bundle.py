@@ -177,7 +177,7 @@ def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
     condition = pair.after.environment.condition
     lines = [
         f"Times are {'GPU time' if clock == 'device' else clock + ' time'} per call, taken in interleaved blocks"
-        f"{', ' + condition if condition else ''}; ± is half the 95 % interval."
+        f"{', ' + condition if condition else ''}; ± is half the 95 % interval, -a+b% its two ends."
     ]
     if pair.before:
         name = about.words_for(pair.before)
