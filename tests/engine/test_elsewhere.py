@@ -63,7 +63,7 @@ async def test_entries_without_runs_are_listed_and_shown(shipped: Path) -> None:
     for words in (("diff", name, "1"), ("restore", name, "1")):
         sentence = said(*words, state=state)
         assert sentence.startswith("entry 1 was made elsewhere: its source (")
-        assert sentence.endswith(") is not on this machine")
+        assert sentence.endswith(f") is not in this state folder ({state})")
     assert said("diff", name, "2", state=state) == "no difference between 2 and now\n"  # the one that the folder holds
     assert said("show", name, "best", state=state).startswith("## 2 · two rows a warp · 2.00x · improved")
     assert said("diff", name, "1", "best", state=state).startswith("entry 1 was made elsewhere")
