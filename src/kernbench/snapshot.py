@@ -8,14 +8,16 @@ save of one is no iteration.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
 import re
 import shutil
+import stat
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from kernbench.meaning import of as meaning_of
@@ -31,8 +33,18 @@ BESIDE = DATA | frozenset(
 ALWAYS = frozenset({"cases.json"})
 
 
-Stamps = dict[str, tuple[int, int, int]]
+MOST_LINKED = 1000
+NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
+"""A link to nothing, or a file of an editor's that lives for a moment."""
+
+Stamp = tuple[int, int, int]
+Stamps = dict[str, Stamp]
 """Time, size and number of every file of a source."""
+Files = dict[Path, os.stat_result | None]
+"""None: what may not be looked at; whoever reads it hears why."""
+Identity = tuple[int, int]
+"""Device and number: the same however a path is spelled."""
+_texts: dict[Path, tuple[Stamp | None, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -44,23 +56,74 @@ class Source:
 
 def source_files(folder: Path, state: Path | None = None) -> list[Path]:
     """Every file that belongs to the source, as paths relative to the folder."""
-    found: list[Path] = []
-    for place, folders, files in os.walk(folder):
-        here = Path(place)
-        folders[:] = sorted(name for name in folders if not is_left_out(name) and here / name != state)
-        for name in sorted(files):
-            path = here / name
-            if not is_left_out(name) and _is_bearable(path):
-                found.append(path.relative_to(folder))
+    return list(_source(folder, state))
+
+
+def _source(folder: Path, state: Path | None) -> Files:
+    found: Files = {}
+    real = folder.resolve()
+    for path in _walk(folder, {identity(place) for place in (state, real, *real.parents) if place is not None}):
+        try:
+            about = path.stat()
+        except OSError as problem:
+            if problem.errno not in NOWHERE:
+                found[path.relative_to(folder)] = None
+        else:
+            if stat.S_ISREG(about.st_mode) and about.st_size <= LARGEST_FILE:
+                found[path.relative_to(folder)] = about
     return _without_what_lies_beside(folder, found)
 
 
-def _without_what_lies_beside(folder: Path, found: list[Path]) -> list[Path]:
+def _walk(folder: Path, never: set[Identity | None], most: int | None = None) -> Iterator[Path]:
+    """What is no folder, of each folder before its subfolders. `never` goes into the state, however it is spelled, nor
+    into what lies above: a link may lead back there. A folder of `most` entries is left out."""
+    try:
+        with os.scandir(folder) as listing:
+            listed = list(islice(listing, most))
+    except OSError:  # gone, or not ours to read
+        return
+    if len(listed) == most:
+        return
+    entries = sorted((entry.name, _is_folder(entry)) for entry in listed if not is_left_out(entry.name))
+    yield from (folder / name for name, is_folder in entries if not is_folder)
+    for below in (folder / name for name, is_folder in entries if is_folder):
+        here = identity(below)
+        if here in never:
+            continue
+        if below.is_symlink():
+            yield from _linked(below, never | {here})
+        else:
+            yield from _walk(below, never | {here}, most)
+
+
+def _linked(folder: Path, never: set[Identity | None]) -> list[Path]:
+    """Code that several tasks share lies behind a link; what has more files than that is a store of data."""
+    found = list(islice(_walk(folder, never, MOST_LINKED + 1), MOST_LINKED + 1))
+    return found if len(found) <= MOST_LINKED else []
+
+
+def identity(folder: Path) -> Identity | None:
+    """None where it cannot be looked at."""
+    try:
+        about = folder.stat()
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to where nobody may look
+        return False
+
+
+def _without_what_lies_beside(folder: Path, found: Files) -> Files:
     doubtful = {path for path in found if _lies_beside(path)}
     if not doubtful:
         return found
-    text = "\n".join(_text(folder / path) for path in found if path not in doubtful)
-    return [path for path in found if path not in doubtful or _is_named(path, text)]
+    text = "\n".join(_text(folder / path, about) for path, about in found.items() if path not in doubtful)
+    return {path: about for path, about in found.items() if path not in doubtful or _is_named(path, text)}
 
 
 def _lies_beside(path: Path) -> bool:
@@ -76,21 +139,26 @@ def _is_named(path: Path, text: str) -> bool:
     return re.search(rf"""["'/<]{re.escape(path.name)}["'>]""", text) is not None
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:  # an editor replaced it just now
-        return ""
+def _text(path: Path, about: os.stat_result | None) -> str:
+    """Read once and kept: the folder is looked at all the time, and may lie at the end of a network."""
+    stamp = _stamp(about) if about is not None else None
+    known = _texts.get(path)
+    if stamp is None or known is None or known[0] != stamp:
+        try:
+            known = stamp, path.read_text(encoding="utf-8", errors="replace")
+        except OSError:  # an editor replaced it just now
+            return ""
+        _texts[path] = known
+    return known[1]
+
+
+def _stamp(about: os.stat_result) -> Stamp:
+    return about.st_mtime_ns, about.st_size, about.st_ino
 
 
 def stamps(folder: Path, state: Path | None) -> Stamps:
     """Changed by every save, also of the same text."""
-    found: Stamps = {}
-    for path in source_files(folder, state):
-        with contextlib.suppress(OSError):  # gone since
-            about = (folder / path).stat()
-            found[str(path)] = about.st_mtime_ns, about.st_size, about.st_ino
-    return found
+    return {str(path): _stamp(about) for path, about in _source(folder, state).items() if about is not None}
 
 
 def sha_of(folder: Path, state: Path) -> str:
@@ -122,13 +190,6 @@ def _write(contents: dict[str, bytes], folder: Path) -> None:
     for name, data in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
-
-
-def _is_bearable(path: Path) -> bool:
-    try:
-        return path.is_file() and path.stat().st_size <= LARGEST_FILE
-    except FileNotFoundError:  # an editor's, which lives for a moment
-        return False
 
 
 def is_left_out(name: str) -> bool:

@@ -98,3 +98,65 @@ def test_a_full_disk_keeps_no_half_a_copy(tmp_path: Path, monkeypatch: pytest.Mo
             snapshot.take(folder, state)
     assert list((state / "sources").iterdir()) == []
     assert snapshot.take(folder, state).folder.is_dir()
+
+
+def test_the_state_is_no_part_of_the_source_however_it_is_spelled(tmp_path: Path) -> None:
+    task, door = tmp_path / "task", tmp_path / "door"
+    make(task, "solution.py")
+    make(task, "notes/plan.py")
+    door.symlink_to(task)
+    before = snapshot.sha_of(task, task / ".kernbench")
+    for state in (task / "notes" / ".." / "st", door / "st"):
+        snapshot.take(task, state)
+        assert snapshot.sha_of(task, state) == before
+        assert set(snapshot.stamps(task, state)) == {"solution.py", "notes/plan.py"}
+
+
+def test_a_linked_folder_is_part_of_the_source_and_a_circle_has_an_end(tmp_path: Path) -> None:
+    task, state = tmp_path / "task", tmp_path / "common" / "st"
+    make(task, "solution.py", "from lib.ops import f")
+    make(tmp_path / "common", "ops.py", "def f(): ...")
+    make(state, "kept.py")
+    for place in ("lib", "again"):
+        (task / place).symlink_to("../common")
+    (tmp_path / "common" / "round").symlink_to("../task")
+    (task / "up").symlink_to("..")
+    assert [path.as_posix() for path in snapshot.source_files(task, state)] == [
+        "solution.py",
+        "again/ops.py",
+        "lib/ops.py",
+    ]
+    assert (snapshot.take(task, state).folder / "lib" / "ops.py").read_text() == "def f(): ..."
+
+
+def test_a_link_to_a_store_of_data_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "MOST_LINKED", 3)
+    make(tmp_path / "task", "solution.py")
+    (tmp_path / "task" / "images").symlink_to(tmp_path / "store")
+    for number in range(3):
+        make(tmp_path / "store", f"sub/{number}.bin")
+    assert len(names(tmp_path / "task")) == 4
+    make(tmp_path / "store", "one.bin")
+    assert names(tmp_path / "task") == {"solution.py"}
+
+
+def test_a_file_that_nobody_may_look_at_is_named_when_the_source_is_taken(tmp_path: Path) -> None:
+    make(tmp_path / "task", "solution.py")
+    for name in ("lib.py", "notes.md"):
+        (tmp_path / "task" / name).symlink_to("x" * 300)  # longer than any name
+    assert set(snapshot.stamps(tmp_path / "task", None)) == {"solution.py"}
+    with pytest.raises(OSError, match=r"lib\.py"):
+        snapshot.take(tmp_path / "task", tmp_path / "state")
+
+
+def test_what_was_read_once_is_not_read_at_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, "solution.py", "open('table.csv')")
+    make(tmp_path, "table.csv")
+    make(tmp_path, "README.md")
+    assert names(tmp_path) == {"solution.py", "table.csv"}
+    read, texts = list[Path](), Path.read_text
+    monkeypatch.setattr(Path, "read_text", lambda path, **how: read.append(path) or texts(path, **how))
+    assert names(tmp_path) == {"solution.py", "table.csv"}
+    assert read == []
+    make(tmp_path, "solution.py", "nothing")
+    assert names(tmp_path) == {"solution.py"}

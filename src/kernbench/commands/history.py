@@ -32,7 +32,7 @@ def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
     from kernbench.journal import Journal
 
     loaded = load_task(task)
-    return loaded, Journal(state.absolute() if state else Path(loaded.folder) / project.STATE_FOLDER)
+    return loaded, Journal(state.resolve() if state else Path(loaded.folder) / project.STATE_FOLDER)
 
 
 def warn(task: Task, journal: Journal) -> None:

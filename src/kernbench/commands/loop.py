@@ -119,7 +119,7 @@ def load_task(name: str | None) -> Task:
 
 
 def make_session(task: Task, options: Options, state: Path | None) -> Session:
-    from kernbench import plan, project
+    from kernbench import plan
     from kernbench.session import Session
 
     if options.case is not None and not plan.matching(task, options.case):
@@ -128,7 +128,14 @@ def make_session(task: Task, options: Options, state: Path | None) -> Session:
         raise click.UsageError(f"{task.name} is a task for the CPU: --{options.condition} is about a GPU's L2")
     if task.device == "cpu" and (options.device or "cpu") != "cpu":
         raise click.UsageError(f"{task.name} is a task for the CPU (device in its task.toml); leave --device out")
-    return Session(task, project.state_dir(Path(task.folder), state and state.absolute()), options)
+    return Session(task, kept_in(task, state), options)
+
+
+def kept_in(task: Task, state: Path | None) -> Path:
+    """Where the task's runs are kept; made where it is not, and the same however --state spells it."""
+    from kernbench import project
+
+    return project.state_dir(Path(task.folder), state and state.resolve())
 
 
 def _has_no_device(session: Session) -> bool:
@@ -303,13 +310,13 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
     import json
     from dataclasses import asdict
 
-    from kernbench import project, sanitize, snapshot
+    from kernbench import sanitize, snapshot
     from kernbench.child import harness_folder
 
     device = "cuda:0" if options.device in (None, "auto", "cuda") else options.device
     if task.device == "cpu" or device == "cpu":
         raise click.UsageError(f"--sanitize looks at GPU memory, and {task.name} runs on the CPU here")
-    case, kept = sanitize.smallest(task, options.case), project.state_dir(Path(task.folder), state and state.absolute())
+    case, kept = sanitize.smallest(task, options.case), kept_in(task, state)
     sanitize.find()
     click.echo(f"one call of {case.id} under {sanitize.TOOL}; this takes a while", err=True)
     source = snapshot.take(Path(task.folder), kept)
