@@ -23,7 +23,9 @@ QUIET_MS = 20
 LONGEST_MS = 200
 LOOK_MS, POLL_MS = 2000, 300
 LEAST_REST = 50
-"""Times what a look took: at most a fiftieth of a processor goes into looking."""
+"""Times what a look took of a processor, not of the time: at the end of a network most of it is waiting."""
+LONGEST_REST_S = 1.0
+"""Where nothing else tells of a save."""
 SOON_S = 1.0
 """A watch that fails so soon, twice, is not to be had."""
 
@@ -31,24 +33,40 @@ SOON_S = 1.0
 class Looks:
     """What the files' times say, and when that was last asked."""
 
-    def __init__(self, folder: Path, state: Path | None) -> None:
-        self._folder, self._state = folder, state
+    def __init__(self, folder: Path, state: Path | None, warn: Callable[[str], None]) -> None:
+        self._folder, self._state, self._warn = folder, state, warn
         self._known: snapshot.Stamps | None = None
         self._at = self._took = 0.0
+        self._problem = ""
 
     def forget(self) -> None:
         """Something was seen: the next look finds it, and what was saved right after it, once more."""
         self._known = None
 
-    def is_due(self, pause_s: float) -> bool:
-        return time.monotonic() - self._at >= max(pause_s, LEAST_REST * self._took)
+    def is_due(self, poll: bool) -> bool:
+        rest = LEAST_REST * self._took
+        pause = max(POLL_MS / 1000, min(rest, LONGEST_REST_S)) if poll else max(0.9 * LOOK_MS / 1000, rest)
+        return time.monotonic() - self._at >= pause
 
     async def found_a_change(self) -> bool:
-        began = time.monotonic()
-        before, self._known = self._known, await asyncio.to_thread(snapshot.stamps, self._folder, self._state)
+        before = self._known
+        try:
+            self._known, self._took = await asyncio.to_thread(self._look)
+            self._problem = ""
+        except OSError as problem:
+            self._tell(f"{problem.filename or self._folder} cannot be looked at: {problem.strerror}")
         self._at = time.monotonic()
-        self._took = self._at - began
         return before != self._known
+
+    def _look(self) -> tuple[snapshot.Stamps, float]:
+        began = time.thread_time()
+        return snapshot.stamps(self._folder, self._state), time.thread_time() - began
+
+    def _tell(self, problem: str) -> None:
+        """Once, not at every look."""
+        if problem != self._problem:
+            self._warn(f"{problem}; saves are answered again when that is mended")
+        self._problem = problem
 
 
 async def changes(
@@ -62,8 +80,7 @@ async def changes(
 
     Outlives the folder's own removal.
     """
-    state = state.absolute() if state is not None else None
-    looks, failed = Looks(folder, state), False
+    looks, failed = Looks(folder, state, warn), False
     await looks.found_a_change()
     while not stop.is_set():
         began = time.monotonic()
@@ -72,7 +89,7 @@ async def changes(
                 if seen:
                     looks.forget()
                     yield True
-                elif looks.is_due(POLL_MS / 1000 if poll else 0.9 * LOOK_MS / 1000) and await looks.found_a_change():
+                elif looks.is_due(poll) and await looks.found_a_change():
                     yield False
         except FileNotFoundError:  # moved away for a moment, as by a git checkout
             await asyncio.sleep(0.2)
@@ -86,15 +103,18 @@ async def changes(
 
 
 async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> AsyncIterator[bool]:
-    """Whether something that counts was seen; ends when the folder is gone."""
+    """Whether something that counts was seen; ends when the folder is gone, or another is in its place."""
     from watchfiles import awatch
+
+    within = _within(folder, state)
+    watched = snapshot.identity(folder)
 
     def counts(path: str) -> bool:
         try:
             parts = Path(path).relative_to(folder).parts
         except ValueError:
             return False
-        return not any(map(snapshot.is_left_out, parts)) and not (state and Path(path).is_relative_to(state))
+        return not any(map(snapshot.is_left_out, parts)) and (not within or parts[: len(within)] != within)
 
     watcher = awatch(
         folder,
@@ -107,8 +127,15 @@ async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> Asy
     )
     async for batch in watcher:
         yield any(counts(path) for _change, path in batch)
-        if not folder.is_dir():
+        if snapshot.identity(folder) != watched:  # the watch is on the one that was there before
             return
+
+
+def _within(folder: Path, state: Path | None) -> tuple[str, ...]:
+    """Where in the folder the state lies, however both are spelled; empty where it lies elsewhere."""
+    if state is None or not state.resolve().is_relative_to(folder.resolve()):
+        return ()
+    return state.resolve().relative_to(folder.resolve()).parts
 
 
 async def _polled(stop: asyncio.Event) -> AsyncIterator[bool]:
