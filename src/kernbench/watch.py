@@ -53,8 +53,9 @@ class Looks:
         try:
             self._known, self._took = await asyncio.to_thread(self._look)
             self._problem = ""
-        except OSError as problem:
-            self._tell(f"{problem.filename or self._folder} cannot be looked at: {problem.strerror}")
+        except Exception as problem:  # of a network's disk, say; the next look may succeed
+            place, why = getattr(problem, "filename", None), getattr(problem, "strerror", None)
+            self._tell(f"{place or self._folder} cannot be looked at: {why or problem}")
         self._at = time.monotonic()
         return before != self._known
 
