@@ -12,7 +12,7 @@ import secrets
 import shlex
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import Literal
 
@@ -53,6 +53,8 @@ class Order:
     hypothesis_at: str = ""
     """When it was written down, in UTC; where that is not known, it was there when the run began."""
     next_step: str = ""
+    is_own: Callable[[], bool] = lambda: True
+    """Asked at the end: whether the source is a person's, or only another dump of its kernel, which is no iteration."""
 
 
 class Runner:
@@ -133,6 +135,8 @@ class Runner:
             journal.fail(attempt.failure)
             self._emit(attempt.failure)
             return attempt.failure
+        if order.iteration and not order.is_own():
+            order = replace(order, iteration=False)
         summary = self._summarise(order, attempt)
         if order.iteration:
             try:

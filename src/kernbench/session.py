@@ -15,17 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from harness import taskfile
-from harness.records.errors import UserError, Where
+from harness.records.errors import UserError
 from harness.records.results import CaseResult
 from harness.records.run import Environment
 from harness.records.task import Task
-from kernbench import mistakes, plan, snapshot, watch
+from kernbench import mistakes, plan, refusals, snapshot, watch
 from kernbench.agenda import Agenda, Taken
 from kernbench.archive import Archive
 from kernbench.baselines import Baseline
 from kernbench.child import Unusable
 from kernbench.chores import Chores
-from kernbench.events import BuildFailed, Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
+from kernbench.dumps import Dumps
+from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.jobs import Job, Options
 from kernbench.logbook import Logbook
 from kernbench.presence import Presence
@@ -44,10 +45,10 @@ class Session:
         self.archive = Archive(lambda: self.task, self.logbook)
         self.environment: Environment | None = None
         self.paused = False
-        self.is_alone = True
-        """No other workbench was open on the task when this one began, or it has left."""
         self.selected: str | None = None
         self.problem: Unusable | None = None
+        self._unheard: Exception | None = None
+        """Why a listener hears nothing any more."""
         self._baseline = Baseline.parse(self.options.baseline or task.baseline, task)
         self._listeners: list[Callable[[Event], None]] = []
         self.supervisor = Supervisor(
@@ -75,10 +76,9 @@ class Session:
             self._profiled_device,
             self._floors_order,
         )
-        self._tried: snapshot.Stamps = {}
-        """The source's files as they were when they were last taken, or that was tried."""
-        self._failed_with: snapshot.Stamps | None = None
-        """The same where it could not be taken, or its run broke down: then any save is worth another try."""
+        self._dumps = Dumps(lambda: snapshot.stamps(Path(self.task.folder), self.state))
+        self._failed = False
+        """The source could not be taken, or its run broke down: any save is worth another try."""
         self._stop = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -97,6 +97,11 @@ class Session:
         return self.paused and self._agenda.waiting is not None
 
     @property
+    def is_alone(self) -> bool:
+        """No other workbench is open on the task."""
+        return self._presence.is_alone
+
+    @property
     def state(self) -> Path:
         return self.logbook.state
 
@@ -111,10 +116,7 @@ class Session:
 
     async def start(self) -> None:
         """Serves saves until closed; the present source is run at once."""
-        if other := self._presence.take():
-            self.is_alone = False
-            both = "both time every save and enter it in the log; close one of them"
-            self._warn(f"another workbench is open on this task (process {other}): {both}")
+        self._look_around()
         self._tasks = [asyncio.create_task(self._serve()), asyncio.create_task(self._watch())]
         self._submit(Job("open", time.monotonic(), iteration=True))
 
@@ -132,12 +134,19 @@ class Session:
         self._stop.set()
 
     async def closed(self) -> None:
-        """Until somebody closes the session."""
+        """Until somebody closes the session; raises what kept a listener from hearing."""
         await self._stop.wait()
+        if self._unheard is not None:
+            raise self._unheard
 
     async def run_once(self, iteration: bool) -> Ending | None:
-        """One run, now, of the source as it is; None when the task cannot be read or nothing matches."""
-        return await self._execute(Job("command", time.monotonic(), iteration))
+        """One run, now, of the source as it is; None when the task cannot be read or nothing matches.
+
+        Raises, when the run is over, what kept a listener from hearing."""
+        ending = await self._execute(Job("command", time.monotonic(), iteration))
+        if self._unheard is not None:
+            raise self._unheard
+        return ending
 
     def rerun(self) -> None:
         """Times the present source again, without a new entry."""
@@ -158,6 +167,7 @@ class Session:
 
     def changed_elsewhere(self) -> bool:
         """Whether the log has changed by what another process did; a run of its own says so itself."""
+        self._look_around()
         return not self.running and self.logbook.changed()
 
     def last_results(self) -> Mapping[str, CaseResult]:
@@ -197,6 +207,10 @@ class Session:
                 if self.paused and not waited:
                     self._emit(Notice("paused: the save waits, space goes on"))
 
+    def _look_around(self) -> None:
+        if said := self._presence.look():
+            self._warn(said)
+
     def _warn(self, sentence: str) -> None:
         self._emit(Notice(sentence, "warning"))
 
@@ -207,11 +221,14 @@ class Session:
             if job is None:
                 await self._rest()
                 continue
+            self._look_around()
             try:
-                await self._execute(job)
+                ending = await self._execute(job)
+                if ending is not None and not isinstance(ending, RunCancelled):
+                    self._tell_dumps_from_saves()
             except Exception as problem:  # the next save is served, whatever this one met
-                self._cannot_be_taken()
-                self._emit(BuildFailed("", "", _why_nothing_was_run(problem, self.logbook.state)))
+                self._failed = True
+                self._emit(refusals.broken_down(problem, self.state))
 
     async def _rest(self) -> None:
         try:
@@ -225,25 +242,34 @@ class Session:
     def _differs(self) -> bool:
         """Whether the folder holds another source than the one last taken, or may be a task again."""
         try:
-            if self._failed_with is not None:
-                return self._failed_with != snapshot.stamps(Path(self.task.folder), self.state)
+            if self._failed:
+                return bool(self._dumps.changed())
+            if self._dumps.is_no_save(running=self.running is not None):
+                return False
             now = self.logbook.take_source()
             return self._agenda.last is None or now.sha != self._agenda.last.source.sha
         except Exception:  # whoever serves the save says what is wrong
             return True
 
+    def _tell_dumps_from_saves(self) -> None:
+        said, once_more = self._dumps.end_run(self._holds_another)
+        if said:
+            self._emit(Notice(said, "information" if once_more else "warning"))
+        if once_more and self._agenda.waiting is None:
+            self._submit(Job("save", time.monotonic(), iteration=True))
+
+    def _holds_another(self) -> bool:
+        last = self._agenda.last
+        return last is None or snapshot.sha_of(Path(self.task.folder), self.state) != last.source.sha
+
     # -- one run ----------------------------------------------------------------------------------------------------
 
-    def _cannot_be_taken(self) -> None:
-        self._failed_with = self._tried
-
     async def _execute(self, job: Job) -> Ending | None:
-        self._tried = snapshot.stamps(Path(self.task.folder), self.state)
+        self._dumps.take()
         if not self._reload():
             return None
         source = self.logbook.take_source()
         self._agenda.last = taken = Taken(source, self.task.hash)
-        self.is_alone = self.is_alone or not self._presence.take()  # the other one may have left
         if job.reason == "save":
             self.remarks.turn_to_save()
             if (before := self._agenda.inherit_answer(taken)) is not None:
@@ -303,6 +329,7 @@ class Session:
             condition=self.options.condition,
             hypothesis=self.remarks.hypothesis,
             next_step=self.remarks.next_step,
+            is_own=self._dumps.are_told_apart,
         )
 
     async def _ready(self) -> Environment | None:
@@ -321,27 +348,18 @@ class Session:
         try:
             task = taskfile.load(Path(self.task.folder))
         except taskfile.TaskError as problem:
-            self._cannot_be_taken()
-            self._emit(self._bad_task(problem))
+            self._failed = True
+            self._emit(refusals.bad_task(problem, Path(self.task.folder)))
             return False
-        if task != self.task or self._failed_with is not None:
+        if task != self.task or self._failed:
             series = task.hash != self.task.hash
             if self.baseline == self.task.baseline:  # the task's own, not one that was asked for
                 self._baseline = Baseline.parse(task.baseline, task)
-            self.task, self._failed_with = task, None
+            self.task, self._failed = task, False
             self._emit(TaskLoaded(task, series))
             if series:
                 self._emit(Notice("the task itself changed: a new series starts, without best or stall", "warning"))
         return True
-
-    def _bad_task(self, problem: taskfile.TaskError) -> BuildFailed:
-        """Stays on the screen, unlike a notice: until the task is mended the figures there are of older files."""
-        said = f"{problem.key}: {problem.problem}" if problem.key else problem.problem
-        try:
-            where = Where(str(problem.file.relative_to(Path(self.task.folder).resolve())))
-        except ValueError:
-            return BuildFailed("", "", str(problem), status="bad_task")
-        return BuildFailed("", "", said, where, status="bad_task")
 
     def _from_worker(self, event: Event) -> None:
         if isinstance(event, WorkerChanged) and event.environment is not None:
@@ -349,15 +367,10 @@ class Session:
         self._emit(event)
 
     def _emit(self, event: Event) -> None:
-        for listener in self._listeners:
-            listener(event)
-
-
-def _why_nothing_was_run(problem: Exception, state: Path) -> str:
-    """Stays on the screen: what the rows show is of an earlier source, or of a run that came to no end."""
-    if isinstance(problem, UserError):
-        return f"{problem}; save again when that is mended"
-    if isinstance(problem, OSError):
-        place = f"{problem.filename or state}: {problem.strerror}"
-        return f"nothing was run: {place}; save again when that is mended"
-    return mistakes.sentence(problem)
+        for listener in tuple(self._listeners):
+            try:
+                listener(event)
+            except Exception as problem:  # a full disk under the output, say: the run goes on, and is logged
+                self._listeners.remove(listener)
+                self._unheard = self._unheard or problem
+                self.leave()

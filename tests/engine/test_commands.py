@@ -251,3 +251,18 @@ def test_watch_ends_when_its_reader_has_left(folder: Path) -> None:
     assert json.loads(result.stdout)["event"] == "start"
     assert result.returncode == 141
     assert "Broken pipe" not in result.stderr
+
+
+@pytest.mark.parametrize("streams", [">/dev/full", ">/dev/full 2>&1"])
+@pytest.mark.parametrize("words", ["run -m loads", "watch", "watch --json"])
+def test_a_full_disk_under_the_output_ends_it_and_not_its_run(folder: Path, words: str, streams: str) -> None:
+    command = f"{shlex.quote(sys.executable)} -m kernbench {words} {streams}"
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=folder, env=settings(), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 2
+    assert "nothing was run" not in result.stderr
+    assert "Traceback" not in result.stderr
+    said = "kernbench: the output cannot be written: No space left on device; what has ended is in the log"
+    assert (said in result.stderr.splitlines()) == ("2>" not in streams)
+    assert words != "run -m loads" or "## 1 · loads" in (folder / "ITERATIONS.md").read_text(encoding="utf-8")

@@ -435,27 +435,67 @@ async def test_the_source_of_the_last_run_is_taken_back_after_a_save_that_could_
     assert len(summaries(it)) == 1
 
 
-async def test_a_second_workbench_on_a_task_is_told_of_the_first(watched: Callable[..., Watched], folder: Path) -> None:
+async def test_two_workbenches_on_a_task_are_told_of_each_other(watched: Callable[..., Watched], folder: Path) -> None:
     def warned(it: Watched) -> list[str]:
         return [event.text for event in it.of(Notice) if "another workbench" in event.text]  # type: ignore[attr-defined]
 
     first, second = watched(), watched()
     await first.session.start()
+    await first.ended(1)
+    assert (warned(first), first.session.is_alone) == ([], True)
     await second.session.start()
-    assert warned(first) == []
     (said,) = warned(second)
     assert f"(process {os.getpid()})" in said
-    assert (first.session.is_alone, second.session.is_alone) == (True, False)
-    await first.ended(1)
+    assert not second.session.is_alone
     await second.ended(1)
+    for time_us in (20.0, 10.0):
+        write(folder, f"TIME_US = {time_us}")
+        await first.until(lambda time_us=time_us: summaries(first)[-1].geomean == pytest.approx(100 / time_us))  # type: ignore[misc]
+        await second.until(lambda time_us=time_us: summaries(second)[-1].geomean == pytest.approx(100 / time_us))  # type: ignore[misc]
+    assert warned(first) == [said]
+    assert not first.session.is_alone
     await first.session.close()
-    write(folder, "TIME_US = 20.0")
-    await second.until(lambda: summaries(second)[-1].geomean == pytest.approx(5.0))
+    second.session.changed_elsewhere()
     assert second.session.is_alone  # by now
-    await second.session.close()
     third = watched()
     await third.session.start()
-    assert warned(third) == []
+    assert warned(third) == [said]
+    second.session.changed_elsewhere()
+    assert warned(second) == [said, said]  # another one has come
+    for it in (second, third):
+        await it.session.close()
+    fourth = watched()
+    await fourth.session.start()
+    assert warned(fourth) == []
+
+
+async def test_a_run_from_the_shell_is_no_workbench(watched: Callable[..., Watched]) -> None:
+    open_one, shell = watched(), watched()
+    await open_one.session.start()
+    await open_one.ended(1)
+    await shell.session.run_once(iteration=False)
+    open_one.session.changed_elsewhere()
+    assert open_one.session.is_alone
+    assert not shell.of(Notice)
+
+
+async def test_a_listener_that_fails_costs_no_run_and_is_told_of_at_the_end(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    def full(event: object) -> None:
+        heard.append(event)
+        raise OSError(28, "No space left on device")
+
+    heard: list[object] = []
+    it = watched()
+    it.session.listen(full)
+    with pytest.raises(OSError, match="No space left"):
+        await it.session.run_once(iteration=True)
+    assert len(heard) == 1
+    assert [run.iteration for run in it.session.logbook.journal.summaries] == [1]
+    assert [event.summary.iteration for event in it.of(RunFinished)] == [1]  # type: ignore[attr-defined]
+    with pytest.raises(OSError, match="No space left"):
+        await it.session.closed()
 
 
 async def test_a_source_that_comes_back_while_another_runs_is_timed_again_without_an_entry(

@@ -162,6 +162,22 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
         return asyncio.run(guarded())
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
+    except OSError as problem:
+        if isinstance(problem, BrokenPipeError) or problem.filename is not None:
+            raise
+        return _leave_unheard(problem)
+
+
+def _leave_unheard(problem: OSError) -> int:
+    """A full disk under the output, say: what is still to be written goes nowhere, one sentence where it can."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    try:
+        said = f"the output cannot be written: {problem.strerror or problem}; what has ended is in the log"
+        click.echo(f"kernbench: {said}", err=True)
+    except OSError:
+        os.dup2(nowhere, sys.stderr.fileno())
+    return USAGE
 
 
 @click.command("open")
@@ -347,14 +363,10 @@ def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
     async def main() -> int:
         session = make_session(load_task(task), read_options(given, poll), given["state"])
         printer: Callable[[Event], None] = JsonPrinter(session, live=True) if as_json else TablePrinter(session)
-        left: list[BrokenPipeError] = []
 
         def tell(event: Event) -> None:
-            try:
-                printer(event)
-            except BrokenPipeError as problem:  # `| head` has had enough
-                left.append(problem)
-            if left or _has_no_device(session):
+            printer(event)
+            if _has_no_device(session):
                 session.leave()
 
         session.listen(tell)
@@ -363,8 +375,6 @@ def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
             await session.closed()
         finally:
             await session.close()
-        if left:
-            raise left[0]
         return NO_DEVICE if _has_no_device(session) else 0
 
     sys.exit(run_until_signal(main()))

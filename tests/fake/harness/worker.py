@@ -1,7 +1,8 @@
 """Speaks the worker's protocol and does what solution.py says in plain assignments, which are read and never run:
 
 TIME_US = 50.0        what a call takes (the baseline takes 100)
-DO = "crash"          crash, exit, hang, hang_load, flood, wrong, raise, cuda, syntax, slow (20 ms a row)
+DO = "crash"          crash, exit, hang, hang_load, flood, wrong, raise, cuda, syntax, slow (20 ms a row), dump (writes
+                      debug.txt into the task's folder)
 ON = "b"              the case on which it does so; every case if left out
 """
 
@@ -54,6 +55,7 @@ class Worker:
             self.emit("unusable", code="no_device", message="there is no device cuda:7 here; torch sees none")
             sys.exit(3)
         threading.Thread(target=self.read, daemon=True).start()
+        time.sleep(float(os.environ.get("FAKE_START", "0")))
         self.emit("ready", environment=ENVIRONMENT)
         time.sleep(float(os.environ.get("FAKE_WARM_UP", "0")))
         self.emit("warm")
@@ -113,6 +115,10 @@ class Worker:
             for _ in range(200):
                 os.write(1, b"flood of words from the kernel\n" * 10000)
         elif todo == "slow":
+            time.sleep(0.02)
+        elif todo == "dump":
+            with open(os.path.join(request["task"]["folder"], "debug.txt"), "w") as file:
+                file.write(str(time.time_ns()))
             time.sleep(0.02)
         elif todo == "wrong":
             return {"id": case, "status": "wrong", "detail": "out differs at [0]: got 1, expected 2"}

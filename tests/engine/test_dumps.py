@@ -1,0 +1,97 @@
+"""Data files that change during a run: a dump of the kernel's, or a person's save."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernbench.dumps import Dumps
+from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted
+from kernbench.snapshot import Stamps
+from tests.engine.conftest import Watched, write
+
+
+def said(it: Watched) -> list[str]:
+    return [event.text for event in it.of(Notice)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.anyio
+async def test_a_kernel_that_writes_into_its_folder_ends_no_run_and_is_told_of(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    write(folder, 'DO = "dump"  # debug.txt')
+    it = watched()
+    await it.session.start()
+    told = "the kernel writes debug.txt into its own folder: left out of the watch until you leave"
+    await it.until(lambda: told in said(it))
+    assert len(it.of(RunFinished)) == 2
+    write(folder, 'DO = "dump"  # debug.txt\nTIME_US = 20.0')
+    await it.until(lambda: len(it.of(RunFinished)) == 3)
+    (folder / "debug.txt").write_text("once more, while nothing runs")
+    write(folder, "TIME_US = 10.0  # debug.txt")
+    await it.until(lambda: len(it.of(RunFinished)) == 4)
+    assert not it.of(RunCancelled)
+    assert len(it.of(RunStarted)) == 4
+    assert said(it).count(told) == 1
+    assert [entry.iteration for entry in it.session.logbook.iterations()] == [1, 2, 3]
+    assert [run.iteration for run in it.session.logbook.journal.summaries] == [1, None, 2, 3]
+
+
+@pytest.mark.anyio
+async def test_a_table_that_is_saved_by_hand_has_its_run(watched: Callable[..., Watched], folder: Path) -> None:
+    slow = 'DO = "slow"\nTABLE = "table.txt"'
+    write(folder, slow)
+    it = watched()
+    await it.session.start()
+    await it.until(lambda: it.session.running is not None)
+    (folder / "table.txt").write_text("1 2 3")  # while it runs
+    await it.until(lambda: len(it.of(RunFinished)) == 2)
+    assert "table.txt changed during the run: once more" in said(it)
+    (folder / "table.txt").write_text("4 5 6")  # while nothing runs
+    await it.until(lambda: len(it.of(RunFinished)) == 3)
+    assert not it.of(RunCancelled)
+    assert [run.iteration for run in it.session.logbook.journal.summaries] == [1, 2, 3]
+
+
+class Folder:
+    def __init__(self) -> None:
+        self.stamps: Stamps = {"solution.py": (0, 0, 0)}
+        self.dumps = Dumps(lambda: dict(self.stamps))
+
+    def save(self, *names: str) -> None:
+        for name in names:
+            self.stamps[name] = (self.stamps.get(name, (0, 0, 0))[0] + 1, 0, 0)
+
+    def run(self, *written: str) -> tuple[bool, tuple[str, bool]]:
+        self.dumps.take()
+        self.save(*written)
+        return self.dumps.are_told_apart(), self.dumps.end_run(lambda: True)
+
+
+def test_code_saved_before_the_second_run_is_an_iteration_like_another() -> None:
+    it = Folder()
+    assert it.run("out.pt") == (True, ("out.pt changed during the run: once more", True))
+    it.save("solution.py")
+    assert it.run("out.pt") == (True, ("out.pt changed during the run: once more", True))
+    told, (sentence, again) = it.run("out.pt")
+    assert (told, again) == (False, False)
+    assert sentence.startswith("the kernel writes out.pt ")
+    assert it.run("out.pt") == (True, ("", False))
+
+
+def test_a_new_name_at_every_run_has_an_end() -> None:
+    it = Folder()
+    assert [it.run(f"out_{number}.pt")[1][1] for number in range(4)] == [True, False, False, False]
+    assert it.dumps.is_no_save(running=False)
+    it.save("other.pt")
+    assert (it.dumps.is_no_save(running=False), it.dumps.is_no_save(running=True)) == (False, True)
+
+
+@pytest.mark.parametrize("name", ["solution.py", "solution.cu", "cases.json", "task.toml", "inc/tile.cuh"])
+def test_a_save_of_code_or_of_the_task_ends_the_run(name: str) -> None:
+    it = Folder()
+    it.dumps.take()
+    it.save("out.pt", name)
+    assert not it.dumps.is_no_save(running=True)
