@@ -11,6 +11,7 @@ which an ordinary user could not take back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
@@ -18,9 +19,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.records.run import Environment
+from kernbench import render
 from kernbench.builder import Builder
 from kernbench.child import Child, Unusable, ending, harness_folder
-from kernbench.events import Event, LogLine, WorkerChanged
+from kernbench.events import Event, LogLine, Notice, WorkerChanged
 
 ENDS = frozenset({"finished", "failed", "cancelled"})
 GROWTH_LIMIT = 2 * 1024**3
@@ -38,14 +40,23 @@ class Deadlines:
     time: float = 5.0
     cancel: float = 1.0
     cancel_build: float = 10.0
+    """It may be compiling for the cache, and a new worker would import torch first."""
+    cancel_spared: float = 3.0
+    """The same where a warm spare stands by."""
+    slow_start: float = 20.0
+    """Of a worker; then it is said that it takes long."""
+    start: float = 180.0
 
     def of(self, step: str) -> float:
         return {"load": self.build, "build": self.build, "baseline": self.baseline, "time": self.time}.get(
             step, self.check
         )
 
-    def to_cancel(self, step: str) -> float:
-        return self.cancel_build if step in ("load", "build", "baseline") else self.cancel
+    def to_cancel(self, step: str, spared: bool) -> float:
+        """A baseline is compiled for all the saves to come."""
+        if step not in ("load", "build", "baseline"):
+            return self.cancel
+        return self.cancel_spared if spared and step != "baseline" else self.cancel_build
 
 
 @dataclass(frozen=True)
@@ -87,7 +98,9 @@ class Supervisor:
         self._deadline = 0.0
         self._cancelled = False
         self._queued = False
-        """A conversation waits for the GPU to be handed back."""
+        """A conversation waits for the GPU to be handed back, or for a worker."""
+        self._patience = 0.0
+        """Seconds that a cancelled run has beyond those that everybody has."""
         self._announcing: asyncio.Task[None] | None = None
         self._free = asyncio.Event()
         self._free.set()
@@ -98,7 +111,7 @@ class Supervisor:
         while True:
             child = await self._current()
             try:
-                environment = await child.wait_ready()
+                environment = await self._started(child)
             except Unusable:
                 await self._drop()
                 raise
@@ -106,21 +119,30 @@ class Supervisor:
                 return environment
             await self._drop()
 
+    async def _started(self, child: Child) -> Environment:
+        limits = self.deadlines
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(child.wait_ready(), limits.slow_start)
+        said = f"the worker takes long to start: {limits.slow_start:g} s so far, and at most {limits.start:g}"
+        self._emit(Notice(f"{said}; `kernbench doctor` looks at its Python", "warning"))
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(child.wait_ready(), limits.start - limits.slow_start)
+        raise Unusable(
+            "broken", f"the worker did not start within {limits.start:g} s and was stopped; save to try again"
+        )
+
     async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | Lost, None]:
         self._queued, self._cancelled = True, False
         try:
-            await self._free.wait()
+            child = await self._free_child()
         finally:
             self._queued = False
         if self._cancelled:
             yield Lost("cancelled", "load", None, "cancelled before it began")
             return
-        await self.ready()
-        child = self._child
-        assert child is not None
         self._stop_warming()
         self.builder.freeze()
-        self._run, self._cancelled, case = str(request["run"]), False, None
+        self._run, case = str(request["run"]), None
         self._enter("load")
         while not child.messages.empty():  # what an earlier run still had to say
             child.messages.get_nowait()
@@ -153,6 +175,14 @@ class Supervisor:
             if self._spare is not None:
                 self._spare.thaw()
             self.builder.thaw()
+
+    async def _free_child(self) -> Child:
+        """A worker that is ready while nobody else has the GPU."""
+        while True:
+            await self._free.wait()
+            await self.ready()
+            if self._free.is_set() and self._child is not None:
+                return self._child
 
     async def hold(self) -> None:
         """Until nothing of ours uses the GPU: a run rests after its next row, an A/A measurement is given up."""
@@ -188,7 +218,8 @@ class Supervisor:
             return
         self._cancelled = True
         child.send({"request": "cancel", "run": self._run})
-        self._deadline = asyncio.get_running_loop().time() + self.deadlines.to_cancel(self._step)
+        self._deadline = asyncio.get_running_loop().time() + self.deadlines.cancel
+        self._patience = self.deadlines.to_cancel(self._step, self.spare_warm) - self.deadlines.cancel
         child.messages.put_nowait({"event": "cancel asked"})  # wakes the reader to see the new deadline
 
     async def prepare_spare(self) -> None:
@@ -278,7 +309,7 @@ class Supervisor:
         except TimeoutError:
             if asyncio.get_running_loop().time() < self._deadline:  # moved on meanwhile
                 return {"event": "still waiting"}
-            return self._overstayed(child)
+            return self._wait_longer() if self._cancelled and self._patience > 0 else self._overstayed(child)
         if message is not None:
             return message
         if self._cancelled:
@@ -286,6 +317,12 @@ class Supervisor:
         code = child.process.returncode
         detail = "left after a CUDA error: its context was useless" if code == POISONED else ending(code)
         return Lost("crashed", self._step, None, detail, tuple(child.log_tail))
+
+    def _wait_longer(self) -> dict[str, Any]:
+        doing, patience, self._patience = render.STEP_WORDS.get(self._step, self._step), self._patience, 0.0
+        self._emit(Notice(f"the next run waits while the one before is {doing}, {patience:g} s at most"))
+        self._deadline = asyncio.get_running_loop().time() + patience
+        return {"event": "still waiting"}
 
     def _overstayed(self, child: Child) -> Lost:
         child.kill()

@@ -84,7 +84,7 @@ async def watched(folder: Path) -> AsyncIterator[Callable[..., Watched]]:
     def make(**options: object) -> Watched:
         settings = {
             "harness": FAKE,
-            "deadlines": Deadlines(build=1.0, check=1.0, time=1.0, cancel=0.5, cancel_build=0.5),
+            "deadlines": Deadlines(build=1.0, check=1.0, time=1.0, cancel=0.5, cancel_build=0.5, cancel_spared=0.5),
         }
         session = Session(taskfile.load(folder), folder / ".kernbench", Options(**{**settings, **options}))  # type: ignore[arg-type]
         opened.append(session)
