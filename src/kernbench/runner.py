@@ -11,12 +11,14 @@ import random
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Literal
 
 from harness.records.lines import to_dict
+from harness.records.results import CaseResult
 from harness.records.run import Environment, RunRequest
 from harness.records.task import Task
 from kernbench import __version__, compare, plan, render
@@ -137,6 +139,7 @@ class Runner:
             return attempt.failure
         if order.iteration and not order.is_own():
             order = replace(order, iteration=False)
+        journal.take_in()  # what others have finished while this one ran
         summary = self._summarise(order, attempt)
         if order.iteration:
             try:
@@ -179,7 +182,10 @@ class Runner:
             command=command_of(order),
             version=__version__,
         )
-        return compare.summarise(order.task, attempt.started, attempt.results, about)
+        results: Mapping[str, CaseResult] = attempt.results
+        if self._best(order) != attempt.started.best:  # another has taken over, and nothing was timed beside it
+            results = {name: replace(row, vs_best=None) for name, row in results.items()}
+        return compare.summarise(order.task, attempt.started, results, about)
 
     def _request(self, order: Order, run: str, cases: Sequence[str], seed: int, best: str | None) -> RunRequest:
         known = {case: self._logbook.floor(self._floor_key(order, case)) for case in cases}
@@ -214,8 +220,8 @@ def _controls_key(order: Order) -> str:
 
 
 def command_of(order: Order) -> str:
-    """What repeats the run from the shell, wherever the task is found by its name."""
-    words = ["kernbench", "run", order.task.name]
+    """What repeats the run from the shell, wherever the task is found by its folder's name."""
+    words = ["kernbench", "run", Path(order.task.folder).name]
     words += ["--case", order.case] if order.case else []
     words += ["--grid"] if order.grid else []
     if order.baseline.name != order.task.baseline:

@@ -838,3 +838,48 @@ async def test_a_source_that_comes_back_before_its_turn_is_not_forgotten(
     agenda.put(Job("save", 0.0, iteration=True))  # another save, undone before anybody took it
     agenda.drop_save()
     assert agenda.waiting is not None
+
+
+async def _begun_while_held(it: Watched) -> object:
+    await it.session.supervisor.hold()
+    return await it.session.run_once(iteration=True)
+
+
+async def test_of_two_runs_of_one_new_source_at_once_one_is_the_first(watched: Callable[..., Watched]) -> None:
+    one, two = watched(), watched()
+    both = asyncio.gather(*(_begun_while_held(it) for it in (one, two)))
+    await asyncio.gather(*(it.until(lambda it=it: bool(it.of(RunStarted))) for it in (one, two)))  # type: ignore[misc]
+    for it in (one, two):
+        it.session.supervisor.release()
+    runs = await both
+    first, second = sorted((run for run in runs if isinstance(run, Summary)), key=lambda run: run.iteration or 0)
+    assert (first.repeats, first.took_over) == (None, True)
+    assert (second.repeats, second.took_over) == (1, False)
+    assert one.session.logbook.path.read_text().count("· first") == 1
+
+
+async def test_a_best_made_meanwhile_is_not_beaten_by_what_was_timed_beside_another(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    mine, other = watched(), watched()
+    await mine.session.run_once(iteration=True)
+    write(folder, 'TIME_US = 40.0\nDO = "slow"')
+    running = asyncio.create_task(mine.session.run_once(iteration=True))
+    await mine.until(lambda: len(mine.of(RunStarted)) == 2)
+    await mine.session.supervisor.hold()
+    write(folder, "TIME_US = 20.0")
+    fast = await other.session.run_once(iteration=True)
+    mine.session.supervisor.release()
+    late = await running
+    assert isinstance(fast, Summary)
+    assert isinstance(late, Summary)
+    assert (fast.best, late.best, late.not_best) == (True, False, "it was not timed beside the best")
+    assert late.best_geomean == pytest.approx(5.0)
+    assert late.vs_best is None
+
+
+async def test_the_command_of_an_entry_names_the_folder(watched: Callable[..., Watched], folder: Path) -> None:
+    (folder / "task.toml").write_text((folder / "task.toml").read_text().replace('name = "toy"', 'name = "real name"'))
+    run = await watched().session.run_once(iteration=True)
+    assert isinstance(run, Summary)
+    assert run.command == f"kernbench run {folder.name}"
