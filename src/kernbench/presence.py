@@ -21,7 +21,7 @@ class Presence:
         self.is_alone = True
         """No other workbench was there at the last look."""
 
-    def look(self) -> str:
+    def take(self) -> str:
         """Takes a place where it has none; says who is there, once when that one has come."""
         other = self._other()
         has_come, self.is_alone = bool(other) and self.is_alone, not other

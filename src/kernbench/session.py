@@ -208,7 +208,7 @@ class Session:
                     self._emit(Notice("paused: the save waits, space goes on"))
 
     def _look_around(self) -> None:
-        if said := self._presence.look():
+        if said := self._presence.take():
             self._warn(said)
 
     def _warn(self, sentence: str) -> None:
