@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kernbench.terminal import obeys
+from kernbench.terminal import obeys, silence
 
 if TYPE_CHECKING:
     from harness.records.task import Task
@@ -165,19 +165,8 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
     except OSError as problem:
         if isinstance(problem, BrokenPipeError) or problem.filename is not None:
             raise
-        return _leave_unheard(problem)
-
-
-def _leave_unheard(problem: OSError) -> int:
-    """A full disk under the output, say: what is still to be written goes nowhere, one sentence where it can."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    try:
-        said = f"the output cannot be written: {problem.strerror or problem}; what has ended is in the log"
-        click.echo(f"kernbench: {said}", err=True)
-    except OSError:
-        os.dup2(nowhere, sys.stderr.fileno())
-    return USAGE
+        silence(problem)
+        return USAGE
 
 
 @click.command("open")
