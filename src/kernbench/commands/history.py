@@ -48,7 +48,7 @@ def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
     from kernbench import project
     from kernbench.project import ProjectError
 
-    if words and not (words[0] in ("best", "last", "now") or words[0].isdigit()):
+    if words and not (words[0] in ("best", "last", "now") or words[0].isdecimal()):
         try:
             project.find_task(words[0], to_edit=False)
         except ProjectError:
@@ -105,7 +105,7 @@ def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[s
 
     written, remarks = isinstance(entry, Elsewhere), entry_text.origin(entry)
     if not written and not (sources / entry.source).is_dir():
-        remarks.append("source not on this machine")
+        remarks.append("source not in this state folder")
     if other := entry_text.over(entry, usual):
         remarks.append(other)
     if entry.repeats is not None:
@@ -160,7 +160,7 @@ def _entries_with(task: Task, journal: Journal, reference: str) -> list[Summary]
     from kernbench import trajectory
 
     listed = trajectory.entries_of(task).iterations(journal)
-    found = listed.with_number(int(reference)) if reference.isdigit() else []
+    found = listed.with_number(int(reference)) if reference.isdecimal() else []
     if len(found) > 1:
         click.echo(f"kernbench: {trajectory.taken_twice(int(reference))}; here are both", err=True)
     return found
@@ -217,7 +217,7 @@ def restore(words: tuple[str, ...], state: Path | None) -> None:
     task, journal = opened(name, state)
     point = trajectory.find(task, journal, references[0])
     before, changed = trajectory.restore(task, point, journal.state)
-    click.echo(trajectory.restored(point, before, changed, name), err=True)
+    click.echo(trajectory.restored(point, before, changed, name, state), err=True)
 
 
 @click.command()
