@@ -279,7 +279,7 @@ async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watch
     await it.session.run_once(iteration=True)
     text = it.session.logbook.path.read_text()
     assert "## 1 · 16-byte loads halve the instructions · 2.00x" in text
-    assert "- hypothesis: 16-byte loads halve the instructions\n" in text
+    assert "- hypothesis: 16-byte loads\n  halve the instructions\n" in text
     assert it.session.remarks.set_next("eight rows") == "entry 1 was updated"
     assert "- next: eight rows\n" in it.session.logbook.path.read_text()
     write(folder, "TIME_US = 51.0")
