@@ -26,24 +26,48 @@ class Remarks:
         """Of the run to come."""
         self.next_step = ""
         """Of the entry to come, while there is none yet that could carry it, or the last one could not be changed."""
-        self._edited: int | None = None
-        """Number of the entry that the last save made, as long as nothing was saved since."""
+        self._owed = ""
+        """What waits in `hypothesis` only since its own entry could not be changed."""
+        self._saved_since = False
+        """Something was saved after the last entry was made."""
+        self._made: list[Summary] = []
+        """The entries of the saves since the start, in their order."""
 
     def set_hypothesis(self, text: str) -> str:
-        """For the run to come, or for the entry that a save just made without one."""
-        last = self._logbook.last_entry()
-        if last is not None and last.iteration == self.hypothesis_for():
-            self.hypothesis = ""  # what waited since it could not be written
-            return self._reword(last, text, last.next) or f"entry {last.iteration} was updated"
-        self.hypothesis = text
-        return "the next run carries this hypothesis" if text else "the next run carries no hypothesis"
+        """For the last entry where it has none, else for the run to come."""
+        return self.set_hypothesis_of(self.hypothesis_for(), text)
+
+    def set_hypothesis_of(self, number: int | None, text: str, instead_of: str = "") -> str:
+        """For an entry, or without a number for the run to come. Of an entry only those words are replaced that the
+        person has seen."""
+        entry = None if number is None else self._entry(number)
+        if entry is None or entry.hypothesis not in ("", instead_of, text):
+            self.hypothesis = text
+            said = "the next run carries this hypothesis" if text else "the next run carries no hypothesis"
+            return f"entry {number} has another hypothesis: {said}" if entry is not None else said
+        if self.hypothesis in (text, self._owed):
+            self.hypothesis = ""  # else the next entry would carry it too
+        return self._reword(entry, text, entry.next) or f"entry {number} was updated"
 
     def hypothesis_for(self) -> int | None:
-        """Number of the entry that a hypothesis given now belongs to; None when it is for the run to come."""
+        """Number of the entry that a hypothesis given now may belong to; None when it is for the run to come."""
         last = self._logbook.last_entry()
-        if last is None or last.hypothesis or last.iteration != self._edited or self._running() is not None:
+        if last is None or last.hypothesis or self._saved_since or self._running() is not None:
             return None
         return last.iteration
+
+    def made(self) -> int:
+        """How many entries saves have made so far: from here `made_since` counts."""
+        return len(self._made)
+
+    def made_since(self, count: int, besides: str = "") -> int | None:
+        """The entry of the save that came next, once it is made; `besides` is a run that was under way by then."""
+        return next((entry.iteration for entry in self._made[count:] if entry.run != besides), None)
+
+    def _entry(self, number: int) -> Summary | None:
+        journal = self._logbook.journal
+        newest_first = (journal.summaries[place] for place in reversed(journal.briefs.numbered().indices))
+        return next((entry for entry in newest_first if entry.iteration == number), None)
 
     def next_now(self) -> str:
         """The next step that `set_next` would change."""
@@ -66,7 +90,7 @@ class Remarks:
 
     def turn_to_save(self) -> None:
         """Something was saved: words are no longer for the entry before."""
-        self._edited = None
+        self._saved_since = True
 
     def settle(self, entry: Summary, job: Job) -> str:
         """The entry has taken its words; those given while it ran belong to it too, unless it had some.
@@ -74,10 +98,12 @@ class Remarks:
         Says why they could not be written into it, where that is so: then they wait for the next run.
         """
         late, step = self.hypothesis, self.next_step
-        self.hypothesis = self.next_step = ""
+        self.hypothesis = self.next_step = self._owed = ""
         if late != entry.hypothesis and (entry.hypothesis or job.reason in ("key", "open")):
             self.hypothesis, late = late, entry.hypothesis  # meant for the next one
-        self._edited = None if job.reason == "open" else entry.iteration
+        self._saved_since = False
+        if job.reason not in ("key", "open"):
+            self._made.append(entry)
         return self._reword(entry, late, step) if (late, step) != (entry.hypothesis, entry.next) else ""
 
     def _reword(self, entry: Summary, hypothesis: str, step: str) -> str:
@@ -88,7 +114,7 @@ class Remarks:
             return str(problem)
         except LogbookError as problem:
             if hypothesis != entry.hypothesis:
-                self.hypothesis = hypothesis
+                self.hypothesis = self._owed = hypothesis
             if step != entry.next:
                 self.next_step = step
             return f"{problem} ({WAITS})" if self.hypothesis or self.next_step else str(problem)

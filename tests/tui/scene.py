@@ -244,6 +244,7 @@ class FakeEngine:
         self.baseline = "compile"
         self.hypothesis = ""
         self.entry_without_words: int | None = None
+        self.entries_of_saves: list[Summary] = []
         self.next_step = "eight rows per block"
         self.selected: str | None = None
         self.started = False
@@ -299,13 +300,28 @@ class FakeEngine:
     def hypothesis_for(self) -> int | None:
         return self.entry_without_words
 
-    def set_hypothesis(self, text: str) -> str:
-        if self.entry_without_words is not None:
-            self.history[-1] = dataclasses.replace(self.history[-1], hypothesis=text)
+    def set_hypothesis_of(self, number: int | None, text: str, instead_of: str = "") -> str:
+        places = {item.iteration: place for place, item in enumerate(self.history)}
+        if number in places:
+            place = places[number]
+            self.history[place] = dataclasses.replace(self.history[place], hypothesis=text)
             self.entry_without_words = None
-            return f"entry {self.history[-1].iteration} was updated"
+            return f"entry {number} was updated"
         self.hypothesis = text
         return f"the next run tries: {text}"
+
+    def made(self) -> int:
+        return len(self.entries_of_saves)
+
+    def made_since(self, count: int, besides: str = "") -> int | None:
+        return next((item.iteration for item in self.entries_of_saves[count:] if item.run != besides), None)
+
+    def enter(self, number: int, hypothesis: str = "") -> None:
+        """A save makes an entry."""
+        entry = summary(number, hypothesis=hypothesis, source=f"{number:08x}")
+        self.history.append(entry)
+        self.entries_of_saves.append(entry)
+        self.say(dataclasses.replace(STARTED, run=entry.run, source=entry.source), RunFinished(entry))
 
     def next_now(self) -> str:
         return self.next_step

@@ -603,7 +603,7 @@ async def test_help_and_footer_name_only_keys_that_exist(engine: FakeEngine) -> 
         await pilot.press("question_mark")
         await pilot.pause()
         keys = {line.split("  ")[0].strip() for line in screen_text(app).splitlines()}
-        assert {*"rhxeb?q+mdsyYTnNw/", "space", "ctrl+p"} <= keys
+        assert {*"rhxeb?+mdsyYTnNw/", "space", "ctrl+p"} <= keys
         commands = [command.title for command in app.get_system_commands(app.main)]
         assert {"run", "pause", "baseline", "theme", "row", "entry"} <= set(commands)
 

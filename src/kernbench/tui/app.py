@@ -46,11 +46,16 @@ from kernbench.tui.words import quoted
 SAID_WITH_A_CHANGE_SECONDS = 0.5
 
 
-class Workbench(OurApp[None]):
+class Workbench(OurApp[None], inherit_bindings=False):
+    """Without Textual's own ctrl+q, which would leave from a box too, and lose what is typed there."""
+
     CSS_PATH = "kernbench.tcss"
     TITLE = "kernbench"
     NOTIFICATION_TIMEOUT = 4.0
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+z", "suspend_process", "to the shell", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+z", "suspend_process", "to the shell", show=False, tooltip="to the shell; fg comes back"),
+        Binding("ctrl+c", "help_quit", show=False, system=True),
+    ]
 
     def __init__(
         self,
@@ -235,7 +240,12 @@ class Workbench(OurApp[None]):
         remarks = self.engine.remarks
         said = [f"kept for the next start: the hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
         said += [f"in no entry yet: the next step {quoted(remarks.next_step)}"] if remarks.next_step else []
+        said += [f"typed and not saved: {quoted(draft)}" for draft in self.notes.unsaved()]
         self.exit(message=Text("\n".join(said)) if said else None)
+
+    def action_help_quit(self) -> None:
+        """Nothing was selected that ctrl+c could copy: it may have been meant to leave."""
+        self.say("ctrl+c copies what is selected with the mouse; q on the results leaves")
 
     def action_suspend_process(self) -> None:
         """Textual's own stops this process alone."""

@@ -67,14 +67,25 @@ class Ask(ModalScreen[str | None]):
     """Enter saves; ctrl+j begins another line, as enter does in an editor. Of several targets, the first is offered."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "dismiss(None)", "leave"),
-        Binding("ctrl+t", "switch", "for what"),
+        Binding("escape", "leave", "leave"),
+        Binding("ctrl+t", "switch", "for what", tooltip="for the last entry, where it has no hypothesis"),
     ]
 
-    def __init__(self, targets: Sequence[Target], value: str, placeholder: str, history: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        targets: Sequence[Target],
+        value: str,
+        placeholder: str,
+        history: Sequence[str] = (),
+        only_one: str = "",
+    ) -> None:
+        """`only_one` says why there is no other target."""
         super().__init__()
         self._targets = list(targets)
         self._value, self._placeholder, self._history = value, placeholder, history
+        self._only_one = only_one
+        self.draft = ""
+        """What was typed when the box was left without saving."""
 
     @property
     def target(self) -> str:
@@ -98,7 +109,15 @@ class Ask(ModalScreen[str | None]):
     def on_field_saved(self) -> None:
         self.dismiss(self.query_one(Field).text.strip())
 
+    def action_leave(self) -> None:
+        self.draft = self.query_one(Field).text.strip()
+        self.dismiss(None)
+
     def action_switch(self) -> None:
+        if len(self._targets) == 1:
+            if self._only_one:
+                self.notify(self._only_one, markup=False)
+            return
         self._targets.append(self._targets.pop(0))
         self.query_one("#question", Static).update(self._targets[0][1])
         self.query_one("#target", Static).update(self._choice())

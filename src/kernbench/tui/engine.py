@@ -59,10 +59,16 @@ class Remarks(Protocol):
     """In no entry yet."""
 
     def hypothesis_for(self) -> int | None:
-        """The entry that a save just made without a hypothesis, where there is one."""
+        """The last entry, where it has no hypothesis and nothing was saved since."""
 
-    def set_hypothesis(self, text: str) -> str:
+    def set_hypothesis_of(self, number: int | None, text: str, instead_of: str = "") -> str:
         """For that entry, else for the run to come; one sentence saying what was changed."""
+
+    def made(self) -> int:
+        """How many entries saves have made so far."""
+
+    def made_since(self, count: int, besides: str = "") -> int | None:
+        """The first one beyond them, but for that of the run named."""
 
     def next_now(self) -> str:
         """The next step that `set_next` would change."""
