@@ -441,6 +441,18 @@ async def test_figures_of_the_save_before_say_so(broken: list[Event], width: int
         assert "before:" not in screen_text(app)  # the line says what runs
 
 
+async def test_figures_over_another_baseline_are_of_before(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run(), replace(STARTED, run="run14", reason="key", baseline="best"))
+        await settle(pilot)
+        assert "before: 1.31x" in screen_text(app).splitlines()[0]
+        assert not any(row.fresh for row in app.board.rows())
+        engine.say(RunFinished(summary(None, run="run14", source=STARTED.source, baseline="best")))
+        await settle(pilot)
+        assert "before:" not in screen_text(app)
+
+
 async def test_a_file_that_came_back_has_its_figures_again(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
@@ -586,7 +598,7 @@ async def test_all_of_a_long_error_can_be_scrolled_to(engine: FakeEngine) -> Non
         assert "printed" in seen
 
 
-@pytest.mark.parametrize(("reason", "word"), [("open", "opened"), ("save", "save"), ("key", "key")])
+@pytest.mark.parametrize(("reason", "word"), [("open", "opened"), ("save", "save"), ("key", "run again")])
 async def test_the_log_says_why_a_run_began(reason: Literal["open", "save", "key"], word: str) -> None:
     engine = FakeEngine()
     app = make_app(engine)

@@ -157,10 +157,11 @@ class Board:
 
     @property
     def shows_the_save_before(self) -> bool:
-        """The headline is not of the files as they are; a run that is under way will bring theirs."""
-        if self.summary is None:
-            return False
-        return self.failure is not None or (self.last_run is not None and self.last_run.source != self.summary.source)
+        """The headline is not of the files as they are, or over another baseline than what was run last."""
+        shown, last = self.summary, self.last_run
+        if shown is None or last is None:
+            return shown is not None and self.failure is not None
+        return self.failure is not None or (last.source, last.baseline) != (shown.source, shown.baseline)
 
     @property
     def _none_is_fresh(self) -> bool:
