@@ -149,7 +149,7 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     terminal.press("w")
     terminal.until("Export as")
     terminal.press("Enter")
-    terminal.until(r"wrote exports/toy\.md")
+    terminal.until(r"wrote \S*exports/toy\.md")
     assert "halve m[f32]" in (folder / "exports" / "toy.md").read_text()
 
     terminal.press("q")

@@ -91,6 +91,9 @@ async def test_the_filter_follows_every_letter(engine: FakeEngine) -> None:
         await pilot.press("slash", *"qqq", "enter", "enter")
         await pilot.pause()
         assert any("the filter matches none" in note.message for note in app._notifications)
+        await pilot.press("Y")
+        await pilot.pause()
+        assert [note.message for note in app._notifications][-1] == "no row to copy"
         await pilot.press("slash", "escape")
         await pilot.pause()
         assert app.main.results.filter_text == ""
@@ -212,10 +215,14 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
         assert "   5 def kernel(x, m[bf16]):" in screen_text(app)
         await pilot.press("escape", "R", "enter")
         assert engine.restored == []
+        assert [note.message for note in app._notifications][-1] == "nothing was restored"
         await pilot.press("R", "y")
         await pilot.pause()
         assert engine.restored == ["11"]
         assert app.screen is app.main
+        await pilot.press("5")
+        await until(pilot, lambda: "-- restored 11: solution.py" in screen_text(app))
+        assert "-- restored 11: solution.py" in screen_text(app)  # when the line below has gone
 
 
 @pytest.mark.anyio
@@ -330,6 +337,20 @@ def test_a_filter_takes_globs_as_run_does(engine: FakeEngine) -> None:
     assert found("wan -74*x5120") == ["wan 75600x5120"]
     assert found("m[bf16]") == ["qwen m[bf16] 47"]  # its own letters, though they are a pattern too
     assert found("9*x1") == []
+
+
+@pytest.mark.anyio
+async def test_an_order_by_what_no_row_has_is_not_offered(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        dark = [dataclasses.replace(right(index), light=None) for index in range(5)]
+        engine.say(READY, STARTED, *landed(*dark))
+        await settle(pilot)
+        seen = []
+        for _ in range(5):
+            await pilot.press("s")
+            seen.append(app.main.results.sort)
+        assert seen == ["speedup", "time", "name", "task", "speedup"]
 
 
 @pytest.mark.anyio
@@ -529,11 +550,18 @@ async def test_n_asks_for_a_profile_and_shows_it(size: tuple[int, int], engine: 
 
 
 @pytest.mark.anyio
-async def test_export_asks_for_a_format_and_before_it_overwrites(engine: FakeEngine) -> None:
+async def test_export_asks_for_a_format_and_before_it_overwrites(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(engine.state.parent)
     app = make_app(engine)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
-        await pilot.press("w", "enter")
-        await until(pilot, lambda: engine.exported)
+        await pilot.press("w")
+        await until(pilot, lambda: "Export as" in screen_text(app))
+        assert "(" not in next(line for line in screen_text(app).splitlines() if "md: markdown" in line)
+        await pilot.press("enter")
+        await until(pilot, lambda: engine.exported and app._notifications)
+        assert [note.message for note in app._notifications] == [f"wrote {engine.state.name}/log.md"]
         assert engine.exported == [("md", False)]
         await pilot.press("w", "enter", "n", "w", "enter", "y")
         await until(pilot, lambda: len(engine.exported) == 2)

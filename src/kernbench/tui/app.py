@@ -193,6 +193,12 @@ class Workbench(OurApp[None], inherit_bindings=False):
         self.clear_notifications()  # the newest alone: a second line would cover the tabs
         self.notify(clean(sentence), severity=severity, markup=False)
 
+    def tell(self, sentence: str, severity: Any = "information") -> None:
+        """Said, and kept in the log: a path or a command is wanted when the line has gone."""
+        self.say(sentence, severity)
+        if self.main.ready:
+            self.main.log_pane.add(f"-- {sentence}")
+
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         for binding in main_bindings():
             yield SystemCommand(binding.description, binding.tooltip, partial(self._run_on_main, binding.action))
@@ -226,7 +232,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         if len(choices) < 2:
             self.say(f"there is no other baseline than {self.engine.baseline}")
             return
-        self.push_screen(Choose("Compare with", choices, self.engine.baseline), self._choose_baseline)
+        self.push_screen(Choose("Compare with", choices, self.engine.baseline, "in use"), self._choose_baseline)
 
     def _choose_baseline(self, name: str | None) -> None:
         if name is not None and name != self.engine.baseline:
@@ -335,6 +341,9 @@ class Workbench(OurApp[None], inherit_bindings=False):
 
     async def action_copy_table(self) -> None:
         rows = [self.board.row(case) for case in self.main.results.cases]
+        if not rows:
+            self.say("no row to copy")
+            return
         await self.copy(copying.table(rows, self.board.summary), "the table")
 
     async def copy_entry(self) -> None:
@@ -346,7 +355,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         if clipboard.fits_terminal(text):
             self.copy_to_clipboard(text)
         where = await asyncio.to_thread(clipboard.keep, text, self.engine.state, os.environ)
-        self.say(f"copied {what}: {where}")
+        self.tell(f"copied {what}: {where}")
 
     # -- the editor
 
@@ -373,7 +382,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
             with self.batch_update(), self.suspend():
                 await editor.until_left(words)
         except SuspendNotSupported:
-            self.say(f"this terminal cannot be lent to an editor: open {where} yourself", "warning")
+            self.tell(f"this terminal cannot be lent to an editor: open {where} yourself", "warning")
         except OSError as error:
             self.say(f"{words[0]} did not start ({error.strerror}): set EDITOR", "error")
 

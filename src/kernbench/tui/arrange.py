@@ -11,6 +11,8 @@ from kernbench.tui.board import Row
 
 SORTS = ("task", "speedup", "time", "light", "name")
 """In the task's order; slowest against the baseline first; longest first; farthest from light first; by name."""
+ABSENT = float("inf")
+"""Stands for a number that a row does not have: last in every order."""
 SORT_WORDS = {
     "task": "in the task's order",
     "speedup": "least speedup first",
@@ -50,6 +52,11 @@ def _searched(row: Row) -> str:
     return " ".join(parts).casefold()
 
 
+def sorts(rows: Sequence[Row]) -> list[str]:
+    """The orders that tell rows apart: one by a number that no row has is left out."""
+    return [sort for sort in SORTS if sort not in _KEYS or any(_KEYS[sort](row) != ABSENT for row in rows)]
+
+
 def arrange(rows: Sequence[Row], sort: str, text: str) -> list[Row]:
     words = text.casefold().split()
     kept = [row for row in rows if matches(row, words)] if words else list(rows)
@@ -59,15 +66,15 @@ def arrange(rows: Sequence[Row], sort: str, text: str) -> list[Row]:
 
 
 def _speedup(row: Row) -> float:
-    return row.result.speedup if row.result and row.result.speedup is not None else float("inf")
+    return row.result.speedup if row.result and row.result.speedup is not None else ABSENT
 
 
 def _longest(row: Row) -> float:
-    return -row.result.solution_us if row.result and row.result.solution_us is not None else float("inf")
+    return -row.result.solution_us if row.result and row.result.solution_us is not None else ABSENT
 
 
 def _light(row: Row) -> float:
-    return row.result.light if row.result and row.result.light is not None else float("inf")
+    return row.result.light if row.result and row.result.light is not None else ABSENT
 
 
 def _name(row: Row) -> str:

@@ -37,7 +37,7 @@ def _line(shown: Row) -> str:
             render.microseconds(result.baseline_us),
             render.microseconds(result.solution_us),
             render.speedup(result.ratio),
-            render.verdict(result) + ("" if shown.fresh else " (earlier source)"),
+            render.verdict(result) + ("" if shown.fresh else " (earlier run)"),
             render.error(result.error.max if result.error else None),
         )
     )

@@ -40,7 +40,7 @@ def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
         yield [("not run yet", "dim")]
         return
     if not row.fresh:
-        yield [("from an earlier source", "warn")]
+        yield [("from an earlier run", "warn")]
     yield from _outcome(result)
     yield from _times(result, row.before)
     yield from _findings(result)

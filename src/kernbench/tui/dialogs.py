@@ -22,19 +22,19 @@ TO_SHELL = Binding("ctrl+z", "app.suspend_process", "to the shell", show=False)
 
 
 class Choose(ModalScreen[str | None]):
-    """One of a few."""
+    """One of a few; the one that holds now is marked, in words."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "leave"), HELP, TO_SHELL]
 
-    def __init__(self, title: str, choices: Sequence[str], current: str) -> None:
+    def __init__(self, title: str, choices: Sequence[str], current: str = "", mark: str = "") -> None:
         super().__init__()
-        self._title, self._choices, self._current = title, choices, current
+        self._title, self._choices, self._current, self._mark = title, choices, current, mark
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static(self._title, markup=False, classes="dialog-title")
-            marks = {name: " (now)" if name == self._current else "" for name in self._choices}
-            yield OptionList(*[Option(Content(name + marks[name]), id=None) for name in self._choices], compact=True)
+            named = [f"{name} ({self._mark})" if name == self._current else name for name in self._choices]
+            yield OptionList(*[Option(Content(name), id=None) for name in named], compact=True)
             yield Static("enter chooses, esc leaves", markup=False, classes="dialog-help")
 
     def on_mount(self) -> None:

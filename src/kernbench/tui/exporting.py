@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ def ask(bench: Workbench) -> None:
         bench.say(f"nothing to export yet: save {bench.board.solution} to make the first iteration")
         return
     choices = [f"{kind}: {words}" for kind, words in KINDS.items()]
-    bench.push_screen(Choose("Export as", choices, choices[0]), partial(_chosen, bench))
+    bench.push_screen(Choose("Export as", choices), partial(_chosen, bench))
 
 
 def _chosen(bench: Workbench, choice: str | None) -> None:
@@ -36,14 +37,16 @@ def _chosen(bench: Workbench, choice: str | None) -> None:
     kind = choice.partition(":")[0]
     target = bench.engine.archive.export_target(kind)
     if target.exists():
-        question = f"Overwrite {_short(bench, target)}?"
-        bench.push_screen(Confirm(question, "It was there before."), partial(_confirmed, bench, kind))
+        question = f"Overwrite {_short(target)}?"
+        bench.push_screen(Confirm(question, "It is there already."), partial(_confirmed, bench, kind))
     else:
         bench.run_worker(_write(bench, kind, force=False), exit_on_error=False)
 
 
 def _confirmed(bench: Workbench, kind: str, yes: bool | None) -> None:
-    if yes:
+    if not yes:
+        bench.say("nothing was exported")
+    else:
         bench.run_worker(_write(bench, kind, force=True), exit_on_error=False)
 
 
@@ -51,12 +54,12 @@ async def _write(bench: Workbench, kind: str, force: bool) -> None:
     try:
         written = await asyncio.to_thread(bench.engine.archive.export, kind, force)
     except (UserError, OSError, ImportError) as problem:
-        bench.say(f"nothing was exported: {problem}", "error")
+        bench.tell(f"nothing was exported: {problem}", "error")
         return
     more = f" and {len(written) - 1} more" if len(written) > 1 else ""
-    bench.say(f"wrote {_short(bench, written[0])}{more}")
+    bench.tell(f"wrote {_short(written[0])}{more}")
 
 
-def _short(bench: Workbench, path: Path) -> str:
-    folder = Path(bench.engine.task.folder)
-    return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)
+def _short(path: Path) -> str:
+    """As the shell that the workbench was started from would name it."""
+    return min(str(path), os.path.relpath(path), key=len)

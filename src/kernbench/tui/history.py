@@ -78,7 +78,7 @@ class DiffPage(Page):
         self._fill()
 
     def action_other(self) -> None:
-        self.app.push_screen(Choose("Compare with", self._choices, self._old), self._take)
+        self.app.push_screen(Choose("Compare with", self._choices, self._old, "shown"), self._take)
 
     @property
     def _in_columns(self) -> bool:

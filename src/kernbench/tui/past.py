@@ -70,11 +70,12 @@ class Past:
 
     def _restore(self, reference: str, yes: bool | None) -> None:
         if not yes:
+            self._bench.say("nothing was restored")
             return
         try:
-            self._bench.say(self._bench.engine.archive.restore(reference))
+            self._bench.tell(self._bench.engine.archive.restore(reference))
         except (UserError, OSError) as problem:
-            self._bench.say(str(problem), "error")
+            self._bench.tell(str(problem), "error")
             return
         while len(self._bench.screen_stack) > 1:
             self._bench.pop_screen()

@@ -96,7 +96,8 @@ class Results(RowView):
         self.apply(Change(rows=True))
 
     def next_sort(self) -> None:
-        self.sort = arrange.SORTS[(arrange.SORTS.index(self.sort) + 1) % len(arrange.SORTS)]
+        orders = [*arrange.sorts(self.board.rows()), arrange.SORTS[0]]
+        self.sort = orders[orders.index(self.sort) + 1] if self.sort in orders else orders[0]
         self.cases = []
         self.apply(Change(rows=True))
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 3.0
 PAINT_SECONDS = 1 / 15
-REASONS = {"open": "opened", "save": "save", "key": "key", "command": "command"}
+REASONS = {"open": "opened", "save": "save", "key": "run again", "command": "command"}
 """Why a run began, as the log heads its lines."""
 
 
@@ -164,8 +164,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
             self.log_pane.add(event.text)
             return
         if isinstance(event, Notice):
-            self.bench.say(event.text, event.severity)
-            self.log_pane.add(f"-- {event.text}")  # for whoever looked away
+            self.bench.tell(event.text, event.severity)
             return
         if isinstance(event, ProfileStarted | ProfileReady | ProfileFailed):
             self.profile.hear(event)
