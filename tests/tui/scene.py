@@ -253,6 +253,7 @@ class FakeEngine:
         weakref.finalize(self, shutil.rmtree, self.state, ignore_errors=True)
         self.pids: tuple[int, ...] = (4242,)
         self.restored: list[str] = []
+        self.source_now = "BLOCK = 8"
         self.is_long = False
         self.archive = self
         self.logbook = self
@@ -369,7 +370,7 @@ class FakeEngine:
     def sources(self, reference: str) -> Mapping[str, str]:
         if reference == "7":
             raise UserError("the source of 7 is not on this machine")
-        body = {"now": "BLOCK = 8", "best": "BLOCK = 4"}.get(reference, f"BLOCK = {reference}")
+        body = {"now": self.source_now, "best": "BLOCK = 4"}.get(reference, f"BLOCK = {reference}")
         return {"solution.py": f"import triton\n\n{body}\n\ndef kernel(x, m[bf16]):\n    return x\n"}
 
     def restore(self, reference: str) -> str:

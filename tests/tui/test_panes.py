@@ -226,6 +226,19 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
 
 
 @pytest.mark.anyio
+async def test_a_diff_follows_the_files(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernbench.tui.history.LOOK_SECONDS", 0.02)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("d")
+        await until(pilot, lambda: "+ BLOCK = 8" in screen_text(app))
+        engine.source_now = "BLOCK = 16"
+        await until(pilot, lambda: "+ BLOCK = 16" in screen_text(app))
+        assert "- BLOCK = 4" in screen_text(app)
+        assert "+ BLOCK = 16" in screen_text(app)
+
+
+@pytest.mark.anyio
 async def test_a_source_that_is_not_here_says_so(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
@@ -584,6 +597,20 @@ def test_what_is_left_of_a_run(engine: FakeEngine) -> None:
     assert words.state(board, engine, NOW + timedelta(minutes=1))[0] == "timing 3/10 qwen 4096x3072, 62 s so far"
     board.usual_seconds = 1.0
     assert words.state(board, engine, NOW)[0] == "timing 3/10 qwen 4096x3072"
+
+
+def test_a_row_that_hangs_is_named_before_the_figures_of_the_save_before(engine: FakeEngine) -> None:
+    board = make_app(engine).board
+    for event in (READY, STARTED, progress("check", 4)):
+        board.take(event)
+    board.progress_at = NOW
+
+    def line(seconds: float, width: int = 78) -> str:
+        return plain([words.line_one(board, engine, width, False, NOW + timedelta(seconds=seconds))])[0]
+
+    assert "mova" not in line(0)
+    assert "checking 5/10 mova 101x1536, 7 s on it" in line(7.5)
+    assert "before: 1.31x" in line(7.5)
 
 
 def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual.binding import Binding, BindingType
 
+from harness.records.errors import UserError
 from kernbench.tui import differences
 from kernbench.tui.dialogs import Choose, Page
 from kernbench.tui.differences import Sources
@@ -14,6 +16,9 @@ from kernbench.tui.spans import Span, clean, spell
 
 if TYPE_CHECKING:
     from kernbench.tui.app import Workbench
+
+LOOK_SECONDS = 1.0
+"""Between two looks at files that are being compared."""
 
 
 class EntryPage(Page):
@@ -50,7 +55,7 @@ class EntryPage(Page):
 
 
 class DiffPage(Page):
-    """From one source to another; the older one can be chosen anew."""
+    """From one source to another; the older one can be chosen anew, and files that are saved meanwhile are followed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "other", "other", tooltip="compare with another iteration", id="diff.other"),
@@ -60,12 +65,31 @@ class DiffPage(Page):
     def __init__(self, old: str, new: str, sources: Callable[[str], Sources | None], choices: Sequence[str]) -> None:
         self._old, self._new = old, new
         self._sources, self._choices = sources, choices
+        self._shown: tuple[Sources, Sources] | None = None
+        """What is compared: the older one as it was when it was chosen, though there may be another best since."""
         self._columns: bool | None = None
         """As the user chose; where there is room until then."""
         super().__init__(_title(old, new), [])
 
     def on_mount(self) -> None:
-        self._fill()
+        self._load()
+        if self._new == "now":
+            self.set_interval(LOOK_SECONDS, self._follow)
+
+    def _follow(self) -> None:
+        """While a file is being replaced it may not be there; the next look finds it."""
+        bench = cast("Workbench", self.app)
+        with contextlib.suppress(UserError, OSError):
+            now = bench.engine.archive.sources(self._new)
+            if self._shown is not None and now != self._shown[1]:
+                self._shown = self._shown[0], now
+                self._fill()
+
+    def _load(self) -> None:
+        old, new = self._sources(self._old), self._sources(self._new)
+        if old is not None and new is not None:
+            self._shown = old, new
+            self._fill()
 
     def on_resize(self) -> None:
         self._fill()
@@ -88,14 +112,12 @@ class DiffPage(Page):
     def _take(self, name: str | None) -> None:
         if name is not None and self._sources(name) is not None:
             self._old = name
-            self._fill()
+            self._load()
 
     def _fill(self) -> None:
-        old, new = self._sources(self._old), self._sources(self._new)
-        if old is None or new is None:
-            return
-        width = max(self.app.size.width - 4, 20)
-        self.show(differences.lines(old, new, width, self._in_columns), _title(self._old, self._new))
+        if self._shown is not None:
+            width = max(self.app.size.width - 4, 20)
+            self.show(differences.lines(*self._shown, width, self._in_columns), _title(self._old, self._new))
 
 
 def _title(old: str, new: str) -> str:
