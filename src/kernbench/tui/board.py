@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Literal
 
 from harness.records.results import CaseResult
@@ -77,6 +78,8 @@ class Board:
         """The run in progress."""
         self.last_run: RunStarted | None = None
         self.progress: Progress | None = None
+        self.progress_at: datetime | None = None
+        """Since when this very step of this case is being done; whoever feeds the board knows the time."""
         self.failure: BuildFailed | None = None
         self.cancelled = ""
         self.solution = "solution.py"

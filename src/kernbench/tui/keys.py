@@ -6,7 +6,7 @@ Where it is too narrow the last keys give way, but those that name help and the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from textual import events
 from textual.binding import Binding
@@ -27,6 +27,7 @@ class KeyLine(Static):
         super().__init__(markup=False)
         self._keys: list[tuple[str, str, str]] = []
         """Key, its name, what it does."""
+        self._reworded: Mapping[str, str] = {}
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._show)
@@ -34,6 +35,12 @@ class KeyLine(Static):
 
     def on_resize(self) -> None:
         self._show(self.screen)
+
+    def reword(self, words: Mapping[str, str]) -> None:
+        """What keys do now, by the name of their action, where that is not what they usually do."""
+        if words != self._reworded:
+            self._reworded = words
+            self._show(self.screen)
 
     def _show(self, screen: Screen[object]) -> None:
         if not self.app.screen_stack:  # the program is leaving
@@ -63,11 +70,14 @@ class KeyLine(Static):
         room = self.size.width or self.app.size.width
         kept = list(bindings)
         while True:
-            keys = [(binding.key, self.app.get_key_display(binding), binding.description) for binding in kept]
+            keys = [(binding.key, self.app.get_key_display(binding), self._words(binding)) for binding in kept]
             give_way = [binding for binding in kept if binding.action not in STAYING]
             if not give_way or sum(len(f"{name} {words}{GAP}") for _, name, words in keys) - len(GAP) <= room:
                 return keys
             kept.remove(give_way[-1])
+
+    def _words(self, binding: Binding) -> str:
+        return self._reworded.get(binding.id or "", binding.description)
 
     def on_click(self, event: events.Click) -> None:
         left = 0

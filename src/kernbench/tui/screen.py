@@ -24,6 +24,7 @@ from kernbench.events import (
     ProfileFailed,
     ProfileReady,
     ProfileStarted,
+    Progress,
     RunFinished,
     RunStarted,
     TaskLoaded,
@@ -127,6 +128,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
         if found and found != self._log_problem:
             self.bench.say(found, "warning")
         self._log_problem = found
+        if self.ready:
+            self.paint()  # another workbench may have come or gone
 
     def _count_on(self) -> None:
         """A run that hangs sends no events; its seconds go by all the same."""
@@ -169,6 +172,8 @@ class MainScreen(Screen[None], inherit_bindings=False):
         if isinstance(event, ProfileStarted | ProfileReady | ProfileFailed):
             self.profile.hear(event)
             return
+        if isinstance(event, Progress) and event != self.board.progress:
+            self.board.progress_at = self.bench.now()
         change = self.board.take(event)
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
         if isinstance(event, RunStarted):
@@ -250,8 +255,10 @@ class MainScreen(Screen[None], inherit_bindings=False):
         engine = self.bench.engine
         self.line_one.show(words.line_one(self.board, engine, width, self.ascii_only, self.bench.now()))
         self.line_two.show(words.line_two(self.board, engine, width, self.ascii_only))
-        self.hint.show([(clip(words.hint(self.board, engine), width), "")])
+        hidden = {case.id for case in self.board.cases} - {case.id for case in self.results.cases}
+        self.hint.show([(clip(words.hint(self.board, engine, hidden), width), "")])
         self._show_tabs()
+        self.query_one(KeyLine).reword({"pause": "go on"} if engine.paused else {})
 
     def _update_page(self, event: CaseLanded) -> None:
         """A row that is being read changes under the reader's eyes."""
@@ -318,6 +325,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
             self.arrange_panes()
         elif self.active == "results" and self.results.filter_text:
             self.results.show_only("")
+            self.paint()  # the hint may name a row that is there again
         else:
             self.action_pane("results")
 

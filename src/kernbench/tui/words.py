@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
 from kernbench import plan, render
-from kernbench.events import Summary
-from kernbench.tui.board import Board
+from kernbench.events import RunStarted, Summary
+from kernbench.tui.board import Board, Row
 from kernbench.tui.engine import Engine
 from kernbench.tui.spans import Part, Span, clean, clip, fit, spell
 
 OF_THE_SAVE_BEFORE = "before:"
+FILTERED = "filtered out, esc shows all"
 MOVES = "profile again, re-read the log, or change direction"
 LONG_RUN_SECONDS = 2.0
+STUCK_SECONDS = 3.0
+"""A row that takes this long is named, whatever else has to give way."""
 OVERDUE_SECONDS = 4.0
 """A run without a past that takes this long says how long it has taken."""
 LATELY = 50
@@ -55,9 +58,19 @@ def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
     if event is None:
         return ("starting a run", "running")
     short = f"{render.STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
+    if event.case and (stuck := seconds_on_it(board, now)):
+        return f"{short} {clean(board.label(event.case))}, {stuck} s on it", f"{short} {stuck} s", short
     left = seconds_left(board, now)
     forms = [f"{short} {clean(board.label(event.case))}", short] if event.case else [short]
     return (f"{forms[0]}, {left}", f"{short}, {left}", *forms[1:]) if left else tuple(forms)
+
+
+def seconds_on_it(board: Board, now: datetime | None) -> int:
+    """Whole seconds that the row in progress has taken, once they are more than a row usually takes."""
+    if board.progress is None or board.progress_at is None or now is None:
+        return 0
+    passed = (now - board.progress_at).total_seconds()
+    return int(passed) if passed >= STUCK_SECONDS else 0
 
 
 def seconds_left(board: Board, now: datetime | None) -> str:
@@ -133,6 +146,8 @@ def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: da
         Part(state(board, engine, now), "accent" if board.run else "warn" if engine.paused else ""),
         Part(tuple(spell(form, ascii_only) for form in forms), "dim" if old else style),
     ]
+    if seconds_on_it(board, now):
+        return fit(parts, width, order=(2, 4, 4, 4, 0, 4, 1, 0, 3, 3))
     return fit(parts, width, order=(2, 3, 0, 4, 3, 1, 0, 4, 4))
 
 
@@ -214,8 +229,8 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     return fit(parts, width, order=(9, 10, 3, 5, 9, 3, 10, 8, 3, 8, 10, 6, 7, 2))
 
 
-def hint(board: Board, engine: Engine) -> str:
-    """The most useful thing to do now."""
+def hint(board: Board, engine: Engine, hidden: Collection[str] = ()) -> str:
+    """The most useful thing to do now; `hidden` are the cases that the filter leaves out."""
     failure = board.failure
     if failure is not None:
         at = f"e opens {failure.where}" if failure.where else f"e opens {board.solution}"
@@ -227,22 +242,28 @@ def hint(board: Board, engine: Engine) -> str:
     if engine.paused:
         return "paused: saves wait, space goes on, r runs once"
     if board.run is not None:
-        return "dim numbers are older than this save; each row lights up when it lands"
-    return _after_run(board, engine)
+        return _while_it_runs(board, board.run)
+    return _after_run(board, engine, hidden)
 
 
-def _after_run(board: Board, engine: Engine) -> str:
+def _while_it_runs(board: Board, run: RunStarted) -> str:
+    if not any(row.result is not None and not row.fresh for row in board.rows()):
+        return "each row has its numbers as soon as it lands"
+    than = "this save" if run.reason == "save" else "this run"
+    return f"dim numbers are older than {than}; each row lights up when it lands"
+
+
+def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if board.warning:
         return f"{board.warning}: times may not hold, 2 shows what"
     failed = board.failed_rows()
     if failed:
-        word = render.STATUS_WORDS[failed[0].result.status] if failed[0].result else "failed"
-        raised = any(row.result and row.result.traceback for row in failed)
-        more = "t shows the traceback" if raised else "enter on it says why"
-        return f"{_rows(len(failed))} failed, first {clean(failed[0].case.label)} ({word}): {more}"
+        return _failed(failed, hidden)
     red = [row for row in board.rows() if row.fresh and row.result and row.result.red]
     if red:
-        return f"{_rows(len(red))} cannot be believed: enter on {clean(red[0].case.label)} says why"
+        seen = next((row for row in red if row.case.id not in hidden), None)
+        why = f"enter on {clean(seen.case.label)} says why" if seen else FILTERED
+        return f"{_rows(len(red))} cannot be believed: {why}"
     waiting = sum(1 for row in board.rows() if row.result and row.result.detail == plan.NEEDS_GPU)
     if waiting:
         need = "needs" if waiting == 1 else "need"
@@ -258,13 +279,24 @@ def _after_run(board: Board, engine: Engine) -> str:
     if slower:
         worst = board.summary.worst if board.summary else None
         named = f", worst {clean(worst.label)} {render.times(worst.speedup)}" if worst else ""
-        return f"{_rows(slower)} slower than baseline{named}: enter on it says more"
+        more = FILTERED if worst and worst.id in hidden else "enter on it says more"
+        return f"{_rows(slower)} slower than baseline{named}: {more}"
     unclear = board.verdicts("unclear")
     if unclear:
         return f"{_rows(unclear)} unclear: r times again"
     if board.landed() and not engine.remarks.hypothesis:
         return f"h says what the next save tries; save {board.solution} to run"
     return f"save {board.solution} to run"
+
+
+def _failed(failed: Sequence[Row], hidden: Collection[str]) -> str:
+    seen = [row for row in failed if row.case.id not in hidden]
+    first = (seen or failed)[0]
+    word = render.STATUS_WORDS[first.result.status] if first.result else "failed"
+    raised = any(row.result and row.result.traceback for row in failed)
+    more = "t shows the traceback" if raised else "enter on it says why" if seen else FILTERED
+    which = "first" if first is failed[0] else "here"
+    return f"{_rows(len(failed))} failed, {which} {clean(first.case.label)} ({word}): {more}"
 
 
 def _rows(count: int) -> str:
