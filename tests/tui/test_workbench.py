@@ -258,8 +258,46 @@ async def test_run_and_pause(engine: FakeEngine) -> None:
         await settle(pilot)
         assert (engine.reruns, engine.paused) == (1, True)
         assert "paused" in screen_text(app).splitlines()[0]
+        assert "space go on" in screen_text(app)
+        engine.say(Notice("paused: the save waits, space goes on"))
+        await until(pilot, lambda: app._notifications)
         await pilot.press("space")
         assert not engine.paused
+        assert not app._notifications
+        assert "space pause" in screen_text(app)
+
+
+async def test_the_hint_is_of_the_run_that_is_on() -> None:
+    engine = FakeEngine(fresh=True)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, replace(STARTED, reason="open"))
+        await settle(pilot)
+        assert "each row has its numbers as soon as it lands" in screen_text(app)
+        engine.say(*whole_run(), replace(STARTED, reason="key"))
+        await settle(pilot)
+        assert "dim numbers are older than this run; each row" in screen_text(app)
+        engine.say(STARTED)
+        await settle(pilot)
+        assert "dim numbers are older than this save; each row" in screen_text(app)
+
+
+async def test_the_hint_names_a_row_that_can_be_seen(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, *whole_run(wrong(0), wrong(2)))
+        await settle(pilot)
+        assert "2 rows failed, first wan 75600x5120 (WRONG): enter on it says why" in screen_text(app)
+        for typed, hint in {
+            "qwen": "2 rows failed, here qwen 4096x3072 (WRONG): enter on it says why",
+            "mova": "2 rows failed, first wan 75600x5120 (WRONG): filtered out, esc shows all",
+        }.items():
+            await pilot.press("slash", *typed, "enter")
+            await settle(pilot)
+            assert hint in screen_text(app)
+            await pilot.press("escape")
+            await settle(pilot)
+            assert "2 rows failed, first wan 75600x5120 (WRONG): enter on it says why" in screen_text(app)
 
 
 async def test_hypothesis_and_next_step(engine: FakeEngine) -> None:
@@ -615,9 +653,33 @@ async def test_help_and_footer_name_only_keys_that_exist(engine: FakeEngine) -> 
         await pilot.press("question_mark")
         await pilot.pause()
         keys = {line.split("  ")[0].strip() for line in screen_text(app).splitlines()}
-        assert {*"rhxeb?+mdsyYTnNw/", "space", "ctrl+p"} <= keys
+        assert {*"rhxeb?+mdsyYTnNw/", "space", "ctrl+p", "ctrl+c", "ctrl+z", "q, ctrl+q"} <= keys
         commands = [command.title for command in app.get_system_commands(app.main)]
-        assert {"run", "pause", "baseline", "theme", "row", "entry"} <= set(commands)
+        assert {"run (rerun)", "why (hypothesis)", "pause", "baseline", "theme", "row", "entry"} <= set(commands)
+
+
+async def test_the_palette_finds_an_action_by_its_long_name(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("ctrl+p", *"hypothesis")
+        await until(pilot, lambda: "the hypothesis of the run to come" in screen_text(app))
+        assert "the hypothesis of the run to come" in screen_text(app)
+
+
+async def test_another_workbench_that_comes_or_goes_is_told(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(screen, "LOOK_SECONDS", 0.05)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY)
+        await settle(pilot)
+        engine.is_alone = False
+        await until(pilot, lambda: "watching, not alone" in screen_text(app))
+        assert "watching, not alone" in screen_text(app)
+        engine.is_alone = True
+        await until(pilot, lambda: "not alone" not in screen_text(app))
+        assert "not alone" not in screen_text(app)
 
 
 async def test_what_was_checked_comes_first_where_triton_is_interpreted(engine: FakeEngine) -> None:

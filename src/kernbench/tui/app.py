@@ -31,7 +31,7 @@ from kernbench.settings import Settings
 from kernbench.telemetry import Reader, Sample, Telemetry
 from kernbench.tui import copying, detail, editor, exporting, failures, gpu, hangup, keymap, pending, stopping, theme
 from kernbench.tui.board import Board
-from kernbench.tui.dialogs import Choose, RowPage, TracebackPage
+from kernbench.tui.dialogs import TO_SHELL, Choose, RowPage, TracebackPage
 from kernbench.tui.engine import Engine
 from kernbench.tui.help import Help, key_rows, main_bindings
 from kernbench.tui.messages import Heard, Sampled, Tasks
@@ -53,7 +53,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
     TITLE = "kernbench"
     NOTIFICATION_TIMEOUT = 4.0
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+z", "suspend_process", "to the shell", show=False, tooltip="to the shell; fg comes back"),
+        TO_SHELL,
         Binding("ctrl+c", "help_quit", show=False, system=True),
     ]
 
@@ -201,7 +201,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         for binding in main_bindings():
-            yield SystemCommand(binding.description, binding.tooltip, partial(self._run_on_main, binding.action))
+            yield SystemCommand(_name(binding), binding.tooltip, partial(self._run_on_main, binding.action))
         yield SystemCommand("row", "everything known of the selected row", self.show_row)
         yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", self.past.show_entry)
         yield SystemCommand("copy entry", "the selected entry as markdown", self.copy_entry)
@@ -219,6 +219,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
 
     def action_pause(self) -> None:
         self.engine.set_paused(not self.engine.paused)
+        self.clear_notifications()  # that a save waits is no longer so
         self.main.paint()
 
     def action_hypothesis(self) -> None:
@@ -393,3 +394,9 @@ class Workbench(OurApp[None], inherit_bindings=False):
         except ValueError as error:
             self.say(f"EDITOR is {name!r}, which is no command ({error})", "error")
             return None
+
+
+def _name(binding: Binding) -> str:
+    """The key line's word for an action, and the settings' where that is another: somebody may look for either."""
+    known = (binding.id or "").rpartition(".")[2].replace("_", " ")
+    return binding.description if known in binding.description.casefold() else f"{binding.description} ({known})"

@@ -68,7 +68,7 @@ class Ask(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "leave"),
-        Binding("ctrl+t", "switch", "for what", tooltip="for the last entry, where it has no hypothesis"),
+        Binding("ctrl+t", "switch", "for what"),
     ]
 
     def __init__(

@@ -17,7 +17,7 @@ from kernbench.tui.keys import KeyLine
 from kernbench.tui.spans import Span, content
 
 HELP = Binding("question_mark", "app.help", "help", key_display="?", tooltip="all keys", id="help")
-TO_SHELL = Binding("ctrl+z", "app.suspend_process", "to the shell", show=False)
+TO_SHELL = Binding("ctrl+z", "app.suspend_process", "to the shell and back with fg", show=False)
 """A screen over the workbench hides the keys of the one below; these work on every one on which nothing is typed."""
 
 
@@ -106,9 +106,9 @@ class RowPage(Page):
     """Everything known of a row; what it names can be opened and copied from here."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "app.edit", "edit", id="edit"),
-        Binding("t", "app.traceback", "traceback", show=False, id="traceback"),
-        Binding("y", "app.copy_selected", "copy", id="copy"),
+        Binding("e", "app.edit", "edit", tooltip="open $EDITOR at its error, or the solution", id="edit"),
+        Binding("t", "app.traceback", "traceback", show=False, tooltip="what raised in it", id="traceback"),
+        Binding("y", "app.copy_selected", "copy", tooltip="copy the row as markdown", id="copy"),
     ]
 
 

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from kernbench.tui.dialogs import Page
+from kernbench.tui.dialogs import TO_SHELL, Page, RowPage
 from kernbench.tui.history import DiffPage, EntryPage
 from kernbench.tui.iterations import Iterations
 from kernbench.tui.log import Log
@@ -21,9 +21,16 @@ from kernbench.tui.rows import RowView
 from kernbench.tui.screen import MainScreen
 from kernbench.tui.spans import Span, content
 
-KEY_WIDTH, DOES_WIDTH = 13, 46
+KEY_WIDTH, DOES_WIDTH = 13, 47
 Row = tuple[str, str, str]
 """Keys, what they do, the action's name in the settings."""
+BOX_KEYS: list[Row] = [
+    ("enter", "save", ""),
+    ("ctrl+j", "another line", ""),
+    ("ctrl+t", "for the last entry, where it has no hypothesis", ""),
+    ("up", "what was written before", ""),
+    ("esc", "leave; what was typed is there the next time", ""),
+]
 
 
 def main_bindings() -> list[Binding]:
@@ -52,7 +59,7 @@ def key_rows(display: Callable[[Binding], str], keys: dict[str, str]) -> list[tu
     """Groups of rows; `keys` are those that the settings changed."""
     everything = [(title, [_row(binding, display, keys) for binding in bindings]) for title, bindings in _groups()]
     everything[0][1].append(("ctrl+p", "everything, by name", ""))
-    return everything
+    return [*everything, ("Where words are typed (h, x)", BOX_KEYS)]
 
 
 def key_lines(groups: Sequence[tuple[str, list[Row]]], wanted: str) -> list[list[Span]]:
@@ -110,11 +117,12 @@ class Help(ModalScreen[None]):
 
 def _groups() -> list[tuple[str, list[Binding]]]:
     return [
-        ("Everywhere", main_bindings()),
+        ("Everywhere", [*main_bindings(), TO_SHELL]),
         ("In a list", _bindings(RowView.BINDINGS)),
         ("Results", _bindings(Results.BINDINGS)),
         ("Iterations", _bindings(Iterations.BINDINGS)),
         ("Log", _bindings(Log.BINDINGS)),
+        ("In a row", _bindings(RowPage.BINDINGS)),
         ("In an entry", _bindings(EntryPage.BINDINGS)),
         ("In a diff", _bindings(DiffPage.BINDINGS)),
     ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from textual.app import App, ReturnType
+from textual.binding import Binding
 from textual.filter import LineFilter
 
 from kernbench import mistakes
@@ -23,6 +24,11 @@ class OurApp(App[ReturnType]):
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), *self._ascii_filters]
+
+    def get_key_display(self, binding: Binding) -> str:
+        """`ctrl+c` as it is said everywhere, where Textual has `^c`."""
+        shown = super().get_key_display(binding)
+        return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown.startswith("^") else shown
 
     def _fatal_error(self) -> None:
         """At the first exception that nobody caught: the part that raised it hears nothing more."""
