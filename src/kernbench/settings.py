@@ -3,7 +3,7 @@
     theme = "ansi-dark"        # any theme that ctrl+p lists
     bell = 10                  # ring when a run of at least so many seconds ends; 0 or absent: never
     [keys]
-    rerun = "f5,R"             # another key for an action; the help page (?) names the actions
+    rerun = "f5,ctrl+r"        # other keys for an action; the help page (?) names the actions
 
 What is wrong with it is said in one sentence before anything starts. Whether a theme or an action exists is for the
 screen to say, which knows them.

@@ -19,7 +19,7 @@ from kernbench.tui.picker import TaskPicker
 from kernbench.tui.spans import Part, clean, clip, fit, pad
 from kernbench.tui.status import changed
 from kernbench.tui.words import device
-from tests.tui.scene import H200, FakeEngine, make_task, right, screen_text, summary, wrong
+from tests.tui.scene import H200, FakeEngine, make_task, right, screen_text, summary, until, wrong
 
 
 def text(spans: list[tuple[str, str]]) -> str:
@@ -216,6 +216,39 @@ async def test_the_picker_returns_the_folder() -> None:
         assert "rms[norm]" in screen_text(app)
         await pilot.press("down", "enter")
     assert app.return_value == "/k/rms"
+
+
+@pytest.mark.anyio
+async def test_tasks_of_one_name_are_told_apart_and_found(tmp_path: Path) -> None:
+    folders = [tmp_path / ("a" * 60) / place / "softmax" for place in ("first", "second")] + [tmp_path / "rms"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "task.toml").write_text('summary = "what is the same of both of them"\n')
+    app = TaskPicker([(folder.name, str(folder), "-", "-", "-") for folder in folders])
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        shown = screen_text(app).splitlines()
+        assert "first/softmax" in shown[2]
+        assert "second/softmax" in shown[3]
+        await pilot.press("slash", *"secnd", "enter")
+        await until(pilot, lambda: "no task matches" in screen_text(app))
+        assert "no task matches" in screen_text(app)
+        await pilot.press("enter", "slash", "escape")
+        await until(pilot, lambda: "first/softmax" in screen_text(app))
+        await pilot.press("slash", *"SOFT sec", "enter", "enter")
+    assert app.return_value == str(folders[1])
+
+
+@pytest.mark.anyio
+async def test_the_picker_names_keys_as_the_settings_have_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    (tmp_path / "kernbench").mkdir()
+    (tmp_path / "kernbench" / "config.toml").write_text('[keys]\nrerun = "f5,ctrl+r"\n')
+    app = TaskPicker([("softmax", "/k/softmax", "-", "-", "-")])
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: "check and time again" in screen_text(app))
+        assert "f5, ctrl+r   check and time again" in screen_text(app)
 
 
 @pytest.mark.anyio

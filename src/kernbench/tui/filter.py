@@ -20,8 +20,7 @@ class FilterLine(Input):
             self.kept = kept
             super().__init__()
 
-    def __init__(self) -> None:
-        words = "filter: words of id, label, model, verdict, finding, or 64x*; -word leaves out; enter keeps, esc: all"
+    def __init__(self, words: str) -> None:
         super().__init__(id="filter", compact=True, placeholder=words, select_on_focus=False)
         self.cursor_blink = False
         self.display = False

@@ -10,12 +10,15 @@ from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Static
 
+from kernbench import settings
 from kernbench.tui.dialogs import HELP
+from kernbench.tui.filter import FilterLine
 from kernbench.tui.keys import KeyLine
 from kernbench.tui.ourapp import OurApp
 from kernbench.tui.rows import RowView
@@ -41,11 +44,29 @@ class TaskList(RowView):
     def __init__(self, tasks: Sequence[TaskRow]) -> None:
         super().__init__(id="tasks")
         self._tasks = tasks
-        self._summaries = [summary_of(task.folder) for task in tasks]
+        self._all = tasks
+        self._abouts = {task.folder: (summary_of(task.folder), place_of(task, tasks)) for task in tasks}
         self._name_width = min(max([len(task.name) for task in tasks], default=0), 30)
 
     def on_mount(self) -> None:
         self.reshape()
+
+    @property
+    def selected(self) -> TaskRow | None:
+        return self._tasks[self.cursor] if self._tasks else None
+
+    def show_only(self, text: str) -> None:
+        """Those whose name, folder or own words have every word; the cursor stays on its task where that is left."""
+        words, before = text.casefold().split(), self.selected
+        self._tasks = [task for task in self._all if all(word in self._searched(task) for word in words)]
+        self.cursor = self._tasks.index(before) if before in self._tasks else 0
+        self.reshape()
+
+    def _searched(self, task: TaskRow) -> str:
+        return f"{task.name} {task.folder} {self._abouts[task.folder][0]}".casefold()
+
+    def lines(self) -> int:
+        return max(self.count(), 1)
 
     def count(self) -> int:
         return len(self._tasks)
@@ -55,19 +76,31 @@ class TaskList(RowView):
         return [(clip(titles, width), "head")]
 
     def line(self, index: int, width: int) -> Sequence[Span]:
+        if not self._tasks:
+            return [(clip("no task matches; esc shows all", width), "dim")]
         task = self._tasks[index]
         text = f"  {pad(clean(task.best), 7, right=True)}  {pad(clean(task.verdict), 16)}  {pad(clean(task.age), 7)}"
-        about = self._about(index, width - self._name_width - len(text) - 2)
+        about = self._about(task, width - self._name_width - len(text) - 2)
         name = pad(clean(task.name), self._name_width)
         return [(name, "strong"), (clip(text, width - self._name_width), ""), (f"  {about}" if about else "", "dim")]
 
-    def _about(self, index: int, room: int) -> str:
-        """The task's own words, and its folder where both fit; of a folder alone the end says most."""
-        summary, folder = self._summaries[index], clean(self._tasks[index].folder)
+    def _about(self, task: TaskRow, room: int) -> str:
+        """The task's own words, and its folder where both fit; of a folder alone the end says most. Of tasks with one
+        name that comes first in which their folders differ."""
+        summary, place = self._abouts[task.folder]
+        if place:
+            return clip(f"{place}  {summary}".rstrip(), room)
+        folder = clean(task.folder)
         if not summary:
             return folder if len(folder) <= room else "…" + folder[len(folder) - room + 1 :] if room > 1 else ""
         both = f"{summary}  {folder}"
         return both if cell_len(both) <= room else clip(summary, room)
+
+
+def place_of(task: TaskRow, tasks: Sequence[TaskRow]) -> str:
+    """Where it lies below the folder that it shares with the others of its name; empty where there are none."""
+    alike = [other.folder for other in tasks if other.name == task.name]
+    return clean(os.path.relpath(task.folder, os.path.commonpath(alike))) if len(alike) > 1 else ""
 
 
 def summary_of(folder: str) -> str:
@@ -81,7 +114,11 @@ def summary_of(folder: str) -> str:
 class TaskScreen(Screen[str | None]):
     """Returns the folder chosen, or None."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "back"), HELP]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter", key_display="/"),
+        Binding("escape,q", "dismiss(None)", "back"),
+        HELP,
+    ]
 
     def __init__(self, tasks: Sequence[TaskRow], current: str | None = None) -> None:
         super().__init__()
@@ -90,6 +127,7 @@ class TaskScreen(Screen[str | None]):
     def compose(self) -> ComposeResult:
         yield Static("kernbench: which task?", id="title", markup=False)
         yield TaskList(self._tasks)
+        yield FilterLine("filter: words of name, folder or what it is; enter keeps, esc: all")
         yield KeyLine()
 
     def on_mount(self) -> None:
@@ -98,8 +136,25 @@ class TaskScreen(Screen[str | None]):
             self.query_one(TaskList).move_to(folders.index(self._current))
 
     def on_row_view_opened(self, event: RowView.Opened) -> None:
-        if self._tasks:
-            self.dismiss(self._tasks[event.view.cursor].folder)
+        if isinstance(event.view, TaskList) and event.view.selected is not None:
+            self.dismiss(event.view.selected.folder)
+
+    def action_filter(self) -> None:
+        line = self.query_one(FilterLine)
+        line.display = True
+        self.set_focus(line)
+
+    @on(FilterLine.Changed)
+    def narrow(self, event: FilterLine.Changed) -> None:
+        self.query_one(TaskList).show_only(event.value)
+
+    @on(FilterLine.Left)
+    def leave_filter(self, event: FilterLine.Left) -> None:
+        line = self.query_one(FilterLine)
+        if not event.kept:
+            line.value = ""
+        line.display = False
+        self.set_focus(self.query_one(TaskList))
 
 
 class TaskPicker(OurApp[str | None]):
@@ -128,4 +183,11 @@ class TaskPicker(OurApp[str | None]):
     def action_help(self) -> None:
         from kernbench.tui.help import Help, key_rows  # all of the workbench, which the picker can do without
 
-        self.push_screen(Help(key_rows(self.get_key_display, {})))
+        self.push_screen(Help(key_rows(self.get_key_display, self._keys())))
+
+    def _keys(self) -> dict[str, str]:
+        """As the workbench will have them, which says what is wrong with them."""
+        try:
+            return settings.load().keys
+        except settings.SettingsError:
+            return {}

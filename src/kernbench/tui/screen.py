@@ -51,6 +51,7 @@ from kernbench.tui.tabs import TabLine
 if TYPE_CHECKING:
     from kernbench.tui.app import Workbench
 
+FILTER_WORDS = "filter: words of id, label, model, verdict, finding, or 64x*; -word leaves out; enter keeps, esc: all"
 LOOK_SECONDS = 3.0
 PAINT_SECONDS = 1 / 15
 REASONS = {"open": "opened", "save": "save", "key": "run again", "command": "command"}
@@ -108,7 +109,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
                 yield Log(self.board, self.ascii_only)
         yield TabLine(id="tabs")
         yield StatusLine(id="hint")
-        yield FilterLine()
+        yield FilterLine(FILTER_WORDS)
         yield KeyLine()
 
     def on_mount(self) -> None:
