@@ -653,7 +653,7 @@ async def test_help_and_footer_name_only_keys_that_exist(engine: FakeEngine) -> 
         await pilot.press("question_mark")
         await pilot.pause()
         keys = {line.split("  ")[0].strip() for line in screen_text(app).splitlines()}
-        assert {*"rhxeb?+mdsyYTnNw/", "space", "ctrl+p", "ctrl+c", "ctrl+z", "q, ctrl+q"} <= keys
+        assert {*"rhxeb?+mdsyYTnNw/", "space", "ctrl+p", "ctrl+c", "ctrl+z", "ctrl+q", "q"} <= keys
         commands = [command.title for command in app.get_system_commands(app.main)]
         assert {"run (rerun)", "why (hypothesis)", "pause", "baseline", "theme", "row", "entry"} <= set(commands)
 

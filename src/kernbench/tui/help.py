@@ -21,7 +21,7 @@ from kernbench.tui.rows import RowView
 from kernbench.tui.screen import MainScreen
 from kernbench.tui.spans import Span, content
 
-KEY_WIDTH, DOES_WIDTH = 13, 47
+KEY_WIDTH, DOES_WIDTH = 13, 46
 Row = tuple[str, str, str]
 """Keys, what they do, the action's name in the settings."""
 BOX_KEYS: list[Row] = [

@@ -33,6 +33,7 @@ KEYS: list[BindingType] = [
     Binding("plus", "whole", "maximise", show=False, key_display="+", tooltip="one pane over all", id="maximise"),
     Binding("escape", "restore", "all panes", show=False, tooltip="all panes and all rows; back to the results"),
     Binding("question_mark", "app.help", "help", key_display="?", tooltip="all keys", id="help"),
-    Binding("q,ctrl+q", "app.quit", "quit", tooltip="leave; results are kept", id="quit"),
+    Binding("q", "app.quit", "quit", tooltip="leave; results are kept", id="quit"),
+    Binding("ctrl+q", "app.quit", "leave", show=False, tooltip="leave, but not from a box in which you type"),
     Binding("ctrl+c", "screen.copy_text", "copy selection", show=False, tooltip="copy text selected with the mouse"),
 ]
