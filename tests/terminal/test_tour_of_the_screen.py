@@ -57,7 +57,7 @@ class Terminal(Pane):
         environ = {"PYTHONPATH": paths, "KERNBENCH_HARNESS": FAKE, "XDG_CONFIG_HOME": folder.parent, "PS1": "$ "}
         shell = ["env", *[f"{name}={value}" for name, value in environ.items()], "bash", "--norc", "--noprofile", "-i"]
         super().__init__(f"kernbench-tour-{os.getpid()}-{next(_numbers)}", width, height, *shell)
-        self.press(f"{command}; echo left with $?", "Enter")
+        self.press(f"cd {folder.parent}; {command}; echo left with $?", "Enter")
 
 
 Opens = Callable[..., Terminal]
@@ -149,7 +149,7 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     terminal.press("w")
     terminal.until("Export as")
     terminal.press("Enter")
-    terminal.until(r"wrote \S*exports/toy\.md")
+    terminal.until(r"wrote toy/exports/toy\.md")  # from where the shell is
     assert "halve m[f32]" in (folder / "exports" / "toy.md").read_text()
 
     terminal.press("q")
