@@ -664,6 +664,9 @@ async def test_the_palette_finds_an_action_by_its_long_name(engine: FakeEngine) 
         await pilot.press("ctrl+p", *"hypothesis")
         await until(pilot, lambda: "the hypothesis of the run to come" in screen_text(app))
         assert "the hypothesis of the run to come" in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: "What does the next save try?" in screen_text(app))
+        assert "What does the next save try?" in screen_text(app)
 
 
 async def test_another_workbench_that_comes_or_goes_is_told(

@@ -33,10 +33,11 @@ from kernbench.tui import copying, detail, editor, exporting, failures, gpu, han
 from kernbench.tui.board import Board
 from kernbench.tui.dialogs import TO_SHELL, Choose, RowPage, TracebackPage
 from kernbench.tui.engine import Engine
-from kernbench.tui.help import Help, key_rows, main_bindings
+from kernbench.tui.help import Help, key_rows
 from kernbench.tui.messages import Heard, Sampled, Tasks
 from kernbench.tui.notes import Notes
 from kernbench.tui.ourapp import OurApp
+from kernbench.tui.palette import commands
 from kernbench.tui.past import Past
 from kernbench.tui.picker import TaskScreen
 from kernbench.tui.screen import MainScreen
@@ -200,16 +201,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
             self.main.log_pane.add(f"-- {sentence}")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        for binding in main_bindings():
-            yield SystemCommand(_name(binding), binding.tooltip, partial(self._run_on_main, binding.action))
-        yield SystemCommand("row", "everything known of the selected row", self.show_row)
-        yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", self.past.show_entry)
-        yield SystemCommand("copy entry", "the selected entry as markdown", self.copy_entry)
-        yield SystemCommand("restore", "bring the selected iteration's source back", self.past.restore_selected)
-        yield SystemCommand("theme", "choose colours; ansi themes keep the terminal's own", self.action_change_theme)
-
-    async def _run_on_main(self, action: str) -> None:
-        await self.run_action(action, self.main)
+        return commands(self)
 
     # -- the run and its words
 
@@ -394,9 +386,3 @@ class Workbench(OurApp[None], inherit_bindings=False):
         except ValueError as error:
             self.say(f"EDITOR is {name!r}, which is no command ({error})", "error")
             return None
-
-
-def _name(binding: Binding) -> str:
-    """The key line's word for an action, and the settings' where that is another: somebody may look for either."""
-    known = (binding.id or "").rpartition(".")[2].replace("_", " ")
-    return binding.description if known in binding.description.casefold() else f"{binding.description} ({known})"

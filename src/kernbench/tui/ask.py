@@ -116,6 +116,7 @@ class Ask(ModalScreen[str | None]):
     def action_switch(self) -> None:
         if len(self._targets) == 1:
             if self._only_one:
+                self.app.clear_notifications()  # said once, however often the key is pressed
                 self.notify(self._only_one, markup=False)
             return
         self._targets.append(self._targets.pop(0))
