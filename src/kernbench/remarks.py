@@ -30,14 +30,10 @@ class Remarks:
         """What waits in `hypothesis` only since its own entry could not be changed."""
         self._saved_since = False
         """Something was saved after the last entry was made."""
-        self._made: list[Summary] = []
-        """The entries of the saves since the start, in their order."""
+        self._made: list[tuple[str, int | None]] = []
+        """Run and number of the entries that saves have made since the start, in their order."""
 
-    def set_hypothesis(self, text: str) -> str:
-        """For the last entry where it has none, else for the run to come."""
-        return self.set_hypothesis_of(self.hypothesis_for(), text)
-
-    def set_hypothesis_of(self, number: int | None, text: str, instead_of: str = "") -> str:
+    def set_hypothesis(self, number: int | None, text: str, instead_of: str = "") -> str:
         """For an entry, or without a number for the run to come. Of an entry only those words are replaced that the
         person has seen."""
         entry = None if number is None else self._entry(number)
@@ -62,7 +58,7 @@ class Remarks:
 
     def made_since(self, count: int, besides: str = "") -> int | None:
         """The entry of the save that came next, once it is made; `besides` is a run that was under way by then."""
-        return next((entry.iteration for entry in self._made[count:] if entry.run != besides), None)
+        return next((number for run, number in self._made[count:] if run != besides), None)
 
     def _entry(self, number: int) -> Summary | None:
         journal = self._logbook.journal
@@ -103,7 +99,7 @@ class Remarks:
             self.hypothesis, late = late, entry.hypothesis  # meant for the next one
         self._saved_since = False
         if job.reason not in ("key", "open"):
-            self._made.append(entry)
+            self._made.append((entry.run, entry.iteration))
         return self._reword(entry, late, step) if (late, step) != (entry.hypothesis, entry.next) else ""
 
     def _reword(self, entry: Summary, hypothesis: str, step: str) -> str:

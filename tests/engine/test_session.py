@@ -273,9 +273,14 @@ async def test_a_solution_that_is_gone_and_comes_back(watched: Callable[..., Wat
     assert len(it.of(RunStarted)) == 1
 
 
+def say(it: Watched, text: str) -> str:
+    remarks = it.session.remarks
+    return remarks.set_hypothesis(remarks.hypothesis_for(), text)
+
+
 async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watched], folder: Path) -> None:
     it = watched()
-    it.session.remarks.set_hypothesis("16-byte loads\nhalve the instructions")
+    say(it, "16-byte loads\nhalve the instructions")
     await it.session.run_once(iteration=True)
     text = it.session.logbook.path.read_text()
     assert "## 1 · 16-byte loads halve the instructions · 2.00x" in text
@@ -284,9 +289,9 @@ async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watch
     assert "- next: eight rows\n" in it.session.logbook.path.read_text()
     write(folder, "TIME_US = 51.0")
     await it.session.run_once(iteration=True)
-    assert it.session.remarks.set_hypothesis("said afterwards") == "entry 2 was updated"
+    assert say(it, "said afterwards") == "entry 2 was updated"
     assert "## 2 · said afterwards ·" in it.session.logbook.path.read_text()
-    assert "the next run" in it.session.remarks.set_hypothesis("for later")
+    assert "the next run" in say(it, "for later")
     again = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE))
     assert [item.hypothesis for item in again.logbook.iterations()][1] == "said afterwards"
     assert again.logbook.iterations()[0].next == "eight rows"
@@ -324,7 +329,7 @@ async def test_a_hypothesis_given_while_the_run_is_on_belongs_to_it(
     await it.ended(1)
     write(folder, 'TIME_US = 40.0\nDO = "slow"')
     await it.until(lambda: it.session.running is not None and len(it.of(RunStarted)) == 2)
-    it.session.remarks.set_hypothesis("typed meanwhile")
+    say(it, "typed meanwhile")
     await it.ended(2)
     await it.until(lambda: it.session.remarks.hypothesis == "")
     assert it.session.logbook.iterations()[-1].hypothesis == "typed meanwhile"

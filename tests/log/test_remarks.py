@@ -56,14 +56,14 @@ def run(book: Logbook) -> Summary:
 def test_words_given_while_it_ran_are_kept_when_the_entry_cannot_be_changed(
     book: Logbook, remarks: Remarks, saved_meanwhile: pytest.MonkeyPatch
 ) -> None:
-    remarks.set_hypothesis("words typed while it ran")
+    remarks.set_hypothesis(remarks.hypothesis_for(), "words typed while it ran")
     entered = run(book)
     assert remarks.settle(entered, SAVE) == BUSY
     assert remarks.hypothesis == "words typed while it ran"
-    assert remarks.set_hypothesis("typed again") == BUSY
+    assert remarks.set_hypothesis(remarks.hypothesis_for(), "typed again") == BUSY
     assert remarks.hypothesis == "typed again"
     saved_meanwhile.undo()
-    assert remarks.set_hypothesis("typed again") == f"entry {entered.iteration} was updated"
+    assert remarks.set_hypothesis(remarks.hypothesis_for(), "typed again") == f"entry {entered.iteration} was updated"
     assert remarks.hypothesis == ""  # else the next entry would carry it too
     assert "- hypothesis: typed again\n" in book.path.read_text()
     assert Journal(book.state).summaries[-1].hypothesis == "typed again"

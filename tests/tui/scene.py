@@ -301,7 +301,7 @@ class FakeEngine:
     def hypothesis_for(self) -> int | None:
         return self.entry_without_words
 
-    def set_hypothesis_of(self, number: int | None, text: str, instead_of: str = "") -> str:
+    def set_hypothesis(self, number: int | None, text: str, instead_of: str = "") -> str:
         places = {item.iteration: place for place, item in enumerate(self.history)}
         if number in places:
             place = places[number]

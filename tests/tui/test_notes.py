@@ -45,7 +45,7 @@ def test_words_are_written_into_the_entry_that_was_named(book: Logbook) -> None:
     for number in (2, 3):
         remarks.turn_to_save()
         remarks.settle(save(book, number), SAVE)
-    assert remarks.set_hypothesis_of(2, "two rows a block") == "entry 2 was updated"
+    assert remarks.set_hypothesis(2, "two rows a block") == "entry 2 was updated"
     assert hypotheses(book) == ["two rows a block", ""]
     assert remarks.hypothesis == ""
 
@@ -53,10 +53,10 @@ def test_words_are_written_into_the_entry_that_was_named(book: Logbook) -> None:
 def test_words_that_nobody_has_seen_are_not_replaced(book: Logbook) -> None:
     remarks = Remarks(book, lambda: None)
     remarks.settle(save(book, 2, "from elsewhere"), SAVE)
-    said = remarks.set_hypothesis_of(2, "mine")
+    said = remarks.set_hypothesis(2, "mine")
     assert said == "entry 2 has another hypothesis: the next run carries this hypothesis"
     assert (hypotheses(book), remarks.hypothesis) == (["from elsewhere"], "mine")
-    assert remarks.set_hypothesis_of(2, "better", instead_of="from elsewhere") == "entry 2 was updated"
+    assert remarks.set_hypothesis(2, "better", instead_of="from elsewhere") == "entry 2 was updated"
     assert (hypotheses(book), remarks.hypothesis) == (["better"], "mine")
 
 

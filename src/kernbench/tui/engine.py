@@ -61,7 +61,7 @@ class Remarks(Protocol):
     def hypothesis_for(self) -> int | None:
         """The last entry, where it has no hypothesis and nothing was saved since."""
 
-    def set_hypothesis_of(self, number: int | None, text: str, instead_of: str = "") -> str:
+    def set_hypothesis(self, number: int | None, text: str, instead_of: str = "") -> str:
         """For that entry, else for the run to come; one sentence saying what was changed."""
 
     def made(self) -> int:

@@ -98,7 +98,7 @@ class Notes:
     def _take_hypothesis(self, number: int | None, text: str, before: str) -> None:
         bench = self._bench
         engine, remarks = bench.engine, bench.engine.remarks
-        answer = remarks.set_hypothesis_of(number, text, before)
+        answer = remarks.set_hypothesis(number, text, before)
         if number is not None or remarks.hypothesis != text:  # else the status line shows it
             bench.say(answer)
         pending.keep(engine.state, remarks.hypothesis)
