@@ -43,7 +43,9 @@ class Baseline:
         """The same of a snapshot of the task's folder, and as the file is now."""
         if self.file is None:
             return self
-        return Baseline(f"{self.file.name}@{self.digest(source, None)[:8]}", self.file)
+        if not (digest := self.digest(source, None)):
+            raise BaselineError(f"the baseline {self.file} is gone or cannot be read; choose another")
+        return Baseline(f"{self.file.name}@{digest[:8]}", self.file)
 
     def for_worker(self, best: str | None) -> str:
         """What the request carries: a name, a file of the snapshot, or an absolute path."""

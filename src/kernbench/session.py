@@ -244,7 +244,7 @@ class Session:
         try:
             if self._failed:
                 return bool(self._dumps.changed())
-            if self._dumps.is_no_save(running=self.running is not None):
+            if self._dumps.is_no_save(running=self.running is not None or self.supervisor.is_held):
                 return False
             now = self.logbook.take_source()
             return self._agenda.last is None or now.sha != self._agenda.last.source.sha
@@ -254,6 +254,7 @@ class Session:
     def _tell_dumps_from_saves(self) -> None:
         said, once_more = self._dumps.end_run(self._holds_another)
         if said:
+            said += ", when space goes on" if once_more and self.paused else ""
             self._emit(Notice(said, "information" if once_more else "warning"))
         if once_more and self._agenda.waiting is None:
             self._submit(Job("save", time.monotonic(), iteration=True))
@@ -336,7 +337,7 @@ class Session:
         try:
             environment = await self.supervisor.ready()
         except Unusable as problem:
-            self.problem = problem
+            self.problem, self._failed = problem, True
             self._emit(WorkerChanged("lost", None, str(problem)))
             self._emit(Notice(str(problem), "error"))
             return None

@@ -31,8 +31,8 @@ BESIDE = DATA | frozenset(
     ".o .a .d .out .data .ncu-rep .nsys-rep .sqlite".split()
 )
 ALWAYS = frozenset({"cases.json"})
-
-
+QUOTED = re.compile(r"""(?<=["'/<])[^"'/<>\n]+(?=["'>])""")
+"""A name as a program gives it, or the end of a path."""
 MOST_LINKED = 1000
 NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """A link to nothing, or a file of an editor's that lives for a moment."""
@@ -76,7 +76,8 @@ def _source(folder: Path, state: Path | None) -> Files:
 
 def _walk(folder: Path, never: set[Identity | None], most: int | None = None) -> Iterator[Path]:
     """What is no folder, of each folder before its subfolders. `never` goes into the state, however it is spelled, nor
-    into what lies above: a link may lead back there. A folder of `most` entries is left out."""
+    into what lies above: a link may lead back there. A folder of `most` entries is left out; behind a link, where there
+    is a `most`, no other link is followed: folders that link to one another would be told in every order."""
     try:
         with os.scandir(folder) as listing:
             listed = list(islice(listing, most))
@@ -91,7 +92,7 @@ def _walk(folder: Path, never: set[Identity | None], most: int | None = None) ->
         if here in never:
             continue
         if below.is_symlink():
-            yield from _linked(below, never | {here})
+            yield from _linked(below, never | {here}) if most is None else ()
         else:
             yield from _walk(below, never | {here}, most)
 
@@ -123,7 +124,9 @@ def _without_what_lies_beside(folder: Path, found: Files) -> Files:
     if not doubtful:
         return found
     text = "\n".join(_text(folder / path, about) for path, about in found.items() if path not in doubtful)
-    return {path: about for path, about in found.items() if path not in doubtful or _is_named(path, text)}
+    suffixes, names = {suffix for suffix in DATA if suffix in text}, set(QUOTED.findall(text))
+    is_named = {path for path in doubtful if path.suffix in suffixes or path.name in names}
+    return {path: about for path, about in found.items() if path not in doubtful or path in is_named}
 
 
 def _lies_beside(path: Path) -> bool:
@@ -131,12 +134,6 @@ def _lies_beside(path: Path) -> bool:
     if path.name in ALWAYS:
         return False
     return path.suffix in BESIDE or not path.suffix or path.name.startswith("#")
-
-
-def _is_named(path: Path, text: str) -> bool:
-    if path.suffix in DATA and path.suffix in text:
-        return True
-    return re.search(rf"""["'/<]{re.escape(path.name)}["'>]""", text) is not None
 
 
 def _text(path: Path, about: os.stat_result | None) -> str:

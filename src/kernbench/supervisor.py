@@ -197,6 +197,11 @@ class Supervisor:
             self._child.send({"request": "hold", "run": self._run})
         await self._resting.wait()
 
+    @property
+    def is_held(self) -> bool:
+        """Somebody else has the GPU, as for a profile."""
+        return not self._free.is_set()
+
     def release(self) -> None:
         """The run goes on where it rested."""
         self._free.set()

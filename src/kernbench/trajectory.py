@@ -11,8 +11,8 @@ from pathlib import Path
 
 from harness.records.errors import UserError
 from harness.records.task import Task
-from harness.taskfile import NAMED_BASELINES, files_behind
-from kernbench import compare, differing, entry, snapshot
+from harness.taskfile import NAMED_BASELINES
+from kernbench import compare, differing, entry, ownership, snapshot
 from kernbench.aside import written_aside
 from kernbench.elsewhere import Entries
 from kernbench.events import Elsewhere, Summary
@@ -99,36 +99,36 @@ def diff(old: Point, new: Point, state: Path, errors: str = "replace") -> list[s
 def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
     """Makes the solution's files those of the point; the present ones are kept as a snapshot first.
 
-    Returns the hash of what was there before and what changed, in words. The task's own files stay, and so do links
-    that the point does not have: a snapshot keeps no links. Everything is written aside before anything is replaced,
-    and a file that is not in the snapshot as it is now is neither replaced nor removed.
+    Returns the hash of what was there before and what changed, in words. Code that the solution uses now and did not
+    have is removed. The task's own files stay, and so does what lies behind a linked folder, which others may share.
+    Everything is written aside before anything is replaced, and a file that is not in the snapshot as it is now is
+    neither replaced nor removed.
     """
     folder = Path(task.folder)
     make_state(state)
     before = snapshot.take(folder, state)
     wanted = {path: (point.folder / path).read_bytes() for path in solution_files(point, task)}
-    changed = [path for path, data in wanted.items() if _bytes(folder / path) != data]
-    added = [path for path in _removable(task, before.folder) if path not in wanted]
+    others = [path for path, data in wanted.items() if _bytes(folder / path) != data]
+    changed = [path for path in others if not ownership.lies_elsewhere(folder, path)]
+    added = [path for path in ownership.only_of_solution(folder, before.folder, _frozen(task)) if path not in wanted]
     try:
         with contextlib.ExitStack() as stack:
             moves = [stack.enter_context(_aside(folder / path, wanted[path])) for path in changed]
-            for path, put in [*zip(changed, moves, strict=True), *((path, (folder / path).unlink) for path in added)]:
-                if _bytes(folder / path) != _bytes(before.folder / path):
-                    why = "was saved this moment or is too large to be kept"
-                    raise TrajectoryError(f"{path} {why}; nothing more was restored")
+            steps = [*zip(changed, moves, strict=True), *((path, (folder / path).unlink) for path in added)]
+            for path, _put in steps:
+                _must_be_kept(folder, before.folder, path, "nothing was restored")
+            for path, put in steps:
+                _must_be_kept(folder, before.folder, path, f"`kernbench restore {before.sha[:8]}` undoes what was")
                 put()
     except OSError as problem:
         raise TrajectoryError(f"{problem.filename} cannot be written: {problem.strerror}; restore again") from None
-    return before.sha, [path.as_posix() for path in changed] + [f"{path.as_posix()} (removed)" for path in added]
+    words = [path.as_posix() if path in changed else f"{path.as_posix()} (behind a link: stays)" for path in others]
+    return before.sha, words + [f"{path.as_posix()} (removed)" for path in added]
 
 
-def _removable(task: Task, kept: Path) -> list[Path]:
-    """Code of the solution alone: the reference and the baseline may need files beside them, and notes and data
-    are taken for source only as long as it names them."""
-    folder = Path(task.folder)
-    own = {name for file in _frozen(task) for name in files_behind(folder, file)}
-    code = (path for path in snapshot.source_files(kept) if path.suffix and path.suffix not in snapshot.BESIDE)
-    return [path for path in code if path.as_posix() not in own and not (folder / path).is_symlink()]
+def _must_be_kept(folder: Path, kept: Path, path: Path, otherwise: str) -> None:
+    if _bytes(folder / path) != _bytes(kept / path):
+        raise TrajectoryError(f"{path} was saved this moment or is too large to be kept; {otherwise}")
 
 
 def _aside(path: Path, data: bytes) -> contextlib.AbstractContextManager[Callable[[], None]]:

@@ -24,19 +24,20 @@ async def test_a_kernel_that_writes_into_its_folder_ends_no_run_and_is_told_of(
     write(folder, 'DO = "dump"  # debug.txt')
     it = watched()
     await it.session.start()
-    told = "the kernel writes debug.txt into its own folder: left out of the watch until you leave"
+    told = "the kernel writes debug.txt into its own folder: while it runs that starts no run, r does"
     await it.until(lambda: told in said(it))
     assert len(it.of(RunFinished)) == 2
     write(folder, 'DO = "dump"  # debug.txt\nTIME_US = 20.0')
     await it.until(lambda: len(it.of(RunFinished)) == 3)
-    (folder / "debug.txt").write_text("once more, while nothing runs")
-    write(folder, "TIME_US = 10.0  # debug.txt")
+    (folder / "debug.txt").write_text("by hand, while nothing runs")
     await it.until(lambda: len(it.of(RunFinished)) == 4)
+    write(folder, "TIME_US = 10.0  # debug.txt")
+    await it.until(lambda: len(it.of(RunFinished)) == 5)
     assert not it.of(RunCancelled)
-    assert len(it.of(RunStarted)) == 4
+    assert len(it.of(RunStarted)) == 5
     assert said(it).count(told) == 1
-    assert [entry.iteration for entry in it.session.logbook.iterations()] == [1, 2, 3]
-    assert [run.iteration for run in it.session.logbook.journal.summaries] == [1, None, 2, 3]
+    assert [entry.iteration for entry in it.session.logbook.iterations()] == [1, 2, 3, 4]
+    assert [run.iteration for run in it.session.logbook.journal.summaries] == [1, None, 2, 3, 4]
 
 
 @pytest.mark.anyio
@@ -53,6 +54,20 @@ async def test_a_table_that_is_saved_by_hand_has_its_run(watched: Callable[..., 
     await it.until(lambda: len(it.of(RunFinished)) == 3)
     assert not it.of(RunCancelled)
     assert [run.iteration for run in it.session.logbook.journal.summaries] == [1, 2, 3]
+
+
+@pytest.mark.anyio
+async def test_while_paused_the_run_once_more_waits_and_says_so(watched: Callable[..., Watched], folder: Path) -> None:
+    write(folder, 'DO = "slow"\nTABLE = "table.txt"')
+    it = watched()
+    await it.session.start()
+    await it.until(lambda: it.session.running is not None)
+    it.session.set_paused(True)
+    (folder / "table.txt").write_text("1 2 3")
+    await it.until(lambda: "table.txt changed during the run: once more, when space goes on" in said(it))
+    assert len(it.of(RunFinished)) == 1
+    it.session.set_paused(False)
+    await it.until(lambda: len(it.of(RunFinished)) == 2)
 
 
 class Folder:
@@ -79,6 +94,31 @@ def test_code_saved_before_the_second_run_is_an_iteration_like_another() -> None
     assert (told, again) == (False, False)
     assert sentence.startswith("the kernel writes out.pt ")
     assert it.run("out.pt") == (True, ("", False))
+    assert it.dumps.is_no_save(running=False)  # the watch tells of it a moment later
+    it.save("out.pt")
+    assert not it.dumps.is_no_save(running=False)  # by hand
+
+
+def test_another_file_than_the_kernels_own_has_its_run() -> None:
+    it = Folder()
+    it.save("table.json")
+    it.run("out.pt")
+    it.run("out.pt")
+    assert it.run("out.pt", "table.json") == (True, ("table.json changed during the run: once more", True))
+    assert it.run("out.pt") == (True, ("", False))
+    assert it.run() == (True, ("", False))
+    assert it.run("out.pt") == (True, ("out.pt changed during the run: once more", True))  # by hand, for all we know
+
+
+def test_what_is_known_and_written_while_a_run_is_on_is_seen_at_once() -> None:
+    it = Folder()
+    it.run("out.pt")
+    it.run("out.pt")
+    it.dumps.take()
+    it.save("out.pt")
+    assert it.dumps.is_no_save(running=True)
+    assert it.dumps.end_run(lambda: True) == ("", False)
+    assert it.dumps.is_no_save(running=False)
 
 
 def test_a_new_name_at_every_run_has_an_end() -> None:

@@ -219,6 +219,18 @@ async def test_another_text_of_a_file_is_another_series(folder: Path, given: str
     assert render.outcome(seen[1]) == "first"
 
 
+async def test_a_file_that_is_gone_is_one_sentence(folder: Path) -> None:
+    (folder / "alt.py").write_text("def toy(x): return x\n")
+    session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE, baseline="alt.py"))
+    (folder / "alt.py").unlink()
+    try:
+        with pytest.raises(BaselineError, match=r"the baseline alt\.py is gone or cannot be read; choose another"):
+            await session.run_once(iteration=True)
+    finally:
+        await session.close()
+    assert not session.logbook.iterations()
+
+
 async def test_the_tasks_own_file_keeps_its_name(folder: Path) -> None:
     (folder / "baseline.py").write_text("def toy(x): return x\n")
     task = taskfile.load(folder)

@@ -129,6 +129,34 @@ def test_a_linked_folder_is_part_of_the_source_and_a_circle_has_an_end(tmp_path:
     assert (snapshot.take(task, state).folder / "lib" / "ops.py").read_text() == "def f(): ..."
 
 
+def test_folders_that_link_to_one_another_are_told_once_each(tmp_path: Path) -> None:
+    """Not in every order: 8 of them would be 100,000 paths."""
+    task = tmp_path / "task"
+    for name in "abcdefgh":
+        (task / name).mkdir(parents=True)
+        (task / name / "ops.py").write_text("x = 1\n")
+        for other in "abcdefgh".replace(name, ""):
+            (task / name / other).symlink_to(f"../{other}")
+    assert len(snapshot.source_files(task)) == 8 + 8 * 7
+
+
+@pytest.mark.parametrize(
+    ("line", "is_part"),
+    [
+        ('open("notes.md")', True),
+        ("open('out/notes.md')", True),
+        ("#include <notes.md>", True),
+        ('x = "a" + "notes.md"', True),
+        ('open("old-notes.md")', False),
+        ("# see notes.md", False),
+    ],
+)
+def test_what_lies_beside_is_part_where_it_is_named(tmp_path: Path, line: str, is_part: bool) -> None:
+    (tmp_path / "solution.py").write_text(f"{line}\n")
+    (tmp_path / "notes.md").write_text("mine\n")
+    assert (Path("notes.md") in snapshot.source_files(tmp_path)) == is_part
+
+
 def test_a_link_to_a_store_of_data_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "MOST_LINKED", 3)
     make(tmp_path / "task", "solution.py")

@@ -103,6 +103,18 @@ async def test_a_worker_that_never_starts_is_told_of_and_given_up(
     assert it.session.pids == ()
 
 
+async def test_after_a_worker_that_did_not_start_the_same_text_saved_again_is_tried(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_START", "600")
+    it = watched(deadlines=Deadlines(slow_start=0.2, start=3.0), spares=False)
+    await it.session.start()
+    await it.until(lambda: it.session.problem is not None)
+    monkeypatch.setenv("FAKE_START", "0")
+    (folder / "solution.py").write_text((folder / "solution.py").read_text())
+    await it.until(lambda: it.of(RunFinished))
+
+
 async def test_a_worker_that_starts_late_is_served_by(
     watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -107,6 +107,60 @@ def test_restore_leaves_links_and_what_the_task_needs(task: Task, journal: Journ
     assert (folder / "shapes.py").exists()
 
 
+def test_restore_leaves_what_the_solution_does_not_use(task: Task, journal: Journal) -> None:
+    """A package of the reference's, another opponent, a script, a dump that is read."""
+    folder = Path(task.folder)
+    names = ["refpkg/__init__.py", "refpkg/u.py", "alt.py", "bench.sh", "table.npy"]
+    (folder / "refpkg").mkdir()
+    for name in names:
+        (folder / name).write_text("of a later one\n")
+    (folder / "sub").mkdir()
+    (folder / "sub" / "tile.py").write_text("of the solution\n")
+    reference = folder / "reference.py"
+    reference.write_text("from refpkg.u import k\n" + reference.read_text())
+    (folder / "solution.py").write_text('from refpkg.u import k\nfrom sub.tile import t\nopen("table.npy")\n')
+    before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    assert changed == ["solution.py", "sub/tile.py (removed)"]
+    assert all((folder / name).exists() for name in names)
+    trajectory.restore(task, trajectory.find(task, journal, before[:8]), journal.state)
+    assert (folder / "sub" / "tile.py").read_text() == "of the solution\n"
+
+
+def test_restore_never_touches_what_lies_behind_a_linked_folder(task: Task, journal: Journal) -> None:
+    folder = Path(task.folder)
+    shared = folder.parent / "shared" / "ops.py"
+    shared.parent.mkdir()
+    shared.write_text("f = 1\n")
+    (folder / "lib").symlink_to("../shared")
+    (folder / "solution.py").write_text("from lib.ops import f\n")
+    with_link = snapshot.take(folder, journal.state)
+    shared.write_text("f = 2\n")
+    _before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    assert changed == ["solution.py"]
+    _before, changed = trajectory.restore(task, trajectory.find(task, journal, with_link.sha[:8]), journal.state)
+    assert changed == ["solution.py", "lib/ops.py (behind a link: stays)"]
+    assert shared.read_text() == "f = 2\n"
+
+
+def test_a_restore_that_one_file_forbids_has_changed_none(
+    task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(task.folder)
+    (folder / "helper.py").write_text("of a later one\n")
+    (folder / "solution.py").write_text("import helper\n")
+    real = snapshot.take
+
+    def take_then_save(*places: Path) -> snapshot.Source:
+        taken = real(*places)
+        (folder / "helper.py").write_text("saved this moment\n")
+        return taken
+
+    monkeypatch.setattr(snapshot, "take", take_then_save)
+    with pytest.raises(trajectory.TrajectoryError, match=r"helper\.py was saved this moment .*; nothing was restored"):
+        trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    assert (folder / "solution.py").read_text() == "import helper\n"
+
+
 def test_a_full_disk_names_the_file_and_leaves_nothing_behind(task: Task, journal: Journal) -> None:
     folder = Path(task.folder)
     snapshot.take(folder, journal.state)  # so that the restore has only the solution to write
