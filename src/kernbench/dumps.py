@@ -1,9 +1,9 @@
 """What a kernel writes into its own folder: a dump is no save, and must not end the run that writes it.
 
 Who wrote a file cannot be known. A data file that changes during a run is left alone until the run has ended; then the
-source is run once more, for a person may have saved a table that the kernel reads. Where data files change in that run
-again it is the kernel that writes them: while it runs they start nothing from then on. A change while nothing runs is a
-person's, whatever the file, and a file that a run has not written is anybody's again.
+source is run once more, for a person may have saved a table that the kernel reads. Where data files change in the next
+two runs again it is the kernel that writes them: while it runs they start nothing from then on. A change while nothing
+runs is a person's, whatever the file, and a file that a run has not written is anybody's again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from kernbench.meaning import C_LIKE
 from kernbench.snapshot import ALWAYS, Stamps
 
 CODE = (".py", ".toml", ".cl", ".inc", ".metal", *C_LIKE)
+
+ENOUGH = 2
 
 
 class Dumps:
@@ -28,12 +30,12 @@ class Dumps:
         """Those of them that it has written since the source was taken."""
         self._makes_files = False
         """With other names every time."""
-        self._doubts = False
-        """The source is run once more, to tell."""
+        self._doubts = 0
+        """How many times the source was run once more, to tell."""
 
     def take(self) -> None:
         """The source is taken now; one whose code was changed is not the one that was to tell."""
-        self._doubts = self._doubts and _are_data(self.changed())
+        self._doubts = self._doubts if _are_data(self.changed()) else 0
         self._taken, self._written = self._look(), set()
 
     def changed(self) -> set[str]:
@@ -59,21 +61,23 @@ class Dumps:
 
     def end_run(self, is_another: Callable[[], bool]) -> tuple[str, bool]:
         """A sentence about what was written, or nothing, and whether to run once more; `is_another` source is there."""
-        everything, doubted, self._doubts = self._all_changed(), self._doubts, False
+        everything, doubts, self._doubts = self._all_changed(), self._doubts, 0
         changed, created = everything - self._known, everything - self._taken.keys()
         self._see(everything & self._known)
         self._known = set(self._written)
         if not _are_data(changed):
             return "", False
         names = _listed(sorted(changed))
-        if doubted or (self._makes_files and changed <= created):
+        if doubts == ENOUGH or (self._makes_files and changed <= created):
             self._known |= changed
             self._makes_files = self._makes_files or changed <= created
             self._see(changed)
             told = f"the kernel writes {names} into its own folder: while it runs that starts no run, r does"
-            return told if doubted else "", False
-        self._doubts = is_another()
-        return f"{names} changed during the run: once more" if self._doubts else "", self._doubts
+            return told if doubts else "", False
+        if not is_another():
+            return "", False
+        self._doubts = doubts + 1
+        return f"{names} changed during the run: once more", True
 
     def _see(self, names: set[str]) -> None:
         """What the kernel has written is no news any more."""
