@@ -11,6 +11,8 @@ from kernbench import snapshot
 from kernbench.meaning import C_LIKE
 
 CODE = (".py", *C_LIKE)
+IMPORT = re.compile(r"^\s*(?:from|import)\b([^\n#]*)", re.MULTILINE)
+WORD = re.compile(r"\w+")
 
 
 def lies_elsewhere(folder: Path, path: Path) -> bool:
@@ -29,13 +31,17 @@ def only_of_solution(folder: Path, kept: Path, task_files: Iterable[str]) -> lis
 def _reached(texts: dict[Path, str], names: Iterable[str]) -> set[Path]:
     found = [Path(name) for name in names if Path(name) in texts]
     for current in found:
-        found += [path for path in texts if path not in found and _is_used(path, texts[current])]
+        imported, named = _mentioned(texts[current])
+        used = (path for path in texts if path.name in named or (path.suffix == ".py" and _module(path) in imported))
+        found += [path for path in used if path not in found]
     return set(found)
 
 
-def _is_used(path: Path, text: str) -> bool:
-    """Imported, by its own name or its folder's, or named in quotes."""
-    module = re.escape(path.parts[0].removesuffix(".py"))
-    if path.suffix == ".py" and re.search(rf"^\s*(?:from|import)\b[^\n#]*\b{module}\b", text, re.MULTILINE):
-        return True
-    return re.search(rf"""["'/<]{re.escape(path.name)}["'>]""", text) is not None
+def _module(path: Path) -> str:
+    """Its own name, or its folder's."""
+    return path.parts[0].removesuffix(".py")
+
+
+def _mentioned(text: str) -> tuple[set[str], set[str]]:
+    """Words of import lines, and names as a program gives them."""
+    return {word for line in IMPORT.findall(text) for word in WORD.findall(line)}, set(snapshot.QUOTED.findall(text))

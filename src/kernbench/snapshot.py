@@ -44,6 +44,7 @@ Files = dict[Path, os.stat_result | None]
 """None: what may not be looked at; whoever reads it hears why."""
 Identity = tuple[int, int]
 """Device and number: the same however a path is spelled."""
+MOST_TEXTS = 2000
 _texts: dict[Path, tuple[Stamp | None, str]] = {}
 
 
@@ -145,6 +146,8 @@ def _text(path: Path, about: os.stat_result | None) -> str:
             known = stamp, path.read_text(encoding="utf-8", errors="replace")
         except OSError:  # an editor replaced it just now
             return ""
+        if len(_texts) >= MOST_TEXTS:  # of snapshots that were looked at once, for the most part
+            _texts.clear()
         _texts[path] = known
     return known[1]
 

@@ -188,3 +188,12 @@ def test_what_was_read_once_is_not_read_at_every_look(tmp_path: Path, monkeypatc
     assert read == []
     make(tmp_path, "solution.py", "nothing")
     assert names(tmp_path) == {"solution.py"}
+
+
+def test_texts_are_not_kept_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "MOST_TEXTS", 3)
+    for number in range(8):
+        make(tmp_path / f"task{number}", "solution.py", 'open("notes.md")')
+        make(tmp_path / f"task{number}", "notes.md")
+        assert len(snapshot.source_files(tmp_path / f"task{number}")) == 2
+    assert len(snapshot._texts) <= 3

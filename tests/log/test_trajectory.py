@@ -66,16 +66,20 @@ def test_a_file_too_large_to_be_kept_is_not_replaced(task: Task, journal: Journa
     assert not list(folder.glob(f"{aside.PREFIX}*"))
 
 
-def test_a_save_of_this_moment_is_not_replaced(task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Path(task.folder)
+def save_after_the_snapshot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = snapshot.take
 
     def take_then_save(*places: Path) -> snapshot.Source:
         taken = real(*places)
-        (folder / "solution.py").write_text("saved this moment\n")
+        path.write_text("saved this moment\n")
         return taken
 
     monkeypatch.setattr(snapshot, "take", take_then_save)
+
+
+def test_a_save_of_this_moment_is_not_replaced(task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(task.folder)
+    save_after_the_snapshot(folder / "solution.py", monkeypatch)
     with pytest.raises(trajectory.TrajectoryError, match="was saved this moment"):
         trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == "saved this moment\n"
@@ -148,14 +152,7 @@ def test_a_restore_that_one_file_forbids_has_changed_none(
     folder = Path(task.folder)
     (folder / "helper.py").write_text("of a later one\n")
     (folder / "solution.py").write_text("import helper\n")
-    real = snapshot.take
-
-    def take_then_save(*places: Path) -> snapshot.Source:
-        taken = real(*places)
-        (folder / "helper.py").write_text("saved this moment\n")
-        return taken
-
-    monkeypatch.setattr(snapshot, "take", take_then_save)
+    save_after_the_snapshot(folder / "helper.py", monkeypatch)
     with pytest.raises(trajectory.TrajectoryError, match=r"helper\.py was saved this moment .*; nothing was restored"):
         trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == "import helper\n"
