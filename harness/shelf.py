@@ -7,7 +7,6 @@ changed helper is never missed and an unchanged reference is not loaded again.
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -64,7 +63,7 @@ class Shelf:
         self._sides: dict[str, Side] = {}
         self._reference: tuple[str, Reference] | None = None
         self._prepared: dict[tuple[str, ...], Callable[..., Any]] = {}
-        self._materials: OrderedDict[tuple[str, str, str, Draw], Material] = OrderedDict()
+        self._materials: dict[tuple[str, str, str, Draw], Material] = {}
 
     def reference(self, task: Task, source: str, build: str) -> Reference:
         side = self._side("reference", source, task, build)
@@ -122,7 +121,7 @@ class Shelf:
 
     def material(self, reference: Reference, case: Case, draw: Draw, device: str) -> Material:
         key = (reference.task.hash, case.id, device, draw)
-        found = self._materials.pop(key, None)
+        found = self._materials.get(key)
         if found is None:
             found = Material(reference, case, draw, device)
         if draw.seed == 0:
@@ -130,7 +129,15 @@ class Shelf:
         return found
 
     def trim(self, everything: bool = False) -> None:
-        """Back within bounds, the least recently used first."""
-        total = sum(material.nbytes for material in self._materials.values())
-        while self._materials and (everything or total > self._room):
-            total -= self._materials.popitem(last=False)[1].nbytes
+        """Back within bounds, at the price of the smallest that is enough.
+
+        Not of the least recently used: a run asks in the order of the one before, so that would always be what the next
+        run's first row needs, and that is the longest of all.
+        """
+        if everything:
+            self._materials.clear()
+        sizes = {key: material.nbytes for key, material in self._materials.items()}
+        while (excess := sum(sizes.values()) - self._room) > 0:
+            enough = [key for key in sizes if sizes[key] >= excess]
+            gone = min(enough, key=sizes.__getitem__) if enough else max(sizes, key=sizes.__getitem__)
+            del sizes[gone], self._materials[gone]

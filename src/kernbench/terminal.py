@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TextIO
@@ -12,6 +13,14 @@ import click
 def obeys(stream: TextIO) -> bool:
     """Whether it is a terminal that knows the sequences which clear a line, move about and colour."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def forget_exported_size() -> None:
+    """COLUMNS and LINES in the environment, as from `docker exec -e COLUMNS=...`, would hold through every resize."""
+    with contextlib.suppress(OSError, ValueError):
+        if all(os.get_terminal_size(sys.stdout.fileno())):  # one that knows its size; others say 0
+            os.environ.pop("COLUMNS", None)
+            os.environ.pop("LINES", None)
 
 
 def silence(problem: OSError) -> None:

@@ -28,6 +28,13 @@ def scale(x, factor):
     return out
 """
 
+ASKS = """
+from triton import knobs
+
+def scale(x, factor):
+    raise RuntimeError(f"kernels are kept in {knobs.cache.dir}")
+"""
+
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[Child]:
@@ -52,6 +59,16 @@ def test_compile_can_be_the_baseline(child: Child, tmp_path: Path) -> None:
     folder = write_task(tmp_path, task_toml=GPU_TASK, solution_py=source())
     result = results(child.run(folder, baseline="compile", cases=("large",), budget_ms=100.0))["large"]
     assert result["speedup"] is not None, result["detail"]
+
+
+def test_a_compiled_baseline_leaves_triton_its_cache(child: Child, tmp_path: Path) -> None:
+    """In another folder everything that was built before would be built again."""
+    plain = write_task(tmp_path / "plain", task_toml=GPU_TASK, solution_py=source())
+    where = write_task(tmp_path / "where", task_toml=GPU_TASK, solution_py=ASKS)
+    before = results(child.run(where, cases=("small",)))["small"]["detail"]
+    assert "kernels are kept in /" in before
+    assert results(child.run(plain, baseline="compile", cases=("small",)))["small"]["speedup"] is not None
+    assert results(child.run(where, cases=("small",)))["small"]["detail"] == before
 
 
 def test_one_element_outside_is_found(child: Child, tmp_path: Path) -> None:

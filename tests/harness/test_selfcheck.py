@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kernbench.jobs import Options
+from kernbench.selfcheck import Report, accuracy
 from kernbench.selfcheck.workshop import Workshop
 
 DEMO = Path(__file__).parents[2] / "kernels" / "softmax_host"
@@ -75,3 +76,18 @@ def test_an_edit_of_a_cuda_file_is_timed() -> None:
     *rows, part = selfcheck("latency", DEMO.parent / "norm_infer", "--repeats", "4", "--case", "heads 1320x128")
     assert rows, part
     assert all(row["first_row_s"] > 0 for row in rows), part
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        ({}, "no false verdict; every row within the mark"),
+        ({"row_ms": 100.5}, "no false verdict; longer than the mark (100 ms, 200 over 300 us a call): 4096x128"),
+        ({"row_ms": 180.0, "us": 400.0}, "no false verdict; every row within the mark"),
+        ({"worst_percent": 0.6}, "no false verdict; outside the mark (0.5 %, 1.5 % under 5 us): 4096x128"),
+        ({"said": "19 same 1 slower"}, "false verdicts on 4096x128; every row within the mark"),
+    ],
+)
+def test_a_row_outside_any_mark_is_named(found: dict[str, Any], said: str) -> None:
+    row = {"case": "4096x128", "us": 12.0, "worst_percent": 0.4, "said": "20 same", "row_ms": 99.0}
+    assert accuracy._sum_up(Report("aa", rows=[{**row, **found}])) == said

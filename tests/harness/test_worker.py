@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -44,6 +45,41 @@ def test_it_greets_before_and_after_importing_torch(child: Child) -> None:
     assert environment.device == "cpu"
     assert environment.torch
     assert environment.device_name
+
+
+MANY = f"""
+import sys, types
+sys.modules.update((f"module_{{n}}", types.ModuleType("module")) for n in range({worker.MANY_MODULES} + 1))
+"""
+ASKS = """
+import gc
+
+def scale(x, factor):
+    raise RuntimeError(f"{gc.get_freeze_count()} frozen")
+"""
+
+
+def test_what_a_run_imported_is_left_out_of_later_collections(child: Child, tmp_path: Path) -> None:
+    """torch.compile's modules are hundreds of thousands of objects, and a save that comes at once would wait."""
+    said = [
+        try_solution(child, tmp_path / str(number), more + ASKS)["detail"] for number, more in enumerate(("", MANY, ""))
+    ]
+    before, meanwhile, after = (int(detail.split()[-2]) for detail in said)
+    assert meanwhile <= before
+    assert after > before + worker.MANY_MODULES
+
+
+def test_triton_keeps_the_cache_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.compile names another where none is named."""
+    from triton import knobs
+
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    before = knobs.cache.dir
+    worker._pin_triton_cache()
+    assert os.environ["TRITON_CACHE_DIR"] == knobs.cache.dir == before
+    monkeypatch.setenv("TRITON_CACHE_DIR", "a person's own")
+    worker._pin_triton_cache()
+    assert os.environ["TRITON_CACHE_DIR"] == "a person's own"
 
 
 @pytest.mark.parametrize("pieces", [0, 2, len(worker.COMPILER)])

@@ -47,9 +47,12 @@ _numbers = itertools.count()
 class Terminal(Pane):
     """A shell, in which the workbench is started."""
 
-    def __init__(self, folder: Path, width: int, height: int, *words: str, through_make: bool = False) -> None:
+    def __init__(
+        self, folder: Path, width: int, height: int, *words: str, through_make: bool = False, **exported: str
+    ) -> None:
         paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-        command = f"{sys.executable} -m kernbench {folder} {' '.join(words)}".strip()
+        given = "".join(f"{name}={value} " for name, value in exported.items())
+        command = f"{given}{sys.executable} -m kernbench {folder} {' '.join(words)}".strip()
         if through_make:
             (folder.parent / "Makefile").write_text(f"demo:\n\t@{command}\n")
             command = f"make -C {folder.parent} demo"
@@ -88,6 +91,12 @@ def open_terminal() -> Iterator[Callable[..., Terminal]]:
     yield start
     for terminal in opened:
         terminal.close()
+
+
+def test_the_terminal_knows_its_size_better_than_the_environment(folder: Path, open_terminal: Opens) -> None:
+    screen = open_terminal(folder, 80, 24, COLUMNS="160", LINES="48").until(r"#1 .*6/6 right")
+    assert "q quit" in screen
+    assert "[Results]" in screen
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 48)])

@@ -124,6 +124,16 @@ def test_strangers_are_named_only_where_ours_is_listed() -> None:
     assert meters.warning() == "the GPU is held back: hardware thermal limit"
 
 
+def test_a_gpu_is_not_called_unused_before_the_worker_has_said() -> None:
+    meters = Meters(ascii_only=False)
+    meters.take(Sample(HOST, (h200(),)))
+    said = []
+    for device in (None, "cuda:0", "cpu"):
+        meters.device = device
+        said.append(text(meters)[0])
+    assert said == ["NVIDIA H200", "NVIDIA H200  cuda:0", "NVIDIA H200  not used by this task"]
+
+
 def test_without_a_gpu_the_pane_says_why() -> None:
     meters = Meters(ascii_only=True)
     assert text(meters) == ["reading the machine"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kernbench.terminal import obeys, silence
+from kernbench.terminal import forget_exported_size, obeys, silence
 
 if TYPE_CHECKING:
     from harness.records.task import Task
@@ -187,6 +187,7 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     if not all(map(obeys, streams)):
         what = "a terminal that is not dumb (TERM)" if all(stream.isatty() for stream in streams) else "a terminal"
         raise click.UsageError(f"the workbench needs {what}; `kernbench run TASK` and `kernbench watch TASK` do not")
+    forget_exported_size()
     options, chosen = read_options(given, poll), settings.load()
     if task is None and len(project.list_tasks()) > 1 and not (Path.cwd() / project.TASK_FILE).exists():
         task = pick(chosen.theme, ascii_only)

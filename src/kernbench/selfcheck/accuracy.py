@@ -85,9 +85,13 @@ def _row(
 def _sum_up(report: Report) -> str:
     wrong = [row["case"] for row in report.rows if "faster" in row["said"] or "slower" in row["said"]]
     broad = [row["case"] for row in report.rows if row["worst_percent"] > (1.5 if row["us"] < 5 else 0.5)]
-    said = f"false verdicts on {', '.join(wrong)}" if wrong else "no false verdict"
-    limit = f"outside the mark (0.5 %, 1.5 % under 5 us): {', '.join(broad)}" if broad else "every row within the mark"
-    return f"{said}; {limit}"
+    slow = [row["case"] for row in report.rows if row["row_ms"] > (200 if row["us"] > 300 else 100)]
+    said = [f"false verdicts on {', '.join(wrong)}" if wrong else "no false verdict"]
+    if broad:
+        said.append(f"outside the mark (0.5 %, 1.5 % under 5 us): {', '.join(broad)}")
+    if slow:
+        said.append(f"longer than the mark (100 ms, 200 over 300 us a call): {', '.join(slow)}")
+    return "; ".join([*said, *([] if broad or slow else ["every row within the mark"])])
 
 
 async def one_after_the_other(shop: Workshop, repeats: int) -> dict[str, list[float]]:

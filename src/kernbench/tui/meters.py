@@ -51,7 +51,8 @@ class Meters:
         self._ascii = ascii_only
         self._sample: Sample | None = None
         self._minutes: dict[str, Minute] = {}
-        self.device = "cpu"
+        self.device: str | None = None
+        """The worker's; None before it has said."""
         self.uuid: str | None = None
         self.own: Callable[[], Sequence[int]] = lambda: ()
 
@@ -69,12 +70,12 @@ class Meters:
         """The one in use, else the first: a worker on the CPU does not hide what the GPU does."""
         if self._sample is None or not self._sample.gpus:
             return None
-        return telemetry.in_use(self._sample.gpus, self.device, self.uuid) or self._sample.gpus[0]
+        return telemetry.in_use(self._sample.gpus, self.device or "cpu", self.uuid) or self._sample.gpus[0]
 
     def warning(self) -> str:
         """What makes the times of the GPU in use doubtful right now."""
         gpu = self.gpu
-        if gpu is None or self.device == "cpu":
+        if gpu is None or self.device in (None, "cpu"):
             return ""
         others = telemetry.strangers(gpu, self.own())
         if others:
@@ -94,7 +95,8 @@ class Meters:
         return [*several, *self._one(gpu, width), *self._host(sample.host)]
 
     def _one(self, gpu: GpuSample, width: int) -> list[Line]:
-        used = f"cuda:{gpu.index}" if self.device != "cpu" else "not used by this task"
+        words = {None: "", "cpu": "not used by this task"}
+        used = words.get(self.device, f"cuda:{gpu.index}")
         return [
             [(clip(clean(gpu.name), width - len(used) - 2), "strong"), (f"  {used}", "dim")],
             self._figure("busy", _percent(gpu.busy), "busy"),

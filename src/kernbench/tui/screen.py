@@ -193,7 +193,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
             return
         environment = self.board.environment
         meters = self.gpu.meters
-        meters.device = environment.device if environment else "cpu"
+        meters.device = environment.device if environment else None
         meters.uuid = getattr(environment, "uuid", None)
         self.gpu.take(sample)
         warning = meters.warning()
