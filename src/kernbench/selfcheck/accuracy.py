@@ -62,7 +62,7 @@ async def against_itself(task: str, options: Options, repeats: int, tell: Tell) 
         contrast = await one_after_the_other(shop, repeats)
         for case, rows in ratios.items():
             report.rows.append(_row(shop, case, rows[1:], spent[case][1:], contrast.get(case, [])))
-    report.notes.append(_sum_up(report))
+        report.notes.append(_sum_up(report, on_gpu=shop.environment.device != "cpu"))
     return report
 
 
@@ -82,10 +82,11 @@ def _row(
     }
 
 
-def _sum_up(report: Report) -> str:
+def _sum_up(report: Report, on_gpu: bool) -> str:
+    """A CPU's rows may take as long as they need."""
     wrong = [row["case"] for row in report.rows if "faster" in row["said"] or "slower" in row["said"]]
     broad = [row["case"] for row in report.rows if row["worst_percent"] > (1.5 if row["us"] < 5 else 0.5)]
-    slow = [row["case"] for row in report.rows if row["row_ms"] > (200 if row["us"] > 300 else 100)]
+    slow = [row["case"] for row in report.rows if on_gpu and row["row_ms"] > (200 if row["us"] > 300 else 100)]
     said = [f"false verdicts on {', '.join(wrong)}" if wrong else "no false verdict"]
     if broad:
         said.append(f"outside the mark (0.5 %, 1.5 % under 5 us): {', '.join(broad)}")
