@@ -204,11 +204,14 @@ def _prepare(channel: Channel, device: str) -> str:
 
 def _pin_triton_cache() -> None:
     """torch.compile sets another folder when it is first used, and whatever Triton built before would be built again:
-    0.6 s of the first save after a compile baseline was ready."""
-    with contextlib.suppress(ImportError, AttributeError):  # of another Triton
+    0.6 s of the first save after a compile baseline was ready. Where the home is read-only torch's folder is better.
+    """
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # of another Triton
         from triton import knobs
 
-        os.environ.setdefault("TRITON_CACHE_DIR", knobs.cache.dir)
+        os.makedirs(knobs.cache.dir, exist_ok=True)
+        if os.access(knobs.cache.dir, os.W_OK):
+            os.environ.setdefault("TRITON_CACHE_DIR", knobs.cache.dir)
 
 
 def _open_gpu(channel: Channel, device: str) -> str:

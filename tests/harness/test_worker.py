@@ -69,17 +69,31 @@ def test_what_a_run_imported_is_left_out_of_later_collections(child: Child, tmp_
     assert after > before + worker.MANY_MODULES
 
 
-def test_triton_keeps_the_cache_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_keeps_the_cache_that_it_has(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """torch.compile names another where none is named."""
     from triton import knobs
 
     monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    monkeypatch.setenv("TRITON_HOME", str(tmp_path))
     before = knobs.cache.dir
+    assert before.startswith(str(tmp_path))
     worker._pin_triton_cache()
     assert os.environ["TRITON_CACHE_DIR"] == knobs.cache.dir == before
-    monkeypatch.setenv("TRITON_CACHE_DIR", "a person's own")
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "a person's own"))
     worker._pin_triton_cache()
-    assert os.environ["TRITON_CACHE_DIR"] == "a person's own"
+    assert os.environ["TRITON_CACHE_DIR"] == str(tmp_path / "a person's own")
+
+
+def test_a_home_that_cannot_be_written_leaves_the_cache_to_torch(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.delenv("TRITON_CACHE_DIR", raising=False)
+    for home, writable in ((tmp_path / "file", True), (tmp_path / "mounted read-only", False)):
+        monkeypatch.setenv("TRITON_HOME", str(home))
+        monkeypatch.setattr(os, "access", lambda *_, writable=writable: writable)
+        worker._pin_triton_cache()
+        assert "TRITON_CACHE_DIR" not in os.environ
 
 
 @pytest.mark.parametrize("pieces", [0, 2, len(worker.COMPILER)])
