@@ -7,8 +7,8 @@ kernel that was begun is finished.
 
 Nothing here is ever heard of: what the source prints goes nowhere, what it raises is a case that is not compiled ahead,
 and a key that does not match is a file that nobody looks up. Whatever decides the key is therefore the worker's: the
-target, the name of its backend (ptxas as it was first seen), and the settings TRITON_*, which torch.compile changes in
-the middle of a worker's life.
+target, the name of its backend (ptxas as it was first seen), and the settings TRITON_*, which torch.compile may
+change in the middle of a worker's life.
 """
 
 from __future__ import annotations

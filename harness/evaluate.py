@@ -47,6 +47,7 @@ class Run:
     def go(self) -> None:
         torch.set_num_threads(self.task.threads)
         os.environ["OMP_NUM_THREADS"] = str(self.task.threads)  # read by OpenMP libraries that are loaded from now on
+        self.shelf.first_case = self.request.cases[0] if self.request.cases else None
         self.emit("started", environment=self.environment)
         try:
             self._whole()

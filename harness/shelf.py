@@ -64,6 +64,8 @@ class Shelf:
         self._reference: tuple[str, Reference] | None = None
         self._prepared: dict[tuple[str, ...], Callable[..., Any]] = {}
         self._materials: dict[tuple[str, str, str, Draw], Material] = {}
+        self.first_case: str | None = None
+        """Of the last run."""
 
     def reference(self, task: Task, source: str, build: str) -> Reference:
         side = self._side("reference", source, task, build)
@@ -129,15 +131,16 @@ class Shelf:
         return found
 
     def trim(self, everything: bool = False) -> None:
-        """Back within bounds, at the price of the smallest that is enough.
+        """Back within bounds, at the price of the smallest that is enough, else of the largest.
 
-        Not of the least recently used: a run asks in the order of the one before, so that would always be what the next
-        run's first row needs, and that is the longest of all.
+        What the first case needs goes last of all: the next run mostly asks for it first, and somebody waits for that
+        row. It would be the least recently used.
         """
         if everything:
             self._materials.clear()
         sizes = {key: material.nbytes for key, material in self._materials.items()}
         while (excess := sum(sizes.values()) - self._room) > 0:
-            enough = [key for key in sizes if sizes[key] >= excess]
-            gone = min(enough, key=sizes.__getitem__) if enough else max(sizes, key=sizes.__getitem__)
+            others = [key for key in sizes if key[1] != self.first_case] or [*sizes]
+            enough = [key for key in others if sizes[key] >= excess]
+            gone = min(enough, key=sizes.__getitem__) if enough else max(others, key=sizes.__getitem__)
             del sizes[gone], self._materials[gone]

@@ -125,14 +125,15 @@ def main(device: str) -> None:
         message, read_at = channel.next()
         _serve(channel, message, read_at, environment, shelf)
         if len(sys.modules) > settled + MANY_MODULES:
+            shelf.drop("solution")  # the next run loads its own; frozen, the cycles in this one would never be freed
+            gc.collect()
             settled = _settle()
 
 
 def _settle() -> int:
     """What was imported so far is never garbage, so that collections between runs stay short; returns how much it is.
 
-    After a run that brought torch.compile in they took 120 to 180 ms, which a save that comes at once waited for. Of
-    the source that is loaded just then little stays for good: its modules are emptied when it goes.
+    After a run that brought torch.compile in they took 120 to 180 ms, which a save that comes at once waited for.
     """
     gc.freeze()
     return len(sys.modules)
@@ -194,7 +195,8 @@ def _prepare(channel: Channel, device: str) -> str:
         os.environ["TRITON_INTERPRET"] = "1"
     if importlib.util.find_spec("triton") is not None:
         importlib.import_module("triton")
-        _pin_triton_cache()
+        if device != "cpu":
+            _pin_triton_cache()
     from harness import evaluate, interpreter  # noqa: F401 - everything a run needs, before ready
 
     if device == "cpu":
@@ -206,7 +208,7 @@ def _pin_triton_cache() -> None:
     """torch.compile sets another folder when it is first used, and whatever Triton built before would be built again:
     0.6 s of the first save after a compile baseline was ready. Where the home is read-only torch's folder is better.
     """
-    with contextlib.suppress(ImportError, AttributeError, OSError):  # of another Triton
+    with contextlib.suppress(ImportError, AttributeError, OSError):  # of another Triton, of a home
         from triton import knobs
 
         os.makedirs(knobs.cache.dir, exist_ok=True)

@@ -61,14 +61,18 @@ def test_compile_can_be_the_baseline(child: Child, tmp_path: Path) -> None:
     assert result["speedup"] is not None, result["detail"]
 
 
-def test_a_compiled_baseline_leaves_triton_its_cache(child: Child, tmp_path: Path) -> None:
-    """In another folder everything that was built before would be built again."""
+def test_a_compiled_baseline_leaves_triton_its_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In another folder everything that was built before would be built again. Torch names it only where nobody has."""
+    monkeypatch.delenv("TRITON_CACHE_DIR")
     plain = write_task(tmp_path / "plain", task_toml=GPU_TASK, solution_py=source())
     where = write_task(tmp_path / "where", task_toml=GPU_TASK, solution_py=ASKS)
-    before = results(child.run(where, cases=("small",)))["small"]["detail"]
-    assert "kernels are kept in /" in before
-    assert results(child.run(plain, baseline="compile", cases=("small",)))["small"]["speedup"] is not None
-    assert results(child.run(where, cases=("small",)))["small"]["detail"] == before
+    with Child("cuda:0", TRITON_HOME=str(tmp_path)) as child:
+        before = results(child.run(where, cases=("small",)))["small"]["detail"]
+        compiled = results(child.run(plain, baseline="compile", cases=("small",)))["small"]
+        after = results(child.run(where, cases=("small",)))["small"]["detail"]
+    assert compiled["speedup"] is not None, compiled["detail"]
+    assert before == after
+    assert f"kernels are kept in {tmp_path}" in after
 
 
 def test_one_element_outside_is_found(child: Child, tmp_path: Path) -> None:

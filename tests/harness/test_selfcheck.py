@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -90,9 +91,10 @@ def test_an_edit_of_a_cuda_file_is_timed() -> None:
 )
 def test_a_row_outside_any_mark_is_named(found: dict[str, Any], said: str) -> None:
     row = {"case": "4096x128", "us": 12.0, "worst_percent": 0.4, "said": "20 same", "row_ms": 99.0}
-    assert accuracy._sum_up(Report("aa", rows=[{**row, **found}]), on_gpu=True) == said
+    assert accuracy._sum_up(Report("aa", rows=[{**row, **found}]), 100.0) == said
 
 
-def test_a_row_on_a_cpu_may_take_its_time() -> None:
+@pytest.mark.parametrize(("budget_ms", "named"), [(math.inf, False), (300.0, False), (20.0, True)])
+def test_a_row_may_take_the_budget_that_it_is_given(budget_ms: float, named: bool) -> None:
     row = {"case": "19x3072", "us": 260.0, "worst_percent": 0.4, "said": "20 same", "row_ms": 250.0}
-    assert "longer" not in accuracy._sum_up(Report("aa", rows=[row]), on_gpu=False)
+    assert ("longer" in accuracy._sum_up(Report("aa", rows=[row]), budget_ms)) is named

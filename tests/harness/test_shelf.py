@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
+from harness.evaluate import Run
+from harness.records.run import Environment, RunRequest
 from harness.shelf import Shelf
+from harness.taskfile import load
+from tests.harness.child import write_task
 
 
-def shelved(room: int, **sizes: int) -> Shelf:
+def shelved(room: int, first: str | None = None, **sizes: int) -> Shelf:
     shelf = Shelf()
-    shelf._room = room
-    shelf._materials = {name: SimpleNamespace(nbytes=size) for name, size in sizes.items()}  # type: ignore[misc]
+    shelf._room, shelf.first_case = room, first
+    held = {("task", case, "cpu", "draw"): SimpleNamespace(nbytes=size) for case, size in sizes.items()}
+    shelf._materials = held  # type: ignore[assignment]
     return shelf
 
 
-def test_what_fits_stays() -> None:
-    shelf = shelved(100, first=60, second=40)
+def kept(shelf: Shelf) -> list[str]:
+    return [key[1] for key in shelf._materials]
+
+
+@pytest.mark.parametrize(
+    ("room", "first", "left"),
+    [
+        (200, None, ["a", "b", "c", "d"]),
+        (100, None, ["a", "b", "d"]),
+        (60, None, ["b", "c", "d"]),
+        (60, "a", ["a"]),
+        (70, "d", ["b", "c", "d"]),
+        (25, "d", ["c", "d"]),
+        (3, "d", []),
+    ],
+)
+def test_the_smallest_that_is_enough_goes_and_never_the_first_before_others(
+    room: int, first: str | None, left: list[str]
+) -> None:
+    shelf = shelved(room, first, a=60, b=30, c=20, d=5)
     shelf.trim()
-    assert [*shelf._materials] == ["first", "second"]
-
-
-def test_the_first_and_longest_stays_where_a_smaller_one_is_enough() -> None:
-    """The next run's first row asks for it."""
-    shelf = shelved(100, first=60, second=30, third=20, fourth=5)
-    shelf.trim()
-    assert [*shelf._materials] == ["first", "second", "fourth"]
-
-
-def test_where_none_is_enough_the_largest_goes_first() -> None:
-    shelf = shelved(20, first=60, second=50, third=15)
-    shelf.trim()
-    assert [*shelf._materials] == ["third"]
+    assert kept(shelf) == left
 
 
 def test_everything_is_let_go_when_a_case_needs_it() -> None:
-    shelf = shelved(100, first=60, second=40)
+    shelf = shelved(100, "a", a=60, b=40)
     shelf.trim(everything=True)
-    assert not shelf._materials
+    assert not kept(shelf)
+
+
+@pytest.mark.parametrize("order", [("large", "small"), ("small", "large")])
+def test_what_a_run_answered_first_is_there_for_the_next(order: tuple[str, ...], tmp_path: Path) -> None:
+    """The slow checks at its end ask for every case once more."""
+    shelf, build = Shelf(), str(tmp_path / "build")
+    request = RunRequest("r", load(write_task(tmp_path)), str(tmp_path), cases=order, build=build, budget_ms=1.0)
+    sizes: dict[str, int] = {}
+    for _ in range(3):
+        Run(request, Environment(device="cpu"), shelf, lambda *_, **__: None, lambda: False).go()
+        sizes = sizes or {key[1]: material.nbytes for key, material in shelf._materials.items()}
+        assert order[0] in kept(shelf)
+        shelf._room = sizes["large"]
+    assert set(sizes) == set(order)
+    assert kept(shelf) == [order[0]]

@@ -16,6 +16,8 @@ from kernbench.jobs import Options
 from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.workshop import Workshop
 
+LONG_US, LONG_BUDGET = 300, 2
+"""A call that takes longer may take so many times the budget."""
 SLOWED_ENTRY = "rms_norm"
 SLOWED = '''"""RMSNorm with a ballast: on one shape, one program in fifty does its row twice."""
 
@@ -62,7 +64,8 @@ async def against_itself(task: str, options: Options, repeats: int, tell: Tell) 
         contrast = await one_after_the_other(shop, repeats)
         for case, rows in ratios.items():
             report.rows.append(_row(shop, case, rows[1:], spent[case][1:], contrast.get(case, [])))
-        report.notes.append(_sum_up(report, on_gpu=shop.environment.device != "cpu"))
+        on_gpu = shop.environment.device != "cpu"
+        report.notes.append(_sum_up(report, options.budget_ms if on_gpu else math.inf))
     return report
 
 
@@ -82,16 +85,18 @@ def _row(
     }
 
 
-def _sum_up(report: Report, on_gpu: bool) -> str:
-    """A CPU's rows may take as long as they need."""
+def _sum_up(report: Report, budget_ms: float) -> str:
+    """A row may take its budget, and a long call's twice that; a CPU's may take as long as they need."""
     wrong = [row["case"] for row in report.rows if "faster" in row["said"] or "slower" in row["said"]]
     broad = [row["case"] for row in report.rows if row["worst_percent"] > (1.5 if row["us"] < 5 else 0.5)]
-    slow = [row["case"] for row in report.rows if on_gpu and row["row_ms"] > (200 if row["us"] > 300 else 100)]
+    share = [row["row_ms"] / budget_ms / (LONG_BUDGET if row["us"] > LONG_US else 1) for row in report.rows]
+    slow = [row["case"] for row, used in zip(report.rows, share, strict=True) if used > 1]
     said = [f"false verdicts on {', '.join(wrong)}" if wrong else "no false verdict"]
     if broad:
         said.append(f"outside the mark (0.5 %, 1.5 % under 5 us): {', '.join(broad)}")
     if slow:
-        said.append(f"longer than the mark (100 ms, 200 over 300 us a call): {', '.join(slow)}")
+        limits = f"{budget_ms:g} ms, {LONG_BUDGET * budget_ms:g} over {LONG_US} us a call"
+        said.append(f"longer than the mark ({limits}): {', '.join(slow)}")
     return "; ".join([*said, *([] if broad or slow else ["every row within the mark"])])
 
 
