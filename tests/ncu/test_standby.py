@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -40,13 +41,16 @@ async def start(harness: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def group_of(standby: ncu.Standby) -> list[str]:
     """State of every process in the standby's group."""
+    return [] if standby.group is None else alive_in(standby.group)
+
+
+def alive_in(group: int) -> list[str]:
+    """State of every process in the group; one may be gone between two looks at it."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if standby.group is not None and os.getpgid(int(entry)) == standby.group:
+        with contextlib.suppress(OSError):
+            if os.getpgid(int(entry)) == group:
                 found.append(Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()[0])
-        except (OSError, ProcessLookupError):
-            continue
     return [state for state in found if state != "Z"]
 
 
@@ -162,12 +166,7 @@ asyncio.run(main())
     workbench.wait()
     workbench.stdout.close()
     for _ in range(300):
-        states = [
-            Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
-            for entry in filter(str.isdigit, os.listdir("/proc"))
-            if os.path.exists(f"/proc/{entry}/stat")
-        ]
-        if not [state for state in states if state[2] == group and state[0] != "Z"]:
+        if not alive_in(int(group)):
             break
         time.sleep(0.02)
     else:
