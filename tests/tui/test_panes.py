@@ -22,6 +22,7 @@ from kernbench.events import (
     ProfileFailed,
     ProfileReady,
     ProfileStarted,
+    RunCancelled,
     RunFinished,
     WorkerChanged,
 )
@@ -39,6 +40,7 @@ from kernbench.tui.log import place_in
 from kernbench.tui.profiles import lines
 from tests.log.logs import make_log
 from tests.tui.scene import (
+    BROKEN,
     H200,
     HOST,
     NOW,
@@ -46,6 +48,7 @@ from tests.tui.scene import (
     TASKS,
     FakeEngine,
     Sample,
+    checked_only,
     feel,
     h200,
     history,
@@ -646,3 +649,35 @@ def test_a_ratio_to_another_baseline_is_no_change_of_the_source() -> None:
     board.take(dataclasses.replace(STARTED, run="run15", baseline="eager"))
     board.take(CaseLanded("run15", right(0)))
     assert board.rows()[0].before is not None
+
+
+def test_a_save_that_is_no_python_changes_nothing_about_the_rows_of_the_save_before() -> None:
+    """Neither what they are held against, nor how many of the grid were right."""
+    board = Board(make_task(), H200)
+    checks = [case.id for case in board.task.cases if case.kind == "check"]
+    first, second = (CaseLanded("run", checked_only(name)) for name in checks[:2])
+    for drawn, index in ((first, 0), (second, 1)):
+        started = dataclasses.replace(STARTED, cases=(right(index).id, drawn.result.id))
+        for event in (started, CaseLanded("run", right(index)), drawn, RunFinished(summary())):
+            board.take(event)
+    rows, grid = board.rows(), board.grid()
+    for _ in range(2):
+        board.take(STARTED)
+        board.take(BROKEN)
+        assert [row.before for row in board.rows()] == [row.before for row in rows]
+        assert board.grid() == dataclasses.replace(grid, fresh=False)
+    assert (grid.total, grid.landed, grid.right) == (1, 1, 1)
+
+
+def test_a_row_is_held_against_the_finished_run_before_its_own() -> None:
+    """Also where the run that it landed in was broken off, and others had not landed yet."""
+    board = Board(make_task(), H200)
+    older, newer, newest = (dataclasses.replace(right(0), solution_us=us) for us in (3.0, 2.0, 1.0))
+    for event in (STARTED, CaseLanded("run", older), CaseLanded("run", right(1)), RunFinished(summary())):
+        board.take(event)
+    for event in (STARTED, CaseLanded("run", newer), RunCancelled("run", "a newer save"), STARTED):
+        board.take(event)
+    assert [(row.result, row.before) for row in board.rows()[:2]] == [(newer, older), (right(1), None)]
+    board.take(CaseLanded("run", newest))
+    board.take(CaseLanded("run", newest))
+    assert (board.rows()[0].result, board.rows()[0].before) == (newest, older)

@@ -90,9 +90,12 @@ class Board:
         self._fresh: set[str] = set()
         self._finished = dict(self._results)
         """Results of the last finished run."""
+        self._to_beat: dict[str, CaseResult] = {}
+        """What the rows of the newest run are held against when they land."""
         self._before: dict[str, CaseResult] = {}
-        """What the rows of the newest source are held against, and below those of the source before it."""
-        self._before_that: dict[str, CaseResult] = {}
+        """What each row was held against when it landed."""
+        self._landed_last: set[str] = set()
+        """Cases of the last run of which any landed, but for the newest."""
         self.warning = ""
         """What makes times doubtful right now: another process on the GPU, heat."""
         self.reading = False
@@ -122,10 +125,12 @@ class Board:
         if isinstance(event, RunStarted):
             self.run = self.last_run = event
             self.progress, self.failure, self.cancelled = None, None, ""
-            self._fresh.clear()
+            self._landed_last = self._fresh or self._landed_last
+            self._fresh = set()
             same = self.summary is not None and self.summary.baseline == event.baseline
-            # a ratio to another baseline says nothing about the source
-            self._before_that, self._before = (self._before, self._finished) if same else ({}, {})
+            self._to_beat = self._finished if same else {}  # a ratio to another baseline says nothing about the source
+            if not same:
+                self._before = {}
             return Change(rows=True)
         if isinstance(event, RunFinished | BuildFailed | RunCancelled):
             return self._end(event)
@@ -175,9 +180,7 @@ class Board:
         return case_id in self._fresh and not self._none_is_fresh
 
     def row(self, case: Case) -> Row:
-        fresh = self._is_fresh(case.id)
-        before = self._before if fresh else self._before_that
-        return Row(case, self._results.get(case.id), fresh, before.get(case.id))
+        return Row(case, self._results.get(case.id), self._is_fresh(case.id), self._before.get(case.id))
 
     def rows(self) -> list[Row]:
         return [self.row(case) for case in self.cases]
@@ -202,8 +205,7 @@ class Board:
         if not known:
             return None
         fresh = any(map(self._is_fresh, known))
-        # Until the first one lands, the count of the earlier source stays, dimmed.
-        asked = known.intersection(self.last_run.cases if fresh and self.last_run else self._results)
+        asked = known.intersection(self.last_run.cases) if fresh and self.last_run else self._last_draw(known)
         results = [
             self._results[name] for name in asked if name in self._results and (not fresh or name in self._fresh)
         ]
@@ -211,8 +213,17 @@ class Board:
         skipped = sum(1 for result in results if result.status == "skipped")
         return GridCount(len(asked), len(results), right, skipped, fresh) if asked else None
 
+    def _last_draw(self, known: set[str]) -> set[str]:
+        """Until the first one lands, the count of the earlier source stays, dimmed: of one run, each draws its own."""
+        runs = (self._fresh, self._landed_last, self._results)
+        return next((drawn for run in runs if (drawn := known.intersection(run))), set())
+
     def _land(self, event: CaseLanded) -> Change:
         result = event.result
+        if result.id not in self._fresh:  # a row lands again when it is checked
+            self._before.pop(result.id, None)
+            if result.id in self._to_beat:
+                self._before[result.id] = self._to_beat[result.id]
         self._results[result.id] = result
         self._fresh.add(result.id)
         order = self._order()
@@ -242,8 +253,8 @@ class Board:
             self.new_series = True
             self.summary = None
             self._results.clear()
-            self._fresh.clear()
-            self._finished, self._before, self._before_that = {}, {}, {}
+            self._fresh, self._landed_last = set(), set()
+            self._finished, self._to_beat, self._before = {}, {}, {}
         self.cases = self._order()
         return Change(rows=True)
 
