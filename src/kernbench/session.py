@@ -105,10 +105,6 @@ class Session:
     def state(self) -> Path:
         return self.logbook.state
 
-    @property
-    def pids(self) -> tuple[int, ...]:
-        return self.supervisor.pids
-
     def listen(self, listener: Callable[[Event], None]) -> None:
         self._listeners.append(listener)
 

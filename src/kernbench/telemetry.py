@@ -34,6 +34,8 @@ class GpuProcess:
     name: str | None = None
     memory: int | None = None
     """Bytes."""
+    ours: bool = False
+    """Below this program: the worker, its spare, or a waiting profiler some levels down."""
 
 
 @dataclass(frozen=True)
@@ -118,11 +120,14 @@ class MachineReader:
         self._handles: list[tuple[GpuSample, Any]] | None = None
         self._why = ""
         self._host = HostReader()
+        self._ours: set[int] = set()
+        """As of the last sample: a process stays ours while the driver lists it, also once its parent is gone."""
 
     def read(self) -> Sample:
         if self._handles is None:
             self._open()
         gpus = tuple(self._gpu(sample, handle) for sample, handle in self._handles or ())
+        self._ours = {process.pid for gpu in gpus for process in gpu.processes or () if process.ours}
         return Sample(self._host.read(), gpus, self._why)
 
     def _open(self) -> None:
@@ -183,7 +188,10 @@ class MachineReader:
         found = self._ask("nvmlDeviceGetComputeRunningProcesses", handle)
         if found is None:
             return None
-        return tuple(GpuProcess(item.pid, _name(item.pid), item.usedGpuMemory) for item in found)
+        return tuple(
+            GpuProcess(item.pid, _name(item.pid), item.usedGpuMemory, item.pid in self._ours or _is_below_us(item.pid))
+            for item in found
+        )
 
     def _ask(self, question: str, *words: Any) -> Any:
         try:
@@ -245,12 +253,12 @@ def idle(gpus: Sequence[GpuSample]) -> GpuSample | None:
     return min(gpus, key=trouble, default=None)
 
 
-def strangers(gpu: GpuSample, own: Sequence[int]) -> tuple[GpuProcess, ...]:
+def strangers(gpu: GpuSample) -> tuple[GpuProcess, ...]:
     """Processes that are not ours; none where NVML does not list ours either, as in some containers."""
     listed = gpu.processes or ()
-    if not any(process.pid in own for process in listed):
+    if not any(process.ours for process in listed):
         return ()
-    return tuple(process for process in listed if process.pid not in own)
+    return tuple(process for process in listed if not process.ours)
 
 
 def _text(value: Any) -> str:
@@ -265,6 +273,16 @@ def _name(pid: int) -> str | None:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     return None
+
+
+def _is_below_us(pid: int) -> bool:
+    while pid > 1 and pid != os.getpid():
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+            pid = int(fields.rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            return False
+    return pid == os.getpid()
 
 
 def _cpu_ticks() -> tuple[int, int] | None:

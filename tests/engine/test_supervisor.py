@@ -100,7 +100,7 @@ async def test_a_worker_that_never_starts_is_told_of_and_given_up(
     slow, gone = (event.text for event in it.of(Notice))  # type: ignore[attr-defined]
     assert slow.startswith("the worker takes long to start: 0.2 s so far, and at most 0.3;")
     assert gone == "the worker did not start within 0.3 s and was stopped; save to try again"
-    assert it.session.pids == ()
+    assert it.session.supervisor.pids == ()
 
 
 async def test_after_a_worker_that_did_not_start_the_same_text_saved_again_is_tried(

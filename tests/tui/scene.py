@@ -251,7 +251,6 @@ class FakeEngine:
         self.closed = False
         self.state = Path(tempfile.mkdtemp(prefix="kernbench-scene-"))
         weakref.finalize(self, shutil.rmtree, self.state, ignore_errors=True)
-        self.pids: tuple[int, ...] = (4242,)
         self.restored: list[str] = []
         self.source_now = "BLOCK = 8"
         self.is_long = False
@@ -404,7 +403,7 @@ def h200(second: int = 0, **changes: Any) -> GpuSample:
         limit_w=700.0,
         celsius=min(30 + second // 2, 61),
         limits=("power cap",) if second > 50 else (),
-        processes=(GpuProcess(4242, "python", 12_900_000_000),),
+        processes=(GpuProcess(4242, "python", 12_900_000_000, ours=True),),
     )
     return dataclasses.replace(gpu, **changes)
 

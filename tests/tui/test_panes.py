@@ -299,7 +299,7 @@ async def test_a_stranger_on_the_gpu_is_said_everywhere(engine: FakeEngine) -> N
     async with app.run_test(size=(80, 24)) as pilot:
         engine.say(READY, *whole_run())
         await settle(pilot)
-        both = tuple(dataclasses.replace(h200().processes[0], pid=pid) for pid in (4242, 99))
+        both = tuple(dataclasses.replace(h200().processes[0], pid=pid, ours=pid == 4242) for pid in (4242, 99))
         feel(app, [Sample(HOST, (h200(processes=both),))])
         await settle(pilot)
         assert "1 process not ours on the GPU: times may not hold, 2 shows what" in screen_text(app)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import threading
 from types import SimpleNamespace
 
@@ -112,9 +115,9 @@ def test_the_idlest_gpu() -> None:
 
 
 def test_strangers_are_named_only_where_ours_is_listed() -> None:
-    ours, other = GpuProcess(4242, "python"), GpuProcess(7, "m[bf16]", 8 * 1024**3)
+    ours, other = GpuProcess(4242, "python", ours=True), GpuProcess(7, "m[bf16]", 8 * 1024**3)
     meters = Meters(ascii_only=False)
-    meters.device, meters.own = "cuda:0", lambda: (4242,)
+    meters.device = "cuda:0"
     meters.take(Sample(HOST, (h200(processes=(ours, other)),)))
     assert "procs   ! 1 not ours: m[bf16] 7 8.0G" in text(meters)
     assert meters.warning() == "1 process not ours on the GPU"
@@ -122,6 +125,34 @@ def test_strangers_are_named_only_where_ours_is_listed() -> None:
     assert meters.warning() == ""
     meters.take(Sample(HOST, (h200(processes=(ours,), limits=("hardware thermal limit",)),)))
     assert meters.warning() == "the GPU is held back: hardware thermal limit"
+
+
+class Listing(FakeNvml):
+    def __init__(self, *pids: int) -> None:
+        self.pids = pids
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
+        return [SimpleNamespace(pid=pid, usedGpuMemory=1024**3) for pid in self.pids]
+
+
+def _ours(reader: MachineReader) -> list[bool]:
+    return [process.ours for process in reader.read().gpus[0].processes]
+
+
+def test_all_below_this_program_is_ours_and_stays_so_when_its_parent_goes() -> None:
+    """As ncu and what runs under it: the driver lists the grandchild, and for a moment longer than ncu lives."""
+    under = subprocess.Popen(["sh", "-c", "sleep 60 >&- & echo $!; wait"], stdout=subprocess.PIPE, text=True)
+    grandchild = int(under.stdout.readline())
+    try:
+        reader = MachineReader({}, Listing(os.getpid(), grandchild, 1, os.getppid(), 2**22 + 1))
+        assert _ours(reader) == [True, True, False, False, False]
+        under.kill()
+        under.wait()
+        assert _ours(reader) == [True, True, False, False, False]
+        assert _ours(MachineReader({}, Listing(grandchild))) == [False]
+    finally:
+        os.kill(grandchild, signal.SIGKILL)
+        under.communicate()
 
 
 def test_a_gpu_is_not_called_unused_before_the_worker_has_said() -> None:

@@ -99,10 +99,6 @@ class Profiler:
         return standby is not None and standby.ready
 
     @property
-    def pids(self) -> tuple[int, ...]:
-        return tuple(standby.process.pid for standby in self._standbys.values() if standby.alive)
-
-    @property
     def starting(self) -> bool:
         return any(standby.starting for standby in self._standbys.values())
 

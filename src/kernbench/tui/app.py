@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -175,9 +175,6 @@ class Workbench(OurApp[None], inherit_bindings=False):
 
     def on_sampled(self, event: Sampled) -> None:
         self.main.feel(event.sample)
-
-    def own_pids(self) -> Sequence[int]:
-        return (*self.engine.pids, os.getpid())
 
     @property
     def settled(self) -> bool:

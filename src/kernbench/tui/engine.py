@@ -117,10 +117,6 @@ class Engine(Protocol):
     @property
     def remarks(self) -> Remarks: ...
 
-    @property
-    def pids(self) -> Sequence[int]:
-        """Of the worker and its spare."""
-
     selected: str | None
     """Case id under the cursor: set by the screen, answered early by the engine."""
 

@@ -7,7 +7,6 @@ five seconds, a cell each, and show the last minute.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
 
 from kernbench import telemetry
 from kernbench.render import DASH
@@ -54,7 +53,6 @@ class Meters:
         self.device: str | None = None
         """The worker's; None before it has said."""
         self.uuid: str | None = None
-        self.own: Callable[[], Sequence[int]] = lambda: ()
 
     def take(self, sample: Sample) -> None:
         self._sample = sample
@@ -77,7 +75,7 @@ class Meters:
         gpu = self.gpu
         if gpu is None or self.device in (None, "cpu"):
             return ""
-        others = telemetry.strangers(gpu, self.own())
+        others = telemetry.strangers(gpu)
         if others:
             return f"{_processes(len(others))} not ours on the GPU"
         heat = [word for word in gpu.limits or () if "thermal" in word or "brake" in word or "slowdown" in word]
@@ -135,10 +133,9 @@ class Meters:
     def _processes(self, gpu: GpuSample, width: int) -> Line:
         if gpu.processes is None:
             return [(pad("procs", LABEL) + DASH, "")]
-        own = self.own()
-        others = telemetry.strangers(gpu, own)
+        others = telemetry.strangers(gpu)
         if not others:
-            ours = sum(1 for process in gpu.processes if process.pid in own)
+            ours = sum(1 for process in gpu.processes if process.ours)
             words = f"{ours} ours" if ours else _processes(len(gpu.processes)) if gpu.processes else "none"
             return [(pad("procs", LABEL) + words, "")]
         named = ", ".join(f"{clean(item.name or '?')} {item.pid} {_gib(item.memory)}G" for item in others)

@@ -151,7 +151,6 @@ class MainScreen(Screen[None], inherit_bindings=False):
     def _begin(self) -> None:
         for name, title in SIDE:
             self.query_one(f"#{name}").border_title = title
-        self.gpu.meters.own = self.bench.own_pids
         self._show_iterations()
         self._show_kept_profiles()
         self.arrange_panes()
