@@ -15,6 +15,7 @@ from harness.records.lines import to_dict
 from kernbench.profiling import ncu, nsight
 from kernbench.profiling.counters import Profile, read_csv
 from kernbench.profiling.diagnose import diagnose
+from kernbench.telemetry import MachineReader
 from tests.ncu.test_standby import gone
 
 pytestmark = [pytest.mark.gpu, pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -64,6 +65,24 @@ async def test_an_endless_kernel_is_killed_and_leaves_nobody(setup: ncu.Setup, t
     assert "was killed" in outcome.problem
     await standby.close()
     assert await gone(standby)
+
+
+async def test_what_waits_under_ncu_is_no_stranger_on_the_gpu(setup: ncu.Setup) -> None:
+    reader = MachineReader()
+    before = _computing(reader)
+    standby = await ncu.Standby.start(setup)
+    try:
+        assert await standby.wait_ready()
+        came = {pid: ours for pid, ours in _computing(reader).items() if pid not in before}
+    finally:
+        await standby.close()
+    if not came:
+        pytest.skip("NVML does not list the processes of this container")
+    assert set(came.values()) == {True}
+
+
+def _computing(reader: MachineReader) -> dict[int, bool]:
+    return {process.pid: process.ours for gpu in reader.read().gpus for process in gpu.processes or ()}
 
 
 async def test_a_call_without_kernels_says_so(setup: ncu.Setup, tmp_path: Path) -> None:
