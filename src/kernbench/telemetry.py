@@ -1,8 +1,9 @@
 """What the machine does, once a second, for the pane that shows it: NVML for the GPUs, /proc for the rest.
 
 A reader takes one Sample; Telemetry reads in a thread of its own and hands each on. A field that the driver refuses is
-None. GPUs are named by uuid and listed as CUDA sees them, CUDA_VISIBLE_DEVICES included. Nothing here ever decides
-about a time: the worker reads the clocks that count.
+None. GPUs are named by uuid; those that CUDA_VISIBLE_DEVICES leaves are listed, in its order. Where cards of several
+kinds are counted, NVML does not know CUDA's numbers, and all are listed. Nothing here ever decides about a time: the
+worker reads the clocks that count.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class GpuProcess:
 @dataclass(frozen=True)
 class GpuSample:
     index: int
-    """As CUDA counts among the visible ones."""
+    """Among those listed; CUDA's own number where all cards are of one kind."""
     uuid: str
     name: str
     busy: int | None = None
@@ -138,20 +139,27 @@ class MachineReader:
 
                 self._nvml = pynvml
             self._nvml.nvmlInit()
-            found = [self._nvml.nvmlDeviceGetHandleByIndex(index) for index in range(self._nvml.nvmlDeviceGetCount())]
+            count = self._nvml.nvmlDeviceGetCount()
         except ImportError:
             self._why = "nvidia-ml-py is not installed"
             return
         except Exception as problem:  # pynvml makes its errors at run time
             self._why = str(problem) if str(problem).startswith("NVML") else f"NVML: {problem}"
             return
+        asked = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
+        found = [handle for handle in asked if handle is not None]  # NVML counts also those that it may not open
         by_uuid = {_text(self._ask("nvmlDeviceGetUUID", handle)): handle for handle in found}
-        seen = visible(list(by_uuid), self._environ.get("CUDA_VISIBLE_DEVICES"))
+        chosen = self._environ.get("CUDA_VISIBLE_DEVICES")
+        seen = visible(list(by_uuid), None if self._is_by_cudas_count(chosen, found) else chosen)
         self._handles = [(self._fixed(index, uuid, by_uuid[uuid]), by_uuid[uuid]) for index, uuid in enumerate(seen)]
-        if not found:
-            self._why = "NVML sees no GPU"
-        elif not seen:
-            self._why = "CUDA_VISIBLE_DEVICES hides every GPU"
+        self._why = "" if seen else _why_none(count, len(found), chosen or "")
+
+    def _is_by_cudas_count(self, chosen: str | None, handles: Sequence[Any]) -> bool:
+        """Whether it counts cards of several kinds: CUDA puts the fastest first, NVML goes by the bus."""
+        if not chosen or self._environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
+            return False
+        counted = any(part.strip().isdigit() for part in chosen.split(","))
+        return counted and len({_text(self._ask("nvmlDeviceGetName", handle)) for handle in handles}) > 1
 
     def _fixed(self, index: int, uuid: str, handle: Any) -> GpuSample:
         """What does not change while the program runs."""
@@ -215,6 +223,12 @@ class HostReader:
         total, free = memory.get("MemTotal"), memory.get("MemAvailable")
         used = total - free if total is not None and free is not None else None
         return HostSample(self._cores, busy, used, total)
+
+
+def _why_none(count: int, opened: int, chosen: str) -> str:
+    if not opened:
+        return f"NVML may open none of {count} GPUs" if count else "NVML sees no GPU"
+    return "NVML shows nothing of a MIG slice" if "MIG-" in chosen else "CUDA_VISIBLE_DEVICES hides every GPU"
 
 
 def visible(uuids: Sequence[str], chosen: str | None) -> list[str]:

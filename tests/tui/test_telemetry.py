@@ -71,8 +71,8 @@ def test_a_field_that_is_refused_is_none() -> None:
     meters.device = "cuda:1"
     meters.take(Sample(HOST, (first, second)))
     lines = text(meters)
-    assert lines[0].startswith("  0  40%")
-    assert lines[1].startswith("* 1  40%")
+    assert lines[0] == "NVIDIA H200  cuda:1"
+    assert [line[:8] for line in lines if "40%" in line and line[:1] in " *"] == ["  0  40%", "* 1  40%"]
     assert {"power   -", "SM      -", "heat    -", "procs   -"} <= set(lines)
 
 
@@ -97,6 +97,64 @@ def test_the_reader_lists_gpus_as_cuda_does() -> None:
     (only,) = MachineReader({"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}, FakeNvml()).read().gpus
     assert (only.index, only.uuid) == (0, "GPU-bbbb")
     assert MachineReader({"CUDA_VISIBLE_DEVICES": ""}, FakeNvml()).read().why == "CUDA_VISIBLE_DEVICES hides every GPU"
+
+
+class OneLost(FakeNvml):
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index == 0:
+            raise RuntimeError("GPU is lost")
+        return index
+
+
+class NoneOpen(FakeNvml):
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        raise RuntimeError("Insufficient Permissions")
+
+
+def test_a_gpu_that_nvml_may_not_open_does_not_hide_the_others() -> None:
+    sample = MachineReader({}, OneLost()).read()
+    assert ([gpu.uuid for gpu in sample.gpus], sample.why) == (["GPU-bbbb"], "")
+    assert MachineReader({}, NoneOpen()).read().why == "NVML may open none of 2 GPUs"
+
+
+class Mixed(FakeNvml):
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return ("NVIDIA T400", "NVIDIA A100")[handle]
+
+
+@pytest.mark.parametrize(
+    ("environ", "seen"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "0"}, ["NVIDIA T400", "NVIDIA A100"]),
+        ({"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}, ["NVIDIA T400"]),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-bbbb"}, ["NVIDIA A100"]),
+    ],
+)
+def test_cudas_numbers_of_several_kinds_of_cards_hide_none(environ: dict[str, str], seen: list[str]) -> None:
+    assert [gpu.name for gpu in MachineReader(environ, Mixed()).read().gpus] == seen
+
+
+def test_a_gpu_in_use_that_is_not_shown_is_not_taken_for_another() -> None:
+    meters = Meters(ascii_only=False)
+    meters.device, meters.uuid = "cuda:0", "MIG-1"
+    meters.take(Sample(HOST, (h200(limits=("hardware thermal limit",)),)))
+    assert text(meters)[0] == "cuda:0: NVML does not list it"
+    assert meters.warning() == ""
+    meters.take(MachineReader({"CUDA_VISIBLE_DEVICES": "MIG-1"}, FakeNvml()).read())
+    assert text(meters)[0] == "cuda:0: NVML shows nothing of a MIG slice"
+    meters.uuid = "GPU-bbbb"
+    meters.take(MachineReader({}, Mixed()).read())
+    assert text(meters)[0] == "NVIDIA A100  cuda:0"
+
+
+def test_of_many_gpus_the_one_in_use_comes_first() -> None:
+    meters = Meters(ascii_only=False)
+    meters.device, meters.uuid = "cuda:3", "GPU-3"
+    meters.take(Sample(HOST, tuple(h200(index=index, uuid=f"GPU-{index}") for index in range(8))))
+    assert [line for line in text(meters)[:10] if line.startswith(("procs", "limit"))] == [
+        "limit   none",
+        "procs   1 ours",
+    ]
 
 
 def test_the_gpu_in_use_is_found_by_uuid_before_number() -> None:

@@ -65,10 +65,13 @@ class Meters:
 
     @property
     def gpu(self) -> GpuSample | None:
-        """The one in use, else the first: a worker on the CPU does not hide what the GPU does."""
+        """The one in use, else the first: a worker on the CPU does not hide what the GPU does. None where the worker's
+        own is not among them: another one's heat and neighbours are no matter of its times.
+        """
         if self._sample is None or not self._sample.gpus:
             return None
-        return telemetry.in_use(self._sample.gpus, self.device or "cpu", self.uuid) or self._sample.gpus[0]
+        used = telemetry.in_use(self._sample.gpus, self.device or "cpu", self.uuid)
+        return used or (None if self.uuid else self._sample.gpus[0])
 
     def warning(self) -> str:
         """What makes the times of the GPU in use doubtful right now."""
@@ -86,15 +89,17 @@ class Meters:
         if sample is None:
             return [[("reading the machine", "dim")]]
         gpu = self.gpu
-        if gpu is None:
-            why = f"no GPU: {clean(sample.why) or 'none was found'}"
-            return [[(clip(why, width), "warn")], *self._host(sample.host)]
         several = [self._short(item, item is gpu, width) for item in sample.gpus] if len(sample.gpus) > 1 else []
-        return [*several, *self._one(gpu, width), *self._host(sample.host)]
+        first = self._one(gpu, width) if gpu is not None else [[(clip(self._why_none(sample), width), "warn")]]
+        return [*first, *several, *self._host(sample.host)]
+
+    def _why_none(self, sample: Sample) -> str:
+        if self.uuid:
+            return f"{self.device}: {clean(sample.why) or 'NVML does not list it'}"
+        return f"no GPU: {clean(sample.why) or 'none was found'}"
 
     def _one(self, gpu: GpuSample, width: int) -> list[Line]:
-        words = {None: "", "cpu": "not used by this task"}
-        used = words.get(self.device, f"cuda:{gpu.index}")
+        used = "not used by this task" if self.device == "cpu" else self.device or ""
         return [
             [(clip(clean(gpu.name), width - len(used) - 2), "strong"), (f"  {used}", "dim")],
             self._figure("busy", _percent(gpu.busy), "busy"),
