@@ -33,12 +33,13 @@ def _cases(request: dict[str, Any]) -> Any:
     from harness.records.task import Task
     from harness.shelf import Shelf
 
-    task, source = decode(Task, request["task"]), request["source"]
+    task, source, device = decode(Task, request["task"]), request["source"], request["device"]
+    torch.cuda.set_device(device)
     shelf = Shelf()
     function = shelf.function("solution", "solution.py", source, task, "")
     reference = shelf.reference(task, source, "")
     for case in task.timed:
-        inputs = reference.make(case, Draw(0), "cuda")
+        inputs = reference.make(case, Draw(0), device)
         function(**inputs)
         torch.cuda.synchronize()
         yield case.id, function, inputs

@@ -225,8 +225,13 @@ def _open_gpu(channel: Channel, device: str) -> str:
     number = device.partition(":")[2]
     if not number.isdigit() or int(number) >= torch.cuda.device_count():
         _unusable(channel, "no_device", f"there is no {device}; torch sees {torch.cuda.device_count()} CUDA devices")
-    torch.cuda.set_device(int(number))
-    torch.zeros(1, device=device).item()
+    try:
+        torch.cuda.set_device(int(number))
+        torch.zeros(1, device=device).item()
+    except Exception as problem:  # another process has it for itself, it is full, or it is broken
+        reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].rstrip(".")
+        told = f"{device} cannot be used: {reason}; nvidia-smi shows who has it, --device takes another"
+        _unusable(channel, "no_device", told)
     return device
 
 

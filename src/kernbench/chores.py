@@ -69,7 +69,7 @@ class Chores:
 
     async def _spare_is(self, so_far: Callable[[], bool]) -> bool:
         """Waits for it; False where a job comes first, or the spare is no more."""
-        while self.options.spares and not so_far():
+        while self.supervisor.may_have_spare and not so_far():
             if self.wake.is_set() or len(self.supervisor.pids) < 2:
                 return False
             await asyncio.sleep(0.05)

@@ -16,12 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from kernbench import render
+from harness.records.errors import UserError
+from kernbench import render, sanitize
+from kernbench.profiling import nsight
 from kernbench.project import repository_root
 
 PROBE_SECONDS = 30.0
 COMMAND_SECONDS = 3.0
-DRIVER_PARAMS = Path("/proc/driver/nvidia/params")
 TOOLKIT = Path("/usr/local/cuda")
 
 PROBE = """
@@ -43,7 +44,10 @@ for name in ("torch", "triton", "cuda.core", "cuda.bindings"):
 if "torch" in found:
     import torch
     found["cuda"] = torch.version.cuda
-    found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    try:
+        found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    except BaseException as problem:
+        found["gpus_problem"] = (str(problem).splitlines() or [type(problem).__name__])[0]
 print("\\n" + json.dumps(found))
 """
 
@@ -62,9 +66,10 @@ def checks(folder: Path | None = None, python: str | None = None) -> list[Check]
     """All checks; `folder` is where the tasks lie, `python` the worker's Python."""
     folder = (folder or Path.cwd()).absolute()
     worker = probe(python or sys.executable)
+    seen = _nvml()
     steps: list[Callable[[], list[Check]]] = [
-        lambda: _graphics(worker),
-        lambda: [_torch(worker), _triton(worker)],
+        lambda: _graphics(worker, *seen),
+        lambda: [_torch(worker, bool(seen[0])), _triton(worker)],
         lambda: [_compiler(), _nvrtc(worker), _headers(worker), _ncu(), _sanitizer()],
         lambda: [_clipboard()] if os.environ.get("TMUX") else [],
         lambda: [_writable(folder), _git(folder)],
@@ -108,9 +113,8 @@ def probe(python: str) -> dict[str, Any]:
         return {"problem": f"{python} failed: {last}"}
 
 
-def _graphics(worker: dict[str, Any]) -> list[Check]:
+def _graphics(worker: dict[str, Any], names: list[str], driver: str | None, problem: str | None) -> list[Check]:
     """GPU, driver and NVML; all three absent on a machine without one, which is no fault."""
-    names, driver, problem = _nvml()
     version = driver or _driver_version()
     gpus = names or worker.get("gpus") or []
     if not gpus:
@@ -119,7 +123,8 @@ def _graphics(worker: dict[str, Any]) -> list[Check]:
         unread = "NVML comes with the driver."
     else:
         fix, install = "", "Install the NVIDIA driver."
-        unread = "Clocks cannot be read: make libnvidia-ml.so.1 of the driver visible, and install nvidia-ml-py."
+        blind = "Clocks cannot be read: make libnvidia-ml.so.1 of the driver visible, and install nvidia-ml-py."
+        unread = "The others are watched; choose one of them with `--device`." if names else blind
     return [
         Check("GPU", True if gpus else None, ", ".join(gpus) or "none found", fix),
         Check("driver", True if version else None, version or "not loaded", install),
@@ -135,13 +140,17 @@ def _nvml() -> tuple[list[str], str | None, str | None]:
         return [], None, "the nvidia-ml-py package is not installed"
     try:
         pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        names = [_text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(i))) for i in range(count)]
+        names, refused = [], None
+        for index in range(pynvml.nvmlDeviceGetCount()):
+            try:
+                names.append(_text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index))))
+            except pynvml.NVMLError as problem:  # counted, but not to be opened: lost, or another user's
+                refused = f"GPU {index}: {problem}"
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         pynvml.nvmlShutdown()
     except pynvml.NVMLError as problem:
         return [], None, str(problem)
-    return names, driver, None
+    return names, driver, refused
 
 
 def _text(value: str | bytes) -> str:
@@ -155,14 +164,23 @@ def _driver_version() -> str | None:
         return None
 
 
-def _torch(worker: dict[str, Any]) -> Check:
+def _torch(worker: dict[str, Any], has_gpu: bool) -> Check:
     if "problem" in worker:
         return Check("torch", False, worker["problem"], "Point `--python` at a Python 3.10 or newer that has torch.")
     if "torch" not in worker:
         says = f"not in the worker's Python {worker['python']}: {worker.get('torch_problem', '')}"
         return Check("torch", False, says, "Install torch there, or point `--python` at a Python that has it.")
     build = f"CUDA {worker['cuda']}" if worker.get("cuda") else "CPU build"
-    return Check("torch", True, f"{worker['torch']} ({build}), Python {worker['python']}")
+    says = f"{worker['torch']} ({build}), Python {worker['python']}"
+    if not has_gpu or worker.get("gpus"):
+        return Check("torch", True, says)
+    if not worker.get("cuda"):
+        fix = "Triton tasks are not timed with it: install a CUDA build, or point `--python` at a Python that has one."
+    elif "CUDA_VISIBLE_DEVICES" in os.environ:
+        fix = "Triton tasks are not timed so: unset CUDA_VISIBLE_DEVICES, or let it name a GPU that is here."
+    else:
+        fix = "Triton tasks are not timed so: see that the driver is new enough for torch, and its services run."
+    return Check("torch", None, f"{says}; it sees no GPU ({worker.get('gpus_problem') or 'none is listed'})", fix)
 
 
 def _triton(worker: dict[str, Any]) -> Check:
@@ -204,30 +222,23 @@ def _headers(worker: dict[str, Any]) -> Check:
 
 
 def _ncu() -> Check:
-    path = shutil.which("ncu") or _in_toolkit("ncu")
-    if path is None:
-        return Check("ncu", None, "not on PATH", "Profiling needs Nsight Compute: install it, or add it to PATH.")
-    if _counters_need_root() and os.geteuid() != 0:
-        fix = "Load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or run kernbench as root."
-        return Check("ncu", False, f"{path}, but the driver gives its counters to root only", fix)
-    return Check("ncu", True, path)
-
-
-def _counters_need_root() -> bool:
+    """As a profile would find it, and be let to count."""
     try:
-        return "RmProfilingAdminOnly: 1" in DRIVER_PARAMS.read_text(encoding="utf-8")
-    except OSError:
-        return False
+        path = nsight.find()
+    except nsight.NoNcu:
+        return Check("ncu", None, "not found", "Profiling needs Nsight Compute: install it, or add it to PATH.")
+    if not nsight.permitted():
+        fix = "Load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or give kernbench CAP_SYS_ADMIN."
+        return Check("ncu", False, f"{path}, but the driver gives its counters to administrators only", fix)
+    return Check("ncu", True, str(path))
 
 
 def _sanitizer() -> Check:
-    path = shutil.which("compute-sanitizer") or _in_toolkit("compute-sanitizer")
-    fix = "It finds out-of-bounds accesses on a GPU: install it with the CUDA toolkit, or add it to PATH."
-    return Check("compute-sanitizer", True if path else None, path or "not on PATH", "" if path else fix)
-
-
-def _in_toolkit(name: str) -> str | None:
-    return shutil.which(name, path=str(TOOLKIT / "bin"))
+    try:
+        return Check("compute-sanitizer", True, str(sanitize.find()))
+    except UserError:
+        fix = "It finds out-of-bounds accesses on a GPU: install it with the CUDA toolkit, or add it to PATH."
+        return Check("compute-sanitizer", None, "not found", fix)
 
 
 def _clipboard() -> Check:

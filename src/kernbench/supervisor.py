@@ -26,6 +26,7 @@ from kernbench.events import Event, LogLine, Notice, WorkerChanged
 
 ENDS = frozenset({"finished", "failed", "cancelled"})
 GROWTH_LIMIT = 2 * 1024**3
+SPARE_TRIES = 2
 POISONED = 70
 """Exit code of a worker that leaves because a CUDA error made its context useless."""
 
@@ -92,6 +93,7 @@ class Supervisor:
         self.builder = Builder(self.python, self._harness)
         self._child: Child | None = None
         self._spare: Child | None = None
+        self._failed_spares = 0
         self._first_size: int | None = None
         self._run: str | None = None
         self._step = "load"
@@ -233,12 +235,28 @@ class Supervisor:
         if not self._spares or child is None or not child.ready:
             return
         if self._spare is None or not self._spare.alive:
-            self._spare = await self._start()
+            self._count_failed_spare()
+            self._spare = await self._start() if self.may_have_spare else None
         size = child.resident_bytes()
         self._first_size = self._first_size or size
-        if size - self._first_size > GROWTH_LIMIT and self._spare.warm:
+        if size - self._first_size > GROWTH_LIMIT and self.spare_warm:
             await self._drop()
             await self.ready()
+
+    def _count_failed_spare(self) -> None:
+        problem = None if self._spare is None else self._spare.problem
+        if problem is None:
+            return
+        self._failed_spares += 1
+        if not self.may_have_spare:
+            self._emit(
+                Notice(f"no spare worker ({problem}); after a crash the next save waits for a new one", "warning")
+            )
+
+    @property
+    def may_have_spare(self) -> bool:
+        """One is there or may come. A GPU for one process at a time, or a full one, has no room for it."""
+        return self._spares and self._failed_spares < SPARE_TRIES
 
     async def prepare_builder(self, interrupted: Callable[[], bool]) -> None:
         """To be called while nothing runs, after the spare: the two would only take cores from one another."""
@@ -303,6 +321,7 @@ class Supervisor:
 
     async def _drop(self) -> None:
         child, self._child, self._first_size = self._child, None, None
+        self._failed_spares = 0  # beside another worker there may be room
         if child is not None:
             await child.close()
             self._emit(WorkerChanged("lost"))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kernbench.events import CaseLanded, Summary
+from kernbench.events import CaseLanded, Notice, Summary
+from kernbench.supervisor import SPARE_TRIES
 from tests.engine.conftest import Watched, write
 
 
@@ -63,3 +66,30 @@ async def test_it_rests_while_somebody_else_has_the_gpu(
     await until(lambda: state_of(spare) == "T")
     it.session.supervisor.release()
     await until(lambda: it.session.supervisor.spare_warm)
+
+
+@pytest.mark.anyio
+async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_done(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a GPU admits one process at a time: no new try after every save, and floors all the same."""
+    it = watched(standby=False)
+    assert isinstance(await it.session.run_once(iteration=False), Summary)
+    monkeypatch.setenv("FAKE_UNUSABLE", "1")
+    supervisor, tried = it.session.supervisor, set()
+    for _ in range(SPARE_TRIES + 2):
+        await supervisor.prepare_spare()
+        tried.update(supervisor.pids[1:])
+        await until(lambda: len(supervisor.pids) == 1)
+    assert len(tried) == SPARE_TRIES
+    (said,) = [event.text for event in it.of(Notice) if isinstance(event, Notice)]
+    assert said.startswith("no spare worker (there is no device cuda:7 here;")
+    await it.session.start()
+    floors = it.session.logbook.journal.floors
+    await until(lambda: len(floors) == 3)
+    monkeypatch.delenv("FAKE_UNUSABLE")
+    os.kill(supervisor.pids[0], signal.SIGKILL)
+    await until(lambda: not supervisor.pids)
+    it.session.rerun()
+    await it.ended(3)
+    await until(lambda: supervisor.spare_warm)

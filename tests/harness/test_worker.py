@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -45,6 +45,24 @@ def test_it_greets_before_and_after_importing_torch(child: Child) -> None:
     assert environment.device == "cpu"
     assert environment.torch
     assert environment.device_name
+
+
+def test_a_gpu_that_is_there_and_cannot_be_had_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process has it for itself, or it is full: torch's reason is the first of its lines."""
+    import torch
+
+    def taken(number: int) -> None:
+        raise RuntimeError("CUDA error: all CUDA-capable devices are busy or unavailable\nCompile with more.")
+
+    said: list[tuple[str, str]] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", taken)
+    monkeypatch.setattr(worker, "_unusable", lambda channel, code, message: said.append((code, message)))
+    worker._open_gpu(cast(worker.Channel, None), "cuda")
+    ((code, message),) = said
+    assert code == "no_device"
+    assert message.startswith("cuda:0 cannot be used: CUDA error: all CUDA-capable devices are busy or unavailable; ")
 
 
 MANY = f"""

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from kernbench import doctor
 from kernbench.cli import cli
 from kernbench.doctor import Check
+from kernbench.profiling import nsight
 
 
 def by_name(found: list[Check]) -> dict[str, Check]:
@@ -83,18 +84,58 @@ def test_a_gpu_and_a_cuda_build_are_named(tmp_path: Path, fake_python: Path, mon
     assert not found["NVML"].ok
 
 
-@pytest.mark.parametrize(("user", "ok"), [(0, True), (1000, False)])
-def test_counters_for_root_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, user: int, ok: bool) -> None:
-    ncu = tmp_path / "ncu"
+@pytest.mark.parametrize("may_count", [True, False])
+def test_ncu_is_judged_as_a_profile_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, may_count: bool) -> None:
+    """Found where a profile finds it, and by what the process may do, not by who runs it."""
+    ncu = tmp_path / "bin" / "ncu"
+    ncu.parent.mkdir()
     ncu.write_text("#!/bin/sh\n")
     ncu.chmod(0o755)
-    (tmp_path / "params").write_text("EnableMSI: 1\nRmProfilingAdminOnly: 1\n")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(doctor, "DRIVER_PARAMS", tmp_path / "params")
-    monkeypatch.setattr(doctor.os, "geteuid", lambda: user)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    monkeypatch.setattr(nsight, "permitted", lambda: may_count)
     check = doctor._ncu()
-    assert check.ok is ok
-    assert ok or "NVreg_RestrictProfilingToAdminUsers=0" in check.fix
+    assert check.ok is may_count
+    assert check.says.startswith(str(ncu))
+    assert may_count or "NVreg_RestrictProfilingToAdminUsers=0" in check.fix
+
+
+@pytest.mark.parametrize(
+    ("answer", "fix"),
+    [
+        ({"cuda": None, "gpus": []}, "install a CUDA build"),
+        ({"cuda": "13.0", "gpus": []}, "the driver is new enough"),
+        ({"cuda": "13.0", "gpus_problem": "CUDA error 802: system not yet initialized"}, "its services run"),
+    ],
+)
+def test_a_gpu_that_torch_does_not_see_is_told_of(
+    tmp_path: Path, fake_python: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object], fix: str
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    text = json.dumps({"python": "3.12.1", "torch": "2.11.0", "triton": "3.6.0", **answer})
+    fake_python.write_text(f"#!/bin/sh\necho '{text}'\n")
+    monkeypatch.setattr(doctor, "_nvml", lambda: (["NVIDIA H200"], "580.1", None))
+    found = by_name(doctor.checks(tmp_path, str(fake_python)))
+    assert found["torch"].ok is None
+    assert fix in found["torch"].fix
+    assert str(answer.get("gpus_problem", "none is listed")) in found["torch"].says
+    monkeypatch.setattr(doctor, "_nvml", lambda: ([], None, "NVML Shared Library Not Found"))
+    assert by_name(doctor.checks(tmp_path, str(fake_python)))["torch"].ok
+
+
+def test_a_torch_that_fails_at_its_gpus_is_still_a_torch(tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(
+        "from types import SimpleNamespace\n"
+        "def fail(number):\n    raise RuntimeError('CUDA error 802: system not yet initialized\\nmore')\n"
+        "__version__, version = '2.11.0', SimpleNamespace(cuda='13.0')\n"
+        "cuda = SimpleNamespace(device_count=lambda: 1, get_device_name=fail)\n"
+    )
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    answer = doctor.probe(str(python))
+    assert (answer["torch"], answer["gpus_problem"]) == ("2.11.0", "CUDA error 802: system not yet initialized")
 
 
 def test_nothing_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

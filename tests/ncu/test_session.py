@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,10 +15,11 @@ from harness import taskfile
 from kernbench.cli import main as kernbench
 from kernbench.events import CaseLanded, LogLine, ProfileFailed, ProfileReady, ProfileStarted, RunCancelled, RunFinished
 from kernbench.jobs import Options
-from kernbench.profiling import refusals
+from kernbench.profiling import ncu, refusals
 from kernbench.session import Session
 from tests.engine.conftest import TASK, Watched
 from tests.ncu.conftest import DATA, NCU
+from tests.ncu.test_standby import gone
 
 
 @pytest.fixture
@@ -95,6 +97,35 @@ async def test_a_save_while_a_case_is_explained_waits_for_it(watched: Callable[.
     await it.ended(2)
     second = next(event for event in reversed(it.events) if isinstance(event, RunFinished))
     assert it.events.index(answer) < it.events.index(second)
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("rms_csv")
+async def test_a_profile_that_is_being_taken_goes_with_its_task(
+    watched: Callable[..., Watched], task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opening another task leaves no ncu of the last one beside it, and a key that waited for its turn starts none."""
+    text = (task / "task.toml").read_text()
+    (task / "task.toml").write_text(text.replace('id = "a"', 'id = "hang"', 1))
+    started: list[ncu.Standby] = []
+    start = ncu.Standby.start
+
+    async def noted(*words: Any, **named: Any) -> ncu.Standby:
+        started.append(await start(*words, **named))
+        return started[-1]
+
+    monkeypatch.setattr(ncu.Standby, "start", noted)
+    it = watched(standby=False)
+    taken, waiting = (asyncio.create_task(it.session.profile("hang")) for _ in range(2))
+    await it.until(lambda: LogLine('"0","1","printed by the kernel"') in it.events)
+    await it.session.close()
+    assert taken.cancelled()
+    answer = await waiting
+    assert isinstance(answer, ProfileFailed)
+    assert answer.message == "the task was left before its turn"
+    (only,) = started
+    assert not only.folder.exists()
+    assert await gone(only)
 
 
 @pytest.mark.anyio
@@ -241,10 +272,22 @@ def test_the_command_prints_and_exits(
     with pytest.raises(SystemExit) as end:
         kernbench([*words, "--full"])
     assert "solution.py:15" in capsys.readouterr().out
-    for wrong in (["--case", "*"], ["--case", "none"], ["--case", "a", "--markdown"]):
+    for wrong in (
+        ["--case", "*"],
+        ["--case", "none"],
+        ["--case", "a", "--markdown"],
+        ["--case", "a", "--device", "gpu"],
+    ):
         with pytest.raises(SystemExit) as end:
             kernbench(["profile", *wrong])
         assert end.value.code == 2
+    monkeypatch.setenv("FAKE_TARGET", "ordinal")
+    for command in (words, ["trace", "--case", "a"]):
+        with pytest.raises(SystemExit) as end:
+            kernbench([*command, "--device", "cuda:3"])
+        assert end.value.code == 3
+        assert "torch sees no such CUDA device" in capsys.readouterr().err
+    monkeypatch.delenv("FAKE_TARGET")
     monkeypatch.setenv("FAKE_NCU", "permission")
     with pytest.raises(SystemExit) as end:
         kernbench(words)

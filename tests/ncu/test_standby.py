@@ -224,6 +224,7 @@ def test_permission_is_known_beforehand(tmp_path: Path) -> None:
         ("==ERROR== Profiling is not supported on this device", "newer Nsight Compute"),
         ("==ERROR== AcceleratorError: CUDA error: out of memory", "not enough free GPU memory"),
         ("==ERROR== Something new happened", "ncu failed: Something new happened"),
+        ("AcceleratorError: CUDA error: invalid device ordinal", "torch sees no such CUDA device"),
         ("", "ncu exited with code 9: it said nothing"),
     ],
 )

@@ -81,11 +81,8 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
             raise click.UsageError(f"--deadline {item}: write build, baseline, check or time, =, and seconds") from None
     if not 0 < given["budget"] < float("inf"):
         raise click.UsageError(f"--budget {given['budget']:g}: write milliseconds above 0")
-    device = idle_device() if given["device"] == "idle" else given["device"]
-    if device is not None and device != "cpu" and not (device.startswith("cuda:") and device[5:].isdigit()):
-        raise click.UsageError(f"--device {device}: write cpu, idle or cuda:N, such as cuda:0")
     return Options(
-        device=device,
+        device=read_device(given["device"]),
         python=given["python"],
         baseline=given["baseline"],
         case=given["case"],
@@ -96,6 +93,13 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         deadlines=Deadlines(**seconds),
         harness=Path(os.environ["KERNBENCH_HARNESS"]) if "KERNBENCH_HARNESS" in os.environ else None,
     )
+
+
+def read_device(given: str | None) -> str | None:
+    device = idle_device() if given == "idle" else given
+    if device is not None and device != "cpu" and not (device.startswith("cuda:") and device[5:].isdigit()):
+        raise click.UsageError(f"--device {device}: write cpu, idle or cuda:N, such as cuda:0")
+    return device
 
 
 def idle_device() -> str:

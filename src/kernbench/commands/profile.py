@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernbench.commands.loop import NO_DEVICE, WRONG, load_task, make_session, run_until_signal, task_argument
+from kernbench.commands.loop import (
+    NO_DEVICE,
+    USAGE,
+    WRONG,
+    load_task,
+    make_session,
+    read_device,
+    run_until_signal,
+    task_argument,
+)
 
 if TYPE_CHECKING:
     from harness.records.task import Task
@@ -31,7 +40,7 @@ MOST_NAMED = 8
 @click.option("--full", is_flag=True, help="All metrics, the hottest lines, and the report for the vendor's GUI.")
 @click.option("--ncu", metavar="PATH", help="Another ncu than the one on PATH.")
 @click.option("--baseline", metavar="eager|compile|FILE", help="Which baseline, instead of the task's.")
-@click.option("--device", metavar="D", help="cuda:N; by default the first GPU.")
+@click.option("--device", metavar="D", help="cuda:N or idle; by default the first GPU.")
 @click.option("--python", metavar="P", help="The Python that has torch, if it is not this one.")
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per side.")
@@ -114,7 +123,7 @@ async def _print_full(session: Session, profile: Any) -> None:
 def _failed(answer: Answer, as_json: bool) -> int:
     from kernbench import render
     from kernbench.events import ProfileFailed
-    from kernbench.profiling import profile_text, refusals
+    from kernbench.profiling import profile_text
     from kernbench.profiling.diagnose import diagnose
     from kernbench.profiling.profiler import as_json as in_json
 
@@ -125,13 +134,19 @@ def _failed(answer: Answer, as_json: bool) -> int:
     elif answer.known is not None:
         for line in profile_text.summary_lines(answer.known, diagnose(answer.known), width=80):
             click.echo(line)
-    return NO_DEVICE if answer.message in (refusals.NO_GPU, refusals.NO_DEVICE, refusals.EXCLUSIVE) else WRONG
+    return _status(answer.message, WRONG)
+
+
+def _status(refusal: str, otherwise: int) -> int:
+    from kernbench.profiling import refusals
+
+    return NO_DEVICE if refusal in (refusals.NO_GPU, refusals.NO_DEVICE, refusals.EXCLUSIVE) else otherwise
 
 
 @click.command()
 @task_argument
 @click.option("--case", required=True, metavar="ID", help="The case: its id, its label, or a pattern.")
-@click.option("--device", metavar="D", help="cpu or cuda:N; by default what the task wants.")
+@click.option("--device", metavar="D", help="cpu, cuda:N or idle; by default what the task wants.")
 @click.option("--python", metavar="P", help="The Python that has torch, if it is not this one.")
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Where the chrome trace goes.")
@@ -145,6 +160,7 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
     """
     from dataclasses import asdict
 
+    from harness.records.errors import UserError
     from kernbench.profiling import profile_text
 
     loaded = load_task(task)
@@ -155,6 +171,9 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
         place = (output or trace_file(session.state, only)).absolute()
         try:
             rows = await session.trace(only, place)
+        except UserError as problem:
+            click.echo(f"kernbench: {problem}", err=True)
+            return _status(str(problem), USAGE)
         finally:
             await session.close()
         for line in [json.dumps(asdict(row)) for row in rows] if as_json else profile_text.trace_lines(rows):
@@ -174,7 +193,7 @@ def _options(given: dict[str, Any]) -> Options:
     from kernbench.jobs import Options
 
     return Options(
-        device=given["device"],
+        device=read_device(given["device"]),
         python=given["python"],
         baseline=given.get("baseline"),
         ncu=given.get("ncu"),

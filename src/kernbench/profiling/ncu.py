@@ -260,7 +260,8 @@ class Standby:
             self._where = decode(Where, where) if where else None
             self._problem = f"{message['side']} fails: {message['message']}"
         elif kind == "unusable":
-            self._problem = refusals.explain(message["message"], message["message"])
+            reason = (message["message"].strip().splitlines() or ["it said nothing"])[0]  # torch adds advice below it
+            self._problem = refusals.explain(reason, f"cannot start: {reason}")
 
     async def _wait(self) -> None:
         await self.process.wait()

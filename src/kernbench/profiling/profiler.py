@@ -92,6 +92,8 @@ class Profiler:
         self._want_full = False
         self._failures = 0
         self._lock = asyncio.Lock()
+        self._taking: asyncio.Task[Any] | None = None
+        self._closed = False
 
     def is_warm(self, full: bool = False) -> bool:
         """Whether an answer would come at once."""
@@ -119,7 +121,16 @@ class Profiler:
                 await self._drop(full)
 
     async def take(self, wanted: Wanted) -> list[Profile]:
-        """Profiles of all sides, in their order. To be called with the GPU slot in hand."""
+        """Profiles of all sides, in their order. To be called with the GPU slot in hand, one at a time."""
+        if self._closed:
+            raise NoProfile("the task was left before its turn")
+        self._taking = asyncio.current_task()
+        try:
+            return await self._take(wanted)
+        finally:
+            self._taking = None
+
+    async def _take(self, wanted: Wanted) -> list[Profile]:
         try:
             await self._locate()
         except UserError as problem:
@@ -157,6 +168,11 @@ class Profiler:
         return drilldown.Drilldown()
 
     async def close(self) -> None:
+        """Nothing of it stays; a profile that is being taken, as when another task is opened meanwhile, is given up."""
+        self._closed = True
+        if self._taking is not None:
+            self._taking.cancel()
+            await asyncio.wait([self._taking])
         for full in list(self._standbys):
             await self._drop(full)
 

@@ -26,7 +26,7 @@ NO_GPU = (
     "there is no NVIDIA GPU here (no driver is loaded), and Nsight Compute profiles nothing else;"
     " `kernbench trace` looks at calls on a CPU"
 )
-NO_DEVICE = "torch sees no CUDA device here, so there is nothing to profile: try --device or --python"
+NO_DEVICE = "torch sees no such CUDA device here, so there is nothing to profile: try --device or --python"
 LOCK = "ncu's lock file cannot be written although TMPDIR is private: check that {tmp} is writable and not full"
 NO_ROOM = (
     "there is not enough free GPU memory for this case beside the worker, and ncu needs as much again for what the"
@@ -39,7 +39,7 @@ _KNOWN = (
     (r"LibraryNotLoaded", NO_COUNTERS),
     (r"InterprocessLockFailed|nsight-compute-lock", LOCK),
     (r"busy or unavailable|exclusive", EXCLUSIVE),
-    (r"No CUDA GPUs are available|not compiled with CUDA|no NVIDIA driver|Invalid device", NO_DEVICE),
+    (r"No CUDA GPUs are available|not compiled with CUDA|no NVIDIA driver|[Ii]nvalid device", NO_DEVICE),
     (r"out of memory|OutOfMemory", NO_ROOM),
     (
         r"[Dd]river (is )?not compatible|[Dd]river version|incompatible driver",
@@ -90,7 +90,7 @@ def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False) 
     if said:
         return f"ncu failed: {said[0][:300]}"
     last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
-    return f"ncu {ended}: {last[:300]}"
+    return f"ncu {ended}" if ended.endswith(last) else f"ncu {ended}: {last[:300]}"
 
 
 def _complaints(text: str) -> list[str]:

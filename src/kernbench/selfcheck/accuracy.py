@@ -8,7 +8,6 @@ import math
 from collections import Counter
 
 from harness import taskfile
-from harness.records.lines import to_dict
 from harness.records.results import CaseResult
 from kernbench import project, render
 from kernbench.child import BOOT, child_environment, harness_folder
@@ -103,7 +102,7 @@ def _sum_up(report: Report, budget_ms: float) -> str:
 async def one_after_the_other(shop: Workshop, repeats: int) -> dict[str, list[float]]:
     """The same kernel against itself with triton.testing.do_bench, in a process of its own."""
     session = shop.session
-    request = {"task": to_dict(session.task), "source": str(shop.folder), "repeats": min(repeats, 5)}
+    request = {**shop.contrasted(), "repeats": min(repeats, 5)}
     process = await asyncio.create_subprocess_exec(
         session.supervisor.python,
         "-c",

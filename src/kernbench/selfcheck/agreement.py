@@ -9,11 +9,12 @@ import shutil
 import statistics
 import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
-from harness.records.lines import to_dict
 from kernbench.child import BOOT, child_environment, harness_folder
 from kernbench.jobs import Options
+from kernbench.profiling import nsight
 from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.workshop import Workshop
 
@@ -23,9 +24,10 @@ CONDITIONS: tuple[Literal["cold", "warm", "dirty"], ...] = ("cold", "dirty", "wa
 
 
 async def with_ncu(task: str, options: Options, tell: Tell) -> Report:
-    ncu = shutil.which("ncu")
-    if ncu is None:
-        return Report("ncu", notes=["there is no ncu on the PATH: nothing to compare with"])
+    try:
+        ncu = nsight.find(options.ncu)
+    except nsight.NoNcu as problem:
+        return Report("ncu", notes=[f"nothing to compare with: {problem}"])
     ours: dict[str, dict[str, float]] = {}
     for condition in CONDITIONS:
         async with Workshop(task, replace(options, condition=condition, baseline="eager"), tell) as shop:
@@ -64,14 +66,14 @@ def _beyond(ours: float, theirs: float) -> bool:
     return abs(ours / theirs - 1) > (0.04 if theirs >= 40 else 0.10)
 
 
-async def _durations(shop: Workshop, ncu: str) -> dict[str, float]:
+async def _durations(shop: Workshop, ncu: Path) -> dict[str, float]:
     """Median of five profiled calls per case; a call's duration is the sum over its kernels."""
     session = shop.session
     flags = ["--clock-control", "none", "--profile-from-start", "off", "--metrics", "gpu__time_duration.sum", "--csv"]
     environment = {**child_environment(None), "TMPDIR": tempfile.mkdtemp(prefix="kernbench-ncu-")}
     log = f"{environment['TMPDIR']}/out.csv"
     process = await asyncio.create_subprocess_exec(
-        ncu,
+        str(ncu),
         *flags,
         "--log-file",
         log,
@@ -85,7 +87,7 @@ async def _durations(shop: Workshop, ncu: str) -> dict[str, float]:
         stderr=asyncio.subprocess.DEVNULL,
         env=environment,
     )
-    request = {"task": to_dict(session.task), "source": str(shop.folder), "profiled": True}
+    request = {**shop.contrasted(), "profiled": True}
     out, _ = await process.communicate(json.dumps(request).encode())
     cases = [json.loads(line)["case"] for line in out.splitlines() if line.startswith(b"{")]
     try:

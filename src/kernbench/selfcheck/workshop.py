@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 from harness import taskfile
+from harness.records.lines import to_dict
 from harness.records.results import CaseResult
 from harness.records.run import Environment
 from kernbench import project
@@ -69,6 +70,10 @@ class Workshop:
     @property
     def environment(self) -> Environment:
         return self.session.environment or Environment()
+
+    def contrasted(self) -> dict[str, object]:
+        """What harness.contrast needs to do the same work on the same GPU."""
+        return {"task": to_dict(self.session.task), "source": str(self.folder), "device": self.environment.device}
 
     def write(self, text: str) -> None:
         (self.folder / "solution.py").write_text(text, encoding="utf-8")

@@ -35,6 +35,13 @@ def main(requests, events, device, mode):
     if alone == "busy" or (alone.isdigit() and _worker_of(int(alone))):
         emit("unusable", message="RuntimeError: all CUDA-capable devices are busy or unavailable", code="device")
         sys.exit(3)
+    if alone == "ordinal":
+        emit(
+            "unusable",
+            message="AcceleratorError: CUDA error: invalid device ordinal\nand more",
+            code="device",
+        )
+        sys.exit(3)
     emit("ready", pid=os.getpid(), gpu=GPU)
     line = b""
     while not line.endswith(b"\n"):
