@@ -39,7 +39,7 @@ _KNOWN = (
     (r"LibraryNotLoaded", NO_COUNTERS),
     (r"InterprocessLockFailed|nsight-compute-lock", LOCK),
     (r"busy or unavailable|exclusive", EXCLUSIVE),
-    (r"No CUDA GPUs are available|not compiled with CUDA|no NVIDIA driver|[Ii]nvalid device", NO_DEVICE),
+    (r"No CUDA GPUs|not compiled with CUDA|no NVIDIA driver|Invalid device|invalid device ordinal", NO_DEVICE),
     (r"out of memory|OutOfMemory", NO_ROOM),
     (
         r"[Dd]river (is )?not compatible|[Dd]river version|incompatible driver",
