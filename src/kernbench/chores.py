@@ -73,7 +73,7 @@ class Chores:
             if self.wake.is_set() or len(self.supervisor.pids) < 2:
                 return False
             await asyncio.sleep(0.05)
-        return True
+        return bool(self.supervisor.pids)  # what was sent away to make room must find it again
 
     async def _measure_floors(self, order: Order) -> None:
         for case in order.task.timed:

@@ -1,8 +1,8 @@
 """The command line: owns stdout, stderr and the exit codes.
 
-0 all right, 1 a case is wrong, failed or slower, 2 usage or a bad task, 3 the device asked for is not there, 70 a
-mistake of ours. stdout is data, stderr is narration. Commands import what they need inside, so that `kernbench
---version` stays instant.
+0 all right, 1 a case is wrong, failed or slower, 2 usage or a bad task, 3 the device asked for is not there or cannot
+be had, 70 a mistake of ours. stdout is data, stderr is narration. Commands import what they need inside, so that
+`kernbench --version` stays instant.
 """
 
 from __future__ import annotations

@@ -62,14 +62,24 @@ class Check:
     """What to do, in one sentence; empty where nothing is to be done."""
 
 
+@dataclass(frozen=True)
+class Nvml:
+    names: tuple[str, ...] = ()
+    """Of the GPUs that may be opened."""
+    count: int = 0
+    """Of all."""
+    driver: str | None = None
+    problem: str | None = None
+
+
 def checks(folder: Path | None = None, python: str | None = None) -> list[Check]:
     """All checks; `folder` is where the tasks lie, `python` the worker's Python."""
     folder = (folder or Path.cwd()).absolute()
     worker = probe(python or sys.executable)
     seen = _nvml()
     steps: list[Callable[[], list[Check]]] = [
-        lambda: _graphics(worker, *seen),
-        lambda: [_torch(worker, bool(seen[0])), _triton(worker)],
+        lambda: _graphics(worker, seen),
+        lambda: [_torch(worker, seen.count > 0), _triton(worker)],
         lambda: [_compiler(), _nvrtc(worker), _headers(worker), _ncu(), _sanitizer()],
         lambda: [_clipboard()] if os.environ.get("TMUX") else [],
         lambda: [_writable(folder), _git(folder)],
@@ -113,44 +123,46 @@ def probe(python: str) -> dict[str, Any]:
         return {"problem": f"{python} failed: {last}"}
 
 
-def _graphics(worker: dict[str, Any], names: list[str], driver: str | None, problem: str | None) -> list[Check]:
+def _graphics(worker: dict[str, Any], seen: Nvml) -> list[Check]:
     """GPU, driver and NVML; all three absent on a machine without one, which is no fault."""
-    version = driver or _driver_version()
-    gpus = names or worker.get("gpus") or []
-    if not gpus:
+    version = seen.driver or _driver_version()
+    gpus, none = seen.names or worker.get("gpus") or [], "none found"
+    if not gpus and not seen.count:
         fix = 'Without one, Triton tasks are checked interpreted and not timed; tasks with device = "cpu" are timed.'
         install = "Install the NVIDIA driver if this machine has a GPU."
         unread = "NVML comes with the driver."
     else:
-        fix, install = "", "Install the NVIDIA driver."
-        blind = "Clocks cannot be read: make libnvidia-ml.so.1 of the driver visible, and install nvidia-ml-py."
-        unread = "The others are watched; choose one of them with `--device`." if names else blind
+        none, fix = f"none of {seen.count} may be opened", "Ask for access to the /dev/nvidia* of one."
+        install = "Install the NVIDIA driver."
+        unread = "Clocks cannot be read: make libnvidia-ml.so.1 of the driver visible, and install nvidia-ml-py."
+        if seen.count:
+            unread = "What may be opened is watched; choose a GPU of those with `--device`."
     return [
-        Check("GPU", True if gpus else None, ", ".join(gpus) or "none found", fix),
+        Check("GPU", True if gpus else None, ", ".join(gpus) or none, "" if gpus else fix),
         Check("driver", True if version else None, version or "not loaded", install),
-        Check("NVML", True if problem is None else None, problem or "answers", unread),
+        Check("NVML", True if seen.problem is None else None, seen.problem or "answers", unread),
     ]
 
 
-def _nvml() -> tuple[list[str], str | None, str | None]:
-    """Names of the GPUs, the driver's version, and what went wrong."""
+def _nvml() -> Nvml:
     try:
         import pynvml
     except ImportError:
-        return [], None, "the nvidia-ml-py package is not installed"
+        return Nvml(problem="the nvidia-ml-py package is not installed")
     try:
         pynvml.nvmlInit()
-        names, refused = [], None
-        for index in range(pynvml.nvmlDeviceGetCount()):
+        count = pynvml.nvmlDeviceGetCount()
+        names, refused = [], []
+        for index in range(count):
             try:
                 names.append(_text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index))))
             except pynvml.NVMLError as problem:  # counted, but not to be opened: lost, or another user's
-                refused = f"GPU {index}: {problem}"
+                refused.append(f"GPU {index}: {problem}")
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         pynvml.nvmlShutdown()
     except pynvml.NVMLError as problem:
-        return [], None, str(problem)
-    return names, driver, refused
+        return Nvml(problem=str(problem))
+    return Nvml(tuple(names), count, driver, ", ".join(refused) or None)
 
 
 def _text(value: str | bytes) -> str:

@@ -244,14 +244,14 @@ class Supervisor:
             await self.ready()
 
     def _count_failed_spare(self) -> None:
-        problem = None if self._spare is None else self._spare.problem
-        if problem is None:
+        """One that died before it was warm: full is full at its start or a little later."""
+        spare = self._spare
+        if spare is None or spare.warm:
             return
         self._failed_spares += 1
         if not self.may_have_spare:
-            self._emit(
-                Notice(f"no spare worker ({problem}); after a crash the next save waits for a new one", "warning")
-            )
+            why = str(spare.problem or ending(spare.process.returncode)).partition(";")[0]
+            self._emit(Notice(f"no spare worker ({why}); after a crash the next save waits for a new one", "warning"))
 
     @property
     def may_have_spare(self) -> bool:
@@ -321,6 +321,8 @@ class Supervisor:
 
     async def _drop(self) -> None:
         child, self._child, self._first_size = self._child, None, None
+        if self._spare is not None and not self._spare.alive:
+            self._spare = None
         self._failed_spares = 0  # beside another worker there may be room
         if child is not None:
             await child.close()

@@ -78,6 +78,8 @@ class Sample:
     gpus: tuple[GpuSample, ...] = ()
     why: str = ""
     """Why there is no GPU to show."""
+    is_uncounted: bool = False
+    """Some of the GPUs may be hidden: by numbers of CUDA's that NVML does not know."""
 
 
 class Reader(Protocol):
@@ -119,6 +121,7 @@ class MachineReader:
         self._environ = os.environ if environ is None else environ
         self._nvml = nvml
         self._handles: list[tuple[GpuSample, Any]] | None = None
+        self._is_uncounted = False
         self._why = ""
         self._host = HostReader()
         self._ours: set[int] = set()
@@ -129,7 +132,7 @@ class MachineReader:
             self._open()
         gpus = tuple(self._gpu(sample, handle) for sample, handle in self._handles or ())
         self._ours = {process.pid for gpu in gpus for process in gpu.processes or () if process.ours}
-        return Sample(self._host.read(), gpus, self._why)
+        return Sample(self._host.read(), gpus, self._why, self._is_uncounted)
 
     def _open(self) -> None:
         self._handles = []
@@ -150,12 +153,13 @@ class MachineReader:
         found = [handle for handle in asked if handle is not None]  # NVML counts also those that it may not open
         by_uuid = {_text(self._ask("nvmlDeviceGetUUID", handle)): handle for handle in found}
         chosen = self._environ.get("CUDA_VISIBLE_DEVICES")
-        seen = visible(list(by_uuid), None if self._is_by_cudas_count(chosen, found) else chosen)
+        self._is_uncounted = self._counts_different_cards(chosen, found)
+        seen = visible(list(by_uuid), None if self._is_uncounted else chosen)
         self._handles = [(self._fixed(index, uuid, by_uuid[uuid]), by_uuid[uuid]) for index, uuid in enumerate(seen)]
         self._why = "" if seen else _why_none(count, len(found), chosen or "")
 
-    def _is_by_cudas_count(self, chosen: str | None, handles: Sequence[Any]) -> bool:
-        """Whether it counts cards of several kinds: CUDA puts the fastest first, NVML goes by the bus."""
+    def _counts_different_cards(self, chosen: str | None, handles: Sequence[Any]) -> bool:
+        """CUDA puts the fastest first, NVML goes by the bus."""
         if not chosen or self._environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
             return False
         counted = any(part.strip().isdigit() for part in chosen.split(","))

@@ -9,7 +9,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -185,6 +185,33 @@ def test_best_is_the_tasks_own_whatever_was_compared_since(folder: Path) -> None
 def test_watch_leaves_when_its_device_is_not_there(folder: Path) -> None:
     result = kernbench(folder, "watch", FAKE_UNUSABLE="1")
     assert result.returncode == 3
+
+
+def test_watch_stays_when_its_device_is_gone_for_a_while(folder: Path, tmp_path: Path) -> None:
+    """A kernel took the worker down, and meanwhile somebody else filled the GPU."""
+    full, command = tmp_path / "full", [sys.executable, "-m", "kernbench", "watch", "--json"]
+    environment = settings(FAKE_FULL=str(full))
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, cwd=folder, env=environment, text=True, **both) as watching:  # type: ignore[call-overload]
+        try:
+            _read_to(watching.stdout, '"event":"finished"')
+            full.touch()
+            for number in range(4):  # the worker, the spare, and then there is none
+                write(folder, f'DO = "crash"\nTIME_US = {number}.0')
+                if "there is no device" in _read_to(watching.stdout, '"event":"finished"', "there is no device"):
+                    break
+            else:
+                pytest.fail("a worker was had although the GPU is full")
+            full.unlink()
+            write(folder, "TIME_US = 40.0")
+            assert json.loads(_read_to(watching.stdout, '"event":"finished"'))["right"]
+            assert watching.poll() is None
+        finally:
+            watching.terminate()
+
+
+def _read_to(stream: IO[str], *parts: str) -> str:
+    return next(line for line in stream if any(part in line for part in parts))
 
 
 def test_a_part_of_the_cases_makes_no_best(folder: Path) -> None:

@@ -69,13 +69,17 @@ async def test_it_rests_while_somebody_else_has_the_gpu(
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [("FAKE_UNUSABLE", "1", "there is no device cuda:7 here"), ("FAKE_WARM_UP", "dies", "exited with code 1")],
+)
 async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_done(
-    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch, name: str, value: str, why: str
 ) -> None:
     """As where a GPU admits one process at a time: no new try after every save, and floors all the same."""
     it = watched(standby=False)
     assert isinstance(await it.session.run_once(iteration=False), Summary)
-    monkeypatch.setenv("FAKE_UNUSABLE", "1")
+    monkeypatch.setenv(name, value)
     supervisor, tried = it.session.supervisor, set()
     for _ in range(SPARE_TRIES + 2):
         await supervisor.prepare_spare()
@@ -83,11 +87,11 @@ async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_do
         await until(lambda: len(supervisor.pids) == 1)
     assert len(tried) == SPARE_TRIES
     (said,) = [event.text for event in it.of(Notice) if isinstance(event, Notice)]
-    assert said.startswith("no spare worker (there is no device cuda:7 here;")
+    assert said == f"no spare worker ({why}); after a crash the next save waits for a new one"
     await it.session.start()
     floors = it.session.logbook.journal.floors
     await until(lambda: len(floors) == 3)
-    monkeypatch.delenv("FAKE_UNUSABLE")
+    monkeypatch.delenv(name)
     os.kill(supervisor.pids[0], signal.SIGKILL)
     await until(lambda: not supervisor.pids)
     it.session.rerun()

@@ -7,13 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
 
 from kernbench import doctor
 from kernbench.cli import cli
-from kernbench.doctor import Check
+from kernbench.doctor import Check, Nvml
 from kernbench.profiling import nsight
 
 
@@ -77,7 +78,7 @@ def test_a_python_that_is_not_there_is_a_line(tmp_path: Path) -> None:
 def test_a_gpu_and_a_cuda_build_are_named(tmp_path: Path, fake_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"python": "3.12.1", "torch": "2.11.0", "cuda": "13.0", "gpus": ["NVIDIA H200"], "triton": "3.6.0"}
     fake_python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
-    monkeypatch.setattr(doctor, "_nvml", lambda: ([], None, "NVML Shared Library Not Found"))
+    monkeypatch.setattr(doctor, "_nvml", lambda: Nvml(problem="NVML Shared Library Not Found"))
     found = by_name(doctor.checks(tmp_path, str(fake_python)))
     assert found["GPU"].says == "NVIDIA H200"
     assert found["torch"].says == "2.11.0 (CUDA 13.0), Python 3.12.1"
@@ -101,26 +102,86 @@ def test_ncu_is_judged_as_a_profile_would(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("answer", "fix"),
+    ("answer", "chosen", "fix"),
     [
-        ({"cuda": None, "gpus": []}, "install a CUDA build"),
-        ({"cuda": "13.0", "gpus": []}, "the driver is new enough"),
-        ({"cuda": "13.0", "gpus_problem": "CUDA error 802: system not yet initialized"}, "its services run"),
+        ({"cuda": None, "gpus": []}, None, "install a CUDA build"),
+        ({"cuda": "13.0", "gpus": []}, None, "the driver is new enough"),
+        ({"cuda": "13.0", "gpus": []}, "7", "unset CUDA_VISIBLE_DEVICES"),
+        ({"cuda": "13.0", "gpus_problem": "CUDA error 802: system not yet initialized"}, None, "its services run"),
     ],
 )
 def test_a_gpu_that_torch_does_not_see_is_told_of(
-    tmp_path: Path, fake_python: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, object], fix: str
+    tmp_path: Path,
+    fake_python: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: dict[str, object],
+    chosen: str | None,
+    fix: str,
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
     text = json.dumps({"python": "3.12.1", "torch": "2.11.0", "triton": "3.6.0", **answer})
     fake_python.write_text(f"#!/bin/sh\necho '{text}'\n")
-    monkeypatch.setattr(doctor, "_nvml", lambda: (["NVIDIA H200"], "580.1", None))
+    monkeypatch.setattr(doctor, "_nvml", lambda: Nvml(("NVIDIA H200",), 1, "580.1"))
     found = by_name(doctor.checks(tmp_path, str(fake_python)))
     assert found["torch"].ok is None
     assert fix in found["torch"].fix
     assert str(answer.get("gpus_problem", "none is listed")) in found["torch"].says
-    monkeypatch.setattr(doctor, "_nvml", lambda: ([], None, "NVML Shared Library Not Found"))
+    monkeypatch.setattr(doctor, "_nvml", lambda: Nvml(problem="NVML Shared Library Not Found"))
     assert by_name(doctor.checks(tmp_path, str(fake_python)))["torch"].ok
+
+
+class FakeNvml(ModuleType):
+    """Two GPUs, of which some may be opened."""
+
+    NVMLError = RuntimeError
+
+    def __init__(self, *opened: int) -> None:
+        super().__init__("pynvml")
+        self.opened = opened
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlShutdown(self) -> None: ...
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "580.1"
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return "NVIDIA H200"
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index not in self.opened:
+            raise RuntimeError("Insufficient Permissions")
+        return index
+
+
+@pytest.mark.parametrize(
+    ("opened", "gpu", "nvml"),
+    [
+        ((1,), (True, "NVIDIA H200", ""), "GPU 0: Insufficient Permissions"),
+        (
+            (),
+            (None, "none of 2 may be opened", "Ask for access to the /dev/nvidia* of one."),
+            "GPU 0: Insufficient Permissions, GPU 1: Insufficient Permissions",
+        ),
+    ],
+)
+def test_gpus_that_may_not_be_opened(
+    monkeypatch: pytest.MonkeyPatch, opened: tuple[int, ...], gpu: tuple[object, ...], nvml: str
+) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(*opened))
+    seen = doctor._nvml()
+    found = by_name(doctor._graphics({}, seen))
+    assert (found["GPU"].ok, found["GPU"].says, found["GPU"].fix) == gpu
+    assert (found["NVML"].ok, found["NVML"].says) == (None, nvml)
+    assert "--device" in found["NVML"].fix
+    assert found["driver"].says == "580.1"
+    assert seen.count == 2
 
 
 def test_a_torch_that_fails_at_its_gpus_is_still_a_torch(tmp_path: Path) -> None:

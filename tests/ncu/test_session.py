@@ -101,8 +101,9 @@ async def test_a_save_while_a_case_is_explained_waits_for_it(watched: Callable[.
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("rms_csv")
+@pytest.mark.parametrize("starts", ["at once", "slow"])
 async def test_a_profile_that_is_being_taken_goes_with_its_task(
-    watched: Callable[..., Watched], task: Path, monkeypatch: pytest.MonkeyPatch
+    watched: Callable[..., Watched], task: Path, monkeypatch: pytest.MonkeyPatch, starts: str
 ) -> None:
     """Opening another task leaves no ncu of the last one beside it, and a key that waited for its turn starts none."""
     text = (task / "task.toml").read_text()
@@ -115,9 +116,12 @@ async def test_a_profile_that_is_being_taken_goes_with_its_task(
         return started[-1]
 
     monkeypatch.setattr(ncu.Standby, "start", noted)
+    monkeypatch.setenv("FAKE_TARGET", starts)
     it = watched(standby=False)
     taken, waiting = (asyncio.create_task(it.session.profile("hang")) for _ in range(2))
-    await it.until(lambda: LogLine('"0","1","printed by the kernel"') in it.events)
+    async with asyncio.timeout(10):
+        while not (started if starts == "slow" else LogLine('"0","1","printed by the kernel"') in it.events):
+            await asyncio.sleep(0.05)
     await it.session.close()
     assert taken.cancelled()
     answer = await waiting
@@ -202,10 +206,15 @@ async def test_a_gpu_for_one_process_is_had_by_sending_the_idle_worker_away(
     watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_TARGET", str(os.getpid()))
-    it = watched(standby=False)
+    it = watched()
     await it.session.start()
     await it.ended(1)
     assert isinstance(await it.session.profile("a"), ProfileReady)
+    profiler = it.session.explainer.profiler
+    for _ in range(25):  # a standby would keep the GPU, and the next save find it taken
+        assert not profiler.starting
+        assert not profiler.is_warm()
+        await asyncio.sleep(0.02)
     it.session.rerun()
     await it.ended(2)
 
@@ -281,13 +290,6 @@ def test_the_command_prints_and_exits(
         with pytest.raises(SystemExit) as end:
             kernbench(["profile", *wrong])
         assert end.value.code == 2
-    monkeypatch.setenv("FAKE_TARGET", "ordinal")
-    for command in (words, ["trace", "--case", "a"]):
-        with pytest.raises(SystemExit) as end:
-            kernbench([*command, "--device", "cuda:3"])
-        assert end.value.code == 3
-        assert "torch sees no such CUDA device" in capsys.readouterr().err
-    monkeypatch.delenv("FAKE_TARGET")
     monkeypatch.setenv("FAKE_NCU", "permission")
     with pytest.raises(SystemExit) as end:
         kernbench(words)
@@ -295,3 +297,30 @@ def test_the_command_prints_and_exits(
     said = capsys.readouterr()
     assert "ERR_NVGPUCTRPERM" in said.err
     assert "40 registers" in said.out
+
+
+@pytest.mark.parametrize(
+    ("refusal", "codes", "said"),
+    [
+        ("ordinal", (3, 3), "torch sees no such CUDA device here"),
+        ("full", (3, 3), "the GPU has no room for another process"),
+        ("new", (1, 2), "cannot start: RuntimeError: something new\n"),
+    ],
+)
+def test_a_gpu_that_cannot_be_had_is_one_sentence_and_an_exit_code(
+    task: Path,
+    harness: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    refusal: str,
+    codes: tuple[int, int],
+    said: str,
+) -> None:
+    monkeypatch.setenv("KERNBENCH_HARNESS", str(harness))
+    monkeypatch.setenv("FAKE_TARGET", refusal)
+    monkeypatch.chdir(task)
+    for command, code in zip((["profile", "--ncu", str(NCU)], ["trace"]), codes, strict=True):
+        with pytest.raises(SystemExit) as end:
+            kernbench([*command, "--case", "a", "--device", "cuda:3"])
+        assert end.value.code == code
+        assert said in capsys.readouterr().err

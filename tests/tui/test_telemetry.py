@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from kernbench import telemetry
+from kernbench.commands.loop import idle_device
 from kernbench.telemetry import GpuProcess, MachineReader, Sample, Telemetry
 from kernbench.tui.meters import Meters
 from tests.tui.scene import HOST, NO_GPU, h200
@@ -132,6 +133,22 @@ class Mixed(FakeNvml):
 )
 def test_cudas_numbers_of_several_kinds_of_cards_hide_none(environ: dict[str, str], seen: list[str]) -> None:
     assert [gpu.name for gpu in MachineReader(environ, Mixed()).read().gpus] == seen
+
+
+def test_the_idlest_is_not_chosen_among_cards_that_may_be_hidden(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    reader = MachineReader({"CUDA_VISIBLE_DEVICES": "0"}, Mixed())
+    monkeypatch.setattr(telemetry, "MachineReader", lambda: reader)
+    with pytest.raises(SystemExit) as end:
+        idle_device()
+    assert end.value.code == 3
+    assert "let CUDA_VISIBLE_DEVICES hold uuids" in capsys.readouterr().err
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
+    reader = MachineReader({"CUDA_VISIBLE_DEVICES": "0"}, FakeNvml())
+    assert idle_device() == "cuda:0"
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-aaaa"
 
 
 def test_a_gpu_in_use_that_is_not_shown_is_not_taken_for_another() -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kernbench.tui.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
+UNCOUNTED = "NVML does not know CUDA's numbers of different cards: let CUDA_VISIBLE_DEVICES hold uuids"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -107,9 +108,9 @@ def idle_device() -> str:
     from kernbench import telemetry
 
     sample = telemetry.MachineReader().read()
-    chosen = telemetry.idle(sample.gpus)
+    chosen = None if sample.is_uncounted else telemetry.idle(sample.gpus)
     if chosen is None:
-        click.echo(f"kernbench: --device idle: there is no GPU to choose ({sample.why})", err=True)
+        click.echo(f"kernbench: --device idle: there is no GPU to choose ({sample.why or UNCOUNTED})", err=True)
         sys.exit(NO_DEVICE)
     os.environ["CUDA_VISIBLE_DEVICES"] = chosen.uuid
     return "cuda:0"
@@ -360,7 +361,7 @@ def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
 
         def tell(event: Event) -> None:
             printer(event)
-            if _has_no_device(session):
+            if session.environment is None and _has_no_device(session):  # one that was there may come back
                 session.leave()
 
         session.listen(tell)

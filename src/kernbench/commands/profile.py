@@ -140,7 +140,8 @@ def _failed(answer: Answer, as_json: bool) -> int:
 def _status(refusal: str, otherwise: int) -> int:
     from kernbench.profiling import refusals
 
-    return NO_DEVICE if refusal in (refusals.NO_GPU, refusals.NO_DEVICE, refusals.EXCLUSIVE) else otherwise
+    without = (refusals.NO_GPU, refusals.NO_DEVICE, refusals.EXCLUSIVE, refusals.FULL)
+    return NO_DEVICE if refusal in without else otherwise
 
 
 @click.command()

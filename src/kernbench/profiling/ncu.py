@@ -261,7 +261,8 @@ class Standby:
             self._problem = f"{message['side']} fails: {message['message']}"
         elif kind == "unusable":
             reason = (message["message"].strip().splitlines() or ["it said nothing"])[0]  # torch adds advice below it
-            self._problem = refusals.explain(reason, f"cannot start: {reason}")
+            problem = refusals.explain(reason, f"cannot start: {reason}")
+            self._problem = refusals.FULL if problem == refusals.NO_ROOM else problem
 
     async def _wait(self) -> None:
         await self.process.wait()

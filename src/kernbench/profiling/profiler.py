@@ -189,7 +189,11 @@ class Profiler:
         """A standby for this one request, ready or past hope."""
         await self._ensure(wanted.device, wanted.full)
         standby = self._standbys.pop(wanted.full)
-        await standby.wait_ready()
+        try:
+            await standby.wait_ready()
+        except asyncio.CancelledError:  # nobody else knows of it any more
+            await standby.close()
+            raise
         return standby
 
     async def _ask(self, standby: ncu.Standby, wanted: Wanted, sides: list[Side]) -> ncu.Outcome:

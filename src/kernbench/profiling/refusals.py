@@ -32,6 +32,7 @@ NO_ROOM = (
     "there is not enough free GPU memory for this case beside the worker, and ncu needs as much again for what the"
     " kernel writes: profile a smaller case, or close the workbench and use `kernbench profile`"
 )
+FULL = "the GPU has no room for another process: nvidia-smi shows who has it, --device takes another"
 NO_KERNEL = "the call launched no kernel on the GPU, so there is nothing to profile"
 _KNOWN = (
     (r"ERR_NVGPUCTRPERM", PERMISSION),

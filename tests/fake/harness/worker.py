@@ -51,12 +51,14 @@ class Worker:
 
     def serve(self):
         self.emit("hello", protocol=1, pid=os.getpid())
-        if os.environ.get("FAKE_UNUSABLE"):
+        if os.environ.get("FAKE_UNUSABLE") or os.path.exists(os.environ.get("FAKE_FULL", "")):
             self.emit("unusable", code="no_device", message="there is no device cuda:7 here; torch sees none")
             sys.exit(3)
         threading.Thread(target=self.read, daemon=True).start()
         time.sleep(float(os.environ.get("FAKE_START", "0")))
         self.emit("ready", environment=ENVIRONMENT)
+        if os.environ.get("FAKE_WARM_UP") == "dies":
+            os._exit(1)
         time.sleep(float(os.environ.get("FAKE_WARM_UP", "0")))
         self.emit("warm")
         while True:

@@ -8,6 +8,11 @@ import subprocess
 import sys
 import time
 
+REFUSALS = {
+    "ordinal": "AcceleratorError: CUDA error: invalid device ordinal",
+    "full": "AcceleratorError: CUDA error: out of memory",
+    "new": "RuntimeError: something new",
+}
 GPU = {"name": "Fake 9000", "capability": [9, 0], "registers": 65536, "shared_bytes": 233472, "threads": 2048}
 
 
@@ -17,7 +22,7 @@ def _worker_of(workbench):
         try:
             with open(f"/proc/{entry}/cmdline") as words, open(f"/proc/{entry}/stat") as fields:
                 parent = int(fields.read().rsplit(")", 1)[1].split()[1])
-                if parent == workbench and "worker.main" in words.read():
+                if parent == workbench and "worker" in words.read().split("\0"):
                     return True
         except OSError:
             continue
@@ -35,10 +40,12 @@ def main(requests, events, device, mode):
     if alone == "busy" or (alone.isdigit() and _worker_of(int(alone))):
         emit("unusable", message="RuntimeError: all CUDA-capable devices are busy or unavailable", code="device")
         sys.exit(3)
-    if alone == "ordinal":
+    if alone == "slow":
+        time.sleep(600)
+    if alone in REFUSALS:
         emit(
             "unusable",
-            message="AcceleratorError: CUDA error: invalid device ordinal\nand more",
+            message=f"{REFUSALS[alone]}\nand more",
             code="device",
         )
         sys.exit(3)
