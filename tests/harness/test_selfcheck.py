@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from kernbench.jobs import Options
-from kernbench.selfcheck import Report, accuracy
+from kernbench.selfcheck import Report, accuracy, agreement
 from kernbench.selfcheck.workshop import Workshop
 
 DEMO = Path(__file__).parents[2] / "kernels" / "softmax_host"
@@ -98,3 +98,25 @@ def test_a_row_outside_any_mark_is_named(found: dict[str, Any], said: str) -> No
 def test_a_row_may_take_the_budget_that_it_is_given(budget_ms: float, named: bool) -> None:
     row = {"case": "19x3072", "us": 260.0, "worst_percent": 0.4, "said": "20 same", "row_ms": 250.0}
     assert ("longer" in accuracy._sum_up(Report("aa", rows=[row]), budget_ms)) is named
+
+
+def test_others_methods_work_on_the_gpu_that_was_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_DEVICE", "cuda:3")
+
+    async def asked() -> dict[str, object]:
+        fake = Path(__file__).parents[1] / "fake" / "harness"
+        async with Workshop("rms_norm", Options(harness=fake, device="cuda:3"), print) as shop:
+            await shop.session.supervisor.ready()
+            await shop.run()
+            return shop.contrasted()
+
+    assert asyncio.run(asked())["device"] == "cuda:3"
+
+
+def test_the_ncu_to_compare_with_is_the_one_that_a_profile_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(given: str | None = None) -> Path:
+        raise agreement.nsight.NoNcu(f"there is no {given}: install it")
+
+    monkeypatch.setattr(agreement.nsight, "find", find)
+    report = asyncio.run(agreement.with_ncu("rms_norm", Options(ncu="/opt/ncu"), print))
+    assert report.notes == ["nothing to compare with: there is no /opt/ncu: install it"]
