@@ -87,6 +87,11 @@ def test_a_row_that_fails_says_why_in_place_of_numbers() -> None:
         ("out is nan at [3, 17], expected 0.75", 50, "nan, not 0.75 at out[3, 17]"),
         ("out has shape [3, 5120], expected [3, 5121]", 40, "out shape [3, 5120], not [3, 5121]"),
         ("the call wrote to its input 'x'", 12, "the call wr…"),
+        (
+            "AcceleratorError: CUDA error: an illegal memory access was encountered",
+            40,
+            "an illegal memory access was encountered",
+        ),
     ],
 )
 def test_what_is_wrong_in_the_room_there_is(said: str, room: int, short: str | None) -> None:

@@ -22,6 +22,7 @@ _SHORTER = (
     (re.compile(r" is (\S+) at (\[[\d, ]*\])(?=, expected )"), r"\2 \1"),
     (re.compile(r" (?:differs: got|has(?= shape| strides)) ?"), " "),
     (re.compile(r", expected "), ", not "),
+    (re.compile(r"\b(?:Accelerator|Runtime)Error: CUDA error: "), ""),
 )
 _PLACE_FIRST = re.compile(r"^(?P<place>.+\[[\d, ]*\]) (?P<values>\S+, not \S+)$")
 
