@@ -86,7 +86,8 @@ def for_task(known: Environment, request: RunRequest) -> Environment:
 def _condition(request: RunRequest, on_cpu: bool, interpreted: bool) -> str:
     task = request.task
     if interpreted:
-        return "interpreted, not timed"
+        files = sorted(path.name for path in Path(request.source).glob("*.cu"))
+        return f"{', '.join(files)} not compiled, not timed" if files else "interpreted, not timed"
     if not on_cpu:
         return f"{request.condition} L2"
     threads = "1 thread" if task.threads == 1 else f"{task.threads} threads"

@@ -36,15 +36,18 @@ class Agenda:
 
     def put(self, job: Job) -> None:
         """The newest job counts; an entry that an unanswered save was to make is made by the job that replaces it."""
+        if self.waiting is not None and self.waiting.reason == "save" and job.reason == "key":
+            self.waiting = replace(self.waiting, at=job.at, is_asked=True)  # of a source that nobody has taken yet
+            return
         unanswered = self.waiting or self._doing
         if unanswered is not None and unanswered.reason in ("save", "open") and not self._is_answered():
             job = replace(job, iteration=job.iteration or unanswered.iteration)
         self.waiting = job
 
     def take(self, paused: bool) -> Job | None:
-        """The job that is to be done now; while paused, a save waits."""
+        """The job that is to be done now; while paused, a save waits until a key asks for it."""
         job = self.waiting
-        if job is None or (paused and job.reason == "save"):
+        if job is None or (paused and job.reason == "save" and not job.is_asked):
             return None
         self.waiting, self._doing = None, job
         return job

@@ -40,3 +40,5 @@ class Job:
     """Monotonic time of the save, key or command."""
     iteration: bool
     """Makes an entry in ITERATIONS.md if it is built and run; opening does so only for a source no entry knows."""
+    is_asked: bool = False
+    """A save that waited, and a key asked for it: it is timed now, whatever changed and whether paused or not."""

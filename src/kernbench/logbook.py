@@ -25,7 +25,7 @@ from kernbench.events import Summary
 from kernbench.journal import Journal
 from kernbench.listing import Listing
 from kernbench.profiling import evidence
-from kernbench.project import make_state
+from kernbench.project import cannot_be_written, make_state
 
 
 class Logbook:
@@ -85,8 +85,13 @@ class Logbook:
 
     def take_source(self) -> snapshot.Source:
         """The present source, kept; the state folder may have been removed since the workbench was opened."""
-        make_state(self.state)
-        return snapshot.take(self.path.parent, self.state)
+        try:
+            make_state(self.state)
+            return snapshot.take(self.path.parent, self.state)
+        except OSError as problem:
+            if problem.filename is None or not Path(problem.filename).is_relative_to(self.state):
+                raise
+            raise cannot_be_written(self.state, problem) from None
 
     def source(self, sha: str) -> Path:
         return self.state / "sources" / sha

@@ -67,6 +67,14 @@ def state_dir(folder: Path, override: Path | None = None) -> Path:
     return state
 
 
+def cannot_be_written(state: Path, problem: OSError) -> ProjectError:
+    """The reason first: a line of the screen has no room for a long path."""
+    reason = problem.strerror or str(problem)
+    return ProjectError(
+        f"nothing was run ({reason}): {state} cannot be written; `--state DIR` keeps the runs elsewhere"
+    )
+
+
 def make_state(state: Path, parents: bool = False) -> None:
     """Makes the folder where it is not, hidden from git; somebody may have removed it while a workbench was open.
 

@@ -145,7 +145,7 @@ class Session:
         return ending
 
     def rerun(self) -> None:
-        """Times the present source again, without a new entry."""
+        """Times the present source again, without a new entry; a save that waits is done now, with its own."""
         self._submit(Job("key", time.monotonic(), iteration=False))
 
     def set_paused(self, paused: bool) -> None:
@@ -270,9 +270,9 @@ class Session:
         if job.reason == "save":
             self.remarks.turn_to_save()
             if (before := self._agenda.inherit_answer(taken)) is not None:
-                if source.sha != before.source.sha:
+                if source.sha != before.source.sha and not job.is_asked:
                     self._emit(Notice("only comments or layout changed: not timed again"))
-                if not self._agenda.broken_off:
+                if not (self._agenda.broken_off or job.is_asked):
                     return None
                 job = replace(job, iteration=False)  # back from an edit that was on its way: the rows have gone dim
         environment = await self._ready()

@@ -764,6 +764,53 @@ async def test_a_save_that_waits_is_told(watched: Callable[..., Watched], folder
     assert not it.session.waits
 
 
+async def test_a_state_folder_that_cannot_be_written_is_named_with_its_reason_first(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    it.session.state.mkdir(exist_ok=True)
+    (it.session.state / "sources").touch()  # no folder can be made there, by root neither
+    await it.session.start()
+    await it.until(lambda: bool(it.of(BuildFailed)))
+    (failed,) = it.of(BuildFailed)
+    assert isinstance(failed, BuildFailed)
+    assert failed.message == (
+        f"nothing was run (File exists): {it.session.state} cannot be written; `--state DIR` keeps the runs elsewhere;"
+        " save again when that is mended"
+    )
+    (it.session.state / "sources").unlink()
+    async with asyncio.timeout(15):
+        while not summaries(it):  # the watch may have begun after the first of them
+            write(folder, f"TIME_US = {20.0 + len(list(it.session.state.glob('sources/*')))}")
+            await asyncio.sleep(0.3)
+
+
+async def test_a_key_has_the_save_that_waits_run_and_entered(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    it.session.set_paused(True)
+    it.session.remarks.set_hypothesis(None, "twenty")
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: any("the save waits" in e.text for e in it.of(Notice)))  # type: ignore[attr-defined]
+    it.session.rerun()
+    await it.until(lambda: len(summaries(it)) == 2)
+    entered = summaries(it)[-1]
+    assert (entered.iteration, entered.hypothesis) == (2, "twenty")
+    assert it.session.paused
+    write(folder, "TIME_US = 20.0  # a comment")
+    async with asyncio.timeout(15):
+        while not it.session.waits:
+            await asyncio.sleep(0.01)
+    it.session.rerun()
+    await it.until(lambda: len(summaries(it)) == 3)
+    assert summaries(it)[-1].iteration is None
+    assert not it.session.waits
+    it.session.set_paused(False)
+    await asyncio.sleep(0.3)
+    assert len(summaries(it)) == 3
+
+
 async def test_a_save_that_no_watch_tells_of_is_found(
     watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,9 @@ def test_a_gpu_task_on_a_cpu_is_interpreted_and_a_cpu_task_stays_on_the_cpu(tmp_
     task = load(write_task(tmp_path))
     interpreted = machine.for_task(Environment(device="cpu"), RunRequest("r", replace(task, device="cuda"), "/s"))
     assert (interpreted.interpreted, interpreted.condition) == (True, "interpreted, not timed")
+    (tmp_path / "solution.cu").touch()
+    request = RunRequest("r", replace(task, device="cuda"), str(tmp_path))
+    assert machine.for_task(Environment(device="cpu"), request).condition == "solution.cu not compiled, not timed"
     beside = machine.for_task(Environment(device="cuda:0", device_name="NVIDIA H200"), RunRequest("r", task, "/s"))
     assert (beside.device, beside.interpreted, beside.threads) == ("cpu", False, 1)
     assert beside.device_name == machine.processor()

@@ -17,6 +17,7 @@ from harness.records.errors import Where
 from harness.records.run import Environment
 from kernbench import clipboard, trajectory
 from kernbench.events import (
+    BuildFailed,
     CaseLanded,
     LogLine,
     ProfileFailed,
@@ -291,6 +292,21 @@ async def test_help_is_searched_by_typing(engine: FakeEngine) -> None:
         await pilot.press("escape", "escape")
         await pilot.pause()
         assert app.screen is app.main
+
+
+@pytest.mark.anyio
+async def test_what_fails_before_a_worker_is_asked_for_starts_none(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        assert "starting the worker" in screen_text(app)
+        engine.say(BuildFailed("", "", f"nothing was run (Permission denied): {'/far' * 20} cannot be written"))
+        await settle(pilot)
+        assert "Permission denied" in screen_text(app)
+        assert "starting the worker" not in screen_text(app)
+        engine.say(WorkerChanged("starting"))
+        await settle(pilot)
+        assert "starting the worker" in screen_text(app)
 
 
 @pytest.mark.anyio

@@ -241,6 +241,8 @@ class Board:
             self.environment = event.summary.environment
         elif isinstance(event, BuildFailed):
             self.failure = event
+            if self.worker == "starting" and not event.run:  # it failed before a worker was asked for
+                self.worker = "lost"
         else:
             self.cancelled = event.reason
         return Change(rows=True)

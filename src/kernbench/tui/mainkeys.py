@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.binding import Binding, BindingType
 
 KEYS: list[BindingType] = [
-    Binding("r", "app.rerun", "run", tooltip="check and time again, without an entry", id="rerun"),
+    Binding("r", "app.rerun", "run", tooltip="check and time again, or the save that waits", id="rerun"),
     Binding("space", "app.pause", "pause", tooltip="stop or go on answering saves", id="pause"),
     Binding("h", "app.hypothesis", "why", tooltip="the hypothesis of the run to come", id="hypothesis"),
     Binding("d", "app.diff", "diff", tooltip="what changed from best to the files now", id="diff"),
