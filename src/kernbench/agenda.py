@@ -40,7 +40,7 @@ class Agenda:
             self.waiting = replace(self.waiting, at=job.at, is_asked=True)  # of a source that nobody has taken yet
             return
         unanswered = self.waiting or self._doing
-        if unanswered is not None and unanswered.reason in ("save", "open") and not self._is_answered():
+        if unanswered is not None and not self._is_answered():
             job = replace(job, iteration=job.iteration or unanswered.iteration)
         self.waiting = job
 

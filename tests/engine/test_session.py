@@ -785,6 +785,24 @@ async def test_a_state_folder_that_cannot_be_written_is_named_with_its_reason_fi
             await asyncio.sleep(0.3)
 
 
+async def test_a_save_gets_its_entry_however_often_a_key_begins_its_run_again(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, 'TIME_US = 20.0\nDO = "slow"')
+    for begun in (2, 3, 4):
+        await it.until(lambda begun=begun: len(it.of(RunStarted)) == begun)
+        if begun < 4:
+            it.session.rerun()
+    await it.until(lambda: len(summaries(it)) == 2)
+    assert [summary.iteration for summary in summaries(it)] == [1, 2]
+    it.session.rerun()
+    await it.until(lambda: len(summaries(it)) == 3)
+    assert summaries(it)[-1].iteration is None
+
+
 async def test_a_key_has_the_save_that_waits_run_and_entered(watched: Callable[..., Watched], folder: Path) -> None:
     it = watched()
     await it.session.start()
