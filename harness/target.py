@@ -25,8 +25,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, NoReturn
 
-from harness.records.lines import decode, encode
-from harness.records.task import Task
+from harness.shared.lines import decode, encode
+from harness.shared.task import Task
 
 NO_DEVICE = 3
 
@@ -78,7 +78,7 @@ def main(requests: str, events: str, device: str, mode: str) -> None:
         torch.zeros(1, device=device).item()
     except BaseException as problem:
         _leave(lines, f"{type(problem).__name__}: {problem}", code="device")
-    for name in ("harness.shelf", "harness.baseline"):
+    for name in ("harness.inputs.cache", "harness.load.compiled"):
         importlib.import_module(name)
     with suppress(Exception):  # what cannot be done says so when the source tries
         _everything_once(device)
@@ -98,12 +98,12 @@ def _everything_once(device: str) -> None:
         return
     importlib.import_module("triton")
     if device != "cpu":
-        importlib.import_module("harness.flush").first_launch(device)
+        importlib.import_module("harness.device.flush").first_launch(device)
         torch.cuda.synchronize()
 
 
 def _serve(lines: Lines, message: dict[str, Any], device: str, mode: str) -> None:
-    from harness.faults import Paths, describe
+    from harness.load.failure import Paths, describe
 
     task = decode(Task, message["task"])
     sides = message["sides"]
@@ -116,7 +116,7 @@ def _serve(lines: Lines, message: dict[str, Any], device: str, mode: str) -> Non
             name = side["name"]
             ready.append(call.warmed(side))
         if message.get("trace"):
-            from harness.spent import traced
+            from harness.device.trace import traced
 
             lines.emit("trace", rows=traced(ready[0], device, message["trace"]))
         elif mode != "facts":
@@ -131,7 +131,7 @@ class _Calls:
     """The sides of one case, loaded as the worker loads them."""
 
     def __init__(self, lines: Lines, task: Task, message: dict[str, Any], device: str) -> None:
-        from harness.shelf import Shelf
+        from harness.inputs.cache import Shelf
 
         self.lines, self.task, self.device = lines, task, device
         self.case, self.build = task.case(message["case"]), str(message.get("build", ""))
@@ -144,7 +144,7 @@ class _Calls:
         """Loads a side and calls it once; what is returned makes the profiled call on copies of the inputs."""
         import torch
 
-        from harness.inputs import Draw, copies, named_outputs, nbytes
+        from harness.inputs.reference import Draw, copies, named_outputs, nbytes
 
         self._step("load", side)
         function = self._function(side)
@@ -186,7 +186,7 @@ def _turn(device: str) -> AbstractContextManager[None]:
     """Another workbench may be timing on this GPU; where the GPU cannot be named, better together than not at all."""
     import torch
 
-    from harness import gpu
+    from harness.device import gpu
 
     try:
         return gpu.locked(f"GPU-{torch.cuda.get_device_properties(device).uuid}")

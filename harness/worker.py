@@ -22,8 +22,8 @@ import time
 from dataclasses import is_dataclass
 from typing import Any, NoReturn
 
-from harness.records.lines import PROTOCOL, decode, encode, to_dict
-from harness.records.run import RunRequest
+from harness.shared.lines import PROTOCOL, decode, encode, to_dict
+from harness.shared.run import RunRequest
 
 UNUSABLE = 3
 """Exit code when the device or torch is not there."""
@@ -112,9 +112,9 @@ def main(device: str) -> None:
     channel.emit("hello", protocol=PROTOCOL, pid=os.getpid())
     channel.start_reading()
     device = _prepare(channel, device)
-    from harness import machine
-    from harness.gpu import Gpu
-    from harness.shelf import Shelf
+    from harness.device import environment as machine
+    from harness.device.gpu import Gpu
+    from harness.inputs.cache import Shelf
 
     gpu = None if device == "cpu" else Gpu(device)
     environment = machine.environment(device, gpu)
@@ -140,7 +140,7 @@ def _settle() -> int:
 
 
 def _serve(channel: Channel, message: dict[str, Any], read_at: float, environment: Any, shelf: Any) -> None:
-    from harness.evaluate import Run
+    from harness.run.run import Run
 
     kind = message.get("request")
     if kind not in ("run", "floor"):
@@ -197,7 +197,7 @@ def _prepare(channel: Channel, device: str) -> str:
         importlib.import_module("triton")
         if device != "cpu":
             _pin_triton_cache()
-    from harness import evaluate, interpreter  # noqa: F401 - everything a run needs, before ready
+    from harness.load import interpreter
 
     if device == "cpu":
         interpreter.install()

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from kernbench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from kernbench.frame import history as history
+    from kernbench.export.history import history as history
 
 
 def __getattr__(name: str) -> Any:
     """`history` brings pandas along, so it is fetched when somebody asks for it."""
     if name == "history":
-        from kernbench.frame import history
+        from kernbench.export.history import history
 
         return history
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,9 +14,9 @@ from typing import Any
 
 import click
 
-from harness.records.errors import UserError
-from kernbench import __version__
+from harness.shared.errors import UserError
 from kernbench.commands import export, history, loop, profile, selfcheck, setup
+from kernbench.version import __version__
 
 READER_LEFT = 141
 """What a shell says of a program that died of SIGPIPE."""
@@ -89,12 +89,12 @@ def main(argv: list[str] | None = None) -> Any:
         click.echo(f"kernbench: {place}{problem.strerror or problem}", err=True)
         sys.exit(2)
     except Exception as problem:
-        from kernbench import mistakes
+        from kernbench import crash_report
 
-        if mistakes.is_asked_for():
+        if crash_report.is_asked_for():
             raise
-        click.echo(mistakes.sentence(problem), err=True)
-        sys.exit(mistakes.CODE)
+        click.echo(crash_report.sentence(problem), err=True)
+        sys.exit(crash_report.CODE)
 
 
 if __name__ == "__main__":

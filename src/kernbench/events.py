@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from harness.records.errors import Where
-from harness.records.results import CaseResult, Finding, Ratio, VerdictWord
-from harness.records.run import Environment, Step
-from harness.records.task import Task
-from kernbench.profiling.counters import Profile
-from kernbench.profiling.diagnose import Diagnosis
+from harness.shared.errors import Where
+from harness.shared.results import CaseResult, Finding, Ratio, VerdictWord
+from harness.shared.run import Environment, Step
+from harness.shared.task import Task
+from kernbench.diagnosis.counters import Profile
+from kernbench.diagnosis.rules import Diagnosis
 
 
 @dataclass(frozen=True)

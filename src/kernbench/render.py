@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
-from harness.records.errors import Where
-from harness.records.results import CaseResult, Ratio
-from harness.records.run import Environment
+from harness.shared.errors import Where
+from harness.shared.results import CaseResult, Ratio
+from harness.shared.run import Environment
 from kernbench.events import Elsewhere, Progress, Summary
 
 DASH = "-"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.records.lines import SCHEMA, encode, to_dict
-from harness.records.results import CaseResult
-from harness.records.run import Environment
-from harness.records.task import Case, Task
+from harness.shared.lines import SCHEMA, encode, to_dict
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment
+from harness.shared.task import Case, Task
 from kernbench import render
 from kernbench.events import BuildFailed, RunStarted, Summary
 

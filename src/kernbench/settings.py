@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.records.errors import UserError
+from harness.shared.errors import UserError
 
 
 class SettingsError(UserError):

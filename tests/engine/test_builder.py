@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from kernbench import builder
 from kernbench.events import CaseLanded, LogLine, Notice, RunFinished
+from kernbench.worker import precompiler
 from tests.engine.conftest import Watched, write
 from tests.engine.test_child import gone
 
@@ -54,7 +54,7 @@ async def test_it_is_told_of_every_source_that_loads(
 async def test_whatever_it_does_changes_nothing(
     watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch, todo: str
 ) -> None:
-    monkeypatch.setattr(builder, "START_S", 0.5)
+    monkeypatch.setattr(precompiler, "START_S", 0.5)
     monkeypatch.setenv("FAKE_BUILDER", todo)
     it, pids = watched(), set()
     process = it.session.supervisor.builder
@@ -84,10 +84,10 @@ async def test_one_that_always_dies_is_left_alone(
     it = watched()
     process = it.session.supervisor.builder
     await it.session.run_once(iteration=False)
-    for _ in range(builder.FAILURES + 2):
+    for _ in range(precompiler.FAILURES + 2):
         await process.prepare(lambda: False)
     assert process.pid is None
-    assert process._failures == builder.FAILURES
+    assert process._failures == precompiler.FAILURES
 
 
 async def test_without_spares_there_is_none(

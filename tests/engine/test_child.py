@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.child import Child, Unusable
-from kernbench.loglines import LogLimiter
+from kernbench.worker.log_limit import LogLimiter
+from kernbench.worker.process import Child, Unusable
 from tests.engine.conftest import FAKE, Watched, write
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def test_the_worker_dies_with_its_parent(tmp_path: Path, harness: str) -> None:
     script = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from kernbench.child import Child\n"
+        "from kernbench.worker.process import Child\n"
         "async def main():\n"
         f"    child = await Child.start(sys.executable, Path({str(folder)!r}), 'cpu', lambda line: None)\n"
         "    await child.wait_ready()\n"

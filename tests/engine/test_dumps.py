@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.dumps import Dumps
+from kernbench.engine.kernel_writes import Dumps
 from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted
-from kernbench.snapshot import Stamps
+from kernbench.task.snapshot import Stamps
 from tests.engine.conftest import Watched, write
 
 

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from harness import taskfile
-from kernbench import elsewhere, export, iterations, overview, render, trajectory
+from harness.shared import taskfile
+from kernbench import export, render
 from kernbench.cli import cli
+from kernbench.engine.jobs import Options
+from kernbench.engine.session import Session
 from kernbench.events import Elsewhere, RunStarted, Summary
-from kernbench.jobs import Options
-from kernbench.journal import Journal
-from kernbench.session import Session
+from kernbench.log import overview, stored_sources
+from kernbench.log.entries import iterations_file, pulled_entries
+from kernbench.log.runs.journal import Journal
 from tests.engine.conftest import FAKE, Watched, write
 
 pytestmark = pytest.mark.anyio
@@ -87,9 +89,9 @@ async def test_a_run_of_an_entrys_source_stands_beside_it(shipped: Path, watched
     await it.ended(2)
     assert [item.iteration for item in it.session.logbook.iterations()] == [1, 2, 3]
     task, journal = it.session.task, it.session.logbook.journal
-    best = trajectory.summary_of(task, journal, "best")
+    best = stored_sources.summary_of(task, journal, "best")
     assert (best.iteration, best.run) == (2, opening.run)
-    assert "TIME_US = 50.0" in (trajectory.find(task, journal, "2").folder / "solution.py").read_text()
+    assert "TIME_US = 50.0" in (stored_sources.find(task, journal, "2").folder / "solution.py").read_text()
     text = said("show", str(shipped), "2", state=it.session.state)
     assert text.startswith("## 2 · two rows a warp")
     assert "\nTimed again on this machine:\n" in text
@@ -104,7 +106,7 @@ async def test_an_earlier_entrys_source_makes_no_new_entry_when_opened(shipped: 
     it = watched()
     await it.session.start()
     await it.ended(1)
-    assert iterations.last_entry(shipped / "ITERATIONS.md") == (2, it.session.logbook.iterations()[1].source)
+    assert iterations_file.last_entry(shipped / "ITERATIONS.md") == (2, it.session.logbook.iterations()[1].source)
     again = [item.again for item in it.session.logbook.iterations() if isinstance(item, Elsewhere)]
     assert [run and run.run for run in again] == [it.session.logbook.journal.summaries[0].run, None]
 
@@ -135,7 +137,9 @@ async def test_a_later_run_changes_nothing_of_an_entry_made_elsewhere(shipped: P
 async def test_a_part_of_the_cases_stands_for_no_entry(shipped: Path) -> None:
     await run(shipped, ".here", case="a")
     journal = Journal(shipped / ".here")
-    assert [type(item) for item in elsewhere.Entries(shipped / "ITERATIONS.md").iterations(journal)] == [Elsewhere] * 2
+    assert [type(item) for item in pulled_entries.Entries(shipped / "ITERATIONS.md").iterations(journal)] == [
+        Elsewhere
+    ] * 2
     found = overview.of(shipped, shipped / ".here")
     assert (found.iterations, found.best, found.last) == (2, "-", "2.00x part of the cases")
     await run(shipped, ".here")
@@ -224,7 +228,7 @@ async def test_two_entries_with_one_number_are_both_told(shipped: Path) -> None:
     write(shipped, "TIME_US = 40.0")
     mine = await run(shipped, ".here", "mine")
     log, state, name = shipped / "ITERATIONS.md", shipped / ".here", str(shipped)
-    entry = iterations.entry_of(log, 3)
+    entry = iterations_file.entry_of(log, 3)
     assert entry is not None
     theirs = entry.replace("mine", "theirs").replace(mine.source[:8], "0000beef")
     log.write_text(f"{log.read_text()}\n{theirs}")
@@ -243,7 +247,7 @@ async def test_two_entries_with_one_number_are_both_told(shipped: Path) -> None:
 async def test_nor_is_one_lost_that_has_the_same_source_too(shipped: Path) -> None:
     mine = await run(shipped, ".here", "mine")
     log, state, name = shipped / "ITERATIONS.md", shipped / ".here", str(shipped)
-    entry = iterations.entry_of(log, 3)
+    entry = iterations_file.entry_of(log, 3)
     assert entry is not None
     theirs = entry.replace("mine", "theirs").replace(render.minute(mine.at), "2026-01-02 03:04 UTC")
     log.write_text(f"{log.read_text()}\n{theirs}")
@@ -297,7 +301,7 @@ async def test_results_of_another_baseline_are_not_held_against(folder: Path, wa
 def test_what_is_shipped_reads_back_as_it_is_written(name: str) -> None:
     path = SHIPPED / name / "ITERATIONS.md"
     text = path.read_text()
-    for item in elsewhere.read(path):
+    for item in pulled_entries.read(path):
         score = f" · {render.times(item.geomean)} · {item.outcome}"
         assert f"\n## {item.iteration} · " in text
         assert score in text
@@ -318,7 +322,7 @@ def test_what_is_shipped_reads_back_as_it_is_written(name: str) -> None:
     ],
 )
 def test_headings(heading: str, expected: tuple[str, float | None, str, bool]) -> None:
-    found = elsewhere.parse(3, f"{heading}\nwords\n", "")
+    found = pulled_entries.parse(3, f"{heading}\nwords\n", "")
     assert (found.hypothesis, found.geomean, found.outcome, found.right) == expected
     assert render.outcome(found) == (expected[2] or "-")
 
@@ -326,9 +330,9 @@ def test_headings(heading: str, expected: tuple[str, float | None, str, bool]) -
 @pytest.mark.parametrize("text", ["", "# Iterations of toy\n", "words\n\n### 3 · not one of ours\n"])
 def test_a_log_without_entries(folder: Path, text: str) -> None:
     path = folder / "ITERATIONS.md"
-    assert not elsewhere.Entries(path).iterations(Journal(folder / ".here"))
+    assert not pulled_entries.Entries(path).iterations(Journal(folder / ".here"))
     path.write_text(text)
-    assert not elsewhere.Entries(path).iterations(Journal(folder / ".here"))
+    assert not pulled_entries.Entries(path).iterations(Journal(folder / ".here"))
 
 
 async def test_the_best_of_a_pulled_log_is_that_over_the_tasks_own_baseline(shipped: Path) -> None:

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from harness import taskfile
-from harness.records.results import CaseResult
-from harness.records.run import Environment
-from kernbench import iterations
+from harness.shared import taskfile
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment
 from kernbench.events import CaseLanded, RunStarted, Summary
-from kernbench.journal import Journal, JournalError
-from kernbench.logbook import Logbook
-from kernbench.project import make_state
+from kernbench.log.entries import iterations_file
+from kernbench.log.entries.entry_text import EntryText
+from kernbench.log.logbook import Logbook
+from kernbench.log.runs.journal import Journal
+from kernbench.log.runs.runs_file import JournalError
+from kernbench.task.lookup import make_state
 
 STARTED = RunStarted("r1", "ab" * 32, "save", ("a",), "2026-11-14T21:03:00+00:00", "eager")
 
@@ -39,7 +41,7 @@ def summary(run: str = "r1", number: int | None = None, **words: str) -> Summary
     )  # type: ignore[arg-type]
 
 
-def entry(folder: Path, **words: str) -> iterations.EntryText:
+def entry(folder: Path, **words: str) -> EntryText:
     rows = {
         "a": CaseResult(
             "a",
@@ -53,7 +55,7 @@ def entry(folder: Path, **words: str) -> iterations.EntryText:
             verdict="faster",
         )
     }
-    return iterations.EntryText(taskfile.load(folder), summary(**words), rows)
+    return EntryText(taskfile.load(folder), summary(**words), rows)
 
 
 def test_a_torn_last_line_is_skipped_and_not_glued_to_the_next(tmp_path: Path) -> None:
@@ -91,15 +93,15 @@ def test_a_journal_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 
 def test_the_entry_reads_as_promised(folder: Path) -> None:
     path = folder / "ITERATIONS.md"
-    assert iterations.append(path, entry(folder, hypothesis="16-byte loads", next="eight rows"), 0) == 1
+    assert iterations_file.append(path, entry(folder, hypothesis="16-byte loads", next="eight rows"), 0) == 1
     assert path.read_text() == (Path(__file__).parent / "golden_entry.md").read_text()
 
 
 def test_numbers_go_on_from_the_highest_in_either_place(folder: Path) -> None:
     path = folder / "ITERATIONS.md"
     path.write_text("# mine\n\n## 41 · by hand · 1.0x\nwords\n")
-    assert iterations.append(path, entry(folder), 7) == 42
-    assert iterations.append(path, entry(folder), 99) == 100
+    assert iterations_file.append(path, entry(folder), 7) == 42
+    assert iterations_file.append(path, entry(folder), 99) == 100
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -107,7 +109,7 @@ def test_hand_edits_survive_byte_for_byte(folder: Path, newline: str) -> None:
     path = folder / "ITERATIONS.md"
     mine = newline.join(["# my notes", "", "- odd bytes: \udce9\udcff", "no newline at the end"])
     path.write_bytes(mine.encode("utf-8", "surrogateescape"))
-    iterations.append(path, entry(folder), 0)
+    iterations_file.append(path, entry(folder), 0)
     data = path.read_bytes()
     assert data.startswith(mine.encode("utf-8", "surrogateescape"))
     assert (b"\r\n## 1 " in data) == (newline == "\r\n")
@@ -116,11 +118,11 @@ def test_hand_edits_survive_byte_for_byte(folder: Path, newline: str) -> None:
 
 def test_words_are_changed_in_place_and_nothing_else(folder: Path) -> None:
     path = folder / "ITERATIONS.md"
-    iterations.append(path, entry(folder), 0)
-    iterations.append(path, entry(folder), 0)
+    iterations_file.append(path, entry(folder), 0)
+    iterations_file.append(path, entry(folder), 0)
     path.write_text(path.read_text().replace("| case |", "a note of mine\n\n| case |"))
     before = path.read_text()
-    iterations.reword(path, summary(number=2), summary(number=2, hypothesis="why not", next="more"))
+    iterations_file.reword(path, summary(number=2), summary(number=2, hypothesis="why not", next="more"))
     after = path.read_text()
     head, tail = after.split("## 2 · ")
     assert head == before.split("## 2 · ")[0]
@@ -132,17 +134,17 @@ def test_words_are_changed_in_place_and_nothing_else(folder: Path) -> None:
 
 def test_lines_changed_by_hand_are_left_alone(folder: Path) -> None:
     path = folder / "ITERATIONS.md"
-    iterations.append(path, entry(folder), 0)
+    iterations_file.append(path, entry(folder), 0)
     path.write_text(path.read_text().replace("- next: -", "- next: I wrote this myself"))
     before = path.read_bytes()
-    with pytest.raises(iterations.LogbookError, match="changed by hand"):
-        iterations.reword(path, summary(number=1), summary(number=1, next="more"))
+    with pytest.raises(iterations_file.LogbookError, match="changed by hand"):
+        iterations_file.reword(path, summary(number=1), summary(number=1, next="more"))
     assert path.read_bytes() == before
 
 
 def _append_many(folder: Path, count: int) -> None:
     for _ in range(count):
-        iterations.append(folder / "ITERATIONS.md", entry(folder), 0)
+        iterations_file.append(folder / "ITERATIONS.md", entry(folder), 0)
 
 
 def test_two_workbenches_take_turns(folder: Path) -> None:
@@ -152,37 +154,37 @@ def test_two_workbenches_take_turns(folder: Path) -> None:
         writer.start()
     for writer in writers:
         writer.join(30)
-    numbers = iterations.HEADING.findall((folder / "ITERATIONS.md").read_text())
+    numbers = iterations_file.HEADING.findall((folder / "ITERATIONS.md").read_text())
     assert [int(number) for number in numbers] == list(range(1, 41))
 
 
 def test_a_log_that_is_a_folder_is_one_sentence(folder: Path) -> None:
     (folder / "ITERATIONS.md").mkdir()
-    with pytest.raises(iterations.LogbookError, match=r"ITERATIONS\.md cannot be written: Is a directory"):
-        iterations.append(folder / "ITERATIONS.md", entry(folder), 0)
+    with pytest.raises(iterations_file.LogbookError, match=r"ITERATIONS\.md cannot be written: Is a directory"):
+        iterations_file.append(folder / "ITERATIONS.md", entry(folder), 0)
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_evidence_goes_below_a_result_that_ends_the_file(folder: Path, newline: str) -> None:
     path = folder / "ITERATIONS.md"
-    iterations.append(path, entry(folder), 0)
+    iterations_file.append(path, entry(folder), 0)
     kept = path.read_text().split("- result: ")[0] + "- result: fine"
     path.write_bytes(kept.replace("\n", newline).encode())
     for _again in range(2):
-        iterations.add_evidence(path, summary(number=1), "registers 40 -> 32")
+        iterations_file.add_evidence(path, summary(number=1), "registers 40 -> 32")
         assert path.read_bytes() == f"{kept}\n- evidence: registers 40 -> 32\n".replace("\n", newline).encode()
 
 
 def test_evidence_tears_no_wrapped_result(folder: Path) -> None:
     path = folder / "ITERATIONS.md"
-    iterations.append(path, entry(folder), 0)
+    iterations_file.append(path, entry(folder), 0)
     path.write_text(path.read_text().replace("- result: ", "- result: wrapped\n  by an editor: "))
-    iterations.add_evidence(path, summary(number=1), "registers 40 -> 32")
+    iterations_file.add_evidence(path, summary(number=1), "registers 40 -> 32")
     lines = path.read_text().splitlines()
     assert lines[lines.index("- result: wrapped") + 1].startswith("  by an editor")
     assert lines[lines.index("- result: wrapped") + 2] == "- evidence: registers 40 -> 32"
     path.write_text(path.read_text().replace("- evidence: registers 40 -> 32", "- evidence: registers\n  40 -> 32"))
-    iterations.add_evidence(path, summary(number=1), "registers 40 -> 30")
+    iterations_file.add_evidence(path, summary(number=1), "registers 40 -> 30")
     assert "  40 -> 32" not in path.read_text()
     assert path.read_text().count("- evidence: registers 40 -> 30\n") == 1
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from harness import taskfile
-from kernbench import compare, export, overview, render, report
-from kernbench.baselines import Baseline, BaselineError
+from harness.shared import taskfile
+from kernbench import export, render, report
+from kernbench.engine.jobs import Options
+from kernbench.engine.session import Session
 from kernbench.events import Elsewhere, Notice, Summary
-from kernbench.jobs import Options
-from kernbench.session import Session
+from kernbench.log import overview
+from kernbench.log.runs import comparison
+from kernbench.task.baseline import Baseline, BaselineError
 from tests.engine.conftest import FAKE, write
 from tests.engine.test_elsewhere import said
 
@@ -111,7 +113,7 @@ def test_the_level_of_the_best_rises_between_entries_too() -> None:
         item(None, best_geomean=1.7),
         item(1.6, best=True, best_geomean=1.7),  # the best, timed again
     ]
-    assert compare.best_levels(entries) == [None, 1.2, 1.2, 1.7, 1.7, 1.7]
+    assert comparison.best_levels(entries) == [None, 1.2, 1.2, 1.7, 1.7, 1.7]
 
 
 async def test_a_heading_says_what_a_word_is_about(folder: Path) -> None:
@@ -194,7 +196,7 @@ def test_a_pulled_best_that_was_timed_again_keeps_the_line() -> None:
         dataclasses.replace(known, geomean=geomean, outcome=outcome)
         for geomean, outcome in ((2.0, "first"), (3.0, "improved"), (2.6, "best"), (2.9, "same"))
     ]
-    assert compare.best_levels(entries) == [2.0, 3.0, 3.0, 3.0]
+    assert comparison.best_levels(entries) == [2.0, 3.0, 3.0, 3.0]
 
 
 @pytest.mark.parametrize("given", ["alt.py", "./alt.py", "ABSOLUTE"])

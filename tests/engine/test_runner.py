@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+from kernbench.engine.runner import Runner
 from kernbench.events import Event, Notice
-from kernbench.runner import Runner
-from kernbench.snapshot import take
+from kernbench.task.snapshot import take
 
 
 def test_without_a_gpu_a_cuda_file_is_said_to_be_unseen_once(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.records.run import Environment
-from kernbench.compare import Series, best_of, series_of
+from harness.shared.run import Environment
 from kernbench.events import Summary
+from kernbench.log.runs.comparison import Series, best_of, series_of
 
 GPU = Environment(device="cuda:0", device_name="NVIDIA H200", condition="cold L2")
 RUN = Summary(

@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 import watchfiles
 
-from harness import taskfile
-from kernbench import compare, report, snapshot
+from harness.shared import taskfile
+from kernbench import report
+from kernbench.engine.jobs import Job, Options
+from kernbench.engine.runner import Order
+from kernbench.engine.session import Session
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -25,11 +28,10 @@ from kernbench.events import (
     Summary,
     TaskLoaded,
 )
-from kernbench.jobs import Job, Options
-from kernbench.runner import Order
-from kernbench.runsfile import JournalError, RunsFile
-from kernbench.session import Session
-from kernbench.tui.board import Board
+from kernbench.log.runs import comparison
+from kernbench.log.runs.runs_file import JournalError, RunsFile
+from kernbench.task import snapshot
+from kernbench.tui.state.board import Board
 from tests.engine.conftest import FAKE, Watched, write
 
 pytestmark = pytest.mark.anyio
@@ -531,8 +533,8 @@ async def test_a_timeout_dethrones_nobody_but_a_wrong_result_does(
     await it.session.run_once(iteration=True)
     best = it.session.logbook.journal.summaries[-1]
     series = [best, replace(best, right=False, best=False, counts={"timeout": 1, "ok": 5})]
-    assert compare.best_of(series) is best
-    assert compare.best_of([*series, replace(best, right=False, best=False, counts={"wrong": 1})]) is None
+    assert comparison.best_of(series) is best
+    assert comparison.best_of([*series, replace(best, right=False, best=False, counts={"wrong": 1})]) is None
 
 
 async def test_a_best_that_is_timed_again_keeps_its_number_and_is_no_attempt(
@@ -547,7 +549,7 @@ async def test_a_best_that_is_timed_again_keeps_its_number_and_is_no_attempt(
     assert [(run.repeats, run.stalled, run.streak) for run in runs] == [
         (None, False, 0), (None, False, 0), (2, False, 0), (None, False, 1), (2, False, 0),
     ]  # fmt: skip
-    best = compare.best_of(runs)
+    best = comparison.best_of(runs)
     assert best is not None
     assert (best.iteration, [run.best for run in runs]) == (2, [True, True, True, False, True])
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kernbench import snapshot
+from kernbench.task import snapshot
 from tests.engine.conftest import Watched, write
 
 BESIDE = (

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernbench.events import CaseLanded, Notice, Summary
-from kernbench.supervisor import SPARE_TRIES
+from kernbench.worker.supervisor import SPARE_TRIES
 from tests.engine.conftest import Watched, write
 
 

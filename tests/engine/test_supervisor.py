@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted, Summary
-from kernbench.supervisor import Deadlines, Lost, Supervisor
+from kernbench.worker.supervisor import Deadlines, Lost, Supervisor
 from tests.engine.conftest import FAKE, Watched, write
 
 pytestmark = pytest.mark.anyio

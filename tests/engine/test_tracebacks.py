@@ -5,17 +5,17 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from harness import records
-from harness.faults import Paths
-from harness.mishaps import Mishaps
-from harness.records.lines import decode, to_dict
-from harness.records.results import CaseResult
-from harness.records.run import Environment
-from harness.records.task import Case, Task
-from harness.shelf import Shelf
-from kernbench import tracebacks
-from kernbench.attempt import Attempt
+from harness import shared
+from harness.inputs.cache import Shelf
+from harness.load.failure import Paths
+from harness.run.failures import Mishaps
+from harness.shared.lines import decode, to_dict
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment
+from harness.shared.task import Case, Task
+from kernbench.engine.run_progress import Attempt
 from kernbench.events import RunStarted
+from kernbench.worker import tracebacks
 
 CRASH = """printed by the kernel
 Fatal Python error: Segmentation fault
@@ -73,7 +73,7 @@ def test_frames_of_libraries_go_and_their_headline_with_them() -> None:
     text = (
         "Traceback (most recent call last):\n"
         '  File "<frozen importlib._bootstrap>", line 995, in exec_module\n'
-        f'  File "{records.__file__}", line 1, in load\n    call()\n    ^^^^^^\n'
+        f'  File "{shared.__file__}", line 1, in load\n    call()\n    ^^^^^^\n'
         "harness.host.BuildError: solution.cpp:3: error: no such thing\n    int x = y;\n"
     )
     assert tracebacks.own(text) == "harness.host.BuildError: solution.cpp:3: error: no such thing\n    int x = y;"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import watchfiles
 
-from kernbench import snapshot, watch
+from kernbench.task import snapshot, watch
 
 pytestmark = pytest.mark.anyio
 

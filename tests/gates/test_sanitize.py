@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.taskfile import load
-from kernbench import sanitize
+from harness.shared.taskfile import load
 from kernbench.cli import cli
+from kernbench.worker import sanitizer
 from tests.gates.test_gpu_gates import PRELUDE
 from tests.harness.child import TASK, write_task
 from tests.harness.test_cuda import CUDA_FILE, CUDA_SOLUTION
@@ -48,7 +48,7 @@ def run(folder: Path, *options: str) -> Result:
 def test_errors_are_counted_and_placed_in_the_users_file(tmp_path: Path) -> None:
     snapshot, user = tmp_path / "snapshot", tmp_path / "user"
     text = "".join(OUTSIDE.format(folder=snapshot, thread=thread) for thread in (32, 33)) + OLD.format(folder=user)
-    assert [str(error) for error in sanitize.parse(text, snapshot, user)] == [
+    assert [str(error) for error in sanitizer.parse(text, snapshot, user)] == [
         "solution.cu:6: invalid __global__ write of size 4 bytes in scale, by 2 threads: "
         "1 bytes after an allocation of 1,056 bytes",
         "solution.cu:9: invalid __shared__ read of size 2 bytes in norm, by 1 thread",
@@ -57,8 +57,8 @@ def test_errors_are_counted_and_placed_in_the_users_file(tmp_path: Path) -> None
 
 def test_the_smallest_case_that_matches_is_taken(folder: Path) -> None:
     task = load(folder)
-    assert sanitize.smallest(task, None).id == "small"
-    assert sanitize.smallest(task, "l*").id == "large"
+    assert sanitizer.smallest(task, None).id == "small"
+    assert sanitizer.smallest(task, "l*").id == "large"
 
 
 def test_what_is_found_is_exit_code_1(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +93,8 @@ def test_without_the_tool_there_is_one_sentence(folder: Path, monkeypatch: pytes
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
     done = run(folder)
-    assert isinstance(done.exception, sanitize.UserError)  # the program's main prints it and leaves with 2
-    assert str(done.exception) == sanitize.MISSING
+    assert isinstance(done.exception, sanitizer.UserError)  # the program's main prints it and leaves with 2
+    assert str(done.exception) == sanitizer.MISSING
 
 
 def test_a_task_for_the_cpu_is_a_mistake(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from harness.records.lines import to_dict
-from harness.records.run import RunRequest
-from harness.records.task import Task
-from harness.taskfile import load
+from harness.shared.lines import to_dict
+from harness.shared.run import RunRequest
+from harness.shared.task import Task
+from harness.shared.taskfile import load
 
 ROOT = Path(__file__).resolve().parents[2]
 BOOT = """

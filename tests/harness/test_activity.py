@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from harness import ledger, light
-from harness.activity import Activity, LostRecords, Names, Record, attribute
-from harness.kineto import Kineto, read
+from harness.device import roofline
+from harness.device.activity import Activity, LostRecords, Names, Record, attribute
+from harness.device.kineto import Kineto, read
+from harness.timing import kernel_ledger
 
 NAMES = Names("mark", "pause")
 
@@ -124,7 +125,7 @@ def test_busy_is_the_union_and_gap_is_what_it_leaves_of_the_span() -> None:
 
 
 def names(solution: list[Activity], baseline: list[Activity]) -> list[str]:
-    return [finding.name for finding in ledger.findings(solution, baseline)]
+    return [finding.name for finding in kernel_ledger.findings(solution, baseline)]
 
 
 def test_an_honest_row_raises_nothing() -> None:
@@ -150,14 +151,14 @@ def test_the_ledger_lists_kernels_with_their_mean_time() -> None:
         call(record("a", 0, 2000, 1), record("b", 2000, 3000, 2)),
         call(record("a", 0, 4000, 1), record("b", 0, 1000, 2)),
     ]
-    assert [(item.name, item.us) for item in ledger.kernels(calls)] == [("a", 3.0), ("b", 1.0)]
+    assert [(item.name, item.us) for item in kernel_ledger.kernels(calls)] == [("a", 3.0), ("b", 1.0)]
 
 
 def test_light_is_a_share_and_beyond_the_bus_is_impossible() -> None:
-    traffic = light.Traffic(read=4e6, written=4e6)
-    assert light.fraction(traffic, us=4.0, bandwidth=4e12) == pytest.approx(0.5)
-    assert light.impossible(traffic, us=1.0, l2_bytes=8 << 20, peak=4.8e12) is None  # writes may still sit in the L2
-    finding = light.impossible(traffic, us=0.5, l2_bytes=8 << 20, peak=4.8e12)
+    traffic = roofline.Traffic(read=4e6, written=4e6)
+    assert roofline.fraction(traffic, us=4.0, bandwidth=4e12) == pytest.approx(0.5)
+    assert roofline.impossible(traffic, us=1.0, l2_bytes=8 << 20, peak=4.8e12) is None  # writes may still sit in the L2
+    finding = roofline.impossible(traffic, us=0.5, l2_bytes=8 << 20, peak=4.8e12)
     assert finding is not None
     assert finding.red
-    assert light.impossible(traffic, us=0.001, l2_bytes=0, peak=None) is None
+    assert roofline.impossible(traffic, us=0.001, l2_bytes=0, peak=None) is None

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from harness.cuda import compiling, library
-from harness.records.lines import to_dict
-from harness.records.run import RunRequest
-from harness.taskfile import load
-from kernbench.child import BOOT
+from harness.shared.lines import to_dict
+from harness.shared.run import RunRequest
+from harness.shared.taskfile import load
+from kernbench.worker.process import BOOT
 from tests.harness.child import ROOT, Child, results, write_task
 
 pytest.importorskip("triton.runtime._async_compile")
@@ -92,14 +92,14 @@ driver = types.SimpleNamespace(
 triton.runtime.driver.set_active(driver)
 """
 """A process that believes in a GPU, as far as compiling goes."""
-FACTS = DRIVER + "from harness import ahead\nprint(json.dumps(ahead.facts('cuda:0')))\n"
+FACTS = DRIVER + "from harness.precompile import server\nprint(json.dumps(server.facts('cuda:0')))\n"
 WORKER = (
     DRIVER
     + """
 from triton.runtime.jit import JITFunction
-from harness.inputs import Draw
-from harness.shelf import Shelf
-from harness.taskfile import load
+from harness.inputs.reference import Draw
+from harness.inputs.cache import Shelf
+from harness.shared.taskfile import load
 
 task, found = load(__import__("pathlib").Path(sys.argv[1])), []
 listener = lambda *, src, metadata, cache_hit, **_: found.append((metadata["hash"], cache_hit))
@@ -128,7 +128,7 @@ class Builder:
     """The process under test, started as the workbench starts it."""
 
     def __init__(self, *words: str) -> None:
-        command = [sys.executable, "-c", BOOT, str(ROOT / "harness"), "ahead", *words]
+        command = [sys.executable, "-c", BOOT, str(ROOT / "harness"), "precompile.server", *words]
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
@@ -275,7 +275,7 @@ def test_overtime_is_ended_and_nothing_stays_behind(facts: dict[str, Any], tmp_p
 
 ORPHANS = """
 import json, os, time
-from harness import ahead
+from harness.precompile import server as ahead
 
 ahead._adopt()
 for _ in range(2):
@@ -297,7 +297,7 @@ def test_compiling_processes_without_a_parent_are_waited_for() -> None:
 
 def test_a_triton_that_cannot_be_asked_has_no_facts() -> None:
     lacking = "sys.modules['triton.runtime._async_compile'] = None\n"
-    assert run_python(FACTS.replace("from harness import ahead\n", lacking + "from harness import ahead\n")) is None
+    assert run_python(FACTS.replace("from harness.", lacking + "from harness.")) is None
 
 
 @pytest.mark.gpu
@@ -316,7 +316,7 @@ def test_on_a_gpu_only_the_first_case_is_left_to_compile(builder: Builder, tmp_p
 
 def test_images_of_cuda_are_compiled_and_never_loaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """In this process: NVRTC and the GPU are stood in for."""
-    from harness import dryrun  # needs Triton
+    from harness.precompile import dryrun  # needs Triton
 
     for name in ("Image", "Kernel"):
         monkeypatch.setattr(library, name, getattr(library, name))  # to be put back

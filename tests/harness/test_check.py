@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from harness import check
-from harness.records.task import Task
-from harness.taskfile import load
+from harness.check import compare
+from harness.shared.task import Task
+from harness.shared.taskfile import load
 from tests.harness.child import write_task
 
 
@@ -21,7 +21,7 @@ def task(tmp_path: Path) -> Task:
 
 
 def problem(got: torch.Tensor, truth: torch.Tensor, task: Task, fresh: bool = False) -> str | None:
-    return check.compare({"output 0": got}, {"output 0": truth}, task, fresh).problem
+    return compare.compare({"output 0": got}, {"output 0": truth}, task, fresh).problem
 
 
 def test_the_worst_element_is_named(task: Task) -> None:
@@ -33,7 +33,7 @@ def test_the_worst_element_is_named(task: Task) -> None:
 
 def test_errors_within_the_tolerance_are_measured(task: Task) -> None:
     truth = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    verdict = check.compare({"a": torch.tensor([1.0, 2.0 + 2**-20])}, {"a": truth}, task)
+    verdict = compare.compare({"a": torch.tensor([1.0, 2.0 + 2**-20])}, {"a": truth}, task)
     assert verdict.problem is None
     assert verdict.error is not None
     assert verdict.error.max == pytest.approx(2**-20)
@@ -42,10 +42,10 @@ def test_errors_within_the_tolerance_are_measured(task: Task) -> None:
 
 
 def test_elements_beyond_the_first_chunk_count(task: Task) -> None:
-    truth = torch.zeros(check.CHUNK + 10)
+    truth = torch.zeros(compare.CHUNK + 10)
     got = truth.clone()
-    got[check.CHUNK + 3] = 1
-    assert problem(got, truth, task) == f"output 0 differs at [{check.CHUNK + 3}]: got 1, expected 0 (allowed 1e-05)"
+    got[compare.CHUNK + 3] = 1
+    assert problem(got, truth, task) == f"output 0 differs at [{compare.CHUNK + 3}]: got 1, expected 0 (allowed 1e-05)"
 
 
 @pytest.mark.parametrize(
@@ -99,21 +99,21 @@ class Odd(torch.Tensor):
         ({"a": torch.zeros(2, 3)}, None),
     ],
 )
-def test_form(got: check.Outputs, words: str | None) -> None:
-    assert check.form(got, {"a": torch.ones(2, 3)}, "reference") == words
+def test_form(got: compare.Outputs, words: str | None) -> None:
+    assert compare.form(got, {"a": torch.ones(2, 3)}, "reference") == words
 
 
 def test_any_layout_may_be_allowed_and_single_dimensions_have_none() -> None:
-    assert check.form({"a": torch.ones(3, 2).t()}, {"a": torch.ones(2, 3)}, "any") is None
-    assert check.form({"a": torch.ones(4, 2)[:, :1]}, {"a": torch.ones(1, 4).t()[:, :1]}, "reference") is not None
-    assert check.form({"a": torch.ones(9).as_strided((1, 3), (9, 1))}, {"a": torch.ones(1, 3)}, "reference") is None
+    assert compare.form({"a": torch.ones(3, 2).t()}, {"a": torch.ones(2, 3)}, "any") is None
+    assert compare.form({"a": torch.ones(4, 2)[:, :1]}, {"a": torch.ones(1, 4).t()[:, :1]}, "reference") is not None
+    assert compare.form({"a": torch.ones(9).as_strided((1, 3), (9, 1))}, {"a": torch.ones(1, 3)}, "reference") is None
 
 
 def test_every_output_has_an_error_of_its_own(task: Task) -> None:
     truth = {"y": torch.zeros(4, dtype=torch.float64), "z": torch.ones(4, dtype=torch.float64)}
     outputs = {"y": torch.zeros(4), "z": torch.ones(4)}
     outputs["y"][1], outputs["z"][2] = 1e-6, 3.0
-    verdict = check.compare(outputs, truth, task)
+    verdict = compare.compare(outputs, truth, task)
     assert verdict.problem is not None
     assert verdict.problem.startswith("z differs at [2]")
     assert [(error.output, error.index) for error in verdict.errors] == [("y", (1,)), ("z", (2,))]
@@ -122,13 +122,13 @@ def test_every_output_has_an_error_of_its_own(task: Task) -> None:
 def test_an_output_that_is_still_being_written_is_called_so(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong when it was compared, right when the sentence is made: `got 1, expected 1` would help nobody."""
     got, wanted = torch.zeros(4), torch.ones(4, dtype=torch.float64)
-    worst = check._worst
+    worst = compare._worst
 
     def late(*words: Any) -> Any:
         found = worst(*words)
         got.fill_(1.0)
         return found
 
-    monkeypatch.setattr(check, "_worst", late)
-    problem = check.compare({"out": got}, {"out": wanted}, task).problem
+    monkeypatch.setattr(compare, "_worst", late)
+    problem = compare.compare({"out": got}, {"out": wanted}, task).problem
     assert problem == "out changed at [0] while it was looked at; is work left to a thread or on another stream?"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from harness import controls
-from harness.records.task import Case
+from harness.check import task_controls
+from harness.shared.task import Case
 
 
 def test_the_smallest_case_of_each_variant_and_no_point_of_the_grid() -> None:
@@ -16,12 +16,12 @@ def test_the_smallest_case_of_each_variant_and_no_point_of_the_grid() -> None:
         Case("edge", "edge", kind="check", axes={"variant": "a", "x": [1, 1]}),
         Case("only", "only", kind="check", axes={"variant": "c", "x": [1]}),
     )
-    assert {case.id for case in controls.smallest_cases(cases)} == {"small", "other", "only"}
+    assert {case.id for case in task_controls.smallest_cases(cases)} == {"small", "other", "only"}
 
 
 def test_each_output_is_made_wrong_alone() -> None:
     expected = {"a": torch.arange(6.0), "b": torch.ones(2), "c": None}
-    answers = controls._wrong_answers(expected)
+    answers = task_controls._wrong_answers(expected)
     assert [(name, wrong) for name, wrong, _ in answers] == [
         ("a", "zeros"),
         ("a", "constant values"),

@@ -17,7 +17,7 @@ import torch
 
 from harness import cuda
 from harness.cuda import arguments, compiling, launching
-from kernbench import scaffold
+from kernbench.task import scaffold
 from tests.gates.judged import PASSING
 from tests.harness.child import Child, results, write_task
 from tests.harness.test_gpu import GPU_TASK

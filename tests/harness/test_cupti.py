@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness import cupti, gpu, kineto
-from harness.activity import LostRecords, Names, Record
+from harness.device import cupti, gpu, kineto
+from harness.device.activity import LostRecords, Names, Record
 
 SIZES = {cupti.KERNEL: 216, cupti.COPY: 96, cupti.FILL: 88, 37: 40}
 """Bytes of a record; the last kind is none that was asked for."""

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness import clocks, flush
-from harness.activity import Names, Record
+from harness.device import flush
+from harness.device.activity import Names, Record
+from harness.timing import clocks
 
 
 class Flush:

@@ -10,10 +10,10 @@ import pytest
 import triton
 import triton.language as tl
 
-from harness import cupti
-from harness.activity import Record, Recorder
-from harness.gpu import Gpu
-from harness.kineto import Kineto
+from harness.device import cupti
+from harness.device.activity import Record, Recorder
+from harness.device.gpu import Gpu
+from harness.device.kineto import Kineto
 
 pytestmark = pytest.mark.gpu
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from harness import gpu
+from harness.device import gpu
 
 
 def test_throttle_reasons_in_words_and_a_power_cap_is_none_of_them() -> None:
@@ -42,7 +42,7 @@ def test_a_process_below_the_workbench_is_family_and_a_stranger_is_not(monkeypat
 
 def test_two_take_turns(tmp_path: object) -> None:
     with gpu.locked("GPU-test-of-the-lock"):
-        code = "from harness import gpu\nwith gpu.locked('GPU-test-of-the-lock'): print('in')"
+        code = "from harness.device import gpu\nwith gpu.locked('GPU-test-of-the-lock'): print('in')"
         other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         with pytest.raises(subprocess.TimeoutExpired):
             other.wait(0.7)

@@ -7,9 +7,10 @@ import ctypes
 import pytest
 import torch
 
-from harness import guard, memory
-from harness.guard import Guard
-from harness.inputs import named_outputs
+from harness.check import guard
+from harness.check.guard import Guard
+from harness.inputs import tensor_layout
+from harness.inputs.reference import named_outputs
 
 
 def poke(tensor: torch.Tensor, element: int, value: bytes) -> None:
@@ -131,11 +132,11 @@ def sliced() -> torch.Tensor:
     ],
 )
 def test_copies_keep_layout_values_and_alignment(tensor: torch.Tensor) -> None:
-    for copied in (memory.copy(tensor), Guard().place({"x": tensor}, ())["x"]):
+    for copied in (tensor_layout.copy(tensor), Guard().place({"x": tensor}, ())["x"]):
         assert copied.stride() == tensor.stride()
         assert torch.equal(copied, tensor)
         assert not tensor.numel() or copied.data_ptr() != tensor.data_ptr()
-        assert not tensor.numel() or (copied.data_ptr() - tensor.data_ptr()) % memory.ALIGNMENT == 0
+        assert not tensor.numel() or (copied.data_ptr() - tensor.data_ptr()) % tensor_layout.ALIGNMENT == 0
 
 
 def test_outputs_are_named_in_order() -> None:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from harness import host, taskfile
-from harness.shelf import Shelf
+from harness import host
+from harness.inputs.cache import Shelf
+from harness.shared import taskfile
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="no C++ compiler")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.faults import Paths, describe
-from harness.load import MissingEntry, Side
+from harness.load.failure import Paths, describe
+from harness.load.side import MissingEntry, Side
 from tests.harness.child import write_task
 
 MakeSide = Callable[..., Side]

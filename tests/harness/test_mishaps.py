@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from harness import mishaps
-from harness.faults import Paths
-from harness.mishaps import Mishaps
-from harness.records.run import Environment
-from harness.records.task import Case
-from harness.shelf import Shelf
-from harness.timing import SideFailed
+from harness.inputs.cache import Shelf
+from harness.load.failure import Paths
+from harness.run import failures
+from harness.run.failures import Mishaps
+from harness.shared.run import Environment
+from harness.shared.task import Case
+from harness.timing.blocks import SideFailed
 
 GIB = 2**30
 FULL = "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of 139.81 GiB"
@@ -25,7 +25,7 @@ FULL = "CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capaci
     [(FULL, 3 * GIB // 2), ("Tried to allocate 20.00 MiB", 20 << 20), ("Tried to allocate 512 bytes", 0), ("full", 0)],
 )
 def test_what_torch_was_asked_for(message: str, found: int) -> None:
-    assert mishaps.asked_for(message) == found
+    assert failures.asked_for(message) == found
 
 
 def raised(device: str, problem: BaseException) -> Any:

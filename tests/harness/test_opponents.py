@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from harness.opponents import Opponents
-from harness.records.run import RunRequest
-from harness.records.task import Tolerance
+from harness.run.opponents import Opponents
+from harness.shared.run import RunRequest
+from harness.shared.task import Tolerance
 
 
 def material(x: torch.Tensor) -> Any:

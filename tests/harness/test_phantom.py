@@ -9,7 +9,7 @@ from tests.harness.test_ahead import run_python
 BELIEVE = """
 import json
 import torch
-from harness import phantom
+from harness.precompile import fake_gpu as phantom
 
 about = {"major": 9, "minor": 0, "name": "Stand-in"}
 phantom.install(

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from harness import cuda
+from harness.check.guard import Guard
 from harness.cuda import plans
-from harness.guard import Guard
 
 Same = Callable[..., bool]
 

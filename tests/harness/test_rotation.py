@@ -7,13 +7,13 @@ import math
 import pytest
 import torch
 
-from harness import machine
-from harness.rotation import CpuRotation
+from harness.device import environment
+from harness.timing.input_sets import CpuRotation
 
 
 @pytest.fixture(autouse=True)
 def small_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "last_level_cache", lambda: 1 << 16)
+    monkeypatch.setattr(environment, "last_level_cache", lambda: 1 << 16)
 
 
 def masters() -> list[dict[str, object]]:
@@ -43,7 +43,7 @@ def test_a_set_comes_again_only_after_twice_the_cache() -> None:
     order = [rotation.take().inputs["x"].data_ptr() for _ in range(2 * rotation.count)]
     assert len(set(order)) == rotation.count
     assert order[: rotation.count] == order[rotation.count :]
-    assert rotation.bytes >= 2 * machine.last_level_cache()
+    assert rotation.bytes >= 2 * environment.last_level_cache()
 
 
 @pytest.mark.parametrize("sides", [2, 3])
@@ -72,7 +72,7 @@ def test_mutated_inputs_are_restored_before_each_call() -> None:
 def test_tiny_and_empty_inputs_are_no_trouble() -> None:
     for value in (torch.tensor(1.0), torch.empty(0, 4), 3):
         rotation = CpuRotation([{"x": value}], (), 2)
-        assert rotation.bytes <= 4 * machine.last_level_cache()
+        assert rotation.bytes <= 4 * environment.last_level_cache()
         rotation.take()
 
 

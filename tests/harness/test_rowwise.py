@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from harness import rowwise
-from harness.faults import BadTask
-from harness.rowwise import Inputs, Outputs
+from harness.inputs import rowwise
+from harness.inputs.rowwise import Inputs, Outputs
+from harness.load.failure import BadTask
 
 
 def modulated(inputs: Inputs) -> Outputs:

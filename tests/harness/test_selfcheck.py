@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from kernbench.jobs import Options
+from kernbench.engine.jobs import Options
 from kernbench.selfcheck import Report, accuracy, agreement
 from kernbench.selfcheck.workshop import Workshop
 

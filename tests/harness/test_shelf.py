@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.evaluate import Run
-from harness.records.run import Environment, RunRequest
-from harness.shelf import Shelf
-from harness.taskfile import load
+from harness.inputs.cache import Shelf
+from harness.run.run import Run
+from harness.shared.run import Environment, RunRequest
+from harness.shared.taskfile import load
 from tests.harness.child import write_task
 
 

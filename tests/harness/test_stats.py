@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from harness import stats
-from harness.records.results import Ratio
+from harness.shared import stats
+from harness.shared.results import Ratio
 
 
 @pytest.mark.parametrize("count", [6, 9, 16, 33, 64])

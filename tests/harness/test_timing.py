@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from harness import clocks, stopwatch, timing, wallpass
-from harness.activity import LostRecords
-from harness.rotation import WorkingSet
-from harness.samples import Timing
+from harness.device.activity import LostRecords
+from harness.timing import blocks as timing
+from harness.timing import case_timer, clocks, wall_pass
+from harness.timing.input_sets import WorkingSet
+from harness.timing.samples import Timing
 
 
 class FakeRotation:
@@ -357,16 +358,16 @@ def test_a_replaced_clock_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert clocks.WallClock().measure([clocks.Call(None, lambda: time.sleep(0.001))])[0].us >= 1000
 
 
-SHORT_TURN = wallpass.SETTLING + wallpass.COUNTED
+SHORT_TURN = wall_pass.SETTLING + wall_pass.COUNTED
 
 
 @pytest.mark.parametrize(
     ("call_us", "left_ns", "calls"),
     [
-        (20, wallpass.WALL_NS, wallpass.TURNS * SHORT_TURN),
-        (5000, wallpass.WALL_NS, wallpass.FEWEST_TURNS * 2),
+        (20, wall_pass.WALL_NS, wall_pass.TURNS * SHORT_TURN),
+        (5000, wall_pass.WALL_NS, wall_pass.FEWEST_TURNS * 2),
         (20, 700_000, 3 * SHORT_TURN),
-        (20, -1e6, wallpass.FEWEST_TURNS * SHORT_TURN),
+        (20, -1e6, wall_pass.FEWEST_TURNS * SHORT_TURN),
     ],
 )
 def test_the_wall_pass_makes_fewer_calls_of_long_ones_and_where_little_time_is_left(
@@ -380,7 +381,7 @@ def test_the_wall_pass_makes_fewer_calls_of_long_ones_and_where_little_time_is_l
 
     monkeypatch.setattr(clocks, "now", lambda: now)
     monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
-    found = wallpass.medians(["baseline", "solution"], lambda name: clocks.Call(None, run), lambda: None, left_ns)
+    found = wall_pass.medians(["baseline", "solution"], lambda name: clocks.Call(None, run), lambda: None, left_ns)
     assert found == {"baseline": call_us, "solution": call_us}
     assert made == 2 * calls
 
@@ -395,7 +396,7 @@ def test_the_wall_of_a_side_is_not_that_of_its_first_calls_after_another(monkeyp
 
     monkeypatch.setattr(clocks, "now", lambda: now)
     monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
-    found = wallpass.medians(
+    found = wall_pass.medians(
         ["baseline", "best", "solution"], lambda name: clocks.Call(None, lambda: run(name)), lambda: None
     )
     assert found == {"baseline": 20, "best": 20, "solution": 20}
@@ -417,12 +418,12 @@ def test_a_row_timed_by_event_pairs_says_why(
 
     gpu: Any = SimpleNamespace(flush=lambda condition: None, nvml=SimpleNamespace(foreign_processes=lambda: 0))
     request: Any = SimpleNamespace(condition="cold", budget_ms=100.0)
-    watch = stopwatch.Stopwatch(request, gpu)
+    watch = case_timer.Stopwatch(request, gpu)
     monkeypatch.setattr(watch, "clock", Failing)
     monkeypatch.setattr(clocks, "EventClock", lambda flush: FakeClock())
     left: list[float] = []
-    monkeypatch.setattr(wallpass, "medians", lambda *words: left.append(words[-1]) or {})
-    monkeypatch.setattr(stopwatch.time, "perf_counter", lambda: 5.0)
+    monkeypatch.setattr(wall_pass, "medians", lambda *words: left.append(words[-1]) or {})
+    monkeypatch.setattr(case_timer.time, "perf_counter", lambda: 5.0)
     monkeypatch.setattr(watch, "_bench", lambda clock, *_: timing.Bench(clock, FakeRotation(), 1.0, lambda: None))  # type: ignore[arg-type]
     (finding,) = watch._on_gpu(gpu, {"solution": lambda: 5.0}, [], lambda: None).findings
     assert finding.name == name

@@ -14,10 +14,10 @@ from typing import Any, cast
 import pytest
 
 from harness import worker
-from harness.records.lines import decode
-from harness.records.results import CaseResult
-from harness.records.run import Environment
-from harness.taskfile import load
+from harness.shared.lines import decode
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment
+from harness.shared.taskfile import load
 from tests.harness.child import REFERENCE, SOLUTION, TASK, Child, findings, results, write_task
 
 SMALL = ("small",)
@@ -412,7 +412,7 @@ def test_floors_are_measured_on_request(child: Child, tmp_path: Path) -> None:
 
 
 def task_json(folder: Path) -> dict[str, Any]:
-    from harness.records.lines import to_dict
+    from harness.shared.lines import to_dict
 
     return to_dict(load(folder))
 

@@ -12,10 +12,10 @@ from types import ModuleType
 import pytest
 from click.testing import CliRunner
 
-from kernbench import doctor
 from kernbench.cli import cli
-from kernbench.doctor import Check, Nvml
-from kernbench.profiling import nsight
+from kernbench.doctor import installation
+from kernbench.doctor.installation import Check, Nvml
+from kernbench.ncu import nsight
 
 
 def by_name(found: list[Check]) -> dict[str, Check]:
@@ -35,14 +35,14 @@ ALWAYS = ["GPU", "driver", "NVML", "torch", "triton", "C++ compiler", "CUDA head
 
 
 def test_every_check_is_there_and_what_is_missing_has_a_fix(tmp_path: Path, fake_python: Path) -> None:
-    found = doctor.checks(tmp_path, str(fake_python))
+    found = installation.checks(tmp_path, str(fake_python))
     assert set(by_name(found)) >= {*ALWAYS, "write access", "git"}
     assert all(check.fix for check in found if not check.ok)
     assert all("\n" not in check.says + check.fix for check in found)
 
 
 def test_the_torch_of_this_python_is_seen_without_importing_it() -> None:
-    look = "import sys; from kernbench import doctor; print(doctor.report(doctor.checks()))"
+    look = "import sys; from kernbench.doctor.installation import checks, report; print(report(checks()))"
     code = f"{look}; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
     assert re.search(r"(?m)^ok +torch +\d", done.stdout)
@@ -59,27 +59,27 @@ def test_the_torch_of_this_python_is_seen_without_importing_it() -> None:
 )
 def test_a_python_that_breaks_is_a_line(tmp_path: Path, fake_python: Path, script: str, says: str) -> None:
     fake_python.write_text(f"#!/bin/sh\n{script}\n")
-    check = by_name(doctor.checks(tmp_path, str(fake_python)))["torch"]
+    check = by_name(installation.checks(tmp_path, str(fake_python)))["torch"]
     assert check.ok is False
     assert says in check.says
     assert "--python" in check.fix
 
 
 def test_a_python_that_hangs_is_a_line(fake_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "PROBE_SECONDS", 0.2)
+    monkeypatch.setattr(installation, "PROBE_SECONDS", 0.2)
     fake_python.write_text("#!/bin/sh\nexec sleep 60\n")
-    assert "did not answer" in doctor.probe(str(fake_python))["problem"]
+    assert "did not answer" in installation.probe(str(fake_python))["problem"]
 
 
 def test_a_python_that_is_not_there_is_a_line(tmp_path: Path) -> None:
-    assert "cannot be started" in doctor.probe(str(tmp_path / "nowhere"))["problem"]
+    assert "cannot be started" in installation.probe(str(tmp_path / "nowhere"))["problem"]
 
 
 def test_a_gpu_and_a_cuda_build_are_named(tmp_path: Path, fake_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"python": "3.12.1", "torch": "2.11.0", "cuda": "13.0", "gpus": ["NVIDIA H200"], "triton": "3.6.0"}
     fake_python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
-    monkeypatch.setattr(doctor, "_nvml", lambda: Nvml(problem="NVML Shared Library Not Found"))
-    found = by_name(doctor.checks(tmp_path, str(fake_python)))
+    monkeypatch.setattr(installation, "_nvml", lambda: Nvml(problem="NVML Shared Library Not Found"))
+    found = by_name(installation.checks(tmp_path, str(fake_python)))
     assert found["GPU"].says == "NVIDIA H200"
     assert found["torch"].says == "2.11.0 (CUDA 13.0), Python 3.12.1"
     assert not found["NVML"].ok
@@ -95,7 +95,7 @@ def test_ncu_is_judged_as_a_profile_would(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     monkeypatch.setattr(nsight, "permitted", lambda: may_count)
-    check = doctor._ncu()
+    check = installation._ncu()
     assert check.ok is may_count
     assert check.says.startswith(str(ncu))
     assert may_count or "NVreg_RestrictProfilingToAdminUsers=0" in check.fix
@@ -123,13 +123,13 @@ def test_a_gpu_that_torch_does_not_see_is_told_of(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
     text = json.dumps({"python": "3.12.1", "torch": "2.11.0", "triton": "3.6.0", **answer})
     fake_python.write_text(f"#!/bin/sh\necho '{text}'\n")
-    monkeypatch.setattr(doctor, "_nvml", lambda: Nvml(("NVIDIA H200",), 1, "580.1"))
-    found = by_name(doctor.checks(tmp_path, str(fake_python)))
+    monkeypatch.setattr(installation, "_nvml", lambda: Nvml(("NVIDIA H200",), 1, "580.1"))
+    found = by_name(installation.checks(tmp_path, str(fake_python)))
     assert found["torch"].ok is None
     assert fix in found["torch"].fix
     assert str(answer.get("gpus_problem", "none is listed")) in found["torch"].says
-    monkeypatch.setattr(doctor, "_nvml", lambda: Nvml(problem="NVML Shared Library Not Found"))
-    assert by_name(doctor.checks(tmp_path, str(fake_python)))["torch"].ok
+    monkeypatch.setattr(installation, "_nvml", lambda: Nvml(problem="NVML Shared Library Not Found"))
+    assert by_name(installation.checks(tmp_path, str(fake_python)))["torch"].ok
 
 
 class FakeNvml(ModuleType):
@@ -175,8 +175,8 @@ def test_gpus_that_may_not_be_opened(
     monkeypatch: pytest.MonkeyPatch, opened: tuple[int, ...], gpu: tuple[object, ...], nvml: str
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(*opened))
-    seen = doctor._nvml()
-    found = by_name(doctor._graphics({}, seen))
+    seen = installation._nvml()
+    found = by_name(installation._graphics({}, seen))
     assert (found["GPU"].ok, found["GPU"].says, found["GPU"].fix) == gpu
     assert (found["NVML"].ok, found["NVML"].says) == (None, nvml)
     assert "--device" in found["NVML"].fix
@@ -195,7 +195,7 @@ def test_a_torch_that_fails_at_its_gpus_is_still_a_torch(tmp_path: Path) -> None
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    answer = doctor.probe(str(python))
+    answer = installation.probe(str(python))
     assert (answer["torch"], answer["gpus_problem"]) == ("2.11.0", "CUDA error 802: system not yet initialized")
 
 
@@ -203,8 +203,8 @@ def test_nothing_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("CXX", "CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(doctor, "TOOLKIT", tmp_path)
-    found = by_name(doctor.checks(tmp_path, sys.executable))
+    monkeypatch.setattr(installation, "TOOLKIT", tmp_path)
+    found = by_name(installation.checks(tmp_path, sys.executable))
     assert {found[name].ok for name in ("C++ compiler", "CUDA headers", "ncu", "compute-sanitizer")} <= {None, True}
     assert found["C++ compiler"].ok is None
     assert found["ncu"].ok is None
@@ -212,7 +212,7 @@ def test_nothing_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_the_report_is_aligned_and_shows_a_fix_only_where_one_is_needed() -> None:
     found = [Check("torch", True, "2.13.0", "unused"), Check("C++ compiler", None, "none", "Install one.")]
-    assert doctor.report(found).splitlines() == [
+    assert installation.report(found).splitlines() == [
         "ok      torch         2.13.0",
         "-       C++ compiler  none",
         "                      -> Install one.",

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.records.task import Task
-from kernbench import plan
+from harness.shared.task import Task
 from kernbench.commands.profile import trace_file
+from kernbench.task import case_choice
 from tests.log.logs import make_task
 
 ODD = "m[bf16]/4x[8]"
@@ -20,12 +20,12 @@ def task(tmp_path: Path) -> Task:
 
 
 def named(task: Task, glob: str | None) -> list[str]:
-    return [case.id for case in plan.matching(task, glob)]
+    return [case.id for case in case_choice.matching(task, glob)]
 
 
 def test_a_case_whose_name_looks_like_a_pattern_is_named_by_it(task: Task) -> None:
     assert named(task, ODD) == [ODD]
-    assert not plan.leaves_nothing_out(task, ODD)
+    assert not case_choice.leaves_nothing_out(task, ODD)
 
 
 def test_a_pattern_is_held_against_ids_and_labels(task: Task) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from kernbench import clipboard, project
-from kernbench.logbook import Logbook
-from kernbench.presence import Presence
-from kernbench.project import ProjectError, find_task, list_tasks, shipped_tasks, state_dir
-from kernbench.runsfile import RunsFile
+from kernbench.engine.workbench_lock import Presence
+from kernbench.log.logbook import Logbook
+from kernbench.log.runs.runs_file import RunsFile
+from kernbench.machine import clipboard
+from kernbench.task import lookup
+from kernbench.task.lookup import ProjectError, find_task, list_tasks, shipped_tasks, state_dir
 
 
 def make_task(folder: Path) -> Path:
@@ -29,14 +30,14 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def nothing_shipped(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "PACKAGE", tmp_path_factory.mktemp("empty") / "src" / "kernbench")
+    monkeypatch.setattr(lookup, "PACKAGE", tmp_path_factory.mktemp("empty") / "src" / "kernbench")
 
 
 @pytest.fixture
 def installed(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package that carries one task as data, as a wheel does."""
     package = tmp_path_factory.mktemp("site") / "kernbench"
-    monkeypatch.setattr(project, "PACKAGE", package)
+    monkeypatch.setattr(lookup, "PACKAGE", package)
     return make_task(package / "tasks" / "shipped")
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import taskfile
-from kernbench.project import ProjectError, shipped_tasks
-from kernbench.scaffold import create
+from harness.shared import taskfile
+from kernbench.task.lookup import ProjectError, shipped_tasks
+from kernbench.task.scaffold import create
 
 
 @pytest.mark.parametrize("template", ["triton", "host", "cuda"])

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import taskfile
-from harness.taskfile import TaskError
-from kernbench.project import shipped_tasks
+from harness.shared import taskfile
+from harness.shared.taskfile import TaskError
+from kernbench.task.lookup import shipped_tasks
 
 GOOD = """
 name = "toy"

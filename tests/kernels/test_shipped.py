@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from harness import taskfile
-from kernbench import elsewhere, snapshot
+from harness.shared import taskfile
+from kernbench.log.entries import pulled_entries
+from kernbench.task import snapshot
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 TASKS = sorted(path.parent.name for path in KERNELS.glob("*/task.toml"))
@@ -44,7 +45,7 @@ def test_the_log_ends_with_what_is_shipped(name: str, tmp_path: Path) -> None:
     """
     log = KERNELS / name / "ITERATIONS.md"
     assert "\n- result: geomean " in log.read_text(encoding="utf-8")
-    kept = [entry for entry in elsewhere.read(log) if entry.right and entry.outcome != "slower"]
+    kept = [entry for entry in pulled_entries.read(log) if entry.right and entry.outcome != "slower"]
     assert kept[-1].source == snapshot.take(KERNELS / name, tmp_path).sha[:8]
 
 

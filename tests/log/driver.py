@@ -11,11 +11,11 @@ import os
 import sys
 from pathlib import Path
 
-from harness import taskfile
+from harness.shared import taskfile
+from kernbench.engine.jobs import Options
+from kernbench.engine.session import Session
 from kernbench.events import CaseLanded, Event, Notice, RunFinished
-from kernbench.jobs import Options
-from kernbench.session import Session
-from kernbench.supervisor import Deadlines
+from kernbench.worker.supervisor import Deadlines
 
 FAKE = Path(__file__).parent.parent / "fake" / "harness"
 

@@ -8,14 +8,16 @@ import math
 import random
 from pathlib import Path
 
-from harness import stats, taskfile
-from harness.records.lines import encode, to_dict
-from harness.records.results import CaseResult, Ratio, WallTime
-from harness.records.run import Environment
-from harness.records.task import Task
-from kernbench import compare, iterations
+from harness.shared import stats, taskfile
+from harness.shared.lines import encode, to_dict
+from harness.shared.results import CaseResult, Ratio, WallTime
+from harness.shared.run import Environment
+from harness.shared.task import Task
 from kernbench.events import RunStarted, Summary
-from kernbench.journal import Journal
+from kernbench.log.entries import iterations_file
+from kernbench.log.entries.entry_text import EntryText
+from kernbench.log.runs import comparison
+from kernbench.log.runs.journal import Journal
 
 ENVIRONMENT = Environment(
     device="cuda:0",
@@ -130,7 +132,7 @@ def summary_of(task: Task, number: int, rows: list[CaseResult], series: list[Sum
         hypothesis=words,
         task_hash=task.hash,
     )
-    about = compare.Circumstances(
+    about = comparison.Circumstances(
         environment=ENVIRONMENT,
         series=series[-40:],
         complete=True,
@@ -143,7 +145,7 @@ def summary_of(task: Task, number: int, rows: list[CaseResult], series: list[Sum
         version="0.1.0",
         seconds=0.9,
     )
-    return compare.numbered(compare.summarise(task, started, {item.id: item for item in rows}, about), number)
+    return comparison.numbered(comparison.summarise(task, started, {item.id: item for item in rows}, about), number)
 
 
 def make_log(folder: Path, count: int, cases: int = 12, seed: int = 1, blocks: int = 8, odd: str = "") -> Task:
@@ -171,8 +173,8 @@ def write_entries(task: Task) -> None:
     """The ITERATIONS.md of a log, as its runs have written it."""
     journal = Journal(Path(task.folder) / ".kernbench")
     for item in journal.summaries:
-        text = iterations.EntryText(task, item, journal.cases_of(item.run))
-        iterations.append(Path(task.folder) / "ITERATIONS.md", text, (item.iteration or 1) - 1)
+        text = EntryText(task, item, journal.cases_of(item.run))
+        iterations_file.append(Path(task.folder) / "ITERATIONS.md", text, (item.iteration or 1) - 1)
 
 
 def keep_source(task: Task, state: Path, sha: str, number: int) -> None:

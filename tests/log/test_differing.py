@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kernbench import export, trajectory
-from kernbench.differing import NO_NEWLINE, unified
-from kernbench.journal import Journal
+from kernbench import export
+from kernbench.log import stored_sources
+from kernbench.log.runs.journal import Journal
+from kernbench.log.unified_diff import NO_NEWLINE, unified
 from tests.log.logs import make_log, source_hash
 
 FILES = [
@@ -50,8 +51,8 @@ def test_a_last_line_that_is_not_ended_says_so() -> None:
 def test_a_change_of_line_ends_alone_is_a_difference(tmp_path: Path) -> None:
     task = make_log(tmp_path / "t", 2, cases=2)
     journal = Journal(tmp_path / "t" / ".kernbench")
-    old = trajectory.find(task, journal, "2")
+    old = stored_sources.find(task, journal, "2")
     (tmp_path / "t" / "solution.py").write_bytes((old.folder / "solution.py").read_bytes().replace(b"\n", b"\r\n"))
-    lines = trajectory.diff(old, trajectory.find(task, journal, "now"), journal.state)
+    lines = stored_sources.diff(old, stored_sources.find(task, journal, "now"), journal.state)
     assert "-STAGES = 2" in lines
     assert "+STAGES = 2\r" in lines

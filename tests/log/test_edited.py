@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 
 import kernbench
-from harness.records.task import Task
-from kernbench import entry, export, iterations, render, trajectory
+from harness.shared.task import Task
+from kernbench import export, render
 from kernbench.events import Elsewhere, Summary
-from kernbench.journal import Journal
-from kernbench.logbook import Logbook
+from kernbench.log import stored_sources
+from kernbench.log.entries import entry_text, iterations_file
+from kernbench.log.logbook import Logbook
+from kernbench.log.runs.journal import Journal
 from tests.log.logs import make_log, write_entries
 
 
@@ -57,14 +59,14 @@ def test_a_heading_with_a_long_number_is_a_remark(task: Task, book: Logbook) -> 
 @pytest.mark.parametrize("first", [True, False])
 def test_of_two_entries_of_one_source_a_run_has_the_words_of_its_own_time(book: Logbook, first: bool) -> None:
     mine = book.journal.summaries[2]
-    text = iterations.entry_of(book.path, 3) or ""
+    text = iterations_file.entry_of(book.path, 3) or ""
     theirs = text.replace(mine.hypothesis, "theirs").replace(render.minute(mine.at), "2026-01-02 03:04 UTC")
     edit(book, text, f"{theirs}\n{text}" if first else f"{text}\n{theirs}")
     assert listed(book)[2:] == [(Summary, 3, mine.hypothesis), (Elsewhere, 3, "theirs")]
 
 
 def test_of_two_that_are_alike_in_that_too_it_has_those_that_show_prints(book: Logbook) -> None:
-    text = iterations.entry_of(book.path, 3) or ""
+    text = iterations_file.entry_of(book.path, 3) or ""
     edit(book, text, text.replace(book.journal.summaries[2].hypothesis, "theirs") + "\n" + text)
     assert listed(book)[2:] == [(Summary, 3, book.journal.summaries[2].hypothesis)]
     assert book.iterations()[2].hypothesis in book.text(3, book.journal.summaries[2].source)
@@ -87,17 +89,17 @@ def test_an_entry_that_lost_its_source_is_still_that_of_the_run(
     book.path.write_text(text.replace(": two rows a warp hide", ": four rows a warp hide"))
     assert [kind for kind, _number, _words in listed(book)] == [Summary] * 3
     assert book.iterations()[2].hypothesis.startswith("four rows a warp")
-    assert trajectory.find(task, book.journal, "3").name == "3"
+    assert stored_sources.find(task, book.journal, "3").name == "3"
     assert book.set_next("on with it") == 3
     assert book.iterations()[2].next == book.next_step() == "on with it"
-    assert "next: on with it\n" in (iterations.entry_of(book.path, 3, book.journal.summaries[2].source) or "")
+    assert "next: on with it\n" in (iterations_file.entry_of(book.path, 3, book.journal.summaries[2].source) or "")
 
 
 def test_one_of_a_number_that_another_has_too_is_somebodys(book: Logbook) -> None:
     book.path.write_text(book.path.read_text() + "\n## 3 · by hand · 1.0x\nwords of theirs\n")
     assert listed(book)[3] == (Elsewhere, 3, "by hand")
-    assert "words of theirs" in (iterations.entry_of(book.path, 3, "") or "")
-    assert "words of theirs" not in (iterations.entry_of(book.path, 3, book.journal.summaries[2].source) or "")
+    assert "words of theirs" in (iterations_file.entry_of(book.path, 3, "") or "")
+    assert "words of theirs" not in (iterations_file.entry_of(book.path, 3, book.journal.summaries[2].source) or "")
 
 
 # -- which lines are the tool's ----------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ def test_a_remark_that_begins_like_a_field_is_none(book: Logbook) -> None:
     edit(book, "- result: ", "- next to that, the tail wave costs 3 %\n- hypothesis or not\n- result: ")
     assert [item.next for item in book.iterations()] == ["", "", "look at the tail wave"]
     assert listed(book)[0][2] == "as shipped"
-    assert entry.said(["- when 2026-11-14 21:03 UTC · source ab"], "when") == "2026-11-14 21:03 UTC · source ab"
+    assert entry_text.said(["- when 2026-11-14 21:03 UTC · source ab"], "when") == "2026-11-14 21:03 UTC · source ab"
 
 
 def test_only_a_newline_ends_a_line(book: Logbook) -> None:
@@ -146,14 +148,14 @@ def test_md_keeps_evidence_and_what_its_author_wrote(task: Task, book: Logbook) 
     edit(book, "- hypothesis: as shipped", "- hypothesis: as it was shipped")  # its heading stays
     md = export.text(task, book.state, "md")
     for number in (1, 2, 3):
-        assert f"\n{iterations.entry_of(book.path, number)}\n" in md
+        assert f"\n{iterations_file.entry_of(book.path, number)}\n" in md
     assert md.count("A paragraph of its author's.") == 3
     assert "- evidence: registers 40 -> 32 (ncu)\n" in md
 
 
 def test_md_tells_an_entry_that_was_taken_out_from_its_run(task: Task, book: Logbook) -> None:
     whole = export.text(task, book.state, "md")
-    edit(book, iterations.entry_of(book.path, 2) or "", "")
+    edit(book, iterations_file.entry_of(book.path, 2) or "", "")
     assert export.text(task, book.state, "md") == whole
     book.path.unlink()
     assert export.text(task, book.state, "md") == whole

@@ -8,13 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.records.results import CaseResult, Ratio, Status
-from harness.records.task import Task
-from kernbench import aside, compare, elsewhere, entry, iterations, render
+from harness.shared.results import CaseResult, Ratio, Status
+from harness.shared.task import Task
+from kernbench import atomic_write, render
 from kernbench.events import Summary
-from kernbench.journal import Journal
-from kernbench.logbook import Logbook
-from kernbench.profiling import evidence
+from kernbench.log import profile_evidence
+from kernbench.log.entries import entry_text as entry
+from kernbench.log.entries import iterations_file, pulled_entries
+from kernbench.log.entries.entry_text import EntryText
+from kernbench.log.logbook import Logbook
+from kernbench.log.runs import comparison
+from kernbench.log.runs.journal import Journal
 from tests.log.logs import make_log, make_task, rows_of, source_hash, summary_of
 
 HERE = Path(__file__).parent
@@ -50,7 +54,7 @@ def test_the_entry_reads_as_promised(log: tuple[Task, Logbook]) -> None:
 def test_what_was_not_measured_is_not_printed(tmp_path: Path) -> None:
     task = make_task(tmp_path / "t", 2)
     bare = Summary("r", "ab" * 32, "2026-11-14T21:03:00+00:00", False, counts={"wrong": 2})
-    text = iterations.EntryText(task, bare, {})(1)
+    text = EntryText(task, bare, {})(1)
     assert "None" not in text
     for word in ("driver", "clocks", "torch", "evidence", "wall", "geomean", "command", "said"):
         assert word not in text
@@ -68,7 +72,7 @@ def test_evidence_compares_with_the_best_before_once_both_were_profiled(log: tup
     profile(book.state, 8, case, registers=32, occupancy_pct=87, bytes_read=3e7, bytes_written=1e7)
     (book.state / "profiles" / "torn.json").write_text('{"source"')
     line = f"registers 40 -> 32, occupancy 62 -> 87 % (ncu, {task.timed[1].label})"
-    numbered = compare.numbered(item, 9)
+    numbered = comparison.numbered(item, 9)
     book.journal.finish(numbered, [])
     assert book.add_evidence(task, item.source) == line
     assert book.add_evidence(task, item.source) == line  # replaced, not repeated
@@ -90,9 +94,12 @@ def test_an_entry_is_never_compared_with_a_later_best(log: tuple[Task, Logbook])
 
 
 def test_profiles_of_two_gpus_are_no_pair() -> None:
-    found = [evidence.Profile("a", "x", gpu="H100", metrics={"registers": 40}), evidence.Profile("b", "x", gpu="H200")]
-    assert evidence.pairs(found, "a", "b", ["x"]) == []
-    assert len(evidence.pairs([replace(item, gpu="H200") for item in found], "a", "b", ["x"])) == 1
+    found = [
+        profile_evidence.Profile("a", "x", gpu="H100", metrics={"registers": 40}),
+        profile_evidence.Profile("b", "x", gpu="H200"),
+    ]
+    assert profile_evidence.pairs(found, "a", "b", ["x"]) == []
+    assert len(profile_evidence.pairs([replace(item, gpu="H200") for item in found], "a", "b", ["x"])) == 1
 
 
 def test_bandwidth_is_told_only_when_every_kernel_counted_its_bytes(tmp_path: Path) -> None:
@@ -101,7 +108,7 @@ def test_bandwidth_is_told_only_when_every_kernel_counted_its_bytes(tmp_path: Pa
     for name, kernels in (("a", [whole, whole]), ("b", [whole, {"duration_us": 1.0}]), ("c", [])):
         data = {"source": name, "case": "x", "kernels": kernels}
         (tmp_path / "profiles" / f"{name}.json").write_text(json.dumps(data))
-    found = {item.source: item.metrics for item in evidence.profiles(tmp_path)}
+    found = {item.source: item.metrics for item in profile_evidence.profiles(tmp_path)}
     assert found["a"]["bandwidth"] == pytest.approx(4e12)
     assert "bandwidth" not in found["b"]
     assert "c" not in found
@@ -138,7 +145,7 @@ def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str)
     assert f"- hypothesis: {LINES}- said by" in book.path.read_text()
     assert f"- next: {LINES}\n" in book.path.read_text()
     assert (book.iterations()[-1].hypothesis, book.next_step()) == (NOTE, NOTE)
-    (written,) = elsewhere.read(book.path)
+    (written,) = pulled_entries.read(book.path)
     assert (written.hypothesis, written.next) == (" ".join(NOTE.split()), " ".join(NOTE.split()))
     book.path.write_bytes(book.path.read_bytes().replace(b"\n", end.encode()))
     book.reword(entered, "one line", NOTE + "\nand one more")
@@ -168,10 +175,10 @@ def test_a_line_changed_by_hand_is_never_overwritten(
     entered = book.enter(task, book.journal.summaries[7], {})
     book.path.write_text(book.path.read_text().replace(*change))
     before = book.path.read_bytes()
-    with pytest.raises(iterations.LogbookError, match=says):
+    with pytest.raises(iterations_file.LogbookError, match=says):
         book.reword(entered, "other words", "more")
     assert book.path.read_bytes() == before
-    assert not list(book.path.parent.glob(f"{aside.PREFIX}*"))
+    assert not list(book.path.parent.glob(f"{atomic_write.PREFIX}*"))
 
 
 def test_of_two_entries_with_one_number_the_right_one_is_changed(log: tuple[Task, Logbook]) -> None:
@@ -196,7 +203,7 @@ def test_stall_and_the_move_after_it(tmp_path: Path) -> None:
     assert [item.streak for item in series] == [0, 1, 2, 3, 4, 5]
     assert [item.after_stall for item in series] == [False, False, False, False, True, True]
     assert [item.move for item in series] == ["", "", "", "", "", "changed direction"]
-    texts = [iterations.EntryText(task, item, {})(item.iteration or 0) for item in series]
+    texts = [EntryText(task, item, {})(item.iteration or 0) for item in series]
     assert "- stalled: 4 iterations without a new best; profile again, re-read the log, or change direction" in texts[4]
     assert "- after the stall: not said (profile again, re-read the log, or change direction)" in texts[4]
     assert "- after the stall: changed direction" in texts[5]
@@ -213,7 +220,7 @@ def test_stall_and_the_move_after_it(tmp_path: Path) -> None:
     ],
 )
 def test_the_move_is_what_the_hypothesis_begins_with(words: str, move: str) -> None:
-    assert compare.said_move(words) == move
+    assert comparison.said_move(words) == move
 
 
 @pytest.mark.parametrize(
@@ -249,7 +256,7 @@ def test_one_case_is_not_one_cases(tmp_path: Path) -> None:
     task = make_task(tmp_path / "t", 1)
     rows = rows_of(task, 1, 1.0, {}, 1)
     summary = summary_of(task, 1, rows, [])
-    assert " over 1 case (device)" in iterations.EntryText(task, summary, {row.id: row for row in rows})(1)
+    assert " over 1 case (device)" in EntryText(task, summary, {row.id: row for row in rows})(1)
 
 
 def test_ones_own_entry_does_not_have_the_whole_file_read_again(
@@ -259,7 +266,7 @@ def test_ones_own_entry_does_not_have_the_whole_file_read_again(
     item = replace(book.journal.summaries[7], iteration=None)
     book.enter(task, item, {})
     assert book._elsewhere.number_of(book.journal, "ff" * 32) is None
-    monkeypatch.setattr("kernbench.elsewhere.read", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr("kernbench.log.entries.pulled_entries.read", lambda *_: pytest.fail("read again"))
     book.enter(task, item, {})
     assert book._elsewhere.number_of(book.journal, "ff" * 32) is None
     monkeypatch.undo()
@@ -281,7 +288,7 @@ def test_a_run_that_is_not_right_says_how_it_failed(counts: dict[str, int], word
     failed = Summary("r", "ab" * 32, "2026-11-14T21:03:00+00:00", False, counts=counts)
     assert render.outcome(failed) == word
     score = entry.score(failed, "eager")
-    written = elsewhere.parse(7, f" wider loads · {score}\n", "")
+    written = pulled_entries.parse(7, f" wider loads · {score}\n", "")
     assert (written.right, written.outcome) == (False, word)
 
 

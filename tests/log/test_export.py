@@ -15,13 +15,14 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from harness import taskfile
-from harness.records.results import CaseResult, VerdictWord
-from harness.records.task import Task
-from kernbench import export, render, trajectory
+from harness.shared import taskfile
+from harness.shared.results import CaseResult, VerdictWord
+from harness.shared.task import Task
+from kernbench import export, render
 from kernbench.cli import cli
 from kernbench.export import charts
-from kernbench.journal import Journal
+from kernbench.log import stored_sources
+from kernbench.log.runs.journal import Journal
 from tests.log.logs import make_log, make_task, source_hash
 from tests.log.test_entry import profile
 
@@ -177,7 +178,7 @@ def test_a_part_of_the_cases_that_is_wrong_takes_the_best_its_place(task: Task, 
     assert f"Best: #{best.iteration}, " in export.text(task, state, "md")
     again = {"run": "part", "iteration": None, "repeats": best.iteration, "best": False, "counts": {"wrong": 1}}
     journal.finish(replace(best, **again, right=False, complete=False), [])  # type: ignore[arg-type]
-    now = trajectory.best(task, Journal(state), trajectory.entries_of(task))
+    now = stored_sources.best(task, Journal(state), stored_sources.entries_of(task))
     assert now.iteration != best.iteration
     assert f"Best: #{now.iteration}, " in export.text(task, state, "md")
     assert f"best, #{now.iteration}, against" in export.text(task, state, "html")
@@ -193,7 +194,7 @@ def test_of_several_entries_of_the_best_source_the_first_is_named(tmp_path: Path
     again = replace(first, best_geomean=first.geomean)
     for number, item in enumerate([replace(first, iteration=None), again, replace(again, iteration=2, repeats=1)]):
         Journal(state).finish(replace(item, run=f"r{number}"), [])
-    assert trajectory.best(task, Journal(state), trajectory.entries_of(task)).iteration == 1
+    assert stored_sources.best(task, Journal(state), stored_sources.entries_of(task)).iteration == 1
     assert "Best: #1, " in export.text(task, state, "md")
 
 
@@ -325,7 +326,7 @@ def test_without_the_extra_the_command_names_it(task: Task, tmp_path: Path) -> N
 
 
 def test_an_export_beside_the_task_is_no_part_of_its_source(task: Task, state: Path) -> None:
-    from kernbench import snapshot
+    from kernbench.task import snapshot
 
     before = snapshot.take(Path(task.folder), state).sha
     export.export(task, state, "csv", export.default_target(task, "csv"))

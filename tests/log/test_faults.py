@@ -21,11 +21,12 @@ from typing import Any
 
 import pytest
 
-from harness import taskfile
-from harness.records.run import Environment
-from kernbench import aside, iterations
-from kernbench.journal import Journal
-from kernbench.logbook import Logbook
+from harness.shared import taskfile
+from harness.shared.run import Environment
+from kernbench import atomic_write
+from kernbench.log.entries import iterations_file
+from kernbench.log.logbook import Logbook
+from kernbench.log.runs.journal import Journal
 from tests.engine.conftest import TASK
 from tests.engine.test_commands import kernbench
 from tests.log.logs import make_log
@@ -72,10 +73,10 @@ def verify(folder: Path, said: list[dict[str, Any]]) -> None:
             assert landed[item["run"], item["case"], item["checked"]] == item["us"]
         elif "finished" in item:
             assert finished[item["finished"]].iteration == item["iteration"]
-            entry = iterations.entry_of(log, item["iteration"], item["source"])
+            entry = iterations_file.entry_of(log, item["iteration"], item["source"])
             assert entry is not None
             assert f"· source {item['source'][:8]} ·" in entry
-    numbers = [int(number) for number in iterations.HEADING.findall(log.read_text())]
+    numbers = [int(number) for number in iterations_file.HEADING.findall(log.read_text())]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
@@ -169,7 +170,7 @@ def test_converted_to_crlf_between_two_entries(book: Logbook) -> None:
     assert b"\n" not in data.replace(b"\r\n", b"")
     assert [first, second] == [6, 7]
     entered = book.journal.summaries[1]
-    iterations.reword(book.path, _numbered(entered, 7), _numbered(entered, 7, "with other words"))
+    iterations_file.reword(book.path, _numbered(entered, 7), _numbered(entered, 7, "with other words"))
     assert b"- hypothesis: with other words\r\n" in book.path.read_bytes()
 
 
@@ -203,7 +204,7 @@ def test_edited_while_entries_are_appended(book: Logbook, way: str) -> None:
     numbers: list[int] = []
     try:
         for _ in range(80):
-            with contextlib.suppress(iterations.LogbookError):
+            with contextlib.suppress(iterations_file.LogbookError):
                 numbers.append(enter(book, 0) or 0)
     finally:
         stop.set()
@@ -212,7 +213,7 @@ def test_edited_while_entries_are_appended(book: Logbook, way: str) -> None:
     last = enter(book, 1)
     data = book.path.read_bytes()
     assert saved[-1] in data  # the user's last save, byte for byte
-    assert iterations.entry_of(book.path, last or 0) is not None
+    assert iterations_file.entry_of(book.path, last or 0) is not None
     assert data.count(b"# mine") == 1
 
 
@@ -226,8 +227,8 @@ def test_reword_gives_way_to_a_save_of_this_moment(book: Logbook, monkeypatch: p
             file.write("a line of mine\n")
 
     monkeypatch.setattr(os, "fsync", save_meanwhile)
-    with pytest.raises(iterations.LogbookError, match="was saved by somebody else this moment; try again"):
-        iterations.reword(book.path, item, _numbered(item, item.iteration, "other words"))
+    with pytest.raises(iterations_file.LogbookError, match="was saved by somebody else this moment; try again"):
+        iterations_file.reword(book.path, item, _numbered(item, item.iteration, "other words"))
     assert book.path.read_text().endswith("a line of mine\n")
 
 
@@ -267,7 +268,7 @@ def test_a_full_disk_loses_nothing_that_was_written(small_disk: Path) -> None:
         assert (folder / "ITERATIONS.md").read_bytes().startswith(log)
         assert (folder / ".kernbench" / "runs.jsonl").read_bytes().startswith(runs)
         assert len(Journal(folder / ".kernbench").summaries) >= 1
-        assert not list(folder.glob(f"{aside.PREFIX}*"))
+        assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
     assert kernbench(folder, "run", "-m", "space again").returncode == 0
     assert Journal(folder / ".kernbench").summaries[-1].hypothesis == "space again"
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.records.results import Ratio
-from harness.records.run import Environment
-from kernbench import compare, pastruns, trajectory
-from kernbench.briefs import FLAGS
-from kernbench.elsewhere import Entries
+from harness.shared.results import Ratio
+from harness.shared.run import Environment
 from kernbench.events import RunStarted, Summary
-from kernbench.journal import Journal
+from kernbench.log import stored_sources
+from kernbench.log.entries.pulled_entries import Entries
+from kernbench.log.runs import comparison, run_records
+from kernbench.log.runs.journal import Journal
+from kernbench.log.runs.run_table import FLAGS
 from tests.log.logs import ENVIRONMENT, source_hash
 
 GPUS = ("NVIDIA H100", "NVIDIA H200")
@@ -100,20 +101,20 @@ def test_a_best_that_fails_later_is_best_no_more_unless_it_was_late(status: str)
     first, second = (replace(run, best=True, counts={"ok": 2}) for run in past(2))
     second = replace(second, source=source_hash(77))
     failed = replace(second, best=False, right=False, counts={status: 1})
-    assert compare.best_of([first, second, failed]) == (second if status == "timeout" else first)
+    assert comparison.best_of([first, second, failed]) == (second if status == "timeout" else first)
 
 
 def test_best_and_stall_of_a_long_log(long_log: tuple[list[Summary], Journal, Journal]) -> None:
     runs, *journals = long_log
-    wanted = {compare.Series.of(run) for run in runs}
+    wanted = {comparison.Series.of(run) for run in runs}
     assert len(wanted) == 4
     for journal in journals:
         for series in wanted:
-            whole, brief = compare.series_of(runs, series), journal.briefs.series(series)
-            assert journal.best(series) == compare.best_of(whole) is not None
+            whole, brief = comparison.series_of(runs, series), journal.briefs.series(series)
+            assert journal.best(series) == comparison.best_of(whole) is not None
             for end in (1, 40, len(whole)):
-                assert compare.streak(brief[:end], False, True) == compare.streak(whole[:end], False, True)
-                assert compare.follows_stall(brief[:end], True) == compare.follows_stall(whole[:end], True)
+                assert comparison.streak(brief[:end], False, True) == comparison.streak(whole[:end], False, True)
+                assert comparison.follows_stall(brief[:end], True) == comparison.follows_stall(whole[:end], True)
 
 
 def test_the_trajectory_of_a_long_log(long_log: tuple[list[Summary], Journal, Journal]) -> None:
@@ -130,7 +131,7 @@ def test_the_trajectory_of_a_long_log(long_log: tuple[list[Summary], Journal, Jo
             first = next(item.iteration for item in iterations if item.source == run.source)
             assert journal.iteration_of(run.source) == first
             newest = [item for item in iterations if item.source == run.source][-1]  # an entry before a plain run
-            assert trajectory._with_hash(journal, listed, run.source[:12]) == {run.source: newest}
+            assert stored_sources._with_hash(journal, listed, run.source[:12]) == {run.source: newest}
 
 
 def test_records_do_not_stay_in_memory(tmp_path: Path) -> None:
@@ -143,9 +144,9 @@ def test_records_do_not_stay_in_memory(tmp_path: Path) -> None:
     for batch in range(10):
         write(journal, past(60, seed=batch))
     assert len(journal.summaries) == 600
-    assert records() - before <= pastruns.KEPT_RECORDS
+    assert records() - before <= run_records.KEPT_RECORDS
     assert sum(1 for _run in journal.summaries) == 600
-    assert records() - before <= pastruns.KEPT_RECORDS
+    assert records() - before <= run_records.KEPT_RECORDS
     del journal
     again = Journal(tmp_path)
     assert records() - before <= 1  # the last one, whose rows opening reads
@@ -154,7 +155,7 @@ def test_records_do_not_stay_in_memory(tmp_path: Path) -> None:
 
 def test_a_run_costs_numbers_only(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
-    write(journal, past(pastruns.KEPT_RECORDS + 50))
+    write(journal, past(run_records.KEPT_RECORDS + 50))
     more = past(2000, seed=2)
     tracemalloc.start()
     try:
@@ -170,16 +171,16 @@ def test_a_run_costs_numbers_only(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_taken_away_leaves_the_numbers(tmp_path: Path) -> None:
-    journal, runs = Journal(tmp_path), past(pastruns.KEPT_RECORDS + 20)
+    journal, runs = Journal(tmp_path), past(run_records.KEPT_RECORDS + 20)
     write(journal, runs)
     journal.path.unlink()
     first, last = journal.summaries[0], journal.summaries[-1]
     assert last == runs[-1]
     assert (first.source, first.iteration, first.geomean) == (runs[0].source, runs[0].iteration, runs[0].geomean)
-    assert first.hypothesis == pastruns.LOST
-    assert compare.Series.of(first) == compare.Series.of(runs[0])
+    assert first.hypothesis == run_records.LOST
+    assert comparison.Series.of(first) == comparison.Series.of(runs[0])
     write(journal, runs[:1])
-    assert journal.summaries[0].hypothesis == pastruns.LOST  # another line stands there now
+    assert journal.summaries[0].hypothesis == run_records.LOST  # another line stands there now
     assert journal.summaries[-1] == runs[0]
 
 

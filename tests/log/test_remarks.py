@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import taskfile
-from kernbench import iterations
+from harness.shared import taskfile
+from kernbench.engine.jobs import Job
+from kernbench.engine.run_notes import Remarks
 from kernbench.events import Summary
-from kernbench.jobs import Job
-from kernbench.journal import Journal
-from kernbench.logbook import Logbook
-from kernbench.remarks import Remarks
+from kernbench.log.entries import iterations_file
+from kernbench.log.logbook import Logbook
+from kernbench.log.runs.journal import Journal
 from tests.log.logs import make_log, rows_of, summary_of, write_entries
 
 SAVE = Job("save", 0.0, iteration=True)
@@ -37,9 +37,9 @@ def saved_meanwhile(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Whoever changes an entry finds that the file was saved since it was read; `undo` ends that."""
 
     def refuse(path: Path, *_words: object) -> None:
-        raise iterations.LogbookError(f"{path.name} was saved by somebody else this moment; try again")
+        raise iterations_file.LogbookError(f"{path.name} was saved by somebody else this moment; try again")
 
-    monkeypatch.setattr(iterations, "_replace", refuse)
+    monkeypatch.setattr(iterations_file, "_replace", refuse)
     return monkeypatch
 
 
@@ -74,7 +74,7 @@ def test_words_given_while_it_ran_are_written_into_the_entry(book: Logbook, rema
     entered = run(book)
     assert remarks.settle(entered, SAVE) == ""
     assert (remarks.hypothesis, remarks.next_step) == ("", "")
-    text = iterations.entry_of(book.path, entered.iteration or 0) or ""
+    text = iterations_file.entry_of(book.path, entered.iteration or 0) or ""
     assert "- hypothesis: said while it ran\n" in text
     assert "- next: and what comes then\n" in text
 

@@ -16,16 +16,18 @@ from pathlib import Path
 import pytest
 
 import kernbench
-from harness import taskfile
-from harness.records.lines import decode, to_dict
-from harness.records.results import CaseResult
-from harness.records.run import Environment, RunRequest
-from harness.records.task import Task
-from kernbench import iterations, overview, runindex
+from harness.shared import taskfile
+from harness.shared.lines import decode, to_dict
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment, RunRequest
+from harness.shared.task import Task
 from kernbench.events import CaseLanded, RunStarted, Summary
-from kernbench.journal import Journal, JournalError
-from kernbench.logbook import Logbook, author
-from kernbench.runsfile import RunsFile
+from kernbench.log import overview
+from kernbench.log.entries import iterations_file
+from kernbench.log.logbook import Logbook, author
+from kernbench.log.runs import runs_index
+from kernbench.log.runs.journal import Journal
+from kernbench.log.runs.runs_file import JournalError, RunsFile
 from tests.log.logs import make_log, make_task
 
 HERE = Path(__file__).parent
@@ -105,7 +107,7 @@ def test_the_index_changes_nothing_but_the_time(tmp_path: Path, monkeypatch: pyt
     state = tmp_path / "t" / ".kernbench"
     plain = Journal(state)
     assert not (state / "runs.index").exists()
-    monkeypatch.setattr(runindex, "WORTH_WRITING", 0)
+    monkeypatch.setattr(runs_index, "WORTH_WRITING", 0)
     assert list(Journal(state).summaries) == list(plain.summaries)
     index = (state / "runs.index").read_bytes()
     cached = Journal(state)
@@ -125,7 +127,7 @@ def test_the_index_changes_nothing_but_the_time(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_run_that_was_killed_keeps_its_place_in_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runindex, "WORTH_WRITING", 0)
+    monkeypatch.setattr(runs_index, "WORTH_WRITING", 0)
     first, second = Journal(tmp_path), Journal(tmp_path)
     first.start(STARTED, "t", Environment())
     first.case(CaseLanded("r1", CaseResult("a", "ok", checked=2)))
@@ -194,7 +196,7 @@ def test_a_log_from_elsewhere_is_counted(tmp_path: Path) -> None:
     book = Logbook(Path(task.folder), tmp_path / "t" / ".kernbench")
     for item in book.journal.summaries:
         book.enter(task, item, book.journal.cases_of(item.run))
-    last = iterations.last_entry(book.path)
+    last = iterations_file.last_entry(book.path)
     assert last is not None
     found = overview.of(tmp_path / "t", tmp_path / "another state")
     assert (found.iterations, found.last, found.best) == (3, "not run here yet", "-")
@@ -251,6 +253,6 @@ def test_a_file_that_is_not_ours_to_write_says_where_runs_may_go(
         raise OSError(errno.EROFS, "Read-only file system")
 
     journal = Journal(tmp_path)
-    monkeypatch.setattr("kernbench.runsfile.os.open", refuse)
+    monkeypatch.setattr("kernbench.log.runs.runs_file.os.open", refuse)
     with pytest.raises(JournalError, match=r"the run is not recorded; `--state DIR` keeps runs elsewhere$"):
         journal.keep_floor("a", 0.1)

@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from harness.records.task import Task
-from kernbench import aside, snapshot, trajectory
-from kernbench.archive import Archive
+from harness.shared.task import Task
+from kernbench import atomic_write
 from kernbench.cli import cli
-from kernbench.journal import Journal
-from kernbench.logbook import Logbook
+from kernbench.engine.archive import Archive
+from kernbench.log import stored_sources
+from kernbench.log.logbook import Logbook
+from kernbench.log.runs.journal import Journal
+from kernbench.task import snapshot
 from tests.log.logs import make_log, source_hash, source_text
 
 
@@ -38,7 +40,7 @@ def kernbench(*words: str) -> Result:
 
 @pytest.mark.parametrize("reference", ["3", source_hash(3), source_hash(3)[:6]])
 def test_found_by_number_and_hash(task: Task, journal: Journal, reference: str) -> None:
-    point = trajectory.find(task, journal, reference)
+    point = stored_sources.find(task, journal, reference)
     assert (point.folder / "solution.py").read_text() == source_text(3)
 
 
@@ -47,23 +49,23 @@ def test_restore_keeps_what_was_there_and_what_is_not_its_own(task: Task, journa
     (folder / "solution.py").write_text("never run\n")
     (folder / "solution.py").chmod(0o640)
     (folder / "notes.txt").write_text("mine\n")
-    before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    before, changed = stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert changed == ["solution.py"]
     assert (folder / "solution.py").read_text() == source_text(2)
     assert (folder / "solution.py").stat().st_mode & 0o777 == 0o640
     assert (folder / "notes.txt").read_text() == "mine\n"
     assert (journal.state / "sources" / before / "solution.py").read_text() == "never run\n"
-    assert not list(folder.glob(f"{aside.PREFIX}*"))
+    assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
 
 
 def test_a_file_too_large_to_be_kept_is_not_replaced(task: Task, journal: Journal) -> None:
     folder = Path(task.folder)
     large = "x = 1\n" * (snapshot.LARGEST_FILE // 6 + 1)
     (folder / "solution.py").write_text(large)
-    with pytest.raises(trajectory.TrajectoryError, match=r"solution\.py .* too large to be kept"):
-        trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    with pytest.raises(stored_sources.TrajectoryError, match=r"solution\.py .* too large to be kept"):
+        stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == large
-    assert not list(folder.glob(f"{aside.PREFIX}*"))
+    assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
 
 
 def save_after_the_snapshot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,8 +82,8 @@ def save_after_the_snapshot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_save_of_this_moment_is_not_replaced(task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(task.folder)
     save_after_the_snapshot(folder / "solution.py", monkeypatch)
-    with pytest.raises(trajectory.TrajectoryError, match="was saved this moment"):
-        trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    with pytest.raises(stored_sources.TrajectoryError, match="was saved this moment"):
+        stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == "saved this moment\n"
 
 
@@ -90,11 +92,11 @@ def test_restore_takes_away_what_later_iterations_have_added(task: Task, journal
     (folder / "helper.py").write_text("of a later one\n")
     (folder / "tables.json").write_text("[1]\n")
     (folder / "solution.py").write_text('import json, helper\njson.load(open("tables.json"))\n')
-    before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    before, changed = stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert changed == ["solution.py", "helper.py (removed)"]
     assert not (folder / "helper.py").exists()
     assert (folder / "tables.json").exists()  # data that no source names is the user's own
-    trajectory.restore(task, trajectory.find(task, journal, before[:8]), journal.state)
+    stored_sources.restore(task, stored_sources.find(task, journal, before[:8]), journal.state)
     assert (folder / "helper.py").read_text() == "of a later one\n"
 
 
@@ -105,7 +107,7 @@ def test_restore_leaves_links_and_what_the_task_needs(task: Task, journal: Journ
     (folder / "shapes.py").write_text("of the reference\n")
     reference = folder / "reference.py"
     reference.write_text("import shapes\n" + reference.read_text())
-    _before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    _before, changed = stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert changed == ["solution.py"]
     assert (folder / "linked.py").is_symlink()
     assert (folder / "shapes.py").exists()
@@ -123,10 +125,10 @@ def test_restore_leaves_what_the_solution_does_not_use(task: Task, journal: Jour
     reference = folder / "reference.py"
     reference.write_text("from refpkg.u import k\n" + reference.read_text())
     (folder / "solution.py").write_text('from refpkg.u import k\nfrom sub.tile import t\nopen("table.npy")\n')
-    before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    before, changed = stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert changed == ["solution.py", "sub/tile.py (removed)"]
     assert all((folder / name).exists() for name in names)
-    trajectory.restore(task, trajectory.find(task, journal, before[:8]), journal.state)
+    stored_sources.restore(task, stored_sources.find(task, journal, before[:8]), journal.state)
     assert (folder / "sub" / "tile.py").read_text() == "of the solution\n"
 
 
@@ -139,9 +141,11 @@ def test_restore_never_touches_what_lies_behind_a_linked_folder(task: Task, jour
     (folder / "solution.py").write_text("from lib.ops import f\n")
     with_link = snapshot.take(folder, journal.state)
     shared.write_text("f = 2\n")
-    _before, changed = trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    _before, changed = stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert changed == ["solution.py"]
-    _before, changed = trajectory.restore(task, trajectory.find(task, journal, with_link.sha[:8]), journal.state)
+    _before, changed = stored_sources.restore(
+        task, stored_sources.find(task, journal, with_link.sha[:8]), journal.state
+    )
     assert changed == ["solution.py", "lib/ops.py (behind a link: stays)"]
     assert shared.read_text() == "f = 2\n"
 
@@ -153,19 +157,21 @@ def test_a_restore_that_one_file_forbids_has_changed_none(
     (folder / "helper.py").write_text("of a later one\n")
     (folder / "solution.py").write_text("import helper\n")
     save_after_the_snapshot(folder / "helper.py", monkeypatch)
-    with pytest.raises(trajectory.TrajectoryError, match=r"helper\.py was saved this moment .*; nothing was restored"):
-        trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    with pytest.raises(
+        stored_sources.TrajectoryError, match=r"helper\.py was saved this moment .*; nothing was restored"
+    ):
+        stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == "import helper\n"
 
 
 def test_a_full_disk_names_the_file_and_leaves_nothing_behind(task: Task, journal: Journal) -> None:
     folder = Path(task.folder)
     snapshot.take(folder, journal.state)  # so that the restore has only the solution to write
-    with largest_file(32), pytest.raises(trajectory.TrajectoryError) as refused:
-        trajectory.restore(task, trajectory.find(task, journal, "2"), journal.state)
+    with largest_file(32), pytest.raises(stored_sources.TrajectoryError) as refused:
+        stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert str(refused.value) == f"{folder / 'solution.py'} cannot be written: File too large; restore again"
     assert (folder / "solution.py").read_text() == source_text(0)
-    assert not list(folder.glob(f"{aside.PREFIX}*"))
+    assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
 
 
 @contextlib.contextmanager
@@ -199,15 +205,17 @@ def test_a_state_folder_inside_the_task_is_no_source_of_now(task: Task, journal:
     state = Path(task.folder) / "state"
     journal.state.rename(state)
     inside = Journal(state)
-    now = trajectory.find(task, inside, "now")
-    assert list(trajectory.texts(now, task)) == [path.as_posix() for path in trajectory.solution_files(now, task)]
-    assert list(trajectory.texts(now, task)) == ["solution.py"]
-    assert trajectory.restore(task, now, state)[1] == []
+    now = stored_sources.find(task, inside, "now")
+    assert list(stored_sources.texts(now, task)) == [
+        path.as_posix() for path in stored_sources.solution_files(now, task)
+    ]
+    assert list(stored_sources.texts(now, task)) == ["solution.py"]
+    assert stored_sources.restore(task, now, state)[1] == []
 
 
 def test_a_digit_that_is_no_number_is_one_sentence(task: Task, journal: Journal) -> None:
-    with pytest.raises(trajectory.TrajectoryError, match="there is no iteration '²' here"):
-        trajectory.summary_of(task, journal, "²")
+    with pytest.raises(stored_sources.TrajectoryError, match="there is no iteration '²' here"):
+        stored_sources.summary_of(task, journal, "²")
 
 
 def test_a_source_that_is_not_here_is_listed_and_says_so(task: Task, journal: Journal) -> None:
@@ -215,8 +223,8 @@ def test_a_source_that_is_not_here_is_listed_and_says_so(task: Task, journal: Jo
         path.unlink()
     (journal.state / "sources" / source_hash(2)).rmdir()
     assert "(source not in this state folder, over compile)" in kernbench("log", task.folder).stdout
-    with pytest.raises(trajectory.TrajectoryError, match=r"of 2 \([0-9a-f]{8}\) is not in this state folder"):
-        trajectory.find(task, journal, "2")
+    with pytest.raises(stored_sources.TrajectoryError, match=r"of 2 \([0-9a-f]{8}\) is not in this state folder"):
+        stored_sources.find(task, journal, "2")
 
 
 def test_log_has_a_column_for_the_stall(tmp_path: Path) -> None:
@@ -298,7 +306,7 @@ def test_port_writes_the_best_into_a_clean_tree(task: Task, journal: Journal, tr
     target = tree / "norm.py"
     target.chmod(0o755)
     git(tree, "commit", "-qam", "mode")
-    best = trajectory.summary_of(task, journal, "best")
+    best = stored_sources.summary_of(task, journal, "best")
     result = kernbench("port", task.folder, "--to", str(target))
     assert result.exit_code == 0
     assert "-old = 1" in result.stdout
@@ -310,7 +318,7 @@ def test_port_writes_the_best_into_a_clean_tree(task: Task, journal: Journal, tr
 
 def test_port_names_what_it_does_not_write(task: Task, journal: Journal, tree: Path) -> None:
     target = tree / "norm.py"
-    best = trajectory.summary_of(task, journal, "best")
+    best = stored_sources.summary_of(task, journal, "best")
     alone = kernbench("port", task.folder, "--to", str(target), "--force")
     assert "not written" not in alone.stderr
     target.write_text("old = 1\n")

@@ -10,9 +10,9 @@ import re
 import sys
 from pathlib import Path
 
-from harness import taskfile
+from harness.shared import taskfile
+from kernbench.engine.session import Session
 from kernbench.events import RunFinished
-from kernbench.session import Session
 from kernbench.tui.app import Workbench
 
 

@@ -17,7 +17,7 @@ def child() -> None:
     """The workbench on a fake engine and a fake GPU that obey single letters from descriptor 3."""
     sys.path[:0] = [str(ROOT), str(ROOT / "src")]
     from kernbench.events import LogLine, WorkerChanged
-    from kernbench.telemetry import Sample
+    from kernbench.machine.telemetry import Sample
     from tests.tui.scene import H200, HOST, STARTED, FakeEngine, h200, landed, make_app, progress, right, whole_run
 
     class FakeGpu:

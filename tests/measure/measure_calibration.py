@@ -14,10 +14,11 @@ from typing import Any
 import torch
 from bench import figure
 
-from harness import clocks, cuda
-from harness.gpu import Gpu
-from harness.rotation import rotation
-from harness.timing import Bench
+from harness import cuda
+from harness.device.gpu import Gpu
+from harness.timing import clocks
+from harness.timing.blocks import Bench
+from harness.timing.input_sets import rotation
 
 EMPTY = 'extern "C" __global__ void empty() {}\n'
 DEVICE = "cuda:0"

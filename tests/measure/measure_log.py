@@ -14,10 +14,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from harness import taskfile  # noqa: E402
+from harness.shared import taskfile  # noqa: E402
 from kernbench.events import CaseLanded, RunStarted  # noqa: E402
-from kernbench.journal import Journal  # noqa: E402
-from kernbench.logbook import Logbook  # noqa: E402
+from kernbench.log.logbook import Logbook  # noqa: E402
+from kernbench.log.runs.journal import Journal  # noqa: E402
 from tests.log.logs import ENVIRONMENT, make_log, rows_of, source_hash, summary_of  # noqa: E402
 from tests.measure.bench import figure  # noqa: E402
 

@@ -13,11 +13,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from harness import taskfile
-from harness.records.lines import to_dict
-from kernbench.profiling import drilldown, ncu, nsight
-from kernbench.profiling.counters import Profile, read_csv
-from kernbench.profiling.diagnose import diagnose
+from harness.shared import taskfile
+from harness.shared.lines import to_dict
+from kernbench.diagnosis.counters import Profile, read_csv
+from kernbench.diagnosis.rules import diagnose
+from kernbench.ncu import drilldown, nsight
+from kernbench.ncu import standby as ncu
 
 TASK = Path(__file__).parents[2] / "kernels" / "rms_norm"
 CASES = ("rmsnorm_m4096_d3072_bf16", "rmsnorm_m75348_d5120_bf16")

@@ -12,9 +12,9 @@ import time
 
 import torch
 
-from harness import clocks
-from harness.activity import Record, Recorder
-from harness.gpu import Gpu, _through_torch
+from harness.device.activity import Record, Recorder
+from harness.device.gpu import Gpu, _through_torch
+from harness.timing import clocks
 
 CALLS = 200
 """Of a batch, about as many as of a row."""

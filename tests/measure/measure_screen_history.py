@@ -13,11 +13,11 @@ from pseudo import FAKE_HARNESS, ROOT, Terminal, kernbench, write_task
 
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from harness import taskfile  # noqa: E402
-from harness.records.results import CaseResult  # noqa: E402
-from harness.records.run import Environment  # noqa: E402
+from harness.shared import taskfile  # noqa: E402
+from harness.shared.results import CaseResult  # noqa: E402
+from harness.shared.run import Environment  # noqa: E402
 from kernbench.events import CaseLanded, RunStarted, Summary  # noqa: E402
-from kernbench.journal import Journal  # noqa: E402
+from kernbench.log.runs.journal import Journal  # noqa: E402
 
 ITERATIONS, ROWS, WITH_ROWS = 10_000, 200, 100
 

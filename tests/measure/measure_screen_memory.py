@@ -15,13 +15,13 @@ from pseudo import FAKE_HARNESS, ROOT, write_task
 
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
-from harness import taskfile  # noqa: E402
+from harness.shared import taskfile  # noqa: E402
+from kernbench.engine.jobs import Options  # noqa: E402
+from kernbench.engine.session import Session  # noqa: E402
 from kernbench.events import Event, RunFinished, Summary  # noqa: E402
-from kernbench.jobs import Options  # noqa: E402
-from kernbench.pastruns import KEPT_RECORDS  # noqa: E402
-from kernbench.session import Session  # noqa: E402
+from kernbench.log.runs.run_records import KEPT_RECORDS  # noqa: E402
 from kernbench.tui.app import Workbench  # noqa: E402
-from kernbench.tui.log import KEPT  # noqa: E402
+from kernbench.tui.panes.output import KEPT  # noqa: E402
 
 ROWS, RUNS, STEP = 8, 1000, 250
 SETTLED = 500

@@ -21,11 +21,11 @@ from typing import Any
 
 import torch
 
-from harness import taskfile
-from harness.gpu import Gpu
-from harness.inputs import Draw
-from harness.records.task import Case
-from harness.shelf import Material, Shelf
+from harness.device.gpu import Gpu
+from harness.inputs.cache import Material, Shelf
+from harness.inputs.reference import Draw
+from harness.shared import taskfile
+from harness.shared.task import Case
 
 KERNELS = Path(__file__).parents[2] / "kernels"
 FAMILIES = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.profiling.counters import Profile, read_csv
+from kernbench.diagnosis.counters import Profile, read_csv
 
 HERE = Path(__file__).parent
 DATA = HERE / "data"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.profiling.counters import Kernel, Profile, Table, read_csv, short_name
-from kernbench.profiling.metrics import METRICS, NAMES
+from kernbench.diagnosis.counters import Kernel, Profile, Table, read_csv, short_name
+from kernbench.diagnosis.metrics import METRICS, NAMES
 from tests.ncu.conftest import DATA, profile_of
 
 FILES = sorted(path.stem for path in DATA.glob("*.csv"))

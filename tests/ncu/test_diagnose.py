@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kernbench.profiling.counters import Facts, Kernel, Profile
-from kernbench.profiling.diagnose import RULES, diagnose
+from kernbench.diagnosis.counters import Facts, Kernel, Profile
+from kernbench.diagnosis.rules import RULES, diagnose
 from tests.ncu.conftest import DATA, profile_of
 
 EXPECTED = {

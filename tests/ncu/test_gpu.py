@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from harness import taskfile
-from harness.records.lines import to_dict
-from kernbench.profiling import ncu, nsight
-from kernbench.profiling.counters import Profile, read_csv
-from kernbench.profiling.diagnose import diagnose
-from kernbench.telemetry import MachineReader
+from harness.shared import taskfile
+from harness.shared.lines import to_dict
+from kernbench.diagnosis.counters import Profile, read_csv
+from kernbench.diagnosis.rules import diagnose
+from kernbench.machine.telemetry import MachineReader
+from kernbench.ncu import nsight
+from kernbench.ncu import standby as ncu
 from tests.ncu.test_standby import gone
 
 pytestmark = [pytest.mark.gpu, pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernbench.profiling.occupancy import SmLimits, limits, theoretical
+from kernbench.diagnosis.occupancy import SmLimits, limits, theoretical
 from tests.ncu.conftest import DATA, profile_of
 
 NAMES = sorted(path.stem for path in DATA.glob("*.csv") if path.stem != "silent")

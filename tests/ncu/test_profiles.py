@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.profiling import evidence, profile_text
-from kernbench.profiling.counters import Facts, Profile
-from kernbench.profiling.diagnose import diagnose
-from kernbench.profiling.drilldown import hot_lines
-from kernbench.profiling.profiles import Profiles, evidence_line
+from kernbench.diagnosis.counters import Facts, Profile
+from kernbench.diagnosis.rules import diagnose
+from kernbench.log import profile_evidence
+from kernbench.ncu import profile_text
+from kernbench.ncu.drilldown import hot_lines
+from kernbench.ncu.profile_store import Profiles, evidence_line
 from tests.ncu.conftest import DATA, profile_of
 
 NOW = profile_of("rms_75348x5120", case="c", label="75348x5120", source="b" * 64, gpu="NVIDIA H200", ncu="2025.3.1")
@@ -70,7 +71,7 @@ def test_the_pair_of_two_sources(tmp_path: Path) -> None:
 
 def test_what_the_log_reads_is_what_was_kept(tmp_path: Path) -> None:
     Profiles(tmp_path).keep(NOW)
-    (read,) = evidence.profiles(tmp_path)
+    (read,) = profile_evidence.profiles(tmp_path)
     assert read.metrics["registers"] == 39
     assert read.metrics["duration_us"] == pytest.approx(444.736)
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from harness import taskfile
+from harness.shared import taskfile
 from kernbench.cli import main as kernbench
+from kernbench.engine.jobs import Options
+from kernbench.engine.session import Session
 from kernbench.events import CaseLanded, LogLine, ProfileFailed, ProfileReady, ProfileStarted, RunCancelled, RunFinished
-from kernbench.jobs import Options
-from kernbench.profiling import ncu, refusals
-from kernbench.session import Session
+from kernbench.ncu import refusals, standby
 from tests.engine.conftest import TASK, Watched
 from tests.ncu.conftest import DATA, NCU
 from tests.ncu.test_standby import gone
@@ -108,14 +108,14 @@ async def test_a_profile_that_is_being_taken_goes_with_its_task(
     """Opening another task leaves no ncu of the last one beside it, and a key that waited for its turn starts none."""
     text = (task / "task.toml").read_text()
     (task / "task.toml").write_text(text.replace('id = "a"', 'id = "hang"', 1))
-    started: list[ncu.Standby] = []
-    start = ncu.Standby.start
+    started: list[standby.Standby] = []
+    start = standby.Standby.start
 
-    async def noted(*words: Any, **named: Any) -> ncu.Standby:
+    async def noted(*words: Any, **named: Any) -> standby.Standby:
         started.append(await start(*words, **named))
         return started[-1]
 
-    monkeypatch.setattr(ncu.Standby, "start", noted)
+    monkeypatch.setattr(standby.Standby, "start", noted)
     monkeypatch.setenv("FAKE_TARGET", starts)
     it = watched(standby=False)
     taken, waiting = (asyncio.create_task(it.session.profile("hang")) for _ in range(2))

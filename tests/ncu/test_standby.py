@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.profiling import ncu, nsight, refusals
-from kernbench.profiling.counters import read_csv
+from kernbench.diagnosis.counters import read_csv
+from kernbench.ncu import nsight, refusals
+from kernbench.ncu import standby as ncu
 from tests.ncu.conftest import NCU
 
 pytestmark = pytest.mark.anyio
@@ -151,7 +152,7 @@ async def test_nothing_outlives_a_workbench_that_is_killed(harness: Path) -> Non
     code = f"""
 import asyncio, sys
 from pathlib import Path
-from kernbench.profiling import ncu
+from kernbench.ncu import standby as ncu
 async def main():
     standby = await ncu.Standby.start(ncu.Setup(sys.executable, "cuda:0", Path({str(NCU)!r}), Path({str(harness)!r})))
     await standby.wait_ready()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from harness import taskfile
-from harness.records.lines import to_dict
-from kernbench.profiling import ncu
+from harness.shared import taskfile
+from harness.shared.lines import to_dict
+from kernbench.ncu import standby as ncu
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 TASK = """

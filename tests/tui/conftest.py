@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kernbench.tui import gpu, log
+from kernbench.tui.panes import gpu, output
 from tests.tui.scene import FakeEngine
 
 
@@ -14,7 +14,7 @@ def engine() -> FakeEngine:
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of the tests' time would be waiting: for log lines to be painted, and by Textual for an idle moment."""
-    monkeypatch.setattr(log, "FLUSH_SECONDS", 0.01)
+    monkeypatch.setattr(output, "FLUSH_SECONDS", 0.01)
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.006)
 
 

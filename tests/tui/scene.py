@@ -14,10 +14,10 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from harness.records.errors import UserError, Where
-from harness.records.results import CaseResult, Finding, InputForm, KernelTime, OutputError, Ratio, WallTime
-from harness.records.run import Environment
-from harness.records.task import Case, Task, Tolerance
+from harness.shared.errors import UserError, Where
+from harness.shared.results import CaseResult, Finding, InputForm, KernelTime, OutputError, Ratio, WallTime
+from harness.shared.run import Environment
+from harness.shared.task import Case, Task, Tolerance
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -29,11 +29,11 @@ from kernbench.events import (
     Summary,
     Worst,
 )
+from kernbench.machine.telemetry import GpuProcess, GpuSample, HostSample, Sample
 from kernbench.settings import Settings
-from kernbench.telemetry import GpuProcess, GpuSample, HostSample, Sample
 from kernbench.tui.app import Workbench
 from kernbench.tui.messages import Tasks
-from kernbench.tui.picker import TaskRow
+from kernbench.tui.pages.picker import TaskRow
 
 NOW = datetime(2026, 11, 14, 21, 30, tzinfo=timezone.utc)
 H200 = Environment(device="cuda:0", device_name="NVIDIA H200", condition="cold L2, 1980 MHz")

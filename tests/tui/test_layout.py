@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from harness.records.results import CaseResult
+from harness.shared.results import CaseResult
 from kernbench.events import WorkerChanged
-from kernbench.tui import columns
-from kernbench.tui.board import Row
+from kernbench.tui.state.board import Row
+from kernbench.tui.text import result_columns
 from tests.tui.scene import (
     H200,
     STARTED,
@@ -130,6 +130,6 @@ async def test_a_scrollbar_cuts_no_title(label: int, engine: FakeEngine) -> None
 @pytest.mark.parametrize("width", [60, 78, 100, 140])
 def test_a_wide_interval_fits_in_ascii(width: int) -> None:
     wide = replace(right(0), low=right(0).speedup * 0.8, high=right(0).speedup * 1.2)
-    table = columns.choose(width, [Row(make_task().cases[0], wide, True)], False, ascii_only=True)
-    shown = "".join(text for text, _ in columns.line(Row(make_task().cases[0], wide, True), table, True))
+    table = result_columns.choose(width, [Row(make_task().cases[0], wide, True)], False, ascii_only=True)
+    shown = "".join(text for text, _ in result_columns.line(Row(make_task().cases[0], wide, True), table, True))
     assert "+-20.0%" in shown or "+-" not in shown

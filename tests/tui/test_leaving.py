@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from kernbench import cli, mistakes
-from kernbench.tui import plot
+from kernbench import cli, crash_report
 from kernbench.tui.app import Workbench
-from kernbench.tui.picker import TaskPicker
+from kernbench.tui.pages.picker import TaskPicker
+from kernbench.tui.panes import plot
 from tests.tui.scene import TASKS, FakeEngine, make_app, settle
 
 
@@ -40,7 +40,7 @@ async def test_a_screen_that_fails_says_so_in_a_sentence(monkeypatch: pytest.Mon
         r"kernbench itself failed: ZeroDivisionError: no height at all \((\S+):\d+\); .* is in (\S+),", text
     )
     assert said is not None, text
-    assert said[1] == "kernbench/tui/plot.py"
+    assert said[1] == "kernbench/tui/panes/plot.py"
     assert "ZeroDivisionError: no height" in Path(said[2]).read_text()
     assert "\n" not in text
 
@@ -49,7 +49,7 @@ async def test_a_screen_that_fails_says_so_in_a_sentence(monkeypatch: pytest.Mon
 async def test_who_asks_for_the_traceback_gets_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv(mistakes.ASKED, "1")
+    monkeypatch.setenv(crash_report.ASKED, "1")
     assert (await fails(monkeypatch)).mistake == ""
     assert "draws_nothing" in capsys.readouterr().err
 
@@ -67,12 +67,12 @@ async def test_the_picker_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_command_that_fails_says_so_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("kernbench.project.list_tasks", draws_nothing)
+    monkeypatch.setattr("kernbench.task.lookup.list_tasks", draws_nothing)
     with pytest.raises(SystemExit) as left:
         cli.main(["status"])
     said = capsys.readouterr().err
-    assert left.value.code == mistakes.CODE
+    assert left.value.code == crash_report.CODE
     assert said.startswith("kernbench itself failed: ZeroDivisionError: no height at all (kernbench/")
-    monkeypatch.setenv(mistakes.ASKED, "1")
+    monkeypatch.setenv(crash_report.ASKED, "1")
     with pytest.raises(ZeroDivisionError):
         cli.main(["status"])

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import taskfile
+from harness.shared import taskfile
+from kernbench.engine.jobs import Job
+from kernbench.engine.run_notes import Remarks
 from kernbench.events import Summary, WorkerChanged
-from kernbench.jobs import Job
-from kernbench.logbook import Logbook
-from kernbench.remarks import Remarks
+from kernbench.log.logbook import Logbook
 from tests.log.logs import make_log, rows_of, summary_of, write_entries
 from tests.tui.scene import H200, STARTED, TASKS, FakeEngine, make_app, screen_text, settle, until
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.records.errors import Where
-from harness.records.run import Environment
-from kernbench import clipboard, trajectory
+from harness.shared.errors import Where
+from harness.shared.run import Environment
+from kernbench.diagnosis.counters import Kernel, Profile
+from kernbench.diagnosis.rules import diagnose
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -27,18 +28,20 @@ from kernbench.events import (
     RunFinished,
     WorkerChanged,
 )
-from kernbench.logbook import Logbook
-from kernbench.profiling.counters import Kernel, Profile
-from kernbench.profiling.diagnose import diagnose
-from kernbench.tui import arrange, copying, differences, plot, words
+from kernbench.log import stored_sources
+from kernbench.log.logbook import Logbook
+from kernbench.machine import clipboard
 from kernbench.tui.app import Workbench
-from kernbench.tui.board import Board
-from kernbench.tui.columns import bar
-from kernbench.tui.detail import histogram
-from kernbench.tui.history import DiffPage
-from kernbench.tui.iterations import Iterations
-from kernbench.tui.log import place_in
-from kernbench.tui.profiles import lines
+from kernbench.tui.pages.history import DiffPage
+from kernbench.tui.panes import plot
+from kernbench.tui.panes.iterations import Iterations
+from kernbench.tui.panes.output import place_in
+from kernbench.tui.panes.profile import lines
+from kernbench.tui.state.board import Board
+from kernbench.tui.text import clipboard_text, diff_text, sort_filter
+from kernbench.tui.text import status_text as words
+from kernbench.tui.text.result_columns import bar
+from kernbench.tui.text.row_detail import histogram
 from tests.log.logs import make_log
 from tests.tui.scene import (
     BROKEN,
@@ -231,7 +234,7 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
 
 @pytest.mark.anyio
 async def test_a_diff_follows_the_files(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernbench.tui.history.LOOK_SECONDS", 0.02)
+    monkeypatch.setattr("kernbench.tui.pages.history.LOOK_SECONDS", 0.02)
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("d")
@@ -350,18 +353,18 @@ def test_places_in_text(text: str, where: Where | None) -> None:
 def test_what_a_filter_looks_at(engine: FakeEngine) -> None:
     app = make_app(engine)
     rows = app.board.rows()
-    assert [row.case.label for row in arrange.arrange(rows, "task", "qwen -m[bf16]")] == ["qwen 4096x3072"]
-    assert len(arrange.arrange(rows, "task", "nondeterministic")) == 1
-    assert arrange.arrange(rows, "time", "")[0].case.label == "wan 75600x5120"
-    assert arrange.arrange(rows, "light", "")[0].case.label == "mova 101x1536"
-    assert arrange.arrange(rows, "name", "")[0].case.label == "mova 101x1536"
+    assert [row.case.label for row in sort_filter.arrange(rows, "task", "qwen -m[bf16]")] == ["qwen 4096x3072"]
+    assert len(sort_filter.arrange(rows, "task", "nondeterministic")) == 1
+    assert sort_filter.arrange(rows, "time", "")[0].case.label == "wan 75600x5120"
+    assert sort_filter.arrange(rows, "light", "")[0].case.label == "mova 101x1536"
+    assert sort_filter.arrange(rows, "name", "")[0].case.label == "mova 101x1536"
 
 
 def test_a_filter_takes_globs_as_run_does(engine: FakeEngine) -> None:
     rows = make_app(engine).board.rows()
 
     def found(text: str) -> list[str]:
-        return [row.case.label for row in arrange.arrange(rows, "task", text)]
+        return [row.case.label for row in sort_filter.arrange(rows, "task", text)]
 
     assert found("7????x*") == ["wan 75600x5120", "wan 74088x5120"]
     assert found("*x5120") == ["wan 75600x5120", "wan 74088x5120"]
@@ -425,19 +428,19 @@ def test_a_histogram_has_a_cell_for_every_sample() -> None:
 def test_a_difference_in_one_and_two_columns() -> None:
     old = {"a.py": "x\n[red]y\n", "gone.py": "1\n", "same.py": "s\n"}
     new = {"a.py": "x\n[red]z\n", "new.py": "2\n", "same.py": "s\n"}
-    text = plain(differences.lines(old, new, 60, columns=False))
+    text = plain(diff_text.lines(old, new, 60, columns=False))
     assert text[:5] == ["a.py", "@@ line 1 @@", "  x", "- [red]y", "+ [red]z"]
     assert {"gone.py (gone)", "new.py (new)"} <= set(text)
-    assert "   2 [red]y                  |    2 [red]z" in plain(differences.lines(old, new, 60, columns=True))
-    assert plain(differences.lines(new, new, 60, columns=False)) == ["no difference"]
+    assert "   2 [red]y                  |    2 [red]z" in plain(diff_text.lines(old, new, 60, columns=True))
+    assert plain(diff_text.lines(new, new, 60, columns=False)) == ["no difference"]
 
 
 def test_no_end_of_a_changed_line_is_cut() -> None:
     old, new = {"a.py": "x = " + "a + " * 10 + "1\n"}, {"a.py": "x = " + "a + " * 10 + "2\n"}
-    one = plain(differences.lines(old, new, 30, columns=False))
+    one = plain(diff_text.lines(old, new, 30, columns=False))
     assert one[2:] == ["- x = a + a + a + a + a + a +", "  a + a + a + a + 1", "+ x = a + a + a + a + a + a +",
                        "  a + a + a + a + 2"]  # fmt: skip
-    two = plain(differences.lines(old, new, 63, columns=True))
+    two = plain(diff_text.lines(old, new, 63, columns=True))
     assert [line.rstrip()[-1] for line in two[2:]] == ["a", "2"]
     assert two[-1].split(" | ")[0].rstrip().endswith("+ 1")
 
@@ -531,7 +534,7 @@ def test_the_iterations_mark_the_best_of_today(tmp_path: Path) -> None:
     pane._iterations = listed = book.iterations()
     assert plain([pane.header(80)])[0].endswith("  * best now")
     assert plain([pane.header(51)])[0].endswith("  * best")  # the pane of 160 columns
-    best = trajectory.summary_of(task, book.journal, "best").iteration
+    best = stored_sources.summary_of(task, book.journal, "best").iteration
     drawn = plain([pane.line(index, 80) for index in range(len(listed))])
     assert [int(line.split()[0]) for line in drawn if "* " in line] == [best]
     stalled = [line for line, item in zip(drawn, reversed(listed), strict=True) if item.stalled]
@@ -636,7 +639,7 @@ def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:
     app = make_app(engine)
     for event in [STARTED, *landed(wrong(0))]:
         app.board.take(event)
-    text = copying.row(app.board.rows()[0])
+    text = clipboard_text.row(app.board.rows()[0])
     assert "| wan 75600x5120 | - | - | - | WRONG | 5.0e-01 |" in text
 
 

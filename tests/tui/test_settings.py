@@ -8,8 +8,9 @@ import pytest
 
 from kernbench import settings
 from kernbench.settings import Settings, SettingsError
-from kernbench.tui import keymap, theme
-from kernbench.tui.help import list_bindings, main_bindings
+from kernbench.tui import theme
+from kernbench.tui.pages import user_keys
+from kernbench.tui.pages.help import list_bindings, main_bindings
 from tests.tui.scene import FakeEngine, make_app, screen_text, settle, whole_run
 
 
@@ -65,29 +66,29 @@ def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
 )
 def test_what_the_screen_does_not_have(given: Settings, said: str) -> None:
     with pytest.raises(SettingsError, match=said.replace("?", r"\?")):
-        keymap.check(given, {"kernbench", "ansi-dark"})
+        user_keys.check(given, {"kernbench", "ansi-dark"})
 
 
 @pytest.mark.parametrize("key", ["f5", "~", "ctrl+y", "alt+f5", "shift+f7", "percent_sign", "underscore", "insert"])
 def test_keys_that_a_terminal_sends(key: str) -> None:
-    keymap.check(Settings(keys={"wall": key}), {"kernbench"})
+    user_keys.check(Settings(keys={"wall": key}), {"kernbench"})
 
 
 def test_the_own_keys_are_keys() -> None:
     for binding in [*main_bindings(), *list_bindings()]:
         if binding.id:
-            keymap.check(Settings(keys={binding.id: binding.key}), {"kernbench"})
+            user_keys.check(Settings(keys={binding.id: binding.key}), {"kernbench"})
 
 
 def test_two_keys_may_be_exchanged() -> None:
-    keymap.check(Settings(keys={"rerun": "p", "pause": "r"}), {"kernbench"})
+    user_keys.check(Settings(keys={"rerun": "p", "pause": "r"}), {"kernbench"})
 
 
 def test_a_key_that_means_something_else_on_a_page_is_told() -> None:
     said = "R is rerun by your settings, but restore in an entry (keys.entry.restore)"
-    assert keymap.doubtful(Settings(keys={"rerun": "f5,R"})) == said
-    assert keymap.doubtful(Settings(keys={"rerun": "f5,R", "entry.restore": "B"})) == ""
-    assert keymap.doubtful(Settings(keys={"rerun": "f5,ctrl+r"})) == ""  # the settings' own example
+    assert user_keys.doubtful(Settings(keys={"rerun": "f5,R"})) == said
+    assert user_keys.doubtful(Settings(keys={"rerun": "f5,R", "entry.restore": "B"})) == ""
+    assert user_keys.doubtful(Settings(keys={"rerun": "f5,ctrl+r"})) == ""  # the settings' own example
 
 
 @pytest.mark.anyio

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernbench import telemetry
 from kernbench.commands.loop import idle_device
-from kernbench.telemetry import GpuProcess, MachineReader, Sample, Telemetry
-from kernbench.tui.meters import Meters
+from kernbench.machine import telemetry
+from kernbench.machine.telemetry import GpuProcess, MachineReader, Sample, Telemetry
+from kernbench.tui.text.gpu_text import Meters
 from tests.tui.scene import HOST, NO_GPU, h200
 
 UUIDS = ["GPU-aaaa", "GPU-bbbb", "GPU-cccc"]

@@ -8,17 +8,19 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from harness.records.results import CaseResult, OutputError
-from harness.records.task import Case, Tolerance
+from harness.shared.results import CaseResult, OutputError
+from harness.shared.task import Case, Tolerance
 from kernbench import render
 from kernbench.events import WorkerChanged
-from kernbench.tui import checks, columns, editor, failures, words
-from kernbench.tui.asciionly import in_ascii
-from kernbench.tui.board import Board, GridCount, Row
-from kernbench.tui.picker import TaskPicker
-from kernbench.tui.spans import Part, clean, clip, fit, pad
-from kernbench.tui.status import changed
-from kernbench.tui.words import device
+from kernbench.tui.actions import editor
+from kernbench.tui.pages.picker import TaskPicker
+from kernbench.tui.state.board import Board, GridCount, Row
+from kernbench.tui.text import failure_text, result_columns, row_checks
+from kernbench.tui.text import status_text as words
+from kernbench.tui.text.spans import Part, clean, clip, fit, pad
+from kernbench.tui.text.status_text import device
+from kernbench.tui.widgets.ascii_filter import in_ascii
+from kernbench.tui.widgets.status_line import changed
 from tests.tui.scene import H200, FakeEngine, make_task, right, screen_text, summary, until, wrong
 
 
@@ -52,27 +54,27 @@ def test_fit_shortens_in_order_and_gives_room_back() -> None:
 @pytest.mark.parametrize("width", [30, 38, 60, 78, 100, 140, 200])
 def test_no_line_is_wider_than_the_table(width: int) -> None:
     long = CaseResult(id="x", status="runtime_error", detail="m[bf16] " * 60)
-    table = columns.choose(width, rows(), interpreted=False)
+    table = result_columns.choose(width, rows(), interpreted=False)
     for row in [*rows(), Row(make_task().cases[0], long, True), Row(make_task().cases[0], None, False)]:
-        assert len(text(columns.line(row, table, ascii_only=False))) <= width
-    assert len(text(columns.header(table))) <= width
+        assert len(text(result_columns.line(row, table, ascii_only=False))) <= width
+    assert len(text(result_columns.header(table))) <= width
 
 
 def test_columns_join_by_importance() -> None:
-    names = {width: [c.name for c in columns.choose(width, rows(), False).columns] for width in (38, 78, 200)}
+    names = {width: [c.name for c in result_columns.choose(width, rows(), False).columns] for width in (38, 78, 200)}
     assert names[38] == ["ratio", "verdict"]
     assert names[78] == ["base", "now", "speedup", "verdict", "check", "light"]
     assert names[200][-3:] == ["best", "error", "findings"]
-    assert columns.choose(200, rows(), False).by_id
-    assert not columns.choose(78, rows(), False).by_id
+    assert result_columns.choose(200, rows(), False).by_id
+    assert not result_columns.choose(78, rows(), False).by_id
 
 
 def test_a_row_that_fails_says_why_in_place_of_numbers() -> None:
-    table = columns.choose(78, rows(), False)
-    line = text(columns.line(Row(make_task().cases[2], wrong(2), True), table, False))
+    table = result_columns.choose(78, rows(), False)
+    line = text(result_columns.line(Row(make_task().cases[2], wrong(2), True), table, False))
     assert line == "qwen 4096x3072   WRONG    1.24609, not 0.74609 at out[4093, 1017]"
     skipped = CaseResult(id="s", status="skipped", detail="interpreter has no inline asm")
-    line = text(columns.line(Row(Case("s", "small"), skipped, True), table, False))
+    line = text(result_columns.line(Row(Case("s", "small"), skipped, True), table, False))
     assert line.endswith("skipped  interpreter has no inline asm")
 
 
@@ -95,15 +97,15 @@ def test_a_row_that_fails_says_why_in_place_of_numbers() -> None:
     ],
 )
 def test_what_is_wrong_in_the_room_there_is(said: str, room: int, short: str | None) -> None:
-    assert failures.brief(CaseResult("x", "wrong", detail=said), room) == (short or said)
+    assert failure_text.brief(CaseResult("x", "wrong", detail=said), room) == (short or said)
 
 
 def test_rows_of_a_table_are_worded_alike() -> None:
     """A short sentence that would fit whole is not told otherwise than its neighbours."""
     near = replace(wrong(0), detail="out differs at [0]: got 1, expected 2")
     rows_of = [Row(case, result, True) for case, result in zip(make_task().cases, (near, wrong(1)), strict=False)]
-    table = columns.choose(78, rows_of, False)
-    said = [text(columns.line(row, table, False)).partition("WRONG")[2] for row in rows_of]
+    table = result_columns.choose(78, rows_of, False)
+    said = [text(result_columns.line(row, table, False)).partition("WRONG")[2] for row in rows_of]
     assert said == ["    1, not 2 at out[0]", "    1.24609, not 0.74609 at out[4093, 1017]"]
 
 
@@ -119,26 +121,26 @@ def test_rows_of_a_table_are_worded_alike() -> None:
     ],
 )
 def test_which_strides_say_something(shape: tuple[int, ...], strides: tuple[int, ...], contiguous: bool) -> None:
-    assert checks.is_contiguous(shape, strides) is contiguous
+    assert row_checks.is_contiguous(shape, strides) is contiguous
 
 
 def test_values_are_told_apart() -> None:
     near = CaseResult("x", "ok", error=OutputError(4.5e-8, None, 1e-5, "out", (3,), 0.008967061, 0.008967064))
-    assert "0.008967061  0.008967064" in text([span for line in checks.errors(near) for span in line])
+    assert "0.008967061  0.008967064" in text([span for line in row_checks.errors(near) for span in line])
 
 
 def test_a_value_that_is_not_finite_is_said() -> None:
     """NaN does not travel in JSON."""
     lost = CaseResult("x", "wrong", error=OutputError(None, None, 0.1, "out", (3, 17), None, 0.75))
-    assert "[3, 17]  not finite      0.75" in text([span for line in checks.errors(lost) for span in line])
+    assert "[3, 17]  not finite      0.75" in text([span for line in row_checks.errors(lost) for span in line])
 
 
 def test_only_the_tolerances_that_judged_a_row_are_named() -> None:
     both = {"bfloat16": Tolerance(5e-2, 5e-2), "float32": Tolerance(1e-5, 1e-5)}
     task = replace(make_task(), tolerance=both)
     out = OutputError(1e-3, None, 5e-2 + 5e-2 * 2.0, "out", (1, 2), -2.001, -2.0)
-    assert list(checks.tolerances(task, CaseResult("x", "ok", error=out))) == ["bfloat16"]
-    assert checks.tolerances(task, CaseResult("x", "ok")) == checks.tolerances(task, None) == both
+    assert list(row_checks.tolerances(task, CaseResult("x", "ok", error=out))) == ["bfloat16"]
+    assert row_checks.tolerances(task, CaseResult("x", "ok")) == row_checks.tolerances(task, None) == both
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,9 @@ def test_only_the_cells_that_changed_are_sent(before: str, now: str, cells: tupl
 
 def test_a_sentence_may_fill_the_line() -> None:
     long = CaseResult(id="x", status="runtime_error", detail="m[bf16] " * 60)
-    line = text(columns.line(Row(make_task().cases[0], long, True), columns.choose(90, rows(), False), False))
+    line = text(
+        result_columns.line(Row(make_task().cases[0], long, True), result_columns.choose(90, rows(), False), False)
+    )
     assert len(line) > 85
 
 
@@ -173,12 +177,14 @@ def test_a_sentence_may_fill_the_line() -> None:
     ],
 )
 def test_the_grid_in_one_line(grid: GridCount, said: str) -> None:
-    assert text(columns.grid_line(grid)) == said
+    assert text(result_columns.grid_line(grid)) == said
 
 
 def test_a_row_without_a_baseline_time_shows_its_own() -> None:
     result = CaseResult(id="s", status="ok", solution_us=17.6, detail="baseline: still compiling", checked=1)
-    line = text(columns.line(Row(Case("s", "small"), result, True), columns.choose(78, rows(), False), False))
+    line = text(
+        result_columns.line(Row(Case("s", "small"), result, True), result_columns.choose(78, rows(), False), False)
+    )
     assert "17.60" in line
     assert line.endswith("baseline: still compiling")
 
@@ -294,7 +300,7 @@ def test_a_speedup_is_never_rounded_to_nothing(value: float | None, text: str) -
 @pytest.mark.parametrize(("now", "text"), [(1.1, "+10.0%"), (0.5, "-50.0%"), (9.9, "+890.0%"), (426.0, "426x")])
 def test_a_leap_against_the_last_run_fits_its_column(now: float, text: str) -> None:
     row = Row(Case("a", "a"), None, True, CaseResult("a", "ok", speedup=1.0))
-    assert columns._against_last(row, CaseResult("a", "ok", speedup=now)) == text
+    assert result_columns._against_last(row, CaseResult("a", "ok", speedup=now)) == text
 
 
 @pytest.mark.parametrize("interpreted", [False, True])

@@ -7,15 +7,16 @@ from typing import Literal
 
 import pytest
 
-from harness.records.errors import UserError, Where
-from harness.records.results import CaseResult
-from harness.records.run import Environment
+from harness.shared.errors import UserError, Where
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment
 from kernbench.events import BuildFailed, Event, LogLine, Notice, RunCancelled, RunFinished, TaskLoaded, WorkerChanged
-from kernbench.plan import NEEDS_GPU
-from kernbench.tui import pending, screen
-from kernbench.tui.dialogs import Page
-from kernbench.tui.help import Help
-from kernbench.tui.log import KEPT
+from kernbench.task.case_choice import NEEDS_GPU
+from kernbench.tui import screen
+from kernbench.tui.actions import draft_file
+from kernbench.tui.pages.dialogs import Page
+from kernbench.tui.pages.help import Help
+from kernbench.tui.panes.output import KEPT
 from tests.tui.scene import (
     BROKEN,
     H200,
@@ -352,7 +353,7 @@ async def test_a_hypothesis_that_no_run_carried_is_there_at_the_next_start(engin
         again.hypothesis = ""  # a run took it
         again.say(READY, *whole_run())
         await settle(pilot)
-    assert pending.read(engine.state) == ""
+    assert draft_file.read(engine.state) == ""
 
 
 async def test_a_hypothesis_stands_once_on_the_line(engine: FakeEngine) -> None:
@@ -698,7 +699,7 @@ async def test_what_was_checked_comes_first_where_triton_is_interpreted(engine: 
 
 
 async def test_the_order_is_the_same_before_and_after_the_worker_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernbench.tui.gpu.looks_present", lambda: False)
+    monkeypatch.setattr("kernbench.tui.panes.gpu.looks_present", lambda: False)
     engine = FakeEngine(fresh=True)
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:

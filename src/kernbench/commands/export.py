@@ -65,7 +65,7 @@ def port(
 
     It is written only when that file's repository is clean, or with --force; exit 1 when it was not written.
     """
-    from kernbench import port as porting
+    from kernbench.export import port as porting
 
     loaded, journal = opened(task, state)
     plan = porting.plan(loaded, journal, target, reference, name)

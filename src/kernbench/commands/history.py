@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernbench.commands.loop import complete_task, load_task, task_argument
-from kernbench.terminal import obeys
+from kernbench.machine.terminal import obeys
 
 if TYPE_CHECKING:
-    from harness.records.task import Task
+    from harness.shared.task import Task
     from kernbench.events import Summary
-    from kernbench.journal import Journal
+    from kernbench.log.runs.journal import Journal
 
 state_option = click.option(
     "--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept, instead of .kernbench."
@@ -28,29 +28,29 @@ REFERENCE = "a number, best, last, now, or the start of a source hash"
 
 
 def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
-    from kernbench import project
-    from kernbench.journal import Journal
+    from kernbench.log.runs.journal import Journal
+    from kernbench.task import lookup
 
     loaded = load_task(task)
-    return loaded, Journal(state.resolve() if state else Path(loaded.folder) / project.STATE_FOLDER)
+    return loaded, Journal(state.resolve() if state else Path(loaded.folder) / lookup.STATE_FOLDER)
 
 
 def warn(task: Task, journal: Journal) -> None:
     """Of a log that cannot be taken at its word."""
-    from kernbench import trajectory
+    from kernbench.log import stored_sources
 
-    if problem := trajectory.entries_of(task).problem(journal):
+    if problem := stored_sources.entries_of(task).problem(journal):
         click.echo(f"kernbench: {problem}", err=True)
 
 
 def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
     """TASK may be left out: the first word is a task only if it can be one."""
-    from kernbench import project
-    from kernbench.project import ProjectError
+    from kernbench.task import lookup
+    from kernbench.task.lookup import ProjectError
 
     if words and not (words[0] in ("best", "last", "now") or words[0].isdecimal()):
         try:
-            project.find_task(words[0], to_edit=False)
+            lookup.find_task(words[0], to_edit=False)
         except ProjectError:
             if len(words) > most:
                 raise
@@ -71,15 +71,16 @@ def echo_diff(lines: list[str]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON line per iteration.")
 def log(task: str | None, state: Path | None, as_json: bool) -> None:
     """The iterations so far, by number; those that only ITERATIONS.md knows were made elsewhere."""
-    from harness.records.lines import encode
-    from kernbench import bestnow, report, trajectory
+    from harness.shared.lines import encode
+    from kernbench import report
+    from kernbench.log import best, stored_sources
 
     loaded, journal = opened(task, state)
     warn(loaded, journal)
-    entries = bestnow.listing(loaded, journal, trajectory.entries_of(loaded))
+    entries = best.listing(loaded, journal, stored_sources.entries_of(loaded))
     for number in entries.doubled():
         words = " ".join(["kernbench show", *([shlex.quote(task)] if task else []), str(number)])
-        click.echo(f"kernbench: {trajectory.taken_twice(number)}; `{words}` prints both", err=True)
+        click.echo(f"kernbench: {stored_sources.taken_twice(number)}; `{words}` prints both", err=True)
     if as_json:
         for entry in entries:
             click.echo(encode("iteration", entry, best_now=entries.is_best_now(entry)))
@@ -92,16 +93,16 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         return
     titles = ("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")
     sources, usual = journal.state / "sources", loaded.baseline
-    rows = [titles, *(_log_row(entry, bestnow.outcome(entries, entry), sources, usual) for entry in entries)]
+    rows = [titles, *(_log_row(entry, best.outcome(entries, entry), sources, usual) for entry in entries)]
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
 
 
 def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
     """`usual` is the task's own baseline: what was held against another says so."""
-    from kernbench import entry as entry_text
     from kernbench import render
     from kernbench.events import Elsewhere
+    from kernbench.log.entries import entry_text
 
     written, remarks = isinstance(entry, Elsewhere), entry_text.origin(entry)
     if not written and not (sources / entry.source).is_dir():
@@ -131,24 +132,24 @@ def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[s
 )
 def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path | None) -> None:
     """An iteration's entry, or its source. N is a number, best, last, or the start of a source hash."""
-    from kernbench import trajectory
+    from kernbench.log import stored_sources
 
     name, references = split(words, most=1)
     if len(references) != 1:
         raise click.UsageError(f"which iteration? give one: {REFERENCE}")
     task, journal = opened(name, state)
     if target is not None:
-        names = trajectory.copy_out(trajectory.find(task, journal, references[0]), task, target)
+        names = stored_sources.copy_out(stored_sources.find(task, journal, references[0]), task, target)
         click.echo(f"wrote {', '.join(names)} to {target}", err=True)
         return
     if source:
-        point = trajectory.find(task, journal, references[0])
-        for path in trajectory.solution_files(point, task):
+        point = stored_sources.find(task, journal, references[0])
+        for path in stored_sources.solution_files(point, task):
             click.echo(f"# ---- {point.name}/{path}")
             click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
         return
     warn(task, journal)
-    found = _entries_with(task, journal, references[0]) or [trajectory.summary_of(task, journal, references[0])]
+    found = _entries_with(task, journal, references[0]) or [stored_sources.summary_of(task, journal, references[0])]
     for place, summary in enumerate(found):
         if place:
             click.echo()
@@ -157,23 +158,24 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
 
 def _entries_with(task: Task, journal: Journal, reference: str) -> list[Summary]:
     """The entries of a number that two of them have; that there are two is said."""
-    from kernbench import trajectory
+    from kernbench.log import stored_sources
 
-    listed = trajectory.entries_of(task).iterations(journal)
+    listed = stored_sources.entries_of(task).iterations(journal)
     found = listed.with_number(int(reference)) if reference.isdecimal() else []
     if len(found) > 1:
-        click.echo(f"kernbench: {trajectory.taken_twice(int(reference))}; here are both", err=True)
+        click.echo(f"kernbench: {stored_sources.taken_twice(int(reference))}; here are both", err=True)
     return found
 
 
 def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     """As ITERATIONS.md has it, and below it what a run here that made no entry came to."""
-    from kernbench import iterations, report
+    from kernbench import report
     from kernbench.events import Elsewhere
+    from kernbench.log.entries import iterations_file
 
     log = Path(task.folder) / "ITERATIONS.md"
     number = summary.iteration
-    text = iterations.entry_of(log, number, summary.source, summary.at) if number is not None else None
+    text = iterations_file.entry_of(log, number, summary.source, summary.at) if number is not None else None
     if text is not None:
         click.echo(text, nl=False)
     run = summary.again if isinstance(summary, Elsewhere) else summary
@@ -191,14 +193,14 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
 @state_option
 def diff(words: tuple[str, ...], state: Path | None) -> None:
     """What changed between two sources; by default from the best to the files as they are now."""
-    from kernbench import trajectory
+    from kernbench.log import stored_sources
 
     name, references = split(words, most=2)
     if len(references) > 2:
         raise click.UsageError(f"at most two sources can be compared; each is {REFERENCE}")
     task, journal = opened(name, state)
-    old, new = (trajectory.find(task, journal, word) for word in [*references, *["best", "now"][len(references) :]])
-    lines = trajectory.diff(old, new, journal.state)
+    old, new = (stored_sources.find(task, journal, word) for word in [*references, *["best", "now"][len(references) :]])
+    lines = stored_sources.diff(old, new, journal.state)
     echo_diff(lines)
     if not lines:
         click.echo(f"no difference between {old.name} and {new.name}", err=True)
@@ -209,24 +211,26 @@ def diff(words: tuple[str, ...], state: Path | None) -> None:
 @state_option
 def restore(words: tuple[str, ...], state: Path | None) -> None:
     """Bring an iteration's solution back; what is there now is kept as a snapshot first."""
-    from kernbench import trajectory
+    from kernbench.log import stored_sources
 
     name, references = split(words, most=1)
     if len(references) != 1:
         raise click.UsageError(f"restore what? give one: {REFERENCE}")
     task, journal = opened(name, state)
-    point = trajectory.find(task, journal, references[0])
-    before, changed = trajectory.restore(task, point, journal.state)
-    click.echo(trajectory.restored(point, before, changed, name, state), err=True)
+    point = stored_sources.find(task, journal, references[0])
+    before, changed = stored_sources.restore(task, point, journal.state)
+    click.echo(stored_sources.restored(point, before, changed, name, state), err=True)
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per task.")
 def status(as_json: bool) -> None:
     """Every task of the project: best, last verdict, age."""
-    from kernbench import overview, project, report
+    from kernbench import report
+    from kernbench.log import overview
+    from kernbench.task import lookup
 
-    rows: list[Any] = [overview.of(folder) for folder in project.list_tasks()]
+    rows: list[Any] = [overview.of(folder) for folder in lookup.list_tasks()]
     if as_json:
         for row in rows:
             click.echo(json.dumps(asdict(row)))

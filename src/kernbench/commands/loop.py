@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kernbench.terminal import forget_exported_size, obeys, silence
+from kernbench.machine.terminal import forget_exported_size, obeys, silence
 
 if TYPE_CHECKING:
-    from harness.records.task import Task
+    from harness.shared.task import Task
+    from kernbench.engine.jobs import Options
+    from kernbench.engine.session import Session
     from kernbench.events import Event
-    from kernbench.jobs import Options
-    from kernbench.session import Session
-    from kernbench.tui.picker import TaskRow
+    from kernbench.tui.pages.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
 UNCOUNTED = "NVML does not know CUDA's numbers of different cards: let CUDA_VISIBLE_DEVICES hold uuids"
@@ -26,9 +26,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def complete_task(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from kernbench import project
+    from kernbench.task import lookup
 
-    return [folder.name for folder in project.list_tasks() if folder.name.startswith(incomplete)]
+    return [folder.name for folder in lookup.list_tasks() if folder.name.startswith(incomplete)]
 
 
 def task_argument(command: _F) -> _F:
@@ -68,8 +68,8 @@ def loop_options(command: _F) -> _F:
 
 
 def read_options(given: dict[str, Any], poll: bool = False) -> Options:
-    from kernbench.jobs import Options
-    from kernbench.supervisor import Deadlines
+    from kernbench.engine.jobs import Options
+    from kernbench.worker.supervisor import Deadlines
 
     seconds: dict[str, float] = {}
     for item in given["deadline"]:
@@ -105,7 +105,7 @@ def read_device(given: str | None) -> str | None:
 
 def idle_device() -> str:
     """The GPU with the least to do, by its uuid: CUDA and NVML count differently, so the worker is shown only that."""
-    from kernbench import telemetry
+    from kernbench.machine import telemetry
 
     sample = telemetry.MachineReader().read()
     chosen = None if sample.is_uncounted else telemetry.idle(sample.gpus)
@@ -117,17 +117,17 @@ def idle_device() -> str:
 
 
 def load_task(name: str | None) -> Task:
-    from harness import taskfile
-    from kernbench import project
+    from harness.shared import taskfile
+    from kernbench.task import lookup
 
-    return taskfile.load(project.find_task(name))
+    return taskfile.load(lookup.find_task(name))
 
 
 def make_session(task: Task, options: Options, state: Path | None) -> Session:
-    from kernbench import plan
-    from kernbench.session import Session
+    from kernbench.engine.session import Session
+    from kernbench.task import case_choice
 
-    if options.case is not None and not plan.matching(task, options.case):
+    if options.case is not None and not case_choice.matching(task, options.case):
         raise click.UsageError(f"no case of {task.name} matches {options.case!r}; an id is {task.cases[0].id!r}")
     if task.device == "cpu" and options.condition != "cold":
         raise click.UsageError(f"{task.name} is a task for the CPU: --{options.condition} is about a GPU's L2")
@@ -138,9 +138,9 @@ def make_session(task: Task, options: Options, state: Path | None) -> Session:
 
 def kept_in(task: Task, state: Path | None) -> Path:
     """Where the task's runs are kept; made where it is not, and the same however --state spells it."""
-    from kernbench import project
+    from kernbench.task import lookup
 
-    return project.state_dir(Path(task.folder), state and state.resolve())
+    return lookup.state_dir(Path(task.folder), state and state.resolve())
 
 
 def _has_no_device(session: Session) -> bool:
@@ -184,22 +184,23 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
 @click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with it.")
 def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: bool, **given: Any) -> None:
     """Open the workbench; a picker if there are several tasks."""
-    from kernbench import project, settings
+    from kernbench import settings
+    from kernbench.task import lookup
 
     if task is not None:
-        project.find_task(task)  # a word that is no task says so first
+        lookup.find_task(task)  # a word that is no task says so first
     streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
     if not all(map(obeys, streams)):
         what = "a terminal that is not dumb (TERM)" if all(stream.isatty() for stream in streams) else "a terminal"
         raise click.UsageError(f"the workbench needs {what}; `kernbench run TASK` and `kernbench watch TASK` do not")
     forget_exported_size()
     options, chosen = read_options(given, poll), settings.load()
-    if task is None and len(project.list_tasks()) > 1 and not (Path.cwd() / project.TASK_FILE).exists():
+    if task is None and len(lookup.list_tasks()) > 1 and not (Path.cwd() / lookup.TASK_FILE).exists():
         task = pick(chosen.theme, ascii_only)
         if task is None:
             return
     loaded = load_task(task)
-    from kernbench.telemetry import MachineReader
+    from kernbench.machine.telemetry import MachineReader
     from kernbench.tui.app import Workbench
     from kernbench.tui.messages import Tasks
 
@@ -222,7 +223,7 @@ def open_other(options: Options, folder: str) -> Session:
     """Another task with the same options, but those that fit no other."""
     from dataclasses import replace
 
-    from harness.records.errors import UserError
+    from harness.shared.errors import UserError
 
     task = load_task(folder)
     on_cpu = task.device == "cpu"
@@ -233,15 +234,16 @@ def open_other(options: Options, folder: str) -> Session:
 
 
 def task_rows() -> list[TaskRow]:
-    from kernbench import overview, project
-    from kernbench.tui.picker import TaskRow
+    from kernbench.log import overview
+    from kernbench.task import lookup
+    from kernbench.tui.pages.picker import TaskRow
 
-    rows = [overview.of(folder) for folder in project.list_tasks()]
+    rows = [overview.of(folder) for folder in lookup.list_tasks()]
     return [TaskRow(row.name, row.folder, row.best, row.last, row.age) for row in rows]
 
 
 def pick(theme: str | None, ascii_only: bool) -> str | None:
-    from kernbench.tui.picker import TaskPicker
+    from kernbench.tui.pages.picker import TaskPicker
 
     picker = TaskPicker(task_rows(), theme, ascii_only)
     task = picker.run()
@@ -251,12 +253,12 @@ def pick(theme: str | None, ascii_only: bool) -> str | None:
 
 def leave_if_failed(mistake: str, code: int | None) -> None:
     """A screen that ended by a mistake of ours; without a sentence it has shown the traceback."""
-    from kernbench import mistakes
+    from kernbench import crash_report
 
     if mistake:
         click.echo(mistake, err=True)
     if code:
-        sys.exit(mistakes.CODE)
+        sys.exit(crash_report.CODE)
 
 
 def words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
@@ -321,8 +323,9 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
     import json
     from dataclasses import asdict
 
-    from kernbench import sanitize, snapshot
-    from kernbench.child import harness_folder
+    from kernbench.task import snapshot
+    from kernbench.worker import sanitizer as sanitize
+    from kernbench.worker.process import harness_folder
 
     device = "cuda:0" if options.device in (None, "auto", "cuda") else options.device
     if task.device == "cpu" or device == "cpu":

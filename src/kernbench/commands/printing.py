@@ -6,8 +6,9 @@ import sys
 
 import click
 
-from harness.records.results import CaseResult
+from harness.shared.results import CaseResult
 from kernbench import render, report
+from kernbench.engine.session import Session
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -21,8 +22,7 @@ from kernbench.events import (
     Summary,
     WorkerChanged,
 )
-from kernbench.session import Session
-from kernbench.terminal import obeys
+from kernbench.machine.terminal import obeys
 
 
 class Printer:

@@ -22,10 +22,10 @@ from kernbench.commands.loop import (
 )
 
 if TYPE_CHECKING:
-    from harness.records.task import Task
-    from kernbench.jobs import Options
-    from kernbench.profiling.explain import Answer
-    from kernbench.session import Session
+    from harness.shared.task import Task
+    from kernbench.engine.explainer import Answer
+    from kernbench.engine.jobs import Options
+    from kernbench.engine.session import Session
 
 MOST_NAMED = 8
 """Cases that a message lists."""
@@ -77,9 +77,9 @@ def profile(task: str | None, case: str, as_json: bool, markdown: bool, against:
 
 
 def _only(task: Task, case: str) -> str:
-    from kernbench import plan
+    from kernbench.task import case_choice
 
-    found = [item.id for item in plan.matching(task, case)]
+    found = [item.id for item in case_choice.matching(task, case)]
     if len(found) != 1:
         what = "no case matches" if not found else f"{len(found)} cases match"
         ids = found or [item.id for item in task.timed] or [item.id for item in task.cases]
@@ -89,9 +89,9 @@ def _only(task: Task, case: str) -> str:
 
 
 async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -> None:
-    from kernbench.profiling import profile_text
-    from kernbench.profiling.diagnose import diagnose
-    from kernbench.profiling.profiler import as_json as in_json
+    from kernbench.diagnosis.rules import diagnose
+    from kernbench.ncu import profile_text
+    from kernbench.ncu.profiler import as_json as in_json
 
     both = [answer.profile, *([answer.other] if answer.other else [])]
     if as_json:
@@ -109,7 +109,7 @@ async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -
 
 
 async def _print_full(session: Session, profile: Any) -> None:
-    from kernbench.profiling import profile_text
+    from kernbench.ncu import profile_text
 
     found = await session.explainer.profiler.drilldown(profile)
     click.echo()
@@ -122,10 +122,10 @@ async def _print_full(session: Session, profile: Any) -> None:
 
 def _failed(answer: Answer, as_json: bool) -> int:
     from kernbench import render
+    from kernbench.diagnosis.rules import diagnose
     from kernbench.events import ProfileFailed
-    from kernbench.profiling import profile_text
-    from kernbench.profiling.diagnose import diagnose
-    from kernbench.profiling.profiler import as_json as in_json
+    from kernbench.ncu import profile_text
+    from kernbench.ncu.profiler import as_json as in_json
 
     assert isinstance(answer, ProfileFailed)
     click.echo(f"kernbench: {render.place(answer.where, answer.message)}", err=True)
@@ -138,7 +138,7 @@ def _failed(answer: Answer, as_json: bool) -> int:
 
 
 def _status(refusal: str, otherwise: int) -> int:
-    from kernbench.profiling import refusals
+    from kernbench.ncu import refusals
 
     without = (refusals.NO_GPU, refusals.NO_DEVICE, refusals.EXCLUSIVE, refusals.FULL)
     return NO_DEVICE if refusal in without else otherwise
@@ -161,8 +161,8 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
     """
     from dataclasses import asdict
 
-    from harness.records.errors import UserError
-    from kernbench.profiling import profile_text
+    from harness.shared.errors import UserError
+    from kernbench.ncu import profile_text
 
     loaded = load_task(task)
     only = _only(loaded, case)
@@ -191,7 +191,7 @@ def trace_file(state: Path, case: str) -> Path:
 
 
 def _options(given: dict[str, Any]) -> Options:
-    from kernbench.jobs import Options
+    from kernbench.engine.jobs import Options
 
     return Options(
         device=read_device(given["device"]),

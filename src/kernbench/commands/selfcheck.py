@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernbench.commands.loop import loop_options, read_options, run_until_signal
-from kernbench.terminal import obeys
+from kernbench.machine.terminal import obeys
 
 if TYPE_CHECKING:
     from kernbench.selfcheck import Report, Tell
@@ -75,7 +75,7 @@ def _tell(part: str, text: str) -> None:
 
 
 def _print(report: Report, as_json: bool) -> None:
-    from harness.records.lines import finite
+    from harness.shared.lines import finite
     from kernbench import report as text
 
     if as_json:

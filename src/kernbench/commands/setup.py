@@ -12,9 +12,9 @@ from kernbench.commands.loop import complete_task
 
 def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Tasks to copy: the project's and the shipped ones."""
-    from kernbench import project
+    from kernbench.task import lookup
 
-    shipped = [name for name in project.shipped_tasks() if name.startswith(incomplete)]
+    shipped = [name for name in lookup.shipped_tasks() if name.startswith(incomplete)]
     return sorted({*complete_task(ctx, param, incomplete), *shipped})
 
 
@@ -31,11 +31,11 @@ def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 @click.option("--cuda", is_flag=True, help="A CUDA C++ kernel instead of a Triton one.")
 def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
     """Write a task that runs at once; nothing is ever overwritten."""
-    from kernbench import project, scaffold
+    from kernbench.task import lookup, scaffold
 
     if host + cuda + bool(source) > 1:
         raise click.UsageError("--host, --cuda and --from are three ways to begin; choose one")
-    origin = project.find_task(source, to_edit=False) if source else None
+    origin = lookup.find_task(source, to_edit=False) if source else None
     template = "host" if host else "cuda" if cuda else "triton"
     folder = scaffold.create(name, Path.cwd(), source=origin, template=template)
     click.echo(f"{folder} is ready; `kernbench {name}` opens it", err=True)
@@ -53,13 +53,14 @@ def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
 )
 def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | None) -> None:
     """What is here, what is missing, and how to mend it."""
-    from kernbench import doctor as checks
-    from kernbench import hygiene, project
+    from kernbench.doctor import installation as checks
+    from kernbench.doctor import repository
+    from kernbench.task import lookup
 
     if repo is not None:
-        found = hygiene.checks(repo)
+        found = repository.checks(repo)
     else:
-        found = checks.checks(python=python, folder=project.find_task(task, to_edit=False) if task else None)
+        found = checks.checks(python=python, folder=lookup.find_task(task, to_edit=False) if task else None)
     click.echo(checks.as_json(found) if as_json else checks.report(found, bad="NO" if repo else "MISSING"))
     if repo is not None and not all(check.ok for check in found):
         sys.exit(1)
@@ -67,16 +68,15 @@ def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | Non
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
     """Print the shell's completion script: eval "$(kernbench completion bash)"."""
     from click.shell_completion import get_completion_class
-
-    from kernbench.cli import cli
 
     found = get_completion_class(shell)
     if found is None:
         sys.exit(2)
-    click.echo(found(cli, {}, "kernbench", "_KERNBENCH_COMPLETE").source())
+    click.echo(found(ctx.find_root().command, {}, "kernbench", "_KERNBENCH_COMPLETE").source())
 
 
 COMMANDS = (new, doctor, completion)

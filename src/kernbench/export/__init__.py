@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from harness.records.task import Task
+from harness.shared.task import Task
 from kernbench.export.collect import Collected, ExportError, collect
 from kernbench.export.writing import write_all
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.records.results import CaseResult
-from kernbench import compare, entry, render, trajectory
+from harness.shared.results import CaseResult
+from kernbench import render
 from kernbench.events import Elsewhere, Summary
 from kernbench.export import causes, charts, page, tables
 from kernbench.export.collect import Collected, ExportError, name_of
+from kernbench.log import stored_sources
+from kernbench.log.entries import entry_text
+from kernbench.log.runs import comparison
 
 DIFF_IN_BODY = 400
 
@@ -43,9 +46,9 @@ def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
     new = _named(about, after) if after else about.best
     if new is None:
         raise ExportError("no source was timed and right everywhere yet; `--after N` names one to show")
-    series = compare.Series.of(new)
+    series = comparison.Series.of(new)
     old = _named(about, before) if before else about.first_of(series)
-    if old is not None and compare.Series.of(old) != series:
+    if old is not None and comparison.Series.of(old) != series:
         raise ExportError(f"{name_of(old)} and {name_of(new)} were measured against another task, baseline or machine")
     if old is not None and old.source == new.source:
         old = None
@@ -55,7 +58,7 @@ def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
 def _named(about: Collected, reference: str) -> Summary:
     if reference == "best" and about.best is not None:
         return about.best
-    found = trajectory.summary_of(about.task, about.journal, reference)
+    found = stored_sources.summary_of(about.task, about.journal, reference)
     if not isinstance(found, Elsewhere):
         return found
     if found.again is None:
@@ -97,7 +100,7 @@ def _claim(after: Summary) -> str:
 
 
 def _lead(about: Collected, pair: Pair) -> str:
-    text = "; ".join([*entry.speeds(about.task, pair.after, pair.new), render.counts(pair.after)])
+    text = "; ".join([*entry_text.speeds(about.task, pair.after, pair.new), render.counts(pair.after)])
     findings = {finding.name for row in pair.new.values() for finding in row.findings}
     found = f"; findings: {', '.join(sorted(findings))}" if findings else ""
     return f"{text[:1].upper()}{text[1:]}{found}."
@@ -105,7 +108,7 @@ def _lead(about: Collected, pair: Pair) -> str:
 
 def _path(about: Collected, pair: Pair) -> list[str]:
     """The steps that became best on the way, and how many entries the whole log has."""
-    series = compare.series_of(about.made, compare.Series.of(pair.after))
+    series = comparison.series_of(about.made, comparison.Series.of(pair.after))
     until = next((place for place, item in enumerate(series) if item.source == pair.after.source), len(series) - 1)
     steps = [item for item in series[: until + 1] if item.took_over]
     lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]
@@ -145,8 +148,8 @@ def _microbenchmark(about: Collected, pair: Pair) -> list[str]:
     titles += [f"speedup ({clock})"]
     titles += ["wall speedup"] if walls else []
     titles += ["verdict"]
-    lines = ["## Microbenchmark", "", entry.cells(titles)]
-    lines.append(entry.cells(["---" if title in ("case", "verdict") else "---:" for title in titles]))
+    lines = ["## Microbenchmark", "", entry_text.cells(titles)]
+    lines.append(entry_text.cells(["---" if title in ("case", "verdict") else "---:" for title in titles]))
     for case in about.task.timed:
         row = pair.new.get(case.id)
         if row is None:
@@ -156,7 +159,7 @@ def _microbenchmark(about: Collected, pair: Pair) -> list[str]:
         cells += [render.microseconds(old.solution_us if old else None)] if pair.before else []
         cells += [render.microseconds(row.solution_us), render.speedup(row.ratio)]
         cells += [render.times(row.wall.speedup if row.wall else None)] if walls else []
-        lines.append(entry.cells([*cells, render.verdict(row)]))
+        lines.append(entry_text.cells([*cells, render.verdict(row)]))
     return [*lines, *_totals(pair, len(titles), walls), "", *_remarks(about, pair, clock), ""]
 
 
@@ -169,7 +172,7 @@ def _totals(pair: Pair, width: int, walls: bool) -> list[str]:
     ):
         if name:
             cells = [name, *[""] * (width - (4 if walls else 3)), f"**{ratio}**", *([wall] if walls else []), ""]
-            lines.append(entry.cells(cells))
+            lines.append(entry_text.cells(cells))
     return lines
 
 
@@ -199,9 +202,10 @@ def _environment(about: Collected, pair: Pair) -> list[str]:
     driver = made_on.driver and f"driver {made_on.driver}"
     machine = [made_on.device_name or made_on.device, driver, render.clocks(made_on), made_on.condition]
     versions = [
-        part for part in entry.provenance(after) if part.split()[0] in ("torch", "triton", "Python", "kernbench")
+        part for part in entry_text.provenance(after) if part.split()[0] in ("torch", "triton", "Python", "kernbench")
     ]
-    against = f"baseline {after.baseline} ({after.baseline_hash[: entry.HASH]}), task {after.task_hash[: entry.HASH]}"
+    baseline, task = (digest[: entry_text.HASH] for digest in (after.baseline_hash, after.task_hash))
+    against = f"baseline {after.baseline} ({baseline}), task {task}"
     lines = [f"- {', '.join(part for part in parts if part)}" for parts in (machine, versions, [against])]
     named = [("after", after), *([("before", pair.before)] if pair.before else [])]
     lines += [

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from kernbench import entry
 from kernbench.events import Summary
 from kernbench.export.collect import Collected, name_of
-from kernbench.profiling import evidence
-from kernbench.profiling.evidence import Change, Profile
+from kernbench.log import profile_evidence
+from kernbench.log.entries import entry_text
+from kernbench.log.profile_evidence import Change, Profile
 
 WORTH_SAYING = 0.03
 """Counters that moved by less are not called a cause."""
@@ -22,10 +22,10 @@ MISSING_WHY = "_Missing: the causes are read from the two profiles (registers, o
 def section(about: Collected, before: Summary | None, after: Summary, cases: Sequence[str]) -> list[str]:
     """Every case of which both sides were profiled, the hottest headline case first; or the slot, named."""
     why = "## Why it is faster" if after.ratio and after.ratio.verdict == "faster" else "## What the counters say"
-    pairs = evidence.pairs(about.profiles, before.source, after.source, cases) if before else []
+    pairs = profile_evidence.pairs(about.profiles, before.source, after.source, cases) if before else []
     names = (name_of(before) if before else "", name_of(after))
     if not pairs:
-        pairs = evidence.baseline_pairs(about.profiles, after.source, cases)
+        pairs = profile_evidence.baseline_pairs(about.profiles, after.source, cases)
         names = (after.baseline, name_of(after))
     if about.task.device == "cpu" and not pairs:
         return [why, "", "_To be said by the author: a task on the CPU has no GPU counters._", ""]
@@ -47,8 +47,10 @@ def _missing(about: Collected, before: Summary | None, cases: Sequence[str]) -> 
 
 def _table(pair: tuple[Profile, Profile], names: tuple[str, str], label: str) -> list[str]:
     title = f"## Nsight Compute, before and after ({label})"
-    lines = [title, "", entry.cells(["", *names, ""]), entry.cells(["---", "---:", "---:", "---"])]
-    lines += [entry.cells([item.words, item.before, item.after, item.unit]) for item in evidence.changes(*pair)]
+    lines = [title, "", entry_text.cells(["", *names, ""]), entry_text.cells(["---", "---:", "---:", "---"])]
+    lines += [
+        entry_text.cells([item.words, item.before, item.after, item.unit]) for item in profile_evidence.changes(*pair)
+    ]
     new = pair[1]
     versions = ", ".join(part for part in (new.gpu, new.ncu and f"ncu {new.ncu}") if part)
     return [*lines, "", *([f"{versions}.", ""] if versions else [])]
@@ -56,10 +58,14 @@ def _table(pair: tuple[Profile, Profile], names: tuple[str, str], label: str) ->
 
 def _reasons(pair: tuple[Profile, Profile], label: str) -> list[str]:
     """What moved the way that helps, then what was paid for it; the duration itself is the effect."""
-    moved = [item for item in evidence.changes(*pair) if item.ratio is not None and abs(item.ratio - 1) > WORTH_SAYING]
+    moved = [
+        item
+        for item in profile_evidence.changes(*pair)
+        if item.ratio is not None and abs(item.ratio - 1) > WORTH_SAYING
+    ]
     helped = [item for item in moved if _helps(item)]
     paid = [item for item in moved if item.name in BETTER_UP | BETTER_DOWN and not _helps(item)]
-    duration = next((item for item in evidence.changes(*pair) if item.name == "duration_us"), None)
+    duration = next((item for item in profile_evidence.changes(*pair) if item.name == "duration_us"), None)
     took = f", {duration.before} -> {duration.after} us" if duration else ""
     lines = [f"{label}{took}:", "", *(f"- {_told(item)}" for item in helped)]
     if not helped:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from kernbench import compare, render
+from kernbench import render
 from kernbench.events import Summary
 from kernbench.export.collect import name_of
+from kernbench.log.runs import comparison
 
 STYLE = """
 .kb{font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;--ink:#1f2933;--soft:#7b8794;--line:#e1e5ea;
@@ -128,7 +129,7 @@ def _whiskers(scale: Scale, entries: Sequence[Summary]) -> str:
 
 def _steps(scale: Scale, entries: Sequence[Summary]) -> str:
     """The best so far, as it was when it took over; it begins with the first best and goes on to the right edge."""
-    levels = [(index, value) for index, value in enumerate(compare.best_levels(entries)) if value is not None]
+    levels = [(index, value) for index, value in enumerate(comparison.best_levels(entries)) if value is not None]
     if not levels:
         return ""
     rises = [step for step, before in zip(levels[1:], levels, strict=False) if step[1] != before[1]]

@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.records.errors import UserError
-from harness.records.results import CaseResult
-from harness.records.task import Case, Task
-from kernbench import bestnow, compare, iterations, render, trajectory
-from kernbench.elsewhere import Entries
+from harness.shared.errors import UserError
+from harness.shared.results import CaseResult
+from harness.shared.task import Case, Task
+from kernbench import render
 from kernbench.events import Elsewhere, Summary
-from kernbench.handwritten import UNDECODED
-from kernbench.journal import Journal
-from kernbench.listing import Listing
-from kernbench.profiling import evidence
+from kernbench.log import best as bestnow
+from kernbench.log import profile_evidence, stored_sources
+from kernbench.log.entries import iterations_file
+from kernbench.log.entries.edited_words import UNDECODED
+from kernbench.log.entries.entry_list import Listing
+from kernbench.log.entries.pulled_entries import Entries
+from kernbench.log.runs import comparison
+from kernbench.log.runs.journal import Journal
 
 if TYPE_CHECKING:
     import pandas
@@ -38,12 +41,12 @@ class Collected:
 
     @functools.cached_property
     def frame(self) -> pandas.DataFrame:
-        from kernbench.frame import frame
+        from kernbench.export.frame import frame
 
         return frame(self.task, self.journal, self.runs)
 
     @functools.cached_property
-    def present(self) -> compare.Series:
+    def present(self) -> comparison.Series:
         """That of the newest iteration of the task as it is, over its own baseline, which decides what is best; else
         over another; else of the newest one at all, and where there are only plain runs, of the newest whole one."""
         made, runs = self.journal.briefs.numbered(), self.journal.briefs.all()
@@ -60,7 +63,7 @@ class Collected:
     @functools.cached_property
     def _log(self) -> Entries:
         """ITERATIONS.md, read once."""
-        found = trajectory.entries_of(self.task)
+        found = stored_sources.entries_of(self.task)
         found.of(self.journal)
         return found
 
@@ -99,24 +102,24 @@ class Collected:
         elsewhere again, then one's own entries. Where there are none of either, the plain runs."""
         again = [item.again for item in self.entries if isinstance(item, Elsewhere) and item.again is not None]
         unique = {run.run: run for run in [*again, *self.made]}.values()
-        return compare.series_of(unique, self.present) or compare.series_of(self.runs, self.present)
+        return comparison.series_of(unique, self.present) or comparison.series_of(self.runs, self.present)
 
     @functools.cached_property
     def best(self) -> Summary | None:
         return self.best_of(self.present)
 
-    def best_of(self, series: compare.Series) -> Summary | None:
+    def best_of(self, series: comparison.Series) -> Summary | None:
         """The best of all runs, as the entry that became best with its source where one did."""
-        runs = compare.series_of(self.runs, series)  # a part of the cases disproves a source as well
-        best = compare.best_of(runs)
+        runs = comparison.series_of(self.runs, series)  # a part of the cases disproves a source as well
+        best = comparison.best_of(runs)
         if best is None or best.iteration is not None:
             return best
         told = [run for run in runs if run.source == best.source and run.iteration is not None]
         return next((run for run in told if run.best), best)
 
-    def first_of(self, series: compare.Series) -> Summary | None:
+    def first_of(self, series: comparison.Series) -> Summary | None:
         """What the series began with, as the entry that a later run made of it where there is one."""
-        runs = [run for run in compare.series_of(self.runs, series) if run.complete]
+        runs = [run for run in comparison.series_of(self.runs, series) if run.complete]
         told = (run for run in runs if run.source == runs[0].source and run.iteration is not None)
         return next(told, runs[0]) if runs else None
 
@@ -126,7 +129,7 @@ class Collected:
             return name_of(run)
         if number := self._number_of(run):
             return f"#{number} as timed again here"
-        first = self.first_of(compare.Series.of(run))
+        first = self.first_of(comparison.Series.of(run))
         return OPENED if first is not None and first.source == run.source else name_of(run)
 
     def column_for(self, run: Summary) -> str:
@@ -139,8 +142,8 @@ class Collected:
         return self._log.number_of(self.journal, run.source)
 
     @functools.cached_property
-    def profiles(self) -> list[evidence.Profile]:
-        return evidence.profiles(self.journal.state)
+    def profiles(self) -> list[profile_evidence.Profile]:
+        return profile_evidence.profiles(self.journal.state)
 
     def rows(self, summary: Summary) -> dict[str, CaseResult]:
         """Results of a run, for the cases that the task still has; in the task's order."""
@@ -157,10 +160,10 @@ class Collected:
         if old is None:
             return None
         try:
-            before, after = (trajectory.point(self.journal, item) for item in (old, new))
-        except trajectory.TrajectoryError:
+            before, after = (stored_sources.point(self.journal, item) for item in (old, new))
+        except stored_sources.TrajectoryError:
             return None
-        return trajectory.diff(before, after, self.journal.state, UNDECODED)
+        return stored_sources.diff(before, after, self.journal.state, UNDECODED)
 
 
 def collect(task: Task, state: Path) -> Collected:
@@ -173,7 +176,7 @@ def collect(task: Task, state: Path) -> Collected:
 def _what_to_do(task: Task) -> str:
     """A log that came without its runs needs no new entry; what its author exported may lie beside it."""
     folder, command = Path(task.folder), f"kernbench run {shlex.quote(task.name)}"
-    if not iterations.last_entry(folder / "ITERATIONS.md"):
+    if not iterations_file.last_entry(folder / "ITERATIONS.md"):
         return f"`{command} -m TEXT` makes the first entry"
     shipped = sorted((folder / "exports").glob("*"))
     known = f"`{command}` times it here"

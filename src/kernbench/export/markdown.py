@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from harness.records.lines import decode
-from harness.records.results import CaseResult
-from kernbench import entry, render
+from harness.shared.lines import decode
+from harness.shared.results import CaseResult
+from kernbench import render
 from kernbench.events import Elsewhere
 from kernbench.export.collect import Collected, name_of
+from kernbench.log.entries import entry_text
 
 EXACT = ["run", "iteration", "case", "status", "baseline_us", "solution_us", "speedup", "speedup_low", "speedup_high"]
 
@@ -33,11 +34,11 @@ def _overview(about: Collected) -> list[str]:
     if not about.entries:
         return ["## Iterations", "", about.nothing_logged, ""]
     titles = ["#", "when", "source", "geomean", "outcome", "stall", "hypothesis"]
-    lines = ["## Iterations", "", entry.cells(titles), entry.cells(["---"] * len(titles))]
+    lines = ["## Iterations", "", entry_text.cells(titles), entry_text.cells(["---"] * len(titles))]
     for item in about.entries:
-        cells = [name_of(item), render.minute(item.at) if item.at else "-", item.source[:8], entry.speed(item)]
-        cells += [about.outcome(item), "stalled" if item.stalled else "", entry.words(item, about.task.baseline)]
-        lines.append(entry.cells(cells))
+        cells = [name_of(item), render.minute(item.at) if item.at else "-", item.source[:8], entry_text.speed(item)]
+        cells += [about.outcome(item), "stalled" if item.stalled else "", entry_text.words(item, about.task.baseline)]
+        lines.append(entry_text.cells(cells))
     return [*lines, ""]
 
 
@@ -52,7 +53,7 @@ def _entries(about: Collected) -> Iterator[str]:
         while written and written[0][0] <= (item.iteration or 0):
             yield written.popleft()[1]
         results = {row["id"]: decode(CaseResult, row) for row in rows if row["id"] in known}
-        yield entry.EntryText(about.task, item, results)(item.iteration or 0)
+        yield entry_text.EntryText(about.task, item, results)(item.iteration or 0)
     yield from (text for _number, text in written)
 
 

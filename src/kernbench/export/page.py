@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
-from harness.records.results import CaseResult
-from kernbench import __version__, compare, entry, render
+from harness.shared.results import CaseResult
+from kernbench import render
 from kernbench.events import Summary
 from kernbench.export import charts
 from kernbench.export.collect import Collected, ExportError, name_of
-from kernbench.frame import frame
-from kernbench.profiling import evidence
+from kernbench.export.frame import frame
+from kernbench.log import profile_evidence
+from kernbench.log.entries import entry_text
+from kernbench.log.runs import comparison
+from kernbench.version import __version__
 
 TOLD_IN_FULL = 60
 DIFF_LINES = 600
@@ -87,13 +90,13 @@ def make(about: Collected) -> str:
         told=[_told(about, item, previous) for item, previous in _with_previous(about, chosen)],
         left_out=len(about.made) - len(chosen),
         elsewhere=len(about.entries) - len(about.made),
-        other_series=len(about.made) - len(compare.series_of(about.made, about.present)),
+        other_series=len(about.made) - len(comparison.series_of(about.made, about.present)),
         profiles=_profiles(about),
         environments=_environments(about),
         name_of=name_of,
         words_for=about.words_for,
         outcome=about.outcome,
-        entry=entry,
+        entry=entry_text,
         render=render,
         made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         version=__version__,
@@ -151,19 +154,19 @@ def _with_previous(about: Collected, chosen: Sequence[Summary]) -> list[tuple[Su
 def _told(about: Collected, item: Summary, previous: Summary | None) -> Told:
     rows = about.rows(item)
     checks = [row for row in rows.values() if about.task.case(row.id).kind == "check"]
-    told = "\n".join(line for block in entry.own_lines(item) for line in block)
+    told = "\n".join(line for block in entry_text.own_lines(item) for line in block)
     words = [line.strip() for line in told.removeprefix("- ").split("\n- ")]
-    words += [entry.stall(item).removeprefix("- ")] if item.stalled else []
+    words += [entry_text.stall(item).removeprefix("- ")] if item.stalled else []
     lines, note = _diff(about, item, previous)
     return Told(
         name=name_of(item),
         anchor=anchor(item),
         summary=item,
-        score=entry.score(item, about.task.baseline),
-        when=entry.circumstances(item),
-        provenance=entry.provenance(item),
+        score=entry_text.score(item, about.task.baseline),
+        when=entry_text.circumstances(item),
+        provenance=entry_text.provenance(item),
         words=words,
-        result=entry.result(about.task, item, rows),
+        result=entry_text.result(about.task, item, rows),
         cases=[case_cells(about, row) for row in shown(about, rows)],
         checks=render.checks(checks),
         diff=lines,
@@ -200,7 +203,7 @@ def heatmap(about: Collected) -> str:
     return charts.heatmap(columns, labels, cells)
 
 
-def _profiles(about: Collected) -> list[tuple[str, str, list[evidence.Change]]]:
+def _profiles(about: Collected) -> list[tuple[str, str, list[profile_evidence.Change]]]:
     """Before and after by Nsight Compute, where both sides were profiled: the baseline or the first, and the best."""
     best, first = about.best, about.first_of(about.present)
     if best is None or first is None:
@@ -208,10 +211,12 @@ def _profiles(about: Collected) -> list[tuple[str, str, list[evidence.Change]]]:
     cases = [case.id for case in about.hottest(about.rows(best))]
     labels = {case.id: case.label for case in about.task.cases}
     pairs = [
-        ("baseline", evidence.baseline_pairs(about.profiles, best.source, cases)),
-        (about.words_for(first), evidence.pairs(about.profiles, first.source, best.source, cases)),
+        ("baseline", profile_evidence.baseline_pairs(about.profiles, best.source, cases)),
+        (about.words_for(first), profile_evidence.pairs(about.profiles, first.source, best.source, cases)),
     ]
-    return [(name, labels[pair[1].case], evidence.changes(*pair)) for name, found in pairs for pair in found[:3]]
+    return [
+        (name, labels[pair[1].case], profile_evidence.changes(*pair)) for name, found in pairs for pair in found[:3]
+    ]
 
 
 def _environments(about: Collected) -> list[tuple[str, list[str]]]:
@@ -219,7 +224,7 @@ def _environments(about: Collected) -> list[tuple[str, list[str]]]:
     found: dict[tuple[str, ...], list[Summary]] = {}
     for item in about.made:
         machine = item.environment.device_name or item.environment.device
-        key = (machine, item.environment.condition, f"baseline {item.baseline}", *entry.provenance(item))
+        key = (machine, item.environment.condition, f"baseline {item.baseline}", *entry_text.provenance(item))
         found.setdefault(key, []).append(item)
     return [
         (" to ".join(dict.fromkeys((name_of(items[0]), name_of(items[-1])))), [part for part in key if part])

@@ -6,9 +6,9 @@ import json
 from datetime import datetime, timezone
 from typing import Any
 
-from harness.records.lines import SCHEMA, to_dict
-from kernbench import __version__
+from harness.shared.lines import SCHEMA, to_dict
 from kernbench.export.collect import Collected
+from kernbench.version import __version__
 
 
 def make_csv(about: Collected) -> str:

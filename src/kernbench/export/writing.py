@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from kernbench.aside import written_aside
+from kernbench.atomic_write import written_aside
 from kernbench.export.collect import ExportError
-from kernbench.handwritten import UNDECODED
+from kernbench.log.entries.edited_words import UNDECODED
 
 
 def write_all(files: Mapping[Path, str], force: bool) -> list[Path]:

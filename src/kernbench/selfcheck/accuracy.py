@@ -7,13 +7,14 @@ import json
 import math
 from collections import Counter
 
-from harness import taskfile
-from harness.records.results import CaseResult
-from kernbench import project, render
-from kernbench.child import BOOT, child_environment, harness_folder
-from kernbench.jobs import Options
+from harness.shared import taskfile
+from harness.shared.results import CaseResult
+from kernbench import render
+from kernbench.engine.jobs import Options
 from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.workshop import Workshop
+from kernbench.task import lookup
+from kernbench.worker.process import BOOT, child_environment, harness_folder
 
 LONG_US, LONG_BUDGET = 300, 2
 """A call that takes longer may take so many times the budget."""
@@ -108,7 +109,7 @@ async def one_after_the_other(shop: Workshop, repeats: int) -> dict[str, list[fl
         "-c",
         BOOT,
         str(harness_folder()),
-        "contrast",
+        "other_methods",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
@@ -123,13 +124,13 @@ async def one_after_the_other(shop: Workshop, repeats: int) -> dict[str, list[fl
 
 
 def shipped_solution(task: str) -> str:
-    return (project.find_task(task, to_edit=False) / "solution.py").read_text(encoding="utf-8")
+    return (lookup.find_task(task, to_edit=False) / "solution.py").read_text(encoding="utf-8")
 
 
 async def slowed_down(task: str, options: Options, repeats: int, tell: Tell) -> Report:
     """Ten runs with one row made slower by a fiftieth."""
     report, doubtful = Report("slow"), []
-    if taskfile.load(project.find_task(task, to_edit=False)).entry != SLOWED_ENTRY:
+    if taskfile.load(lookup.find_task(task, to_edit=False)).entry != SLOWED_ENTRY:
         return Report("slow", notes=[f"it slows {SLOWED_ENTRY} down, and this is another task: not measured"])
     async with Workshop(task, options, tell, baseline=SLOWED.replace("BALLAST", "0").replace("SHAPE", "()")) as shop:
         ending = await shop.run()

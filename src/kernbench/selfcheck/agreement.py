@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from kernbench.child import BOOT, child_environment, harness_folder
-from kernbench.jobs import Options
-from kernbench.profiling import nsight
+from kernbench.engine.jobs import Options
+from kernbench.ncu import nsight
 from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.workshop import Workshop
+from kernbench.worker.process import BOOT, child_environment, harness_folder
 
 CALLS = 5
 UNITS = {"ns": 1e-3, "us": 1.0, "usecond": 1.0, "nsecond": 1e-3, "ms": 1e3, "msecond": 1e3}
@@ -81,7 +81,7 @@ async def _durations(shop: Workshop, ncu: Path) -> dict[str, float]:
         "-c",
         BOOT,
         str(harness_folder()),
-        "contrast",
+        "other_methods",
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

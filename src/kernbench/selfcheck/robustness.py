@@ -10,11 +10,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+from kernbench.engine.jobs import Options
 from kernbench.events import Summary
-from kernbench.jobs import Options
 from kernbench.selfcheck import Report, Tell, bad_kernels
 from kernbench.selfcheck.workshop import Workshop
-from kernbench.supervisor import Deadlines
+from kernbench.worker.supervisor import Deadlines
 
 
 async def latency(task: str, options: Options, repeats: int, tell: Tell) -> Report:

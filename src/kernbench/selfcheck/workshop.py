@@ -11,15 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from harness import taskfile
-from harness.records.lines import to_dict
-from harness.records.results import CaseResult
-from harness.records.run import Environment
-from kernbench import project
+from harness.shared import taskfile
+from harness.shared.lines import to_dict
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment
+from kernbench.engine.jobs import Options
+from kernbench.engine.runner import Ending
+from kernbench.engine.session import Session
 from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunStarted, Summary
-from kernbench.jobs import Options
-from kernbench.runner import Ending
-from kernbench.session import Session
+from kernbench.task import lookup
 
 
 class Workshop:
@@ -29,7 +29,7 @@ class Workshop:
     """
 
     def __init__(self, task: str, options: Options, tell: Callable[[str], None], baseline: str | None = None) -> None:
-        origin = project.find_task(task, to_edit=False)
+        origin = lookup.find_task(task, to_edit=False)
         self._scratch = Path(tempfile.mkdtemp(prefix="kernbench-selfcheck-"))
         self.folder = self._scratch / origin.name  # `task` may be a path, and lead out of the scratch folder
         try:
@@ -72,7 +72,7 @@ class Workshop:
         return self.session.environment or Environment()
 
     def contrasted(self) -> dict[str, object]:
-        """What harness.contrast needs to do the same work on the same GPU."""
+        """What harness.other_methods needs to do the same work on the same GPU."""
         return {"task": to_dict(self.session.task), "source": str(self.folder), "device": self.environment.device}
 
     def write(self, text: str) -> None:

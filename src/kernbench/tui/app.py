@@ -24,25 +24,29 @@ from textual.app import SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from harness.records.errors import UserError, Where
-from kernbench import clipboard
+from harness.shared.errors import UserError, Where
 from kernbench.events import Event, RunFinished
+from kernbench.machine import clipboard
+from kernbench.machine.telemetry import Reader, Sample, Telemetry
 from kernbench.settings import Settings
-from kernbench.telemetry import Reader, Sample, Telemetry
-from kernbench.tui import copying, detail, editor, exporting, failures, gpu, hangup, keymap, pending, stopping, theme
-from kernbench.tui.board import Board
-from kernbench.tui.dialogs import TO_SHELL, Choose, RowPage, TracebackPage
-from kernbench.tui.engine import Engine
-from kernbench.tui.help import Help, key_rows
+from kernbench.tui import theme
+from kernbench.tui.actions import draft_file, editor, export, hangup, job_control
+from kernbench.tui.actions.iterations import Past
+from kernbench.tui.actions.notes import Notes
+from kernbench.tui.actions.palette import commands
+from kernbench.tui.kernbench_app import OurApp
 from kernbench.tui.messages import Heard, Sampled, Tasks
-from kernbench.tui.notes import Notes
-from kernbench.tui.ourapp import OurApp
-from kernbench.tui.palette import commands
-from kernbench.tui.past import Past
-from kernbench.tui.picker import TaskScreen
+from kernbench.tui.pages import user_keys
+from kernbench.tui.pages.dialogs import TO_SHELL, Choose, RowPage, TracebackPage
+from kernbench.tui.pages.help import Help, key_rows
+from kernbench.tui.pages.picker import TaskScreen
+from kernbench.tui.panes import gpu
 from kernbench.tui.screen import MainScreen
-from kernbench.tui.spans import clean
-from kernbench.tui.words import quoted
+from kernbench.tui.state.board import Board
+from kernbench.tui.state.engine_protocol import Engine
+from kernbench.tui.text import clipboard_text, failure_text, row_detail
+from kernbench.tui.text.spans import clean
+from kernbench.tui.text.status_text import quoted
 
 SAID_WITH_A_CHANGE_SECONDS = 0.5
 
@@ -77,7 +81,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         self._said_at = 0.0
         self._telemetry = Telemetry(reader, self._sampled) if reader else None
         self.register_theme(theme.KERNBENCH)
-        keymap.check(self.settings, self.available_themes)
+        user_keys.check(self.settings, self.available_themes)
         self.theme = self.settings.theme or theme.default(os.environ)
         self.set_keymap(self.settings.keys)
         self._take_engine(engine)
@@ -87,7 +91,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
 
     def _take_engine(self, engine: Engine) -> None:
         self.engine = engine
-        engine.remarks.hypothesis = engine.remarks.hypothesis or pending.read(engine.state)
+        engine.remarks.hypothesis = engine.remarks.hypothesis or draft_file.read(engine.state)
         gpu_here = gpu.looks_present()
         if engine.archive.is_long:
             self.board = Board(engine.task, engine.environment, gpu_here=gpu_here)
@@ -106,7 +110,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         # Textual leaves the terminal blank after `fg` until something changes.
         self.app_resume_signal.subscribe(self, lambda app: app.refresh(layout=True))
         self.screen_change_signal.subscribe(self, lambda screen: self.forget_words())
-        if warning := keymap.doubtful(self.settings):
+        if warning := user_keys.doubtful(self.settings):
             self.say(warning, "warning")
         # A lost connection or a kill ends like `q`: the worker is closed, what landed is on disk.
         for number in (signal.SIGHUP, signal.SIGTERM):
@@ -139,7 +143,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         await self._leave(self.engine)
 
     async def _leave(self, engine: Engine) -> None:
-        pending.keep(engine.state, engine.remarks.hypothesis)
+        draft_file.keep(engine.state, engine.remarks.hypothesis)
         await engine.close()
 
     async def _start(self) -> None:
@@ -165,7 +169,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
             event = self._inbox.popleft()
             self.main.take(event)
             if isinstance(event, RunFinished):
-                pending.keep(self.engine.state, self.engine.remarks.hypothesis)
+                draft_file.keep(self.engine.state, self.engine.remarks.hypothesis)
                 if 0 < self.settings.bell <= (event.summary.seconds or 0):
                     self.bell()
         self.main.paint_soon()
@@ -247,7 +251,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         """Textual's own stops this process alone."""
         try:
             with self.suspend():
-                stopping.stop_job()
+                job_control.stop_job()
         except SuspendNotSupported:
             self.say("this terminal has no shell to go to", "warning")
 
@@ -290,11 +294,11 @@ class Workbench(OurApp[None], inherit_bindings=False):
         if row is None:
             self.say("no row is selected: the filter matches none" if self.board.cases else "the task has no rows")
             return
-        lines = detail.lines(row, self.board.task, self.ascii_only)
+        lines = row_detail.lines(row, self.board.task, self.ascii_only)
         self.push_screen(RowPage(clean(row.case.label), lines, about=row.case.id))
 
     def action_traceback(self) -> None:
-        found = failures.traceback(self.board, self.main.results.selected)
+        found = failure_text.traceback(self.board, self.main.results.selected)
         if found is None:
             failed = self.board.failure is not None or self.board.failed_rows()
             self.say("no traceback: nothing was raised" if failed else "no traceback: nothing failed")
@@ -315,7 +319,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
             self.run_worker(self.engine.profile(row.case.id, None, full), exit_on_error=False)
 
     def action_export(self) -> None:
-        exporting.ask(self)
+        export.ask(self)
 
     # -- copying
 
@@ -327,14 +331,14 @@ class Workbench(OurApp[None], inherit_bindings=False):
         if row is None:
             self.say("no row to copy")
             return
-        await self.copy(copying.row(row), row.case.label)
+        await self.copy(clipboard_text.row(row), row.case.label)
 
     async def action_copy_table(self) -> None:
         rows = [self.board.row(case) for case in self.main.results.cases]
         if not rows:
             self.say("no row to copy")
             return
-        await self.copy(copying.table(rows, self.board.summary), "the table")
+        await self.copy(clipboard_text.table(rows, self.board.summary), "the table")
 
     async def copy_entry(self) -> None:
         found = self.past.entry()

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from textual.message import Message
 
-from kernbench.telemetry import Sample
-from kernbench.tui.engine import Engine
-from kernbench.tui.picker import TaskRow
+from kernbench.machine.telemetry import Sample
+from kernbench.tui.pages.picker import TaskRow
+from kernbench.tui.state.engine_protocol import Engine
 
 
 class Heard(Message):

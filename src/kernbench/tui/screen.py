@@ -14,7 +14,7 @@ from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
 from textual.screen import Screen
 
-from harness.records.errors import UserError
+from harness.shared.errors import UserError
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -29,24 +29,25 @@ from kernbench.events import (
     RunStarted,
     TaskLoaded,
 )
-from kernbench.telemetry import Sample
-from kernbench.tui import detail, layout, mainkeys, words
-from kernbench.tui.arrange import SORT_WORDS
-from kernbench.tui.board import Board, Change
-from kernbench.tui.dialogs import Page
-from kernbench.tui.filter import FilterLine
-from kernbench.tui.gpu import Gpu
-from kernbench.tui.iterations import Iterations
-from kernbench.tui.keys import KeyLine
+from kernbench.machine.telemetry import Sample
+from kernbench.tui import bindings, layout
 from kernbench.tui.layout import PANES, SIDE, STACKED, WIDE
-from kernbench.tui.log import Log
-from kernbench.tui.plot import Trajectory
-from kernbench.tui.profiles import ProfilePane
-from kernbench.tui.results import Results
-from kernbench.tui.rows import RowView
-from kernbench.tui.spans import clip
-from kernbench.tui.status import StatusLine
-from kernbench.tui.tabs import TabLine
+from kernbench.tui.pages.dialogs import Page
+from kernbench.tui.panes.gpu import Gpu
+from kernbench.tui.panes.iterations import Iterations
+from kernbench.tui.panes.output import Log
+from kernbench.tui.panes.plot import Trajectory
+from kernbench.tui.panes.profile import ProfilePane
+from kernbench.tui.panes.results import Results
+from kernbench.tui.state.board import Board, Change
+from kernbench.tui.text import row_detail, status_text
+from kernbench.tui.text.sort_filter import SORT_WORDS
+from kernbench.tui.text.spans import clip
+from kernbench.tui.widgets.filter_line import FilterLine
+from kernbench.tui.widgets.key_line import KeyLine
+from kernbench.tui.widgets.row_view import RowView
+from kernbench.tui.widgets.status_line import StatusLine
+from kernbench.tui.widgets.tab_line import TabLine
 
 if TYPE_CHECKING:
     from kernbench.tui.app import Workbench
@@ -61,7 +62,7 @@ REASONS = {"open": "opened", "save": "save", "key": "run again", "command": "com
 class MainScreen(Screen[None], inherit_bindings=False):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide"), (STACKED, "-stacked")]
     AUTO_FOCUS = "#results"
-    BINDINGS: ClassVar[list[BindingType]] = mainkeys.KEYS
+    BINDINGS: ClassVar[list[BindingType]] = bindings.KEYS
 
     results = query_one("#results", Results)
     iterations = query_one("#iterations", Iterations)
@@ -178,7 +179,9 @@ class MainScreen(Screen[None], inherit_bindings=False):
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
         if isinstance(event, RunStarted):
             self.log_pane.separate(f"{event.at[11:19]} {REASONS[event.reason]}, source {event.source[:8]}")
-            self.board.usual_seconds = words.usual_seconds(self.bench.engine.logbook.iterations(), len(event.cases))
+            self.board.usual_seconds = status_text.usual_seconds(
+                self.bench.engine.logbook.iterations(), len(event.cases)
+            )
         if isinstance(event, RunStarted | BuildFailed | TaskLoaded) or _is_failure(event):
             self.log_pane.show()
         if isinstance(event, RunFinished):
@@ -253,10 +256,10 @@ class MainScreen(Screen[None], inherit_bindings=False):
             self._show_profile()
         width = max(self.size.width - 2, 1)
         engine = self.bench.engine
-        self.line_one.show(words.line_one(self.board, engine, width, self.ascii_only, self.bench.now()))
-        self.line_two.show(words.line_two(self.board, engine, width, self.ascii_only))
+        self.line_one.show(status_text.line_one(self.board, engine, width, self.ascii_only, self.bench.now()))
+        self.line_two.show(status_text.line_two(self.board, engine, width, self.ascii_only))
         hidden = {case.id for case in self.board.cases} - {case.id for case in self.results.cases}
-        self.hint.show([(clip(words.hint(self.board, engine, hidden), width), "")])
+        self.hint.show([(clip(status_text.hint(self.board, engine, hidden), width), "")])
         self._show_tabs()
         self.query_one(KeyLine).reword({"pause": "go on"} if engine.paused else {})
 
@@ -267,7 +270,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
             return
         for row in self.board.rows():
             if row.case.id == page.about:
-                page.show(detail.lines(row, self.board.task, self.ascii_only))
+                page.show(row_detail.lines(row, self.board.task, self.ascii_only))
 
     # -- panes
 

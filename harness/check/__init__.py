@@ -1,0 +1,1 @@
+"""Whether a call is right and its time honest."""

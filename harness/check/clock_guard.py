@@ -1,0 +1,54 @@
+"""The clocks and waits that times are taken with, as they were before any source was loaded.
+
+A source that puts other functions in their places (to see its own timings, mostly) would be measured with them. They
+are compared after it loads, before each timing and at the end; what was replaced is put back, and the run says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any
+
+from harness.shared.results import Finding
+
+WATCHED = (
+    ("time", "perf_counter_ns perf_counter monotonic monotonic_ns process_time time"),
+    ("torch.cuda", "Event Stream synchronize current_stream"),
+    ("torch.cuda.Event", "record synchronize elapsed_time query"),
+    ("torch.cuda.Stream", "synchronize wait_stream wait_event query"),
+)
+
+
+def _owner(path: str) -> Any:
+    """A module, or a class inside one."""
+    try:
+        return importlib.import_module(path)
+    except ImportError:
+        module, _, name = path.rpartition(".")
+        return getattr(importlib.import_module(module), name)
+
+
+_ORIGINALS: list[tuple[str, Any, str, Any]] = [
+    (path, owner, name, getattr(owner, name))
+    for path, names in WATCHED
+    for owner in [_owner(path)]
+    for name in names.split()
+    if hasattr(owner, name)
+]
+
+
+def restore() -> Finding | None:
+    """Puts back whatever was replaced; says which, if any was."""
+    replaced = []
+    for path, owner, name, original in _ORIGINALS:
+        if getattr(owner, name, None) is not original:
+            setattr(owner, name, original)
+            replaced.append(f"{path}.{name}")
+    return _finding(tuple(replaced)) if replaced else None
+
+
+@functools.lru_cache
+def _finding(names: tuple[str, ...]) -> Finding:
+    text = f"the source put another function in the place of {', '.join(names)}; leave what times are taken with alone"
+    return Finding("clock replaced", text, red=True)

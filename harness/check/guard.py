@@ -1,0 +1,184 @@
+"""Memory with borders for checked calls: writes outside a tensor show, and so does memory that was never written.
+
+While a `Guard` is active, `torch.empty` and its kin hand out blocks filled with a sentinel (NaN for floats, a pattern
+for integers) between borders of 4 KiB; zeros, ones and full keep their values and get borders too. Inputs are copied
+into bordered blocks as well; borders of floating inputs are NaN, so a read outside spoils the result. Outputs have
+another border byte than inputs: a kernel that copies one element too many still changes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from harness.inputs import tensor_layout
+from harness.inputs.reference import Inputs, Outputs
+from harness.shared.results import Finding
+
+BORDER = 4096
+NAN_BYTE = 0xFF
+"""All bits set is NaN in every floating format of torch."""
+PATTERN_BYTE = 0xA5
+OUTPUT_BYTE = 0x5A
+
+_aten = torch.ops.aten
+_EMPTY = (
+    "empty.memory_format empty_strided.default empty_like.default empty_permuted.default "
+    "new_empty.default new_empty_strided.default"
+)
+_FILLED = (
+    "zeros.default zeros_like.default new_zeros.default ones.default ones_like.default new_ones.default "
+    "full.default full_like.default new_full.default"
+)
+
+
+def _overloads(names: str) -> frozenset[Any]:
+    return frozenset(getattr(getattr(_aten, name.split(".")[0]), name.split(".")[1]) for name in names.split())
+
+
+EMPTY, FILLED = _overloads(_EMPTY), _overloads(_FILLED)
+
+
+def sentinel(dtype: torch.dtype) -> int:
+    return NAN_BYTE if dtype.is_floating_point or dtype.is_complex else PATTERN_BYTE
+
+
+@dataclass(frozen=True)
+class _Guarded:
+    block: tensor_layout.Block
+    border: int
+    """The byte its borders hold."""
+    name: str | None
+
+
+class Guard(TorchDispatchMode):
+    """Active around one checked call; afterwards `breach` says what was written outside."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._guarded: list[_Guarded] = []
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """A compiled solution is checked as it will be timed: compiled."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Keeping Dynamo out of the handler imports it, for seconds; see `GuardBesideDynamo`."""
+        return False
+
+    def place(self, inputs: Inputs, mutates: tuple[str, ...]) -> Inputs:
+        """Copies of the inputs in bordered blocks."""
+        return {name: self._place(name, value, name in mutates) for name, value in inputs.items()}
+
+    def _place(self, name: str, value: Any, mutated: bool) -> Any:
+        if not isinstance(value, torch.Tensor) or not tensor_layout.plain(value):
+            return value
+        # A mutated tensor is an output too: NaN in its borders would hide f(NaN) written over them.
+        border = OUTPUT_BYTE if mutated else sentinel(value.dtype)
+        made = self._guard(value, border, name)
+        tensor_layout.fill(made, value)
+        return made.tensor.requires_grad_(value.requires_grad) if value.requires_grad else made.tensor
+
+    def _guard(self, like: torch.Tensor, border: int, name: str | None) -> tensor_layout.Block:
+        made = tensor_layout.block(like, BORDER)
+        made.before.fill_(border)
+        made.after.fill_(border)
+        self._guarded.append(_Guarded(made, border, name))
+        return made
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func.namespace not in ("aten", "prims", "prim"):
+            return self._through(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if func in EMPTY and _guardable(result):
+            made = self._guard(result, OUTPUT_BYTE, None)
+            made.inside.fill_(sentinel(result.dtype))
+            return made.tensor
+        if func in FILLED and _guardable(result):
+            made = self._guard(result, OUTPUT_BYTE, None)
+            tensor_layout.fill(made, result)
+            return made.tensor
+        return result
+
+    def _through(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Runs a custom operator with the guard still on: its body allocates its outputs."""
+        tensors = [arg for arg in [*args, *kwargs.values()] if isinstance(arg, torch.Tensor)]
+        key = torch._C.DispatchKey.CUDA if any(arg.is_cuda for arg in tensors) else torch._C.DispatchKey.CPU
+        if not tensors or not torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), key.name):
+            return func(*args, **kwargs)
+        with self:
+            return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+
+    def breach(self, outputs: Outputs) -> Finding | None:
+        """The first border that a call wrote over."""
+        for guarded in self._guarded:
+            made = guarded.block
+            for border, before in ((made.before, True), (made.after, False)):
+                touched = (border != guarded.border).nonzero()
+                if len(touched):
+                    return _finding(guarded, outputs, touched, before)
+        return None
+
+
+class GuardBesideDynamo(Guard):  # type: ignore[no-untyped-call]
+    """The guard once torch.compile is in use: its handler is not for Dynamo to trace."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def new_guard() -> Guard:
+    return GuardBesideDynamo() if "torch._dynamo" in sys.modules else Guard()
+
+
+def _guardable(result: Any) -> bool:
+    if type(result) is not torch.Tensor or not tensor_layout.plain(result):
+        return False
+    if result.is_cuda:  # a graph would replay the filling of borders in every later call
+        return not torch.cuda.is_current_stream_capturing()
+    return not (result.is_cpu and _pinned(result))
+
+
+def _pinned(tensor: torch.Tensor) -> bool:
+    return torch.cuda.is_available() and tensor.is_pinned()
+
+
+def _finding(guarded: _Guarded, outputs: Outputs, touched: torch.Tensor, before: bool) -> Finding:
+    made = guarded.block
+    item = made.tensor.element_size()
+    place, end = int(touched[0]), int(touched[-1])
+    elements = (made.start - place + item - 1) // item if before else end // item + 1
+    side = "before the start" if before else "past the end"
+    unit = "element" if elements == 1 else "elements"
+    name = guarded.name or _output_name(made, outputs) or f"a temporary of shape {list(made.tensor.shape)}"
+    text = f"the call wrote {elements} {unit} {side} of {name}; check the bounds of the last block or row"
+    return Finding("out-of-bounds write", text, red=True)
+
+
+def _output_name(made: tensor_layout.Block, outputs: Outputs) -> str | None:
+    storage = made.raw.untyped_storage().data_ptr()
+    for name, value in outputs.items():
+        if value is not None and value.untyped_storage().data_ptr() == storage:
+            return name
+    return None
+
+
+def never_written(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Mask of elements that still hold the sentinel; None when there is none."""
+    item = tensor.element_size()
+    raw = tensor.detach().contiguous().view(-1).view(torch.uint8).view(-1, item) if tensor.numel() else None
+    if raw is None:
+        return None
+    mask = (raw == sentinel(tensor.dtype)).all(dim=1).view(tensor.shape)
+    return mask if bool(mask.any()) else None

@@ -1,0 +1,72 @@
+"""One checked call of a side, in guarded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from harness.check import compare
+from harness.check.guard import new_guard
+from harness.inputs.cache import Material
+from harness.inputs.reference import BadOutput, Inputs, Outputs, named_outputs
+from harness.shared.results import Finding, OutputError
+from harness.shared.task import Task
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a call left behind. What the call itself raised is not caught here."""
+
+    result: Any
+    inputs: Inputs
+    outputs: Outputs
+    breach: Finding | None = None
+    problem: str | None = None
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task) -> Trial:
+        guard = new_guard()
+        placed = guard.place(inputs, task.mutates)
+        with guard:
+            result = function(**placed)
+        if any(isinstance(value, torch.Tensor) and value.is_cuda for value in placed.values()):
+            torch.cuda.synchronize()
+        try:
+            outputs = named_outputs(result, placed, task.mutates)
+        except BadOutput as problem:
+            return cls(result, placed, {}, guard.breach({}), str(problem))
+        return cls(result, placed, outputs, guard.breach(outputs))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    problem: str | None = None
+    error: OutputError | None = None
+    errors: tuple[OutputError, ...] = ()
+    """One for every output, where there are several."""
+    findings: tuple[Finding, ...] = ()
+
+
+def judge(trial: Trial, material: Material, expected: Outputs, task: Task) -> Judgement:
+    """Form, borders, then every element; `expected` gives the form."""
+    if trial.breach is not None:
+        return Judgement(trial.breach.help.partition(";")[0], findings=(trial.breach,))
+    problem = trial.problem or compare.form(trial.outputs, expected, task.layout)
+    if problem:
+        return Judgement(problem)
+    verdict = compare.compare(trial.outputs, material.truth, task, fresh=True)
+    return Judgement(verdict.problem, verdict.error, verdict.errors)
+
+
+def touched(trial: Trial, material: Material, task: Task) -> str | None:
+    """What the call did to its inputs that it may not; None where it left alone what is not its own."""
+    changed = compare.changed_inputs(material.inputs, trial.inputs, task.mutates)
+    if changed is not None:
+        return f"the call wrote to its input {changed!r}, which is not in mutates"
+    shared = compare.aliased(trial.outputs, trial.inputs) if not task.mutates else None
+    if shared is not None and compare.aliased(material.expected, material.inputs) is None:
+        return f"{shared[0]} lives in the memory of input {shared[1]!r}; return a tensor of its own"
+    return None

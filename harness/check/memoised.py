@@ -1,0 +1,69 @@
+"""Whether results are kept between calls: a second call on equal values that does less than the first.
+
+Timed calls see the same few input sets many times over; a source that remembers results, by address or by value, is
+timed finding them. Here it meets values it has never seen, twice in a row. On a GPU the activity records say what each
+call did; on a CPU its time does, with a wide margin, and every draw must agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.device.activity import LostRecords
+from harness.inputs.cache import Material
+from harness.inputs.reference import Inputs, copies
+from harness.shared.results import Finding
+from harness.timing.clocks import Call, Clock, Measured, Unsteady
+
+RESULT = Finding(
+    "result kept between calls",
+    "the second call on equal inputs did less work than the first; is a result, or something made of inputs, kept?",
+    red=True,
+)
+OUTPUT = Finding(
+    "output kept between calls",
+    "two calls returned the same memory, so the second wrote over the first's result; return a new tensor from each",
+    red=True,
+)
+STALE = Finding(
+    "result of an earlier call",
+    "it returned what was right for the values that its inputs held before; keep no result by a tensor's address",
+    red=True,
+)
+TIMES, MORE_US = 3.0, 50.0
+"""A first call this much longer than the next ones is no accident of caches and page faults."""
+REPEATS = 2
+
+
+def second_does_less(
+    clock: Clock, function: Callable[..., Any], seen: Material, new: Material, mutates: tuple[str, ...]
+) -> bool:
+    """A few calls on values that the function has not met yet; those that it knows warm it up just before."""
+    warm, fresh = (copies(item.inputs) if mutates else item.inputs for item in (seen, new))
+    calls = [Call(None, lambda: function(**warm))]
+    calls += [Call(_restorer(fresh, new.inputs, mutates), lambda: function(**fresh))] * (1 + REPEATS)
+    try:
+        measured = clock.measure(calls)
+    except (LostRecords, Unsteady):
+        return False
+    return did_less(measured[1], measured[2:])
+
+
+def did_less(first: Measured, later: Sequence[Measured]) -> bool:
+    if first.activity is None:
+        return first.us > TIMES * max(item.us for item in later) + MORE_US
+    launched = Counter(first.activity.names)
+    return all(item.activity is not None and bool(launched - Counter(item.activity.names)) for item in later)
+
+
+def _restorer(inputs: Inputs, master: Inputs, mutates: tuple[str, ...]) -> Callable[[], None] | None:
+    if not mutates:
+        return None
+
+    def restore() -> None:
+        for name in mutates:
+            inputs[name].copy_(master[name])
+
+    return restore

@@ -1,0 +1,79 @@
+"""The task tried against itself: the reference must pass, and zeros, a constant and a shuffled answer must not.
+
+Done once per task hash on the smallest case of each variant. A tolerance that lets zeros pass would let anything pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.check import compare
+from harness.inputs.cache import Shelf
+from harness.inputs.reference import Draw, Outputs, Reference
+from harness.load.failure import BadTask
+from harness.shared.task import Case
+
+
+def smallest_cases(cases: tuple[Case, ...]) -> list[Case]:
+    """One case of each variant, by the product of its sizes.
+
+    Points of the grid only where a variant has nothing else: they are the edges, such as a softmax over one column,
+    whose right answer any constant gives.
+    """
+    found: dict[str, Case] = {}
+    for case in sorted(cases, key=lambda case: (case.kind == "check", _size(case))):
+        found.setdefault(case.variant, case)
+    return list(found.values())
+
+
+def _size(case: Case) -> float:
+    return math.prod(_numbers(list(case.axes.values())))
+
+
+def _numbers(values: list[Any]) -> list[float]:
+    flat: list[float] = []
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            flat += _numbers(list(value))
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+            flat.append(value)
+    return flat
+
+
+def try_task(reference: Reference, shelf: Shelf, device: str, beat: Callable[[Case], None]) -> None:
+    """Raises BadTask when the task cannot tell right from wrong."""
+    task = reference.task
+    for case in smallest_cases(task.cases):
+        beat(case)
+        material = shelf.material(reference, case, Draw(), device)
+        right = compare.compare(material.expected, material.truth, task)
+        if right.problem is not None:
+            raise BadTask(f"[tolerance] is too tight for case {case.id}: the reference itself fails ({right.problem})")
+        for name, wrong, outputs in _wrong_answers(material.expected):
+            if compare.compare(outputs, material.truth, task).problem is None:
+                raise BadTask(f"[tolerance] is too loose for case {case.id}: {wrong} pass as {name}; tighten it")
+
+
+def _wrong_answers(expected: Outputs) -> list[tuple[str, str, Outputs]]:
+    answers = []
+    for name, value in expected.items():
+        if value is None or not value.numel():
+            continue
+        for wrong, tensor in _wrong(value):
+            answers.append((name, wrong, {**expected, name: tensor}))
+    return answers
+
+
+def _wrong(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+    wide = value.to(torch.float64) if not value.is_complex() else value
+    constant = torch.full_like(wide, wide.mean().item()).to(value.dtype)
+    order = torch.randperm(value.numel(), generator=torch.Generator().manual_seed(0)).to(value.device)
+    shuffled = value.reshape(-1)[order].reshape(value.shape)
+    wrong = [("zeros", torch.zeros_like(value))]
+    if not torch.equal(value.reshape(-1), value.reshape(-1)[:1].expand(value.numel())):
+        wrong += [("constant values", constant), ("shuffled values", shuffled)]
+    return wrong

@@ -1,0 +1,1 @@
+"""The GPU or CPU that kernels run on: its clocks, caches and activity records."""

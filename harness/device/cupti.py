@@ -1,0 +1,193 @@
+"""Activity records straight from CUPTI, through the copy of its library that torch has loaded.
+
+torch's profiler gives the same records (kineto.py), but spends more on each than the launch itself took, and that time
+is lost to the row. Here CUPTI fills buffers of ours (cupti_buffers.cpp), and `stop` reads the few fields that are
+needed at their places in the records; those have stayed where they are from CUDA 11.8 to 13.0. Whatever is doubtful
+raises LostRecords: a record without its times, records that were dropped, a buffer that does not end as it should.
+
+Whoever starts registers its own buffers, so torch's profiler may be used in the same process. But it also has CUPTI
+count in the processor's ticks, from then on and for everybody (12.7 us came out as 26.8): once it was used, `disturbed`
+says so, and records have to come through it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from harness import host
+from harness.device.activity import LostRecords, Record
+
+KINDS = KERNEL, COPY, FILL = 10, 1, 2
+"""CUPTI's numbers for them."""
+KERNEL_RECORD = struct.Struct("<16xQQ16xI40xI8xQ44xI")
+"""Of CUpti_ActivityKernel8 to 10: start, end, stream, correlation, name, graph."""
+MEMORY_RECORD = struct.Struct("<4xB11xQQ8xII24xI")
+"""Of CUpti_ActivityMemcpy6 and CUpti_ActivityMemset4: kind of copy, start, end, stream, correlation, graph."""
+COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
+OLDEST = 18
+"""CUDA 11.8's."""
+FORCED = 1
+NO_MORE = 12
+"""CUPTI_ERROR_MAX_LIMIT_REACHED, at the end of a buffer."""
+
+
+class Cupti:
+    """Takes activity records between `start` and `stop`."""
+
+    def __init__(self) -> None:
+        self._library, self._buffers = _loaded(), _buffers()
+        version = ctypes.c_uint32()
+        self._ask("cuptiGetVersion", ctypes.byref(version))
+        if version.value < OLDEST:
+            raise LostRecords(f"CUPTI of version {version.value} has other records")
+        self._names: dict[int, str] = {}
+        _notice_profilers()
+
+    @property
+    def disturbed(self) -> bool:
+        """torch's profiler was used in this process: times are no longer in nanoseconds."""
+        return bool(_profiled)
+
+    def start(self, host_too: bool = False) -> None:
+        """The host's records are not needed: those of the device say whether they were part of a graph."""
+        self._names.clear()  # a module that is loaded later may put another name at the place of an old one
+        self._drain()
+        self._dropped()
+        try:
+            self._ask("cuptiActivityRegisterCallbacks", self._buffers.request, self._buffers.complete)
+            for kind in KINDS:
+                self._ask("cuptiActivityEnable", kind)
+        except LostRecords:
+            self._end()
+            raise
+
+    def stop(self) -> list[Record]:
+        """To be called when the device has finished; hands over what it did."""
+        self._end()
+        try:
+            found = [record for address, size in self._taken() for record in self._read(address, size)]
+        finally:
+            self._drain()
+        if dropped := self._dropped():
+            raise LostRecords(f"CUPTI dropped {dropped} records")
+        if self.disturbed:
+            raise LostRecords("torch's profiler was used, and has changed CUPTI's clock")
+        return found
+
+    def _end(self) -> None:
+        for kind in KINDS:
+            self._library.cuptiActivityDisable(kind)
+        self._library.cuptiActivityFlushAll(FORCED)
+
+    def _dropped(self) -> int:
+        """Since it was last asked."""
+        count = ctypes.c_size_t()
+        self._library.cuptiActivityGetNumDroppedRecords(None, 0, ctypes.byref(count))
+        return count.value
+
+    def _taken(self) -> Iterator[tuple[int, int]]:
+        """Address and valid bytes of every buffer that came back."""
+        size = ctypes.c_size_t()
+        while address := self._buffers.take(ctypes.byref(size)):
+            yield address, size.value
+
+    def _drain(self) -> None:
+        """What nobody read, as after an error, or came too late for whoever stopped before, is not the next one's."""
+        for _ in self._taken():
+            pass
+        self._buffers.give_back()
+
+    def _read(self, address: int, size: int) -> Iterator[Record]:
+        view = memoryview((ctypes.c_uint8 * size).from_address(address)).cast("B")
+        advance, record = self._library.cuptiActivityGetNextRecord, ctypes.c_void_p()
+        buffer, valid, where = ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.byref(record)
+        while (answer := advance(buffer, valid, where)) == 0:
+            at = (record.value or 0) - address
+            kind = view[at]
+            if kind == KERNEL:
+                start, end, stream, number, place, graph = KERNEL_RECORD.unpack_from(view, at)
+                name = self._name(place)
+            elif kind in (COPY, FILL):
+                way, start, end, stream, number, graph = MEMORY_RECORD.unpack_from(view, at)
+                name = "Memset" if kind == FILL else f"Memcpy {COPIES.get(way, 'of another kind')}"
+            else:
+                continue
+            if not 0 < start <= end:
+                raise LostRecords(f"CUPTI could not tell when {name} ran")
+            yield Record(name, start, end, stream, number, graph != 0)
+        if answer != NO_MORE:
+            raise LostRecords(f"a buffer of CUPTI's ended with {answer}")
+
+    def _name(self, address: int) -> str:
+        found = self._names.get(address)
+        if found is None:
+            if not address:
+                raise LostRecords("CUPTI gave a kernel without a name")
+            found = self._names[address] = _demangled(ctypes.string_at(address))
+        return found
+
+    def _ask(self, question: str, *words: Any) -> None:
+        answer = getattr(self._library, question)(*words)
+        if answer != 0:
+            raise LostRecords(f"{question} answered {answer}")
+
+
+def _loaded() -> Any:
+    """A second copy in the process would get nothing: CUPTI serves one."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    paths = {line.split(None, 5)[5] for line in lines if "/libcupti.so" in line}
+    if len(paths) != 1:
+        raise LostRecords(f"{len(paths)} copies of libcupti are loaded")
+    return ctypes.CDLL(paths.pop())
+
+
+@functools.cache
+def _buffers() -> ctypes.CDLL:
+    """One pool for the process, which lives as long as it: CUPTI may hold a buffer longer than anybody here."""
+    try:
+        library = host.load("cupti_buffers.cpp")._library
+    except host.CompileError as problem:
+        raise LostRecords(str(problem)) from None
+    library.take.restype, library.give_back.restype = ctypes.c_void_p, None
+    return library
+
+
+_profiled: list[str] = []
+"""Which of torch's ways into its profiler was taken."""
+
+
+@functools.cache
+def _notice_profilers() -> None:
+    from torch.autograd import profiler
+
+    for name in ("_prepare_profiler", "_enable_profiler"):
+        setattr(profiler, name, _noticed(name, getattr(profiler, name)))
+
+
+def _noticed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def entered(*words: Any, **named: Any) -> Any:
+        _profiled.append(name)
+        return function(*words, **named)
+
+    return entered
+
+
+@functools.cache
+def _demangled(name: bytes) -> str:
+    if not name.startswith(b"_Z"):
+        return name.decode(errors="replace")
+    demangle, free = ctypes.CDLL("libstdc++.so.6").__cxa_demangle, ctypes.CDLL(None).free
+    demangle.restype, status = ctypes.c_void_p, ctypes.c_int()
+    text = demangle(name, None, None, ctypes.byref(status))
+    if not text:
+        return name.decode(errors="replace")
+    try:
+        return ctypes.string_at(text).decode(errors="replace")
+    finally:
+        free(ctypes.c_void_p(text))

@@ -1,0 +1,118 @@
+"""What this machine is: processor, caches, memory, versions."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import re
+import socket
+from pathlib import Path
+
+from harness.device.gpu import Gpu
+from harness.shared.run import Environment, RunRequest
+
+DEFAULT_CACHE = 32 << 20
+ARM_PARTS = {"0xd0c": "Neoverse N1", "0xd40": "Neoverse V1", "0xd49": "Neoverse N2", "0xd4f": "Neoverse V2"}
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@functools.lru_cache
+def last_level_cache(root: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
+    """Bytes of the largest cache that the first processor sees."""
+    sizes = []
+    for path in Path(root).glob("index*/size"):
+        found = re.fullmatch(r"(\d+)([KMG]?)", path.read_text().strip())
+        if found:
+            sizes.append(int(found[1]) * _UNITS.get(found[2], 1))
+    return max(sizes, default=DEFAULT_CACHE)
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping."""
+    try:
+        found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    return int(found[1]) << 10 if found else 4 << 30
+
+
+def gpu_cache() -> int:
+    import torch
+
+    return int(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", DEFAULT_CACHE))
+
+
+def free_gpu_memory() -> int:
+    import torch
+
+    return int(torch.cuda.mem_get_info()[0])
+
+
+def environment(device: str, gpu: Gpu | None) -> Environment:
+    """What is known when the worker is ready; `for_task` adds what a task decides."""
+    import torch
+
+    from harness.device import roofline
+
+    triton = _triton_version()
+    cuda = device.startswith("cuda")
+    return Environment(
+        device=device,
+        device_name=torch.cuda.get_device_name(device) if cuda else processor(),
+        python=platform.python_version(),
+        torch=torch.__version__,
+        triton=triton,
+        driver=gpu.nvml.driver() if gpu else None,
+        uuid=gpu.uuid if gpu else None,
+        sm_mhz=gpu.nvml.state().sm_mhz if gpu else None,
+        bandwidth=roofline.copy_bandwidth(gpu) if gpu else None,
+        host=socket.gethostname(),
+    )
+
+
+def for_task(known: Environment, request: RunRequest) -> Environment:
+    """The environment of one run: what the task and the request decide."""
+    task = request.task
+    on_cpu = task.device == "cpu" or known.device == "cpu"
+    interpreted = task.device == "cuda" and known.device == "cpu"
+    fields = dict(known.__dict__)
+    fields.update(interpreted=interpreted, condition=_condition(request, on_cpu, interpreted))
+    if on_cpu:
+        fields.update(device="cpu", device_name=processor(), threads=task.threads)
+    return Environment(**fields)
+
+
+def _condition(request: RunRequest, on_cpu: bool, interpreted: bool) -> str:
+    task = request.task
+    if interpreted:
+        files = sorted(path.name for path in Path(request.source).glob("*.cu"))
+        return f"{', '.join(files)} not compiled, not timed" if files else "interpreted, not timed"
+    if not on_cpu:
+        return f"{request.condition} L2"
+    threads = "1 thread" if task.threads == 1 else f"{task.threads} threads"
+    warm = ", mutated inputs warm" if task.mutates else ""
+    return f"inputs rotated over {2 * last_level_cache() >> 20} MiB{warm}, {threads}"
+
+
+@functools.lru_cache
+def processor() -> str:
+    """The processor's name; on ARM the kernel gives only numbers, of which a few are known here."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    if found:
+        return found[1].strip()
+    part = re.search(r"^CPU part\s*:\s*(\w+)$", text, re.MULTILINE)
+    name = ARM_PARTS.get(part[1]) if part else None
+    return f"{name or platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+
+
+def _triton_version() -> str | None:
+    try:
+        import triton
+    except ImportError:
+        return None
+    return str(triton.__version__)

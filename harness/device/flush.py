@@ -1,0 +1,175 @@
+"""Before every timed call: the L2 emptied, by a kernel that is also the mark from which the call's records are counted.
+
+cold: READ twice the L2, so that what the call needs is not there and no dirty line waits to be written back. dirty:
+write it instead. warm: leave it, and mark by a kernel of one store. It is replayed as a CUDA graph: a few microseconds
+of host time. Calls that follow each other in a fixed rhythm beat with something periodic in the memory
+(seen on an H200: autocorrelations of 0.7 at lags of 4 to 8 calls), and one side may then sit on the slow beats: so the
+flush comes in a few lengths, chosen at random. A call that the host launches only after the flush is over finds the GPU
+idle, and is then some 50 ns shorter (3 % of 1.7 us): so that no side gains by being slow to launch, the flush goes on
+reading or writing, in laps, for as long as the slower of two that take turns takes the host; a warm one cannot. The
+kernels' names carry a token kept per user, so that their images are compiled once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import random
+import secrets
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import torch
+
+from harness.device.activity import Names
+
+Condition = Literal["cold", "dirty", "warm"]
+MARKS: dict[Condition, str] = {"cold": "read", "dirty": "write", "warm": "mark"}
+BLOCK = 8192
+LENGTHS = 8
+STEP = 80 * BLOCK
+"""Floats by which one length exceeds the one before: about 0.6 us on an H200."""
+MOST_LAPS = 8.0
+"""About a quarter of a millisecond on an H200; a call that takes the host longer is not one of a few microseconds."""
+SOURCE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def kb_read_TOKEN(buffer, count, never, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK % count + tl.arange(0, BLOCK)
+    total = tl.sum(tl.load(buffer + place, mask=place < count, other=0.0))
+    if total == 1.0e30:
+        tl.store(never, total)
+
+
+@triton.jit
+def kb_write_TOKEN(buffer, count, never, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK % count + tl.arange(0, BLOCK)
+    tl.store(buffer + place, place.to(tl.float32) * 0.0, mask=place < count)
+
+
+@triton.jit
+def kb_mark_TOKEN(cell):
+    tl.store(cell, 1.0)
+
+
+@triton.jit
+def kb_pause_TOKEN(cell):
+    tl.store(cell, 2.0)
+"""
+
+
+class Flush:
+    """Ready to be called on the current stream of one device."""
+
+    def __init__(self, device: str, l2_bytes: int, condition: Condition = "cold") -> None:
+        token = _token()
+        kernels = _kernels(token)
+        self.names = Names(f"kb_{MARKS[condition]}_{token}", f"kb_pause_{token}")
+        self._mark = getattr(kernels, self.names.mark)
+        self._pause = getattr(kernels, self.names.pause)
+        self._count = 0 if condition == "warm" else -(-2 * l2_bytes // 4 // BLOCK) * BLOCK
+        self._buffer = torch.zeros(self._count + LENGTHS * STEP, device=device)
+        self._cell = torch.zeros(1, device=device)
+        self._launch(self._count)
+        self.pause()
+        torch.cuda.synchronize()
+        self._graphs: dict[float, list[torch.cuda.CUDAGraph]] = {}
+        self._random = random.Random(0)
+        self.ready(1.0)
+        self.lap_us = max(1.0, min(self.timed() for _ in range(5)))
+        """Microseconds of one lap."""
+
+    def __call__(self, laps: float = 1.0) -> None:
+        """In one of the lengths, at random."""
+        self._graphs[laps][self._random.randrange(LENGTHS)].replay()
+
+    def once(self) -> None:
+        """To its end."""
+        self()
+        torch.cuda.synchronize()
+
+    def laps(self, us: float) -> float:
+        """How often to read all of it, in quarters, to be at it for so long; from then on that is ready."""
+        found = laps(us, self.lap_us) if self._count else 1.0
+        self.ready(found)
+        return found
+
+    def ready(self, laps: float) -> None:
+        """What is made once, before it is needed."""
+        if laps not in self._graphs:
+            self._graphs[laps] = [self._captured(length, laps) for length in range(LENGTHS)]
+
+    def timed(self, laps: float = 1.0) -> float:
+        """Microseconds from an event before it to one behind it; it comes after another of its kind, so that the host
+        has launched all of this meanwhile."""
+        event: Any = torch.cuda.Event
+        begin, end = event(enable_timing=True), event(enable_timing=True)
+        self.ready(laps)
+        self(laps)
+        begin.record()
+        self(laps)
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end) * 1000)
+
+    def pause(self) -> None:
+        """What is launched from here to the next mark belongs to no call."""
+        self._pause[(1,)](self._cell)
+
+    def _captured(self, length: int, laps: float) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._launch(self._count + length * STEP if self._count else 0, laps)
+        return graph
+
+    def _launch(self, count: int, laps: float = 1.0) -> None:
+        if count:
+            grid = (int(laps * count / BLOCK),)
+            self._mark[grid](self._buffer, count, self._cell, BLOCK=BLOCK, num_warps=8)
+        else:
+            self._mark[(1,)](self._cell)
+
+
+def laps(us: float, lap_us: float) -> float:
+    return min(MOST_LAPS, max(1.0, math.ceil(us / lap_us * 4) / 4))
+
+
+def first_launch(device: str) -> None:
+    """What Triton does once in a process (its launcher, the driver's library) is done after this."""
+    token = _token()
+    getattr(_kernels(token), f"kb_mark_{token}")[(1,)](torch.zeros(1, device=device))
+
+
+def _kernels(token: str) -> ModuleType:
+    """Triton reads a kernel's source from its file, so the file has to be there."""
+    path = cache_folder() / f"flush_{token}.py"
+    text = SOURCE.replace("TOKEN", token)
+    if not path.is_file() or path.read_text() != text:
+        scratch = path.with_suffix(f".{os.getpid()}")
+        scratch.write_text(text)
+        scratch.replace(path)
+    spec: Any = importlib.util.spec_from_file_location(f"kernbench_flush_{token}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _token() -> str:
+    path = cache_folder() / "token"
+    if not path.is_file():
+        scratch = path.with_suffix(f".{os.getpid()}")
+        scratch.write_text(secrets.token_hex(6))
+        scratch.replace(path)
+    return path.read_text().strip()
+
+
+def cache_folder() -> Path:
+    """Per user; what lies here can be made again."""
+    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernbench"
+    place.mkdir(parents=True, exist_ok=True)
+    return place

@@ -1,0 +1,231 @@
+"""The state of the GPU that decides whether a time can be believed: clocks, throttling, neighbours, the lock, the L2.
+
+NVML is asked through pynvml where the worker's Python has it, else through ctypes; a question the driver refuses gets
+None. CUDA and NVML count devices differently, so the device is found by its uuid.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.device.activity import LostRecords, Record, Recorder
+
+THROTTLES = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
+"""Reasons that make a block worthless; a power cap (0x4) holds for every side alike and is only told."""
+POWER_CAP = 0x4
+USUAL_LAPS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
+"""Lengths of the flush that most sides ask for: ready before the first row is timed."""
+
+PROOF, LONG_LAPS = 3, 8.0
+"""Flushes that a recorder has to tell of, so long that the events around them hardly add to it."""
+
+
+@dataclass(frozen=True)
+class GpuState:
+    sm_mhz: int | None = None
+    reasons: int | None = None
+
+    @property
+    def throttled(self) -> tuple[str, ...]:
+        return tuple(word for bit, word in THROTTLES.items() if (self.reasons or 0) & bit)
+
+    @property
+    def power_capped(self) -> bool:
+        return bool((self.reasons or 0) & POWER_CAP)
+
+
+class Nvml:
+    """The few questions the worker asks; every answer may be None."""
+
+    def __init__(self, uuid: str) -> None:
+        self._library: Any = None
+        self._handle = ctypes.c_void_p()
+        with contextlib.suppress(OSError):
+            library = ctypes.CDLL("libnvidia-ml.so.1")
+            if library.nvmlInit_v2() == 0:
+                name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
+                if library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(self._handle)) == 0:
+                    self._library = library
+
+    def state(self) -> GpuState:
+        return GpuState(self._number("nvmlDeviceGetClockInfo", ctypes.c_uint, 1), self._reasons())
+
+    def memory_peak(self) -> float | None:
+        """Bytes per second the bus can carry at its highest clock."""
+        clock = self._number("nvmlDeviceGetMaxClockInfo", ctypes.c_uint, 2)
+        width = self._number("nvmlDeviceGetMemoryBusWidth", ctypes.c_uint)
+        return None if clock is None or width is None else 2.0 * clock * 1e6 * width / 8
+
+    def foreign_processes(self) -> int | None:
+        """Other processes that compute on this GPU; None when the list cannot be believed."""
+        pids = self._pids()
+        if pids is None or os.getpid() not in pids:  # some containers show pids of another namespace
+            return None
+        return len([pid for pid in pids if pid != os.getpid() and not _family(pid)])
+
+    def driver(self) -> str | None:
+        if self._library is None:
+            return None
+        text = ctypes.create_string_buffer(96)
+        return text.value.decode() if self._library.nvmlSystemGetDriverVersion(text, 96) == 0 else None
+
+    def _reasons(self) -> int | None:
+        return self._number("nvmlDeviceGetCurrentClocksThrottleReasons", ctypes.c_ulonglong)
+
+    def _number(self, function: str, kind: Any, *arguments: int) -> int | None:
+        if self._library is None:
+            return None
+        value = kind()
+        status = getattr(self._library, function)(self._handle, *arguments, ctypes.byref(value))
+        return int(value.value) if status == 0 else None
+
+    def _pids(self) -> list[int] | None:
+        if self._library is None:
+            return None
+
+        class Process(ctypes.Structure):
+            _fields_ = [
+                ("pid", ctypes.c_uint),
+                ("memory", ctypes.c_ulonglong),
+                ("gpu_instance", ctypes.c_uint),
+                ("compute_instance", ctypes.c_uint),
+            ]
+
+        count = ctypes.c_uint(64)
+        entries = (Process * 64)()
+        query = getattr(self._library, "nvmlDeviceGetComputeRunningProcesses_v3", None)
+        if query is None or query(self._handle, ctypes.byref(count), entries) != 0:
+            return None
+        return [entries[index].pid for index in range(count.value)]
+
+
+def _family(pid: int) -> bool:
+    """Whether a process is the workbench's own: the spare, or a waiting profiler some levels below it."""
+    workbench = os.getppid()
+    while pid > 1 and pid != workbench:
+        try:
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        except (OSError, IndexError, ValueError):
+            return False
+    return pid == workbench
+
+
+@contextlib.contextmanager
+def locked(uuid: str, beat: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """Two workbenches on one GPU take turns while they time; `beat` is called while the other has it."""
+    path = Path(tempfile.gettempdir()) / f"kernbench-{uuid}.lock"
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:  # another user's lock that we may not open: better timed together than not at all
+        yield
+        return
+    try:
+        while not _lock(handle):
+            beat()
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def reset_persisting_l2() -> None:
+    """A solution that pinned lines in the L2 keeps them through any flush: limit to zero, then reset."""
+    with contextlib.suppress(OSError):
+        library = ctypes.CDLL("libcuda.so.1")
+        library.cuCtxSetLimit(ctypes.c_int(6), ctypes.c_size_t(0))  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+        library.cuCtxResetPersistingL2Cache()
+
+
+class Gpu:
+    """One CUDA device as the worker uses it; made once, everything slow in it on first use."""
+
+    def __init__(self, device: str) -> None:
+        import torch
+
+        properties: Any = torch.cuda.get_device_properties(device)
+        self.device = device
+        self.uuid = f"GPU-{properties.uuid}"
+        self.l2_bytes = int(getattr(properties, "L2_cache_size", 64 << 20))
+        self.memory_bytes = int(properties.total_memory)
+        self.nvml = Nvml(self.uuid)
+        self._recorder: Recorder | None = None
+        self._flushes: dict[str, Any] = {}
+
+    def warm(self) -> None:
+        """The slow first times of flush and recorder, while nobody waits."""
+        flush = self.flush("cold")
+        for laps in USUAL_LAPS:
+            flush.ready(laps)
+        with contextlib.suppress(ImportError, AttributeError, RuntimeError):
+            _ = self.recorder
+
+    @property
+    def recorder(self) -> Recorder:
+        """Takes activity records; raises where torch was built without CUPTI."""
+        from harness.device.cupti import Cupti
+
+        if self._recorder is None:
+            self._recorder = _recorder(self.flush("cold"))
+        elif isinstance(self._recorder, Cupti) and self._recorder.disturbed:
+            self._recorder = _through_torch(self.flush("cold"), "the source has used it")
+        return self._recorder
+
+    def flush(self, condition: Any) -> Any:
+        from harness.device.flush import Flush
+
+        if condition not in self._flushes:
+            self._flushes[condition] = Flush(self.device, self.l2_bytes, condition)
+        return self._flushes[condition]
+
+
+def _recorder(flush: Any) -> Recorder:
+    """CUPTI itself where it proves to tell of every launch, and rightly, else torch's profiler."""
+    from harness.device.cupti import Cupti
+
+    try:
+        found = Cupti()
+        flush.ready(LONG_LAPS)
+        found.start()
+        spans = [flush.timed(LONG_LAPS) for _ in range(PROOF)]
+        if _is_whole(found.stop(), flush.names.mark, spans):
+            return found
+        why = "CUPTI did not tell of every launch as it was"
+    except (LostRecords, OSError, AttributeError) as problem:
+        why = str(problem)
+    return _through_torch(flush, why)
+
+
+def _through_torch(flush: Any, why: str) -> Recorder:
+    from harness.device.kineto import Kineto
+
+    print(f"activity records come through torch's profiler, which takes longer: {why}")
+    made = Kineto()
+    made.warm(flush.once)
+    return made
+
+
+def _is_whole(records: Sequence[Record], mark: str, spans: Sequence[float]) -> bool:
+    """Two flushes for every span, one of them within it: as long as events say, so the times are in nanoseconds."""
+    told = sorted(records, key=lambda record: record.correlation)
+    if len(told) != 2 * len(spans) or len({record.stream for record in told}) != 1:
+        return False
+    if any(record.name != mark or not record.graph for record in told):
+        return False
+    return all(0.7 * span <= record.us <= 1.02 * span + 1.0 for record, span in zip(told[1::2], spans, strict=True))

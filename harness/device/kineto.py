@@ -1,0 +1,73 @@
+"""Activity records through torch's profiler: where CUPTI itself cannot be asked (cupti.py)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.device.activity import Record
+
+ON_THE_HOST = frozenset(("cuda_runtime", "cuda_driver"))
+ON_THE_DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
+
+
+class Kineto:
+    """Takes activity records between `start` and `stop`; the first start in a process is the slow one."""
+
+    def __init__(self) -> None:
+        from torch._C._autograd import _disable_profiler, _enable_profiler, _prepare_profiler
+        from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
+
+        options = (False, False, False, False, False)
+        self._config = ProfilerConfig(ProfilerState.KINETO, *options, _ExperimentalConfig())
+        self._everything = self._device_alone = {ProfilerActivity.CUDA}
+        # kernels, copies and fills with the launches of another kind of device, of which there are none here
+        self._other = {getattr(ProfilerActivity, "XPU", ProfilerActivity.CUDA)}
+        self._prepare, self._enable, self._disable = _prepare_profiler, _enable_profiler, _disable_profiler
+
+    def warm(self, launch: Callable[[], Any]) -> None:
+        """The slow first start; and whether the device's records can be had without the host's, which cost as much.
+
+        `launch` puts something on the device and waits for it.
+        """
+        self.start()
+        self.stop()
+        with contextlib.suppress(RuntimeError):
+            self._begin(self._other)
+            try:
+                launch()
+            finally:
+                records = self.stop()
+            if any(record.correlation for record in records):
+                self._device_alone = self._other
+
+    def start(self, host_too: bool = True) -> None:
+        self._begin(self._everything if host_too else self._device_alone)
+
+    def _begin(self, activities: set[Any]) -> None:
+        self._prepare(self._config, activities)
+        self._enable(self._config, activities)
+
+    def stop(self) -> list[Record]:
+        """To be called when the device has finished; hands over what it did."""
+        return read(self._disable().events())
+
+
+def read(events: Sequence[Any]) -> list[Record]:
+    """The device's records among the profiler's events."""
+    from torch._C._autograd import DeviceType
+
+    graphs, found, says_kind = set(), [], bool(events) and hasattr(events[0], "activity_type")
+    for item in events:
+        # a word: comparing torch's DeviceType costs three times as much
+        kind = item.activity_type() if says_kind else ""
+        if kind in ON_THE_DEVICE or (kind not in ON_THE_HOST and item.device_type() == DeviceType.CUDA):
+            found.append(item)
+        elif "GraphLaunch" in item.name():
+            graphs.add(item.correlation_id())
+    return [_record(item, item.correlation_id(), graphs) for item in found]
+
+
+def _record(item: Any, number: int, graphs: set[int]) -> Record:
+    return Record(item.name(), item.start_ns(), item.end_ns(), item.device_resource_id(), number, number in graphs)

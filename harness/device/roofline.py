@@ -1,0 +1,78 @@
+"""The speed of light: how fast the bytes could move at best, and what no kernel can do.
+
+The copy bandwidth is measured once per GPU and kept by its uuid in the user's cache. `light` is the time those bytes
+would take at that rate over the time measured. A kernel that beats the bus itself (bytes read, and bytes written beyond
+what may still sit in the L2, over the driver's peak) did not do the work: red.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from harness.device.flush import cache_folder
+from harness.device.gpu import Gpu
+from harness.shared.results import Finding
+
+COPIED = 1 << 30
+REPEATS = 10
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What one call must move, in bytes."""
+
+    read: float
+    written: float
+    flops: float = 0.0
+
+
+def fraction(traffic: Traffic, us: float, bandwidth: float) -> float:
+    """Share of the copy bandwidth; above 1 where caches help."""
+    return (traffic.read + traffic.written) / bandwidth / (us * 1e-6)
+
+
+def impossible(traffic: Traffic, us: float, l2_bytes: int, peak: float | None) -> Finding | None:
+    if peak is None:
+        return None
+    floor_us = (traffic.read + max(0.0, traffic.written - l2_bytes)) / peak * 1e6
+    if us >= floor_us:
+        return None
+    text = f"{us:.2f} us for bytes that the bus cannot move in under {floor_us:.2f} us: part of the work was not done"
+    return Finding("impossible", text, red=True)
+
+
+def copy_bandwidth(gpu: Gpu) -> float:
+    """Bytes per second of a large copy, read and written bytes counted; from the cache if this GPU was measured."""
+    path = cache_folder() / "bandwidth.json"
+    try:
+        known: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        known = {}
+    if isinstance(known.get(gpu.uuid), float):
+        return float(known[gpu.uuid])
+    measured = _measure(gpu)
+    scratch = path.with_suffix(f".{os.getpid()}")
+    scratch.write_text(json.dumps({**known, gpu.uuid: measured}))
+    scratch.replace(path)
+    return measured
+
+
+def _measure(gpu: Gpu) -> float:
+    import torch
+
+    event: Any = torch.cuda.Event
+    size = min(COPIED, torch.cuda.mem_get_info()[0] // 8)
+    source = torch.empty(size, dtype=torch.uint8, device=gpu.device).random_()
+    target = torch.empty_like(source)
+    for _ in range(3):
+        target.copy_(source)
+    start, end = event(enable_timing=True), event(enable_timing=True)
+    start.record()
+    for _ in range(REPEATS):
+        target.copy_(source)
+    end.record()
+    torch.cuda.synchronize()
+    return float(2 * size * REPEATS / (start.elapsed_time(end) * 1e-3))

@@ -1,0 +1,146 @@
+"""What stays between runs, bounded: reference and baseline as loaded, prepared baselines, fixed-seed inputs and truth.
+
+A side that was loaded from an earlier snapshot stays as long as everything it ran is the same in the new one, so a
+changed helper is never missed and an unchanged reference is not loaded again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from harness.device.gpu import Gpu
+from harness.inputs.reference import Draw, Inputs, Outputs, Reference, copies, nbytes
+from harness.load import compiled as baseline
+from harness.load.failure import BadTask, Paths, describe
+from harness.load.side import Side
+from harness.shared.results import Verdict
+from harness.shared.task import Case, Task
+
+ROOM = 256 << 20
+"""Bytes of inputs and truths kept; on a GPU a sixteenth of its memory."""
+
+
+class Material:
+    """One draw of a case's inputs, with truth and the reference's outputs worked out when first asked for.
+
+    Lazy on purpose: the candidate runs before anything here has computed the right answer.
+    """
+
+    def __init__(self, reference: Reference, case: Case, draw: Draw, device: str) -> None:
+        self._reference, self._case = reference, case
+        self.draw = draw
+        self.inputs: Inputs = reference.make(case, draw, device)
+        self.verdicts: WeakKeyDictionary[Callable[..., Any], Verdict] = WeakKeyDictionary()
+        """Of functions that were called with these inputs; forgotten when their source is."""
+        self._truth: Outputs | None = None
+        self._expected: Outputs | None = None
+
+    @property
+    def truth(self) -> Outputs:
+        if self._truth is None:
+            self._truth = self._reference.truth(self._case, self.inputs)
+        return self._truth
+
+    @property
+    def expected(self) -> Outputs:
+        """What the reference gives in the production dtype."""
+        if self._expected is None:
+            self._expected = self._reference.outputs(self._case, copies(self.inputs))
+        return self._expected
+
+    @property
+    def nbytes(self) -> int:
+        return nbytes(self.inputs) + nbytes(self._truth or {}) + nbytes(self._expected or {})
+
+
+class Shelf:
+    def __init__(self, gpu: Gpu | None = None) -> None:
+        self.gpu = gpu
+        self._room = gpu.memory_bytes // 16 if gpu else ROOM
+        self._sides: dict[str, Side] = {}
+        self._reference: tuple[str, Reference] | None = None
+        self._prepared: dict[tuple[str, ...], Callable[..., Any]] = {}
+        self._materials: dict[tuple[str, str, str, Draw], Material] = {}
+        self.first_case: str | None = None
+        """Of the last run."""
+
+    def reference(self, task: Task, source: str, build: str) -> Reference:
+        side = self._side("reference", source, task, build)
+        if self._reference is not None and self._reference[0] == f"{task.hash} {side.package}":
+            return self._reference[1]
+        self._materials.clear()
+        self._prepared.clear()
+        paths = Paths(task.folder, source)
+        try:
+            reference = Reference(task, side.module("reference.py"), side.entry("reference.py", task.entry), paths)
+        except BadTask:
+            raise
+        except BaseException as problem:
+            fault = describe(problem, paths)
+            raise BadTask(f"reference.py cannot be loaded: {fault.message}", fault.where, fault.traceback) from None
+        self._reference = (f"{task.hash} {side.package}", reference)
+        return reference
+
+    def function(self, role: str, file: str, source: str, task: Task, build: str) -> Callable[..., Any]:
+        """The entry of a file of a snapshot, loaded as `role` unless that role already holds the very same."""
+        return self._side(role, source, task, build).entry(file, task.entry)
+
+    def side(self, role: str) -> Side | None:
+        return self._sides.get(role)
+
+    def drop(self, role: str) -> None:
+        side = self._sides.pop(role, None)
+        if side is not None:
+            side.close()
+            if role == "reference":  # its functions have lost their modules
+                self._reference = None
+            self._prepared = {key: value for key, value in self._prepared.items() if side.package not in key}
+
+    def _side(self, role: str, source: str, task: Task, build: str) -> Side:
+        held = self._sides.get(role)
+        if held is not None and held.loaded and held.user_folder == task.folder and self._is_same(role, held, source):
+            return held
+        self.drop(role)
+        side = self._sides[role] = Side(role, source, task.folder, build)
+        return side
+
+    @staticmethod
+    def _is_same(role: str, held: Side, source: str) -> bool:
+        """The best is a snapshot as a whole, with whatever it may read; of other sides only what they loaded counts."""
+        return held.folder == os.path.abspath(source) if role == "best" else held.same_in(source)
+
+    def compiled(self, function: Callable[..., Any], package: str, case: Case) -> Callable[..., Any]:
+        key = (package, case.id)
+        if key not in self._prepared:
+            self._prepared[key] = baseline.compiled(function)
+        return self._prepared[key]
+
+    def is_compiled(self, package: str, case: Case) -> bool:
+        return (package, case.id) in self._prepared
+
+    def material(self, reference: Reference, case: Case, draw: Draw, device: str) -> Material:
+        key = (reference.task.hash, case.id, device, draw)
+        found = self._materials.get(key)
+        if found is None:
+            found = Material(reference, case, draw, device)
+        if draw.seed == 0:
+            self._materials[key] = found
+        return found
+
+    def trim(self, everything: bool = False) -> None:
+        """Back within bounds, at the price of the smallest that is enough, else of the largest.
+
+        What the first case needs goes last of all: the next run mostly asks for it first, and somebody waits for that
+        row. It would be the least recently used.
+        """
+        if everything:
+            self._materials.clear()
+        sizes = {key: material.nbytes for key, material in self._materials.items()}
+        while (excess := sum(sizes.values()) - self._room) > 0:
+            others = [key for key in sizes if key[1] != self.first_case] or [*sizes]
+            enough = [key for key in others if sizes[key] >= excess]
+            gone = min(enough, key=sizes.__getitem__) if enough else max(others, key=sizes.__getitem__)
+            del sizes[gone], self._materials[gone]

@@ -1,0 +1,184 @@
+"""reference.py -> inputs and truth.
+
+`make_inputs(case, seed, device, spread=1.0, offset=0.0)` gets the case's axes table and returns the keyword arguments
+of the entry: tensors, numbers, strings, None. `truth(**inputs)` gives unrounded results; without it the entry runs on
+float64 copies. Whatever goes wrong here is the task's fault, not the candidate's: BadTask.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from harness.device.roofline import Traffic
+from harness.inputs import rowwise, tensor_layout
+from harness.load.failure import BadTask, Paths, describe
+from harness.shared.results import InputForm
+from harness.shared.task import Case, Task
+
+Inputs = dict[str, Any]
+Outputs = dict[str, "torch.Tensor | None"]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Which inputs of a case: seed, and how wide and how far from zero the values lie."""
+
+    seed: int = 0
+    spread: float = 1.0
+    offset: float = 0.0
+
+    def __str__(self) -> str:
+        parts = [f"seed {self.seed}"]
+        parts += [f"spread {self.spread:g}"] if self.spread != 1.0 else []
+        parts += [f"offset {self.offset:g}"] if self.offset != 0.0 else []
+        return ", ".join(parts)
+
+
+class Reference:
+    """reference.py of one task, loaded."""
+
+    def __init__(self, task: Task, module: ModuleType, entry: Callable[..., Any], paths: Paths) -> None:
+        self.task, self.entry, self.paths = task, entry, paths
+        self._truth = getattr(module, "truth", None)
+        self._traffic = getattr(module, "traffic", None)
+        self.extra_check = getattr(module, "check", None)
+        self._make = getattr(module, "make_inputs", None)
+        if not callable(self._make):
+            raise BadTask("reference.py does not define make_inputs(case, seed, device, spread, offset)")
+        accepted = inspect.signature(self._make).parameters
+        everything = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in accepted.values())
+        self.scales = everything or {"spread", "offset"} <= set(accepted)
+        """Whether make_inputs takes spread and offset (tasks without them are checked on seeds alone)."""
+
+    def make(self, case: Case, draw: Draw, device: str) -> Inputs:
+        _seed_everywhere(draw.seed, device)  # for a make_inputs without a generator of its own
+        options = {"spread": draw.spread, "offset": draw.offset} if self.scales else {}
+        try:
+            made = self._make(dict(case.axes), draw.seed, device, **options)  # type: ignore[misc]
+        except BaseException as problem:
+            raise self._blamed(f"make_inputs fails for case {case.id}", problem) from None
+        return self._checked(case, made)
+
+    def _checked(self, case: Case, made: Any) -> Inputs:
+        if not isinstance(made, dict) or not all(isinstance(name, str) for name in made):
+            kind = type(made).__name__
+            raise BadTask(f"make_inputs returned a {kind} for case {case.id}; it must return a dict of the arguments")
+        for name, value in made.items():
+            if value is not None and not isinstance(value, (torch.Tensor, int, float, str, bool)):
+                what = f"{name!r} of case {case.id} is a {type(value).__name__}"
+                raise BadTask(f"make_inputs: {what}; use tensors, numbers, strings or None")
+        for name in self.task.mutates:
+            if not isinstance(made.get(name), torch.Tensor):
+                raise BadTask(f"task.toml: mutates: make_inputs gives no tensor {name!r} for case {case.id}")
+        return made
+
+    def outputs(self, case: Case, inputs: Inputs) -> Outputs:
+        """What the entry gives, in the production dtype."""
+        return self._run(case, self.entry, inputs)
+
+    def truth(self, case: Case, inputs: Inputs) -> Outputs:
+        """Unrounded results; the entry on float64 copies where the task has no truth of its own."""
+        own = self._truth
+
+        def run(piece: Inputs) -> Outputs:
+            if own is not None:
+                return self._run(case, own, copies(piece))
+            return self._run(case, self.entry, doubled(piece))
+
+        return rowwise.in_pieces(run, inputs, self.task.rowwise)
+
+    def traffic(self, case: Case, inputs: Inputs, outputs: Outputs) -> Traffic:
+        """Bytes one call must move; every input once and every output once where the task does not say."""
+        if self._traffic is None:
+            return Traffic(nbytes(inputs), nbytes(outputs))
+        try:
+            read, written, *flops = (float(value) for value in self._traffic(dict(case.axes)))
+            return Traffic(read, written, *flops[:1])
+        except BaseException as problem:
+            raise self._blamed(
+                f"traffic fails for case {case.id}; it must return (bytes read, written, flops)", problem
+            ) from None
+
+    def _run(self, case: Case, function: Callable[..., Any], inputs: Inputs) -> Outputs:
+        name = getattr(function, "__name__", self.task.entry)
+        try:
+            return named_outputs(function(**inputs), inputs, self.task.mutates)
+        except BadOutput as problem:
+            raise BadTask(f"reference.py: {name} for case {case.id}: {problem}") from None
+        except BaseException as problem:
+            raise self._blamed(f"{name} of reference.py fails for case {case.id}", problem) from None
+
+    def _blamed(self, what: str, problem: BaseException) -> BaseException:
+        if isinstance(problem, torch.OutOfMemoryError):
+            return problem
+        fault = describe(problem, self.paths)
+        return BadTask(f"{what}: {fault.message}", fault.where, fault.traceback)
+
+
+class BadOutput(Exception):
+    """What a call returned is not made of tensors."""
+
+
+def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...]) -> Outputs:
+    """The tensors that a call is judged by: the mutated ones, or what it returned, in order and named."""
+    if mutates:
+        return {name: inputs[name] for name in mutates}
+    if isinstance(result, dict):
+        named = {str(name): value for name, value in result.items()}
+    elif isinstance(result, (tuple, list)):
+        named = {f"output {index}": value for index, value in enumerate(result)}
+    else:
+        named = {"output 0": result}
+    for name, value in named.items():
+        if value is None and len(named) == 1:
+            raise BadOutput("it returned None")
+        if value is not None and not isinstance(value, torch.Tensor):
+            raise BadOutput(f"{name} is of type {type(value).__name__}, not torch.Tensor")
+    return named
+
+
+def _seed_everywhere(seed: int, device: str) -> None:
+    """What torch.manual_seed does, for the devices that are here: the others cost it a millisecond a call."""
+    torch.default_generator.manual_seed(seed)
+    if device.startswith("cuda"):
+        torch.cuda.manual_seed(seed)
+
+
+def forms(inputs: Inputs) -> tuple[InputForm, ...]:
+    """What a call is given, in words."""
+    return tuple(
+        InputForm(name, tuple(value.shape), tuple(value.stride()), str(value.dtype).removeprefix("torch."))
+        if isinstance(value, torch.Tensor)
+        else InputForm(name, value=value)
+        for name, value in inputs.items()
+    )
+
+
+def copies(inputs: Inputs) -> Inputs:
+    """The same inputs in other storage, every layout kept."""
+    return {
+        name: tensor_layout.copy(value) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()
+    }
+
+
+def doubled(inputs: Inputs) -> Inputs:
+    """Copies with every floating tensor in float64 (complex in complex128)."""
+    return {name: _double(value) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()}
+
+
+def _double(tensor: torch.Tensor) -> torch.Tensor:
+    if tensor.is_complex():
+        return tensor.detach().to(torch.complex128, copy=True)
+    if tensor.is_floating_point():
+        return tensor.detach().to(torch.float64, copy=True)
+    return tensor_layout.copy(tensor)
+
+
+def nbytes(values: dict[str, Any]) -> int:
+    return sum(tensor_layout.span_bytes(value) for value in values.values() if isinstance(value, torch.Tensor))

@@ -1,0 +1,1 @@
+"""Loading a source: modules, operators, the failures it raises."""

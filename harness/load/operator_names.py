@@ -1,0 +1,113 @@
+"""Operators that a source registers with torch get names of their own per side.
+
+`torch.library` is one registry for the whole process: the same `custom_op` name in two sources makes the first module
+run the second's body. So calls of `torch.library` that come from a side's module get a suffix on the namespace. A
+source that also spells `torch.ops.<namespace>` out cannot be renamed; its names are left alone and counted as shared,
+and a shared name gets no comparison with best.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from harness.load.failure import SIDE_PREFIX
+
+DEFINERS = ("custom_op", "triton_op", "define")
+REGISTERERS = ("impl", "register_fake", "impl_abstract", "register_kernel", "register_autograd", "register_vmap")
+MORE_REGISTERERS = ("register_torch_dispatch", "register_autocast")
+_SPELLED = re.compile(rb"\bops\s*\.\s*([A-Za-z_]\w*)")
+_loads = itertools.count(1)
+_names: dict[str, Names] = {}
+
+
+class Names:
+    """The operator names of one side."""
+
+    def __init__(self, package: str, sources: Iterable[str]) -> None:
+        self.package = package
+        self.suffix = f"_{package}_{next(_loads)}"  # a source loaded again may not meet its own earlier self
+        self.spelled = {match.decode() for path in sources for match in _SPELLED.findall(_read(path))}
+        self.shared: set[str] = set()
+        """Namespaces that this side defines in and that could not be renamed."""
+        self._own: set[str] = set()
+        self._libraries: list[Any] = []
+        _names[package] = self
+
+    def rename(self, name: str, defines: bool) -> str:
+        """`ns` or `ns::op` as this side is to register it."""
+        namespace, colons, rest = name.partition("::")
+        if defines and namespace not in self._own:
+            if namespace in self.spelled:
+                self.shared.add(namespace)
+                return name
+            self._own.add(namespace)
+        return f"{namespace}{self.suffix}{colons}{rest}" if namespace in self._own else name
+
+    def keep(self, library: Any) -> None:
+        self._libraries.append(library)
+
+    def release(self) -> None:
+        """Takes the side's operators out of torch's registry, as far as torch offers a way."""
+        _names.pop(self.package, None)
+        registry = getattr(sys.modules.get("torch._library.custom_ops"), "OPDEF_TO_LIB", {})
+        mine = [name for name in registry if name.partition("::")[0].endswith(self.suffix)]
+        for library in [*self._libraries, *(registry.pop(name) for name in mine)]:
+            destroy = getattr(library, "_destroy", None)
+            if destroy is not None:
+                destroy()
+        self._libraries.clear()
+
+
+def install() -> None:
+    """Puts the renaming in front of torch.library, once; callers other than sides see no difference."""
+    import torch.library as library
+
+    if getattr(library, "_kernbench_renames", False):
+        return
+    library._kernbench_renames = True  # type: ignore[attr-defined]
+    for name in (*DEFINERS, *REGISTERERS, *MORE_REGISTERERS):
+        original = getattr(library, name, None)
+        if original is not None:
+            setattr(library, name, _renaming(original, name in DEFINERS))
+    library.Library.__init__ = _renaming_library(library.Library.__init__)  # type: ignore[method-assign]
+
+
+def _renaming(original: Callable[..., Any], defines: bool) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(name: Any, *args: Any, **kwargs: Any) -> Any:
+        names = _caller()
+        if names is not None and isinstance(name, str):
+            name = names.rename(name, defines)
+        return original(name, *args, **kwargs)
+
+    return call
+
+
+def _renaming_library(original: Callable[..., None]) -> Callable[..., None]:
+    """Wraps `Library.__init__`, not the class: torch checks against the class by name."""
+
+    @functools.wraps(original)
+    def create(self: Any, ns: str, kind: str, *args: Any, **kwargs: Any) -> None:
+        names = _caller()
+        if names is not None:
+            ns = names.rename(ns, defines=kind != "IMPL")
+            names.keep(self)
+        original(self, ns, kind, *args, **kwargs)
+
+    return create
+
+
+def _caller() -> Names | None:
+    """The side whose module calls torch.library directly, if one does."""
+    module = sys._getframe(2).f_globals.get("__name__", "")
+    return _names.get(module.partition(".")[0]) if module.startswith(SIDE_PREFIX) else None
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()

@@ -1,0 +1,1 @@
+"""One run: every case checked, timed and reported."""

@@ -1,0 +1,136 @@
+"""Rows of the table: a case is answered, completed where its baseline came late, and rechecked.
+
+Each of the three emits the row as it is now. Whatever user code raises becomes a status on it, and a row that fails has
+no time; only a cancel and a mistake in the task itself go through to the run, which calls all three.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from harness.check.threads import ThreadWatch
+from harness.inputs.reference import Draw, forms
+from harness.load.failure import BadTask
+from harness.run.case_timing import LATER, Contest
+from harness.run.context import Subject
+from harness.run.failures import Mishaps
+from harness.run.opponents import Opponents
+from harness.run.progress import Cancelled, Progress
+from harness.run.quick_checks import QuickChecks
+from harness.run.slow_checks import SlowChecks
+from harness.shared.results import CaseResult, Finding, Status
+from harness.shared.task import Case
+from harness.timing.case_timer import Stopwatch
+
+FEWER_CHECKS = Finding(
+    "fewer checks", "memory ran out while other values were tried; those that were tried came out right"
+)
+
+
+@dataclass
+class Row:
+    """A case that passed its quick checks and waits for the slow ones."""
+
+    case: Case
+    result: CaseResult
+
+    @property
+    def lacks_baseline(self) -> bool:
+        return self.result.detail == LATER
+
+
+class Rows:
+    def __init__(
+        self,
+        subject: Subject,
+        opponents: Opponents,
+        stopwatch: Stopwatch,
+        progress: Progress,
+        mishaps: Mishaps,
+        threads: ThreadWatch,
+    ) -> None:
+        self._subject, self._stopwatch, self._progress = subject, stopwatch, progress
+        self._mishaps, self._threads = mishaps, threads
+        self._quick = QuickChecks(subject, progress)
+        self._contest = Contest(subject, opponents, stopwatch, progress)
+
+    def answer(self, case: Case) -> Row | None:
+        """Quick checks and time of one case; None when there is nothing left to check about it."""
+        try:
+            result = self._try(case)
+        except (Cancelled, BadTask):
+            raise
+        except BaseException as problem:
+            result = self._mishaps.row(case, problem)
+        self._progress.done += 1
+        right = result.status in ("ok", "interpreted")
+        if right and case.kind == "check":  # many and small: two draws each are all they are for
+            result, right = replace(result, checked=2), False
+        self._land(result)
+        self._subject.shelf.trim()
+        return Row(case, result) if right else None
+
+    def catch_up(self, row: Row) -> None:
+        """The comparison that a row was served without, because its baseline had still to be compiled."""
+        case = row.case
+        try:
+            materials = [self._subject.material(case, Draw(seed)) for seed in (0, self._subject.request.seed)]
+            done = row.result
+            bare = CaseResult(
+                case.id, "ok", known=case.known, error=done.error, errors=done.errors, inputs=done.inputs, checked=1
+            )
+            row.result = self._contest.time(case, bare, materials, patient=True)
+        except (Cancelled, BadTask):
+            raise
+        except BaseException as problem:
+            row.result = self._mishaps.row(case, problem)
+        self._land(row.result)
+        self._subject.shelf.trim()
+
+    def recheck(self, row: Row) -> None:
+        """Adds what the slow checks find; a row that they prove wrong loses its time."""
+        self._progress.step("recheck", row.case)
+        slow = self._slow_checks(row.case)
+        try:
+            fixed = self._subject.material(row.case, Draw(0))
+            beat = self._progress.pulse(row.case, "recheck")
+            judgement = slow.run(row.case, self._subject.solution, fixed, beat)
+        except (Cancelled, BadTask):
+            raise
+        except torch.OutOfMemoryError as problem:  # right and timed as far as it went: that stays
+            fewer = replace(FEWER_CHECKS, help=f"{FEWER_CHECKS.help} ({self._mishaps.row(row.case, problem).detail})")
+            result = replace(row.result, checked=2, findings=(*row.result.findings, fewer))
+        except BaseException as problem:
+            result = replace(self._mishaps.row(row.case, problem), checked=2)
+        else:
+            result = replace(row.result, checked=2, findings=(*row.result.findings, *judgement.findings))
+            if judgement.problem is not None:
+                result = result.untimed("wrong", judgement.problem, error=judgement.error, errors=judgement.errors)
+        self._land(result)
+
+    def _try(self, case: Case) -> CaseResult:
+        judgement, materials = self._quick.run(case)
+        interpreted = self._subject.environment.interpreted
+        status: Status = "interpreted" if interpreted else "ok"
+        result = CaseResult(
+            case.id, status, known=case.known, error=judgement.error, errors=judgement.errors, checked=1
+        )
+        if case.kind == "case":
+            result = replace(result, inputs=forms(materials[0].inputs))
+        if judgement.problem is not None:
+            return result.untimed("wrong", judgement.problem, *judgement.findings)
+        if case.kind != "case" or interpreted:
+            return result
+        return self._contest.time(case, result, materials)
+
+    def _slow_checks(self, case: Case) -> SlowChecks:
+        subject, interpreted = self._subject, self._subject.environment.interpreted
+        clock = None if interpreted or case.kind != "case" else self._stopwatch.clock()
+        seed = subject.request.seed
+        return SlowChecks(subject.task, subject.reference, subject.device, seed, interpreted, clock, self._threads)
+
+    def _land(self, result: CaseResult) -> None:
+        self._progress.emit("case", result=result)
+        self._mishaps.leave_if_poisoned(result)

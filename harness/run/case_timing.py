@@ -1,0 +1,126 @@
+"""A right case against the clock: the solution beside its opponents, and what a time must not hide.
+
+Opponents say who takes part, the stopwatch takes the times and makes the row of them. What the solution returned from a
+timed call is judged like any other, and a row whose sides were not alike says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from harness.check import clock_guard, compare, memoised
+from harness.inputs.cache import Material
+from harness.inputs.reference import BadOutput, Outputs, named_outputs
+from harness.run.context import Subject
+from harness.run.opponents import Opponents
+from harness.run.progress import Progress
+from harness.shared.results import CaseResult, Finding, OutputError
+from harness.shared.task import Case
+from harness.timing import blocks
+from harness.timing.case_timer import Stopwatch, Timed
+from harness.timing.samples import Timing
+
+COMPILING = "being compiled"
+LATER = f"baseline: {COMPILING}"
+"""The detail of a row that was served before its baseline could be called."""
+LESS_ACCURATE = Finding(
+    "less accurate than the baseline",
+    "the largest error is over twice the baseline's; check the accumulation dtype and fast-math functions",
+)
+
+
+@dataclass(frozen=True)
+class Contest:
+    subject: Subject
+    opponents: Opponents
+    stopwatch: Stopwatch
+    progress: Progress
+
+    def time(self, case: Case, result: CaseResult, materials: list[Material], patient: bool = False) -> CaseResult:
+        """The row with its times; only a patient one waits for a baseline that has still to be compiled."""
+        reference = self.subject.reference
+        self.progress.step("baseline", case)
+        baseline, reached, word = None, None, COMPILING
+        if patient or self.opponents.ready(reference, case):
+            baseline, reached, word = self.opponents.first_baseline(reference, case, materials[0])
+        best = None if word == "best" else self.opponents.best
+        sides: blocks.Sides = {}
+        if baseline is not None:
+            sides["baseline"] = baseline
+        if best is not None and self.opponents.best_is_right(reference, materials[0]):
+            sides["best"] = best
+        sides["solution"] = self.subject.solution
+        self.progress.say_once(clock_guard.restore())
+        self.progress.step("time", case)
+        timed = self._measured(case, sides, [material.inputs for material in materials])
+        if baseline is not None and "baseline" not in timed.samples.samples:
+            baseline, word = None, "fails when called again"
+        problem, stale = self._timed_output(timed.samples, materials)
+        if problem is not None:
+            return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
+        result = _with_error(self._with_threads(result, timed.samples), reached, materials[0].expected)
+        row = self.stopwatch.row(case, result, timed, None if baseline is not None else word)
+        traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
+        return self.stopwatch.lit(row, traffic, self.subject.environment.bandwidth)
+
+    def _measured(self, case: Case, sides: blocks.Sides, masters: list[Any]) -> Timed:
+        """The sides that can be timed; one that fails on the way, and is not the solution, is left out."""
+        while True:
+            try:
+                return self.stopwatch.time(sides, masters, self.progress.pulse(case))
+            except blocks.SideFailed as failure:
+                if failure.side == "solution":
+                    raise
+                sides = {name: side for name, side in sides.items() if name != failure.side}
+
+    def _timed_output(self, timed: Timing, materials: list[Material]) -> tuple[str | None, tuple[Finding, ...]]:
+        """The result of one more measured call, judged like any other: at an address it knows, with other values."""
+        assert timed.last is not None
+        result, working = timed.last
+        timed.last = None
+        task, material = self.subject.task, materials[working.master]
+        try:
+            outputs = named_outputs(result, working.inputs, task.mutates)
+        except BadOutput as problem:
+            return str(problem), ()
+        wrong = compare.form(outputs, materials[0].expected, task.layout)
+        if wrong is not None:
+            return wrong, ()
+        wrong, before = compare.compare(outputs, material.truth, task).problem, materials[working.master - 1]
+        stale = (
+            wrong is not None and before is not material and not compare.compare(outputs, before.truth, task).problem
+        )
+        return wrong, (memoised.STALE,) if stale else ()
+
+    def _with_threads(self, result: CaseResult, timed: Timing) -> CaseResult:
+        """On a CPU the threads are part of the condition: a side that takes more is not comparable."""
+        allowed = self.subject.task.threads
+        busy = timed.busy.get("solution", 0.0)
+        changed = torch.get_num_threads() != allowed
+        if self.subject.device != "cpu" or (not changed and busy < allowed + 0.5):
+            return result
+        torch.set_num_threads(allowed)
+        used = f"it kept {busy:.1f} processors busy" if not changed else "it called torch.set_num_threads"
+        text = f"{used}, and task.toml allows {allowed}; set threads there to compare with more"
+        return replace(result, findings=(*result.findings, Finding("more threads than the task", text, red=True)))
+
+
+def _with_error(result: CaseResult, reached: float | None, expected: Outputs) -> CaseResult:
+    """Adds the largest error of the baseline, and the finding where the solution's is well above it."""
+    error = result.error
+    if error is None or reached is None:
+        return result
+    error = OutputError(**{**error.__dict__, "baseline_max": reached})
+    worse = error.max is not None and error.max > 2 * reached + _one_ulp(error, expected)
+    return replace(result, error=error, findings=(*result.findings, LESS_ACCURATE) if worse else result.findings)
+
+
+def _one_ulp(error: OutputError, expected: Outputs) -> float:
+    """Of the output at the element that is worst."""
+    if error.output is None or error.expected is None:
+        return 0.0
+    value = expected.get(error.output)
+    return 0.0 if value is None else compare.one_ulp(value.dtype, error.expected)

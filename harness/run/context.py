@@ -1,0 +1,32 @@
+"""What a run is about, once it is loaded: the solution, the reference it is held against, and the inputs of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from harness.inputs.cache import Material, Shelf
+from harness.inputs.reference import Draw, Reference
+from harness.shared.run import Environment, RunRequest
+from harness.shared.task import Case, Task
+
+
+@dataclass(frozen=True)
+class Subject:
+    request: RunRequest
+    environment: Environment
+    solution: Callable[..., Any]
+    reference: Reference
+    shelf: Shelf
+
+    @property
+    def task(self) -> Task:
+        return self.request.task
+
+    @property
+    def device(self) -> str:
+        return self.environment.device
+
+    def material(self, case: Case, draw: Draw) -> Material:
+        return self.shelf.material(self.reference, case, draw, self.device)

@@ -1,0 +1,76 @@
+"""The row of a case in which something was raised: whose doing it was, and whether the process can go on after it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+
+import torch
+
+from harness.inputs.cache import Shelf
+from harness.load import interpreter
+from harness.load.failure import Paths, describe
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment
+from harness.shared.task import Case
+from harness.timing.blocks import SideFailed
+
+POISONED = 70
+"""Exit code after a CUDA error: the context is gone, and the process with it."""
+
+
+class Mishaps:
+    def __init__(self, environment: Environment, paths: Paths, shelf: Shelf) -> None:
+        self._device, self._interpreted = environment.device, environment.interpreted
+        self._paths, self._shelf = paths, shelf
+
+    def row(self, case: Case, problem: BaseException) -> CaseResult:
+        """Of all that is raised on the way to a row, only the solution's failures are called failures."""
+        own = isinstance(problem, SideFailed)  # only the solution's come this far
+        if own:
+            problem = problem.__cause__ or problem
+        lacking = interpreter.lacks(problem) if self._interpreted else None
+        if lacking is not None:
+            return CaseResult(case.id, "skipped", detail=lacking, known=case.known)
+        if isinstance(problem, torch.OutOfMemoryError) and not own:
+            return CaseResult(case.id, "skipped", detail=self._too_large(problem), known=case.known)
+        fault = describe(problem, self._paths)
+        return CaseResult(
+            case.id,
+            "runtime_error",
+            detail=fault.message,
+            where=fault.where,
+            traceback=fault.traceback,
+            known=case.known,
+        )
+
+    def leave_if_poisoned(self, result: CaseResult) -> None:
+        """Ends the process after an error that has taken the CUDA context with it."""
+        if result.status != "runtime_error" or not self._device.startswith("cuda"):
+            return
+        try:
+            torch.cuda.synchronize()
+            torch.zeros(1, device=self._device).item()
+        except BaseException:
+            os._exit(POISONED)
+
+    def _too_large(self, problem: BaseException) -> str:
+        """A case that does not fit is nobody's mistake; the next one gets the memory back."""
+        self._shelf.trim(everything=True)  # what it keeps of other cases is no need of this one
+        held = 0 if self._device == "cpu" else torch.cuda.memory_allocated()
+        wanted = asked_for(str(problem))
+        problem.__traceback__ = None  # its frames hold the tensors
+        gc.collect()
+        if self._device == "cpu":
+            return "needs more memory than there is"
+        torch.cuda.empty_cache()
+        needed = held - torch.cuda.memory_allocated() + wanted
+        free = torch.cuda.mem_get_info()[0]
+        return f"needs at least {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB free"
+
+
+def asked_for(message: str) -> int:
+    """Bytes of the allocation that torch could not make."""
+    found = re.search(r"Tried to allocate ([\d.]+) ([KMGT])iB", message)
+    return int(float(found[1]) * 1024 ** ("KMGT".index(found[2]) + 1)) if found else 0

@@ -1,0 +1,129 @@
+"""The sides a solution is timed against: the baseline that was asked for, and the best source so far."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from harness.check import compare
+from harness.inputs.cache import Material, Shelf
+from harness.inputs.reference import Reference, copies, named_outputs
+from harness.load.failure import Paths, describe
+from harness.shared.results import Finding, Verdict
+from harness.shared.run import RunRequest
+from harness.shared.task import Case
+
+SHARED_NAME = "shared operator name"
+
+
+class NoBaseline(Exception):
+    """Why there is nothing to compare with, in a few words."""
+
+
+class Opponents:
+    def __init__(self, request: RunRequest, shelf: Shelf, interpreted: bool) -> None:
+        self.request, self.task, self.shelf = request, request.task, shelf
+        self.interpreted = interpreted
+        self.best: Callable[..., Any] | None = None
+        self._paths = Paths(self.task.folder, request.source, request.best)
+
+    def load_best(self) -> list[Finding]:
+        """Loads the best source beside the solution, unless their operators would run each other's bodies."""
+        side = self.shelf.side("solution")
+        shared = sorted(side.operators.shared) if side is not None else []
+        findings = []
+        if shared:
+            self.shelf.drop("best")
+            findings.append(_shared_finding(shared))
+        elif self.request.best and not self.interpreted:
+            findings += self._load_best(self.request.best)
+        return findings
+
+    def _load_best(self, folder: str) -> list[Finding]:
+        try:
+            self.best = self.shelf.function("best", "solution.py", folder, self.task, self.request.build)
+        except BaseException as problem:
+            message = describe(problem, self._paths).message
+            return [Finding("best cannot be loaded", f"the best source so far fails to load: {message}")]
+        side = self.shelf.side("best")
+        if side is not None and side.operators.shared:
+            self.best = None
+            return [_shared_finding(sorted(side.operators.shared))]
+        return []
+
+    def baseline(self, reference: Reference, case: Case) -> Callable[..., Any]:
+        """The function to beat in this case."""
+        kind = self.request.baseline
+        if kind == "eager":
+            return reference.entry
+        if kind == "compile":
+            return self.shelf.compiled(reference.entry, reference.entry.__module__.partition(".")[0], case)
+        if kind == "best":
+            if self.best is None:
+                raise NoBaseline("there is no best source yet")
+            return self.best
+        return self._from_file(kind)
+
+    def ready(self, reference: Reference, case: Case) -> bool:
+        """Whether the baseline can be called at once; a compiled one takes a second or more the first time."""
+        package = reference.entry.__module__.partition(".")[0]
+        return self.request.baseline != "compile" or self.shelf.is_compiled(package, case)
+
+    def _from_file(self, name: str) -> Callable[..., Any]:
+        task, folder = self.task, self.request.source
+        if os.path.isabs(name):
+            folder = os.path.dirname(name)
+            task, name = replace(task, folder=folder), os.path.basename(name)
+        function = self.shelf.function("baseline", name, folder, task, self.request.build)
+        mine, other = self.shelf.side("baseline"), self.shelf.side("solution")
+        if mine is not None and other is not None and mine.operators.shared & other.operators.shared:
+            raise NoBaseline(f"{name} and the solution share an operator name")
+        return function
+
+    def first_baseline(
+        self, reference: Reference, case: Case, fixed: Material
+    ) -> tuple[Callable[..., Any] | None, float | None, str]:
+        """The baseline after one call, its largest error, and a word: what it is, or why there is none."""
+        try:
+            function = self.baseline(reference, case)
+            error = self._verdict(function, fixed, reference).error
+            return function, error.max if error is not None else None, self.request.baseline
+        except NoBaseline as problem:
+            return None, None, str(problem)
+        except BaseException as problem:
+            fault = describe(problem, self._paths)
+            place = f"{fault.where}: " if fault.where else ""
+            return None, None, f"fails ({place}{fault.message})"
+
+    def best_is_right(self, reference: Reference, fixed: Material) -> bool:
+        """A best source that fails here (another device, a changed library) is left out of the row."""
+        assert self.best is not None
+        try:
+            return self._verdict(self.best, fixed, reference).problem is None
+        except BaseException:
+            return False
+
+    def _verdict(self, function: Callable[..., Any], fixed: Material, reference: Reference) -> Verdict:
+        """What a side makes of these inputs; both mostly stay from run to run, and then it is known."""
+        with contextlib.suppress(KeyError, TypeError):  # an entry that takes no weak reference is called every time
+            return fixed.verdicts[function]
+        outputs = fixed.expected
+        if function is not reference.entry:
+            inputs = copies(fixed.inputs)
+            outputs = named_outputs(function(**inputs), inputs, self.task.mutates)
+        found = compare.compare(outputs, fixed.truth, self.task)
+        with contextlib.suppress(TypeError):
+            fixed.verdicts[function] = found
+        return found
+
+
+def _shared_finding(names: list[str]) -> Finding:
+    spelled = ", ".join(f"torch.ops.{name}" for name in names)
+    return Finding(
+        SHARED_NAME,
+        f"the source spells {spelled} out, so its operators cannot be kept apart from another source's: "
+        "no comparison with best; call the function that custom_op returns instead",
+    )

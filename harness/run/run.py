@@ -1,0 +1,151 @@
+"""One run: load, then per case build, check, time and answer; the slow checks after the last row.
+
+The worker makes a Run of every request and lets it `go`, or asks it for `floors`. Here it is loaded and put in order;
+case_run.py answers the cases. Cancel is looked at between steps and blocks.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from harness.check import clock_guard, task_controls
+from harness.check.threads import ThreadWatch
+from harness.device import environment
+from harness.inputs.cache import Shelf
+from harness.inputs.reference import Draw, Reference, copies
+from harness.load.failure import BadTask, Paths, describe
+from harness.precompile import server
+from harness.run.case_run import Rows
+from harness.run.context import Subject
+from harness.run.failures import Mishaps
+from harness.run.opponents import Opponents
+from harness.run.progress import Cancelled, Emit, Progress
+from harness.shared.run import Environment, RunRequest
+from harness.shared.task import Case
+from harness.timing.case_timer import Stopwatch
+
+
+class Run:
+    """One request from its first step to its last event."""
+
+    def __init__(
+        self, request: RunRequest, known: Environment, shelf: Shelf, emit: Emit, cancelled: Callable[[], bool]
+    ) -> None:
+        self.request, self.task, self.shelf, self.emit = request, request.task, shelf, emit
+        self.environment = environment.for_task(known, request)
+        self.device = self.environment.device
+        self.stopwatch = Stopwatch(request, None if self.device == "cpu" else shelf.gpu)
+        self.paths = Paths(self.task.folder, request.source, request.best)
+        self.mishaps = Mishaps(self.environment, self.paths, shelf)
+        self.threads = ThreadWatch()
+        self.opponents = Opponents(request, shelf, self.environment.interpreted)
+        self.progress = Progress(emit, cancelled, len(request.cases))
+
+    def go(self) -> None:
+        torch.set_num_threads(self.task.threads)
+        os.environ["OMP_NUM_THREADS"] = str(self.task.threads)  # read by OpenMP libraries that are loaded from now on
+        self.shelf.first_case = self.request.cases[0] if self.request.cases else None
+        self.emit("started", environment=self.environment)
+        try:
+            self._whole()
+        except Cancelled:
+            self.emit("cancelled")
+        except BadTask as problem:
+            self._failed("bad_task", self.paths.short(str(problem)), problem.where, problem.traceback)
+        finally:
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Leaves the GPU's memory to others, such as a profiler of the very case, where the run took much of it."""
+        self.shelf.trim()
+        gc.collect()
+        gpu = self.shelf.gpu
+        if self.device != "cpu" and gpu is not None and torch.cuda.memory_reserved() > gpu.memory_bytes // 4:
+            torch.cuda.empty_cache()
+
+    def floors(self) -> None:
+        """A/A floors instead of a run."""
+        torch.set_num_threads(self.task.threads)
+        try:
+            reference = self._load_reference()
+            for case in self._cases():
+                self.progress.step("baseline", case)
+                function = self.opponents.baseline(reference, case)
+                function(**copies(self.shelf.material(reference, case, Draw(0), self.device).inputs))
+                self.progress.step("time", case)
+                self.emit("floor", case=case.id, floor=self._floor(reference, case, function))
+            self.emit("finished")
+        except Cancelled:
+            self.emit("cancelled")
+        except BaseException as problem:
+            fault = describe(problem, self.paths)
+            self._failed("bad_task", fault.message, fault.where, fault.traceback)
+        finally:
+            self.shelf.trim()
+
+    def _floor(self, reference: Reference, case: Case, function: Callable[..., Any]) -> float:
+        masters = [self.shelf.material(reference, case, Draw(seed), self.device).inputs for seed in (0, 1)]
+        return self.stopwatch.floor(function, masters, self.progress.pulse(case))
+
+    def _whole(self) -> None:
+        self.progress.step("load")
+        self.shelf.drop("solution")
+        try:
+            solution = self.shelf.function(
+                "solution", "solution.py", self.request.source, self.task, self.request.build
+            )
+        except BaseException as problem:
+            fault = describe(problem, self.paths)
+            self._failed("build_error", fault.message, fault.where, fault.traceback)
+            return
+        self._own_clocks()
+        self._tell_builder()
+        reference = self._load_reference()
+        if self.request.controls:
+            task_controls.try_task(reference, self.shelf, self.device, lambda case: self.progress.step("check", case))
+            self.emit("controls", passed=True)
+        for finding in self.opponents.load_best():
+            self.emit("finding", finding=finding)
+        self._answer(Subject(self.request, self.environment, solution, reference, self.shelf))
+        left = self.threads.left_running()
+        if left is not None:
+            self.emit("finding", finding=left)
+        self._own_clocks()
+        self.emit("finished")
+
+    def _answer(self, subject: Subject) -> None:
+        """Every case first, so that all rows are there soon; what takes longer comes after the last of them."""
+        rows = Rows(subject, self.opponents, self.stopwatch, self.progress, self.mishaps, self.threads)
+        right = [row for case in self._cases() if (row := rows.answer(case)) is not None]
+        for index, row in enumerate(right):
+            self.progress.done = index
+            if row.lacks_baseline:
+                rows.catch_up(row)
+        for index, row in enumerate(right):
+            self.progress.done = index
+            if not row.result.failed:
+                rows.recheck(row)
+
+    def _tell_builder(self) -> None:
+        """For the process that compiles the kernels of the other cases meanwhile: how it is done here."""
+        side = self.shelf.side("solution")
+        if self.device != "cpu" and side is not None and side.mentions("triton"):
+            self.emit("loaded", compiler=server.facts(self.device))
+
+    def _own_clocks(self) -> None:
+        """Puts back what the source replaced among the things that times are taken with, and says so once."""
+        self.progress.say_once(clock_guard.restore())
+
+    def _load_reference(self) -> Reference:
+        return self.shelf.reference(self.task, self.request.source, self.request.build)
+
+    def _cases(self) -> list[Case]:
+        return [self.task.case(case_id) for case_id in self.request.cases]
+
+    def _failed(self, status: str, message: str, where: Any, traceback: str) -> None:
+        self.emit("failed", status=status, message=message, where=where, traceback=self.paths.to_user(traceback))

@@ -1,0 +1,124 @@
+"""The slow checks of a case: other values, inputs left alone, no aliasing, same bits twice, the task's own checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from harness.check import compare, memoised
+from harness.check.guarded_call import Judgement, Trial, judge, touched
+from harness.check.threads import RETURNED_TOO_SOON, ThreadWatch
+from harness.inputs import tensor_layout
+from harness.inputs.cache import Material
+from harness.inputs.reference import Draw, Outputs, Reference
+from harness.load.failure import BadTask, describe
+from harness.shared.results import Finding
+from harness.shared.task import Case, Task
+from harness.timing.clocks import Clock
+
+NONDETERMINISTIC = Finding(
+    "nondeterministic", "the same inputs gave other bits the second time; look for atomics or a race between threads"
+)
+
+
+@dataclass(frozen=True)
+class SlowChecks:
+    task: Task
+    reference: Reference
+    device: str
+    seed: int
+    interpreted: bool
+    clock: Clock | None = None
+    """Tells what a call does; None where nothing is timed."""
+    threads: ThreadWatch | None = None
+
+    def draws(self) -> list[Draw]:
+        if not self.reference.scales:
+            return [Draw(self.seed + 1), Draw(self.seed + 2)]
+        draws = [Draw(self.seed + 1, spread=4.0), Draw(self.seed + 2, spread=0.25), Draw(self.seed + 3, offset=3.0)]
+        return draws[:1] if self.interpreted else draws
+
+    def run(self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]) -> Judgement:
+        """Everything about one case; `beat` is called between calls and may raise to stop."""
+        judgement, findings = self._twice(case, function, fixed, beat)
+        if judgement.problem is not None:
+            return replace(judgement, findings=(*judgement.findings, *findings))
+        less: list[bool] = []
+        for draw in self.draws():
+            beat()
+            material = Material(self.reference, case, draw, self.device)
+            if self.clock is not None and (self.clock.name != "device" or not less):  # records need no second draw
+                less.append(memoised.second_does_less(self.clock, function, fixed, material, self.task.mutates))
+            judgement = self._draw(function, fixed, material)
+            if judgement.problem is not None:
+                detail = f"{judgement.problem} ({draw})"
+                return replace(judgement, problem=detail, findings=(*findings, *judgement.findings))
+        return Judgement(findings=(*findings, memoised.RESULT) if less and all(less) else findings)
+
+    def _twice(
+        self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]
+    ) -> tuple[Judgement, tuple[Finding, ...]]:
+        first = Trial.of(function, fixed.inputs, self.task)
+        late = self.threads is not None and self.threads.at_work()
+        judgement = judge(first, fixed, fixed.expected, self.task)
+        judgement = judgement if judgement.problem else self._manners(case, first, fixed)
+        findings = (RETURNED_TOO_SOON,) if late else ()
+        if judgement.problem is not None:
+            return judgement, findings
+        outputs = first.outputs
+        del first  # its inputs; the outputs stay, so that the next call cannot get their memory by chance
+        beat()
+        second = Trial.of(function, fixed.inputs, self.task)
+        if compare.shared(outputs, second.outputs):
+            findings = (*findings, memoised.OUTPUT)
+        elif not _same(outputs, second.outputs):
+            findings = (*findings, NONDETERMINISTIC)
+        return judgement, findings
+
+    def _manners(self, case: Case, trial: Trial, material: Material) -> Judgement:
+        problem = touched(trial, material, self.task)
+        return Judgement(problem) if problem is not None else self._own_checks(case, trial)
+
+    def _own_checks(self, case: Case, trial: Trial) -> Judgement:
+        """Rows of reference.check: (name, error, bound)."""
+        own, axes = self.reference.extra_check, dict(case.axes)
+        if own is None:
+            return Judgement()
+        outputs = trial.outputs if self.task.mutates else trial.result
+        try:
+            rows = [(str(name), float(error), float(bound)) for name, error, bound in own(axes, trial.inputs, outputs)]
+        except BaseException as problem:
+            fault = describe(problem, self.reference.paths)
+            raise BadTask(f"check of reference.py fails for case {case.id}: {fault.message}", fault.where) from None
+        for name, error, bound in rows:
+            if not error <= bound:
+                return Judgement(f"check {name!r}: error {error:.3g}, allowed {bound:.3g}")
+        return Judgement()
+
+    def _draw(self, function: Callable[..., Any], fixed: Material, material: Material) -> Judgement:
+        trial = Trial.of(function, material.inputs, self.task)
+        if not _finite(material.truth):  # then only form and borders can be judged
+            return judge(trial, material, fixed.expected, self.task) if trial.breach else Judgement()
+        judgement = judge(trial, material, fixed.expected, self.task)
+        if judgement.problem is None or judgement.findings or self._reference_holds(material):
+            return judgement
+        return Judgement()
+
+    def _reference_holds(self, material: Material) -> bool:
+        """Values this wide may be beyond the tolerance for anybody: then they prove nothing."""
+        return compare.compare(material.expected, material.truth, self.task).problem is None
+
+
+def _same(first: Outputs, second: Outputs) -> bool:
+    return len(first) == len(second) and all(
+        one is None or (other is not None and tensor_layout.same_bits(one.contiguous(), other.contiguous()))
+        for one, other in zip(first.values(), second.values(), strict=True)
+    )
+
+
+def _finite(truth: Outputs) -> bool:
+    """Whether truth itself holds a number everywhere; NaN and infinities survive a sum."""
+    return all(value is None or bool(torch.isfinite(value.sum())) for value in truth.values())

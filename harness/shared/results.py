@@ -1,0 +1,181 @@
+"""What is known of a case after a run: its status, its times and the verdict on them, its errors and findings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from harness.shared.errors import Where
+
+Status = Literal["ok", "wrong", "build_error", "runtime_error", "timeout", "crashed", "skipped", "interpreted"]
+VerdictWord = Literal["faster", "same", "slower", "unclear"]
+ClockName = Literal["device", "events", "wall"]
+FAILURES: frozenset[str] = frozenset({"wrong", "build_error", "runtime_error", "timeout", "crashed"})
+"""Statuses of a case that was tried and did not come out right."""
+TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "light")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sanity gate that something tripped; most trip by accident, so `help` says what to look at."""
+
+    name: str
+    help: str
+    red: bool = False
+    """A source with a red finding never becomes best."""
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times faster than the other side, with its 95 % interval."""
+
+    speedup: float
+    low: float
+    high: float
+    verdict: VerdictWord
+
+
+@dataclass(frozen=True)
+class WallTime:
+    """Host time of one call including synchronisation, from a pass of its own."""
+
+    baseline_us: float | None
+    solution_us: float | None
+    speedup: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """The worst element over all outputs, measured against truth."""
+
+    max: float | None
+    """Largest absolute error; None when the output is not finite there or has the wrong shape."""
+    baseline_max: float | None
+    bound: float | None
+    """What the tolerance allows at the element that comes nearest to breaking it."""
+    output: str | None = None
+    index: tuple[int, ...] | None = None
+    got: float | None = None
+    expected: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One comparison; right when `problem` is None."""
+
+    problem: str | None = None
+    error: OutputError | None = None
+    """The element that comes nearest to breaking the tolerance, over all outputs."""
+    errors: tuple[OutputError, ...] = ()
+    """The same of every output, where there are several."""
+
+
+@dataclass(frozen=True)
+class InputForm:
+    """One argument of a call: a tensor's form, or the value of what is no tensor."""
+
+    name: str
+    shape: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    dtype: str | None = None
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One kernel, copy or fill of a call."""
+
+    name: str
+    stream: int
+    us: float
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """What is known of one case in one run. Only a case that is right may carry times (checked when built)."""
+
+    id: str
+    status: Status
+    clock: ClockName | None = None
+    baseline_us: float | None = None
+    solution_us: float | None = None
+    best_us: float | None = None
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    verdict: VerdictWord | None = None
+    vs_best: Ratio | None = None
+    wall: WallTime | None = None
+    light: float | None = None
+    """Fraction of the speed of light, 0 to 1."""
+    error: OutputError | None = None
+    errors: tuple[OutputError, ...] = ()
+    """The worst element of every output, where there are several."""
+    inputs: tuple[InputForm, ...] = ()
+    """What the call was given; of timed cases."""
+    findings: tuple[Finding, ...] = ()
+    kernels: int | None = None
+    """Kernels that one call launches."""
+    ledger: tuple[KernelTime, ...] | None = None
+    """Those kernels in the order of launch, with their mean time."""
+    span_us: float | None = None
+    """From the first start to the last end on the device; what exceeds the busy time is gaps between kernels."""
+    blocks: int | None = None
+    dropped: int | None = None
+    dropped_for: str | None = None
+    """Why blocks were dropped, such as `software thermal`."""
+    known: dict[str, Any] | None = None
+    detail: str | None = None
+    """One sentence: why it failed or was skipped, why there is no baseline time."""
+    where: Where | None = None
+    traceback: str = ""
+    """Of what the solution raised, or of the crash; where it is kept, the user's own frames alone, and bounded."""
+    checked: int = 0
+    """1 after the quick checks, 2 after the slow ones too."""
+    floor: float | None = None
+    """A/A floor used for the verdict, as a fraction."""
+    samples: dict[str, tuple[float, ...]] | None = None
+    """Microseconds per block and side: baseline, best, solution."""
+
+    def __post_init__(self) -> None:
+        if self.status != "ok":
+            present = [name for name in TIMES if getattr(self, name) is not None]
+            if present:
+                raise ValueError(f"case {self.id} is {self.status} and may not carry {', '.join(present)}")
+
+    @property
+    def failed(self) -> bool:
+        return self.status in FAILURES
+
+    @property
+    def red(self) -> bool:
+        return self.failed or any(finding.red for finding in self.findings)
+
+    @property
+    def ratio(self) -> Ratio | None:
+        if self.speedup is None or self.low is None or self.high is None or self.verdict is None:
+            return None
+        return Ratio(self.speedup, self.low, self.high, self.verdict)
+
+    def untimed(
+        self,
+        status: Status,
+        detail: str,
+        *findings: Finding,
+        error: OutputError | None = None,
+        errors: tuple[OutputError, ...] = (),
+    ) -> CaseResult:
+        """The same case after a later check took its time away."""
+        return CaseResult(
+            id=self.id,
+            status=status,
+            detail=detail,
+            known=self.known,
+            error=error or self.error,
+            errors=errors if error else self.errors,
+            inputs=self.inputs,
+            findings=self.findings + findings,
+            checked=self.checked,
+        )

@@ -1,0 +1,309 @@
+"""task.toml -> Task, every mistake named by file and key.
+
+`load(folder)` reads task.toml, an optional cases.json, and looks (without running it) whether reference.py defines what
+the task names. The worker never reads these files itself: it gets the Task as JSON. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, cast
+
+from harness.shared.errors import UserError
+from harness.shared.task import Case, CaseKind, Task, Tolerance
+
+DTYPES = frozenset(
+    "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 "
+    "bool uint8 int8 int16 int32 int64 complex64 complex128".split()
+)
+DEFAULT_TOLERANCE = {
+    "float64": Tolerance(1e-9, 1e-9),
+    "float32": Tolerance(1e-5, 1e-5),
+    "float16": Tolerance(1e-2, 1e-2),
+    "bfloat16": Tolerance(5e-2, 5e-2),
+}
+TASK_KEYS = frozenset(
+    "name entry summary baseline device threads mutates rowwise layout tolerance case smoke check grid".split()
+)
+CASE_KEYS = frozenset("id label kind headline models known axes".split())
+KINDS = ("case", "smoke", "check")
+NAMED_BASELINES = ("eager", "compile")
+QUOTED = re.compile(r"""["']([\w+.-]+\.[a-z]+)["']""")
+IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.M)
+
+
+class TaskError(UserError):
+    """A task that cannot be used: one sentence with file and key."""
+
+    def __init__(self, file: Path, key: str, problem: str) -> None:
+        super().__init__(f"{file}: {key}: {problem}" if key else f"{file}: {problem}")
+        self.file, self.key, self.problem = file, key, problem
+
+
+def load(folder: Path) -> Task:
+    folder = folder.resolve()
+    path = folder / "task.toml"
+    data = _read_toml(path)
+    _known_keys(path, "", data, TASK_KEYS)
+    entry = _text(path, "entry", data.get("entry"))
+    if not entry.isidentifier():
+        raise TaskError(path, "entry", f"{entry!r} is not a function name")
+    baseline = _baseline(path, data)
+    _solution(folder)
+    _defines(folder / "reference.py", "entry", entry, "make_inputs")
+    if baseline not in NAMED_BASELINES:
+        _defines(folder / baseline, "entry", entry)
+    cases = _cases(path, data)
+    return Task(
+        name=_text(path, "name", data.get("name", folder.name)),
+        entry=entry,
+        folder=str(folder),
+        summary=_text(path, "summary", data.get("summary", "")),
+        baseline=baseline,
+        device=cast(Any, _choice(path, "device", data.get("device", "cuda"), ("cuda", "cpu"))),
+        threads=_count(path, "threads", data.get("threads", 1)),
+        mutates=_texts(path, "mutates", data.get("mutates", [])),
+        rowwise=_texts(path, "rowwise", data.get("rowwise", [])),
+        layout=cast(Any, _choice(path, "layout", data.get("layout", "reference"), ("reference", "any"))),
+        tolerance=_tolerances(path, data.get("tolerance", {})),
+        cases=cases,
+        hash=task_hash(folder, baseline),
+    )
+
+
+def task_hash(folder: Path, baseline: str) -> str:
+    """Hash of everything that decides what right and fast mean here."""
+    digest = hashlib.sha256()
+    names = ["task.toml", "cases.json", "reference.py"]
+    for name in names if baseline in NAMED_BASELINES else [*names, *files_behind(folder, baseline)]:
+        path = folder / name
+        content = path.read_bytes() if path.is_file() else b""
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def files_behind(folder: Path, name: str) -> list[str]:
+    """A file and those beside it that it names, itself or through them: the C++ it loads, headers, modules."""
+    found = [name]
+    for current in found:
+        try:
+            text = (folder / current).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            continue
+        named = [*QUOTED.findall(text), *(f"{module}.py" for module in IMPORTED.findall(text))]
+        found += [other for other in dict.fromkeys(named) if other not in found and (folder / other).is_file()]
+    return found
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except FileNotFoundError:
+        raise TaskError(path, "", "there is no such file; `kernbench new NAME` writes a task to start from") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise TaskError(path, "", f"cannot be read: {problem}") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise TaskError(path, "", f"is not valid TOML: {problem}") from None
+
+
+def _cases(path: Path, data: dict[str, Any]) -> tuple[Case, ...]:
+    cases = [
+        _case(path, f"{kind}[{index}]", entry, kind)
+        for kind in KINDS
+        for index, entry in enumerate(_tables(path, kind, data.get(kind, [])))
+    ]
+    listed = path.with_name("cases.json")
+    if listed.exists():
+        cases += [_case(listed, f"[{index}]", entry, "case") for index, entry in enumerate(_read_cases(listed))]
+    cases += _grid(path, data.get("grid", {}))
+    seen: set[str] = set()
+    for case in cases:
+        if case.id in seen:
+            raise TaskError(path, f"case {case.id!r}", "two cases have this id; every id must be its own")
+        seen.add(case.id)
+    if not any(case.kind != "check" for case in cases):
+        raise TaskError(path, "case", "the task has no cases; add at least one [[case]] with an id and axes")
+    if not any(case.headline for case in cases):  # then every timed case counts
+        cases = [_as_headline(case) for case in cases]
+    return tuple(cases)
+
+
+def _as_headline(case: Case) -> Case:
+    return Case(**{**case.__dict__, "headline": True}) if case.kind == "case" else case
+
+
+def _read_cases(path: Path) -> list[dict[str, Any]]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as problem:
+        raise TaskError(path, "", f"is not valid JSON: {problem}") from None
+    return _tables(path, "", data)
+
+
+def _case(path: Path, key: str, data: dict[str, Any], kind: str) -> Case:
+    _known_keys(path, key, data, CASE_KEYS)
+    case_id = _text(path, f"{key}.id", data.get("id"))
+    axes = data.get("axes", {})
+    if not isinstance(axes, dict):
+        raise TaskError(path, f"{key}.axes", 'must be a table, such as { rows = 128, dtype = "float32" }')
+    _known_dtypes(path, f"{key}.axes", axes)
+    _plain_data(path, key, data)
+    kind = _choice(path, f"{key}.kind", data.get("kind", kind), KINDS)
+    known = data.get("known")
+    if known is not None and not isinstance(known, dict):
+        raise TaskError(path, f"{key}.known", 'must be a table, such as { published_us = 518.6, source = "H200" }')
+    headline = data.get("headline", False)
+    if not isinstance(headline, bool) or (headline and kind != "case"):
+        raise TaskError(path, f"{key}.headline", "must be true or false, and only a timed case can be a headline")
+    return Case(
+        id=case_id,
+        label=_text(path, f"{key}.label", data.get("label", case_id)),
+        kind=cast(CaseKind, kind),
+        headline=headline,
+        models=_texts(path, f"{key}.models", data.get("models", [])),
+        known=known,
+        axes=axes,
+    )
+
+
+def _grid(path: Path, grid: Any) -> list[Case]:
+    if not isinstance(grid, dict):
+        raise TaskError(path, "grid", "must be a table of lists, such as tokens = [6, 33]")
+    if not grid:
+        return []
+    _plain_data(path, "grid", grid)
+    _known_dtypes(path, "grid", grid)
+    values = [value if isinstance(value, list) else [value] for value in grid.values()]
+    if any(not value for value in values):
+        raise TaskError(path, "grid", "an axis has no values")
+    points = (dict(zip(grid, point, strict=True)) for point in itertools.product(*values))
+    ids = ((",".join(f"{key}={value}" for key, value in point.items()), point) for point in points)
+    return [Case(id=f"grid:{name}", label=name, kind="check", axes=point) for name, point in ids]
+
+
+def _plain_data(path: Path, key: str, data: Any) -> None:
+    """Cases travel as JSON: what JSON cannot hold (a TOML date, a NaN) is named here."""
+    for name, value in data.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError):
+            problem = "holds a date or something else that JSON cannot; use text, numbers, lists and tables"
+            raise TaskError(path, f"{key}.{name}", problem) from None
+
+
+def _known_dtypes(path: Path, key: str, axes: dict[str, Any]) -> None:
+    for name, value in axes.items():
+        if name == "dtype" or name.endswith("_dtype"):
+            for dtype in value if isinstance(value, list) else [value]:
+                if dtype not in DTYPES:
+                    raise TaskError(
+                        path, f"{key}.{name}", f"{dtype!r} is not a dtype of torch; such as float32, bfloat16"
+                    )
+
+
+def _baseline(path: Path, data: dict[str, Any]) -> str:
+    default = "baseline.py" if path.with_name("baseline.py").exists() else "eager"
+    baseline = _text(path, "baseline", data.get("baseline", default))
+    if baseline not in NAMED_BASELINES and (Path(baseline).name != baseline or not path.with_name(baseline).is_file()):
+        raise TaskError(path, "baseline", f"{baseline!r} is neither eager, compile nor a file beside task.toml")
+    return baseline
+
+
+def _solution(folder: Path) -> None:
+    path = folder / "solution.py"
+    if path.is_dir():
+        raise TaskError(path, "", "is a directory; the solution must be a Python file")
+    if not path.is_file():
+        raise TaskError(path, "", "there is no such file; it must define the entry named in task.toml")
+
+
+def _defines(path: Path, key: str, *names: str) -> None:
+    """Looks for top-level names without running the file; a star import could define anything and is believed."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8-sig"), str(path))
+    except FileNotFoundError:
+        raise TaskError(path, "", "there is no such file; every task needs one") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise TaskError(path, "", f"cannot be read: {problem}") from None
+    except SyntaxError as problem:
+        raise TaskError(path, f"line {problem.lineno}", f"syntax error: {problem.msg}") from None
+    defined: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            defined.update((alias.asname or alias.name) for alias in node.names)
+    for name in names:
+        if name not in defined and "*" not in defined:
+            raise TaskError(path, key if name != "make_inputs" else name, f"the file does not define {name!r}")
+
+
+def _tolerances(path: Path, data: Any) -> dict[str, Tolerance]:
+    if not isinstance(data, dict):
+        raise TaskError(
+            path, "tolerance", "must be a table by output dtype, such as float32 = { atol = 1e-5, rtol = 1e-5 }"
+        )
+    tolerances = dict(DEFAULT_TOLERANCE)
+    for dtype, bounds in data.items():
+        key = f"tolerance.{dtype}"
+        if dtype not in DTYPES:
+            raise TaskError(path, key, f"{dtype!r} is not a dtype of torch; such as float32, bfloat16")
+        if not isinstance(bounds, dict):
+            raise TaskError(path, key, "must be a table, such as { atol = 1e-5, rtol = 1e-5 }")
+        _known_keys(path, key, bounds, frozenset({"atol", "rtol"}))
+        numbers = [bounds.get("atol", 0.0), bounds.get("rtol", 0.0)]
+        if any(
+            isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < float("inf")
+            for number in numbers
+        ):
+            raise TaskError(path, key, "atol and rtol must be numbers that are not negative")
+        tolerances[dtype] = Tolerance(float(numbers[0]), float(numbers[1]))
+    return tolerances
+
+
+def _known_keys(path: Path, key: str, data: dict[str, Any], known: frozenset[str]) -> None:
+    for name in data:
+        if name not in known:
+            place = f"{key}.{name}" if key else name
+            raise TaskError(path, place, f"unknown key; known are {', '.join(sorted(known))}")
+
+
+def _tables(path: Path, key: str, value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        wanted = f"must be written as [[{key}]] tables" if key else "must hold a list of objects"
+        raise TaskError(path, key, wanted)
+    return value
+
+
+def _text(path: Path, key: str, value: Any) -> str:
+    if value is None:
+        raise TaskError(path, key, "is missing")
+    if not isinstance(value, str) or "\n" in value or (not value and not key.endswith("summary")):
+        raise TaskError(path, key, f"must be a line of text, not {value!r}")
+    return value
+
+
+def _texts(path: Path, key: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TaskError(path, key, "must be a list of texts")
+    return tuple(_text(path, key, item) for item in value)
+
+
+def _choice(path: Path, key: str, value: Any, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise TaskError(path, key, f"{value!r} is not one of {', '.join(allowed)}")
+    return str(value)
+
+
+def _count(path: Path, key: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise TaskError(path, key, f"must be a whole number of at least 1, not {value!r}")
+    return value

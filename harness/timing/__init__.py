@@ -1,0 +1,1 @@
+"""Taking a time: clocks, blocks of calls, samples."""

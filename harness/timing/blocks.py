@@ -1,0 +1,280 @@
+"""Blocks and the stop rule.
+
+All sides of a case are timed in one pass: a block holds a few calls of every side that takes turns in it. On a CPU that
+is all of them, and their order turns round from block to block (ABBA). On a GPU it is the candidate and one other, the
+others one after the other: of three that took turns the same kernel of 2 us came out up to 2.5 % apart from itself, and
+stayed so until it was loaded again; of two it never did. (Three seem to push each other out of the instruction caches,
+and where they were loaded decides which of them loses.) Every round of such a block has the one order or the other by
+lot, as often this as that: slow drifts cancel in the block's ratios, and no disturbance that comes every few calls can
+side with one of them. Blocks are handed to the clock in batches of the size it likes best: a wall clock takes one at a
+time, a profiler eight for every two that take turns. After each batch the stop rule is asked. Batches in which the GPU
+was throttled are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import math
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from harness.shared import stats
+from harness.timing.clocks import Call, Clock, Measured, Unsteady
+from harness.timing.input_sets import Rotation, WorkingSet
+from harness.timing.samples import Timing
+
+MIN_BLOCKS = max(8, stats.FEWEST_BLOCKS)
+MAX_BLOCKS = 400
+MAX_CALLS = 32
+"""Calls of one side in a block."""
+GOAL_BLOCKS = 32
+"""Blocks that the budget is divided into, for every two that take turns on a GPU."""
+LONG_CALL_US = 300.0
+LONG_BUDGET = 2.0
+"""How much more budget a long call gets."""
+MOST_DROPPED = 48
+"""Blocks; a GPU that stays throttled is told, not waited for."""
+REST_S = 0.2
+LEAST_US = 1e-3
+"""A call that put nothing on the device took some time all the same."""
+FEWEST_BATCHES = 2
+"""Before a tight interval may end it, while the budget lasts. One alone may agree with itself by chance: A/A of
+32760x5120 was 0.2 and 0.3 % off after one, 0.16 after more."""
+LONGEST_BATCH_US = 1e6
+"""Between batches a newer save is heard, and a sign of life given."""
+ASK_AGAIN = 1.25
+"""The stop rule looks at every call so far: it is asked again when there are so many times as many blocks."""
+SCRAP = 4
+"""A last batch of fewer blocks than this part of a whole one is not worth starting the clock for."""
+
+
+class SideFailed(Exception):
+    """A call of one side raised while it was timed; what it raised is the cause."""
+
+    def __init__(self, side: str) -> None:
+        super().__init__(f"{side} failed while it was timed")
+        self.side = side
+
+
+Sides = dict[str, Callable[..., Any]]
+
+
+class Planned(NamedTuple):
+    """One call of a batch, and where its time goes."""
+
+    block: tuple[int, int]
+    """Which group of sides, and the number of its block."""
+    side: str
+    call: Call
+
+
+@dataclass
+class Bench:
+    """Times the sides of one case against each other; `beat` is called between batches and may raise to stop."""
+
+    clock: Clock
+    rotation: Rotation
+    budget_ms: float
+    beat: Callable[[], None]
+    candidate: str = "solution"
+    lot: random.Random = field(default_factory=random.Random)
+    began: float | None = None
+    """When the budget began to run, if not with the first call: on a GPU large copies of inputs are part of it."""
+
+    def run(self, sides: Sides) -> Timing:
+        with _quiet():
+            began = time.perf_counter() if self.began is None else self.began
+            calls, batch = self._warm_up(sides)
+            timing = self._blocks(sides, calls, batch, began)
+            timing.last = self._one_more(sides[self.candidate])
+        return timing
+
+    def call(self, name: str, function: Callable[..., Any], beside: str = "") -> Call:
+        """One call of a side on the next set."""
+        working = self.rotation.take()
+        return Call(working.restore, _bound(name, function, working), name, beside)
+
+    def _warm_up(self, sides: Sides) -> tuple[int, int]:
+        """A few calls of each side; the fastest say how many calls a block holds, and how many blocks a batch."""
+        few = 2 if self.clock.batch == 1 else 4
+        planned = [
+            Planned((0, 0), name, self.call(name, function)) for name, function in sides.items() for _ in range(few)
+        ]
+        times: dict[str, list[float]] = {name: [] for name in sides}
+        for plan, measured in zip(planned, self.clock.measure([plan.call for plan in planned]), strict=True):
+            times[plan.side].append(measured.us)
+        slowest = max(min(values) for values in times.values())
+        if slowest > LONG_CALL_US:
+            self.budget_ms *= LONG_BUDGET
+        cost = max(slowest + self.clock.extra_us, 0.1)
+        cost *= sum(len(group) for group in self._groups(sides))
+        calls = max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / cost)))
+        return calls, max(1, min(self.clock.batch, int(LONGEST_BATCH_US / calls / cost)))
+
+    def _groups(self, sides: Sides) -> list[list[str]]:
+        """Who takes turns with whom."""
+        others = [name for name in sides if name != self.candidate]
+        if self.clock.batch == 1 or not others:
+            return [list(sides)]
+        return [[name, self.candidate] for name in others]
+
+    def _blocks(self, sides: Sides, calls: int, batch: int, began: float) -> Timing:
+        timing = Timing({name: [] for name in sides}, activities={name: [] for name in sides})
+        watch, size, groups, asked = Usage(list(sides)), batch, self._groups(sides), 0
+        while timing.blocks < MAX_BLOCKS:
+            self.beat()
+            batch_began = time.perf_counter()
+            groups = groups[::-1]
+            planned = self._plan(sides, groups, calls, range(timing.blocks, timing.blocks + size))
+            try:
+                measured = self._measure(planned, watch)
+            except Unsteady as reason:
+                timing.dropped += size
+                timing.unsteady = str(reason)
+                if timing.dropped > MOST_DROPPED:
+                    if timing.blocks >= MIN_BLOCKS:  # those that were steady are enough for an interval
+                        break
+                    raise
+                time.sleep(REST_S)
+                size = batch  # scraps would have it rest a dozen times more often
+                continue
+            _sort_in(timing, planned, measured, in_rounds=self.clock.batch > 1)
+            affordable = self._affordable(began, batch_began, size, batch)
+            if timing.blocks >= MIN_BLOCKS and not affordable:
+                break
+            if timing.blocks >= max(MIN_BLOCKS, ASK_AGAIN * asked):
+                if self._sure(timing):
+                    break
+                asked = timing.blocks
+            size = affordable or batch
+        timing.busy = watch.processors()
+        return timing
+
+    def _plan(self, sides: Sides, groups: list[list[str]], calls: int, numbers: range) -> list[Planned]:
+        """A batch of blocks; a block later the sides come the other way round, or by lot."""
+        planned = []
+        for block in itertools.product(range(len(groups)), numbers):
+            self.rotation.begin_block()
+            group, number = groups[block[0]], block[1]
+            order, beside = group[::-1] if number % 2 else group, dict(zip(group, group[::-1], strict=True))
+            if self.clock.batch == 1:
+                turns = [name for name in order for _ in range(calls)]
+            else:
+                turns = [name for forth in self._lots(calls) for name in (order if forth else order[::-1])]
+            planned += [Planned(block, name, self.call(name, sides[name], beside[name])) for name in turns]
+        return planned
+
+    def _lots(self, rounds: int) -> list[bool]:
+        """Which way round each round of a block goes: half of them either way, in no order."""
+        ways = [bool(index % 2) for index in range(rounds)]
+        self.lot.shuffle(ways)
+        return ways
+
+    def _measure(self, planned: Sequence[Planned], watch: Usage) -> list[Measured]:
+        if self.clock.batch > 1:
+            return self.clock.measure([plan.call for plan in planned])
+        measured: list[Measured] = []
+        for name, group in itertools.groupby(planned, key=lambda plan: plan.side):
+            with watch.of(name):
+                measured += self.clock.measure([plan.call for plan in group])
+        return measured
+
+    def _affordable(self, began: float, batch_began: float, blocks: int, batch: int) -> int:
+        """Blocks that the rest of the budget pays for, at the price of the last batch; none where it is a scrap."""
+        now = time.perf_counter()
+        left, price = self.budget_ms / 1000 - (now - began), (now - batch_began) / blocks
+        found = min(batch, int(left / max(price, 1e-9)))
+        return found if found * SCRAP >= batch else 0
+
+    def _sure(self, timing: Timing) -> bool:
+        if timing.blocks < FEWEST_BATCHES * self.clock.batch:
+            return False
+        others = [name for name in timing.samples if name != self.candidate]
+        if not others:
+            return timing.blocks >= GOAL_BLOCKS
+        goal = stats.WIDTH_GOAL if self.clock.batch == 1 else stats.WIDTH_GOAL_OF_ROUNDS
+        estimates = (timing.estimate(name, self.candidate) for name in others)
+        return all(found is not None and found.half_width <= goal for found in estimates)
+
+    def _one_more(self, function: Callable[..., Any]) -> tuple[Any, WorkingSet]:
+        """Two calls like the timed ones, on one set with its values changed in between; the second's result."""
+        working = self.rotation.take()
+        self._plain(function, working)
+        working = self.rotation.refill(working)
+        return self._plain(function, working), working
+
+    def _plain(self, function: Callable[..., Any], working: WorkingSet) -> Any:
+        if working.restore is not None:
+            working.restore()
+        return _bound(self.candidate, function, working)()
+
+
+class Usage:
+    """Processor time against wall time, per side."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._used, self._passed = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        used, passed = time.process_time(), time.perf_counter()
+        yield
+        self._used[name] += time.process_time() - used
+        self._passed[name] += time.perf_counter() - passed
+
+    def processors(self) -> dict[str, float]:
+        return {name: self._used[name] / passed for name, passed in self._passed.items() if passed > 0}
+
+
+def _sort_in(timing: Timing, planned: Sequence[Planned], measured: Sequence[Measured], in_rounds: bool) -> None:
+    """Calls to blocks: a block's time is the robust mean of its calls."""
+    blocks: dict[tuple[int, int], dict[str, list[float]]] = {}
+    for plan, item in zip(planned, measured, strict=True):
+        blocks.setdefault(plan.block, {}).setdefault(plan.side, []).append(max(item.us, LEAST_US))
+        if item.activity is not None:
+            timing.activities[plan.side].append(item.activity)
+    for block in blocks.values():
+        for name, values in block.items():
+            timing.samples[name].append(stats.interquartile_mean(values))
+        if in_rounds:
+            timing.rounds.append(block)
+
+
+def _bound(name: str, function: Callable[..., Any], working: WorkingSet) -> Callable[[], Any]:
+    inputs = working.inputs
+
+    def call() -> Any:
+        try:
+            return function(**inputs)
+        except BaseException as problem:
+            raise SideFailed(name) from problem
+
+    return call
+
+
+@contextmanager
+def _quiet() -> Any:
+    """No garbage collection inside a timed span."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def floor(bench: Callable[[], Bench], function: Callable[..., Any], runs: int = 4) -> float:
+    """A/A floor: how far the same function comes apart from itself."""
+    ratios = []
+    for _ in range(runs):
+        timing = bench().run({"baseline": function, "solution": function})
+        found = timing.estimate("baseline", "solution")
+        assert found is not None  # a run has MIN_BLOCKS at least
+        ratios.append(math.exp(found.centre))
+    return stats.floor_of(ratios)

@@ -1,0 +1,175 @@
+"""Times one case: which clock, which input sets, which passes; then the row's figures.
+
+On a GPU the device pass comes first (activity records; event pairs, labelled, where those cannot be had), then the wall
+pass with no profiler active, both under the GPU's lock, after whatever the solution pinned in the L2 has been let go.
+On a CPU the wall clock is all there is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from harness.device import gpu, roofline
+from harness.device.activity import LostRecords
+from harness.inputs.reference import Inputs
+from harness.shared import stats
+from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
+from harness.shared.run import RunRequest
+from harness.shared.task import Case
+from harness.timing import blocks, clocks, kernel_ledger, wall_pass
+from harness.timing.input_sets import rotation
+from harness.timing.samples import Timing
+
+Beat = Callable[[], None]
+DEVICE_PASS, WITH_WALL = 0.72, 0.86
+"""Shares of a row's budget on a GPU: the device pass ends at the one, the wall pass, after its fewest calls, at the
+other; the rest is for the findings and the timed call's output, which take a slow host up to 10 ms."""
+
+
+@dataclass
+class Timed:
+    """All that was measured of one case."""
+
+    samples: Timing
+    clock: ClockName
+    wall: dict[str, float] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+class Stopwatch:
+    def __init__(self, request: RunRequest, device: gpu.Gpu | None) -> None:
+        self._request, self._gpu = request, device
+
+    def time(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
+        if self._gpu is None:
+            bench = self._bench(clocks.WallClock(), masters, len(sides), beat)
+            samples = bench.run(sides)
+            times = {name: samples.time_us(name) for name in sides}
+            return Timed(samples, "wall", {name: value for name, value in times.items() if value is not None})
+        with gpu.locked(self._gpu.uuid, beat):
+            gpu.reset_persisting_l2()
+            return self._on_gpu(self._gpu, sides, masters, beat)
+
+    def floor(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
+        """How far the function comes apart from itself, in four short runs."""
+        with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
+            clock = self.clock()
+            return blocks.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
+
+    def _on_gpu(self, device: gpu.Gpu, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
+        began = time.perf_counter()
+        bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS)
+        instead: list[Finding] = []
+        try:
+            samples = bench.run(sides)
+        except (LostRecords, clocks.Unsteady) as problem:
+            bench = self._bench(clocks.EventClock(device.flush(self._request.condition)), masters, len(sides), beat)
+            samples, instead = bench.run(sides), [_by_events(problem)]
+        timed = Timed(samples, bench.clock.name)
+        bench.rotation.begin_block()
+        flush = device.flush(self._request.condition)
+        # the bench knows how long it was given, which is more where calls are long
+        left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
+        timed.wall = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
+        timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
+        return timed
+
+    def clock(self) -> clocks.Clock:
+        """The best that can be had here."""
+        if self._gpu is None:
+            return clocks.WallClock()
+        flush = self._gpu.flush(self._request.condition)
+        try:
+            return clocks.DeviceClock(self._gpu, flush, self._gpu.recorder)
+        except (ImportError, AttributeError, RuntimeError):  # a torch without the profiler underneath
+            return clocks.EventClock(flush)
+
+    def _bench(
+        self, clock: clocks.Clock, masters: Sequence[Inputs], sides: int, beat: Beat, share: float = 1.0
+    ) -> blocks.Bench:
+        began = time.perf_counter() if self._gpu is not None else None
+        sets = rotation(self._gpu.device if self._gpu else "cpu", masters, self._request.task.mutates, sides)
+        return blocks.Bench(clock, sets, self._request.budget_ms * share, beat, began=began)
+
+    def row(self, case: Case, result: CaseResult, timed: Timed, missing: str | None) -> CaseResult:
+        """The figures of a row that is right; `missing` says why there is no baseline."""
+        samples = timed.samples
+        own, base, best = (samples.time_us(side) for side in ("solution", "baseline", "best"))
+        assert own is not None
+        floor = self._request.floors.get(case.id)
+        margin = stats.margin(min(value for value in (own, base, best) if value is not None), floor)
+        ratio = samples.ratio("baseline", "solution", margin) if base is not None else None
+        vs_best = samples.ratio("best", "solution", margin) if best is not None else None
+        calls = samples.activities.get("solution") or []
+        return replace(
+            result,
+            clock=timed.clock,
+            baseline_us=base,
+            solution_us=own,
+            best_us=best,
+            speedup=ratio.speedup if ratio else None,
+            low=ratio.low if ratio else None,
+            high=ratio.high if ratio else None,
+            verdict=ratio.verdict if ratio else None,
+            vs_best=ratio if self._request.baseline == "best" else vs_best,
+            wall=_wall(timed, ratio),
+            findings=(*result.findings, *timed.findings),
+            kernels=kernel_ledger.usual_count(calls) if calls else None,
+            ledger=kernel_ledger.kernels(calls) if calls else None,
+            span_us=stats.interquartile_mean([call.span_us for call in calls]) if calls else None,
+            blocks=samples.blocks,
+            dropped=samples.dropped,
+            dropped_for=samples.unsteady,
+            detail=None if missing is None else f"baseline: {missing}",
+            floor=floor,
+            samples={name: tuple(round(value, 4) for value in values) for name, values in samples.samples.items()},
+        )
+
+    def lit(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
+        """Adds the share of the speed of light, and the finding where a time is beyond it."""
+        if self._gpu is None or bandwidth is None or result.solution_us is None or result.clock != "device":
+            return result
+        beyond = None
+        if self._request.condition == "cold":
+            beyond = roofline.impossible(traffic, result.solution_us, self._gpu.l2_bytes, self._gpu.nvml.memory_peak())
+        return replace(
+            result,
+            light=roofline.fraction(traffic, result.solution_us, bandwidth),
+            findings=(*result.findings, beyond) if beyond else result.findings,
+        )
+
+
+def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
+    own, base = timed.wall.get("solution"), timed.wall.get("baseline")
+    if timed.clock == "wall":
+        return WallTime(base, own, ratio.speedup if ratio else None)
+    return WallTime(base, own, base / own if own and base else None)
+
+
+def _ledger_findings(samples: Timing) -> list[Finding]:
+    return kernel_ledger.findings(samples.activities.get("solution") or [], samples.activities.get("baseline") or [])
+
+
+def _neighbours(device: gpu.Gpu) -> list[Finding]:
+    others = device.nvml.foreign_processes()
+    if not others:
+        return []
+    text = f"{others} other process{'es' if others > 1 else ''} computed on this GPU meanwhile; times may be off"
+    return [Finding("shared GPU", text)]
+
+
+def _by_events(problem: Exception) -> Finding:
+    """Why there is no device time."""
+    if isinstance(problem, LostRecords):
+        return Finding("events", f"{problem}; event pairs were timed instead, and each adds a few microseconds")
+    return Finding("throttled", f"the GPU did not recover ({problem}), and event pairs were timed; let it cool down")
+
+
+def _throttled(samples: Timing) -> list[Finding]:
+    if samples.unsteady is None:
+        return []
+    return [Finding("throttled", f"{samples.dropped} blocks were dropped ({samples.unsteady}); let the GPU cool down")]

@@ -1,0 +1,196 @@
+"""Input sets for timing: the same case at many addresses, so that no call finds its inputs in the cache.
+
+On a CPU there is no way to empty the cache but to touch other memory. So each timed call, whichever side it belongs to,
+takes the next of N sets, and N sets together are twice the last-level cache: whenever a set is touched again, that much
+other data has gone by since. Sides still follow each other within a block, close in time; N shares no divisor with the
+length of their turn, so that over the laps every side works on every set. All sets lie in one arena that is filled from
+first to last before timing, which counts as a touch like any other. Tensors a case mutates are restored just before the
+call and are therefore warm; the condition says so.
+
+On a GPU the flush before each call empties the cache, and all sides of a block work on the same addresses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from harness.device import environment
+from harness.inputs import tensor_layout
+from harness.inputs.reference import Inputs, copies, nbytes
+
+PAGE = 4096
+STRIP = 1 << 20
+SMALLEST_SET = 512
+"""Cases with inputs of a few bytes count as this much, or there would be millions of sets."""
+
+
+@dataclass(frozen=True)
+class WorkingSet:
+    """Inputs of one timed call."""
+
+    inputs: Inputs
+    master: int
+    """Which of the masters the values came from."""
+    restore: Callable[[], None] | None
+    """Puts back what an earlier call wrote; None when the task mutates nothing."""
+
+
+class CpuRotation:
+    """Sets in one arena; every call takes the next."""
+
+    def __init__(self, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> None:
+        self._masters, self._mutates = masters, mutates
+        self._places, size = _layout(masters[0])
+        self._stride = -(-max(size, SMALLEST_SET) // tensor_layout.ALIGNMENT) * tensor_layout.ALIGNMENT
+        goal = 2 * environment.last_level_cache()
+        room = environment.free_memory() // 4
+        self.count = _coprime(max(2, math.ceil(goal / self._stride)), 2 * sides)
+        if self.count * self._stride > max(room, goal):
+            self.count = max(2, room // self._stride)
+        self.bytes = self.count * self._stride
+        self._arena = _arena(self.bytes)
+        self._sets: dict[int, WorkingSet] = {}
+        self._next = 0
+        self._fill()
+
+    def begin_block(self) -> None:
+        pass
+
+    def take(self) -> WorkingSet:
+        index = self._next % self.count
+        self._next += 1
+        found = self._sets.get(index)
+        if found is None:
+            found = self._sets[index] = self._working_set(index)
+        return found
+
+    def refill(self, working: WorkingSet) -> WorkingSet:
+        return _refilled(working, self._masters, self._mutates)
+
+    def _owner(self, index: int) -> int:
+        """Neighbouring sets hold the same values: within a block the sides then work on equal data."""
+        return index * len(self._masters) // self.count
+
+    def _fill(self) -> None:
+        rows = self._arena[: self.bytes].view(self.count, self._stride)
+        for number, master in enumerate(self._masters):
+            first = -(-number * self.count // len(self._masters))
+            last = -(-(number + 1) * self.count // len(self._masters))
+            template = torch.zeros(self._stride, dtype=torch.uint8, device="cpu")
+            for name, start in self._places.items():
+                tensor_layout.flat(tensor_layout.carve(template, start, master[name])).copy_(
+                    tensor_layout.flat(master[name])
+                )
+            _repeat(template, rows[first:last])
+
+    def _working_set(self, index: int) -> WorkingSet:
+        owner = self._owner(index)
+        master = self._masters[owner]
+        inputs = dict(master)
+        for name, start in self._places.items():
+            inputs[name] = tensor_layout.carve(self._arena, index * self._stride + start, master[name])
+        return WorkingSet(inputs, owner, _restorer(inputs, master, self._mutates))
+
+
+class GpuRotation:
+    """A few sets in storages of their own; a block stays on one."""
+
+    FEWEST, MOST = 2, 16
+
+    def __init__(self, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> None:
+        self._masters, self._mutates = masters, mutates
+        size = max(1, nbytes(masters[0]))
+        fitting = min(self.MOST, 4 * environment.gpu_cache() // size)
+        room = environment.free_gpu_memory() // 4 // size
+        self.count = max(self.FEWEST, min(max(3, fitting), room))
+        self.bytes = self.count * size
+        self._sets = []
+        for index in range(self.count):
+            owner = index % len(masters)
+            inputs = copies(masters[owner])
+            self._sets.append(WorkingSet(inputs, owner, _restorer(inputs, masters[owner], mutates)))
+        self._block = -1
+
+    def begin_block(self) -> None:
+        self._block += 1
+
+    def take(self) -> WorkingSet:
+        return self._sets[max(self._block, 0) % self.count]
+
+    def refill(self, working: WorkingSet) -> WorkingSet:
+        return _refilled(working, self._masters, self._mutates)
+
+
+Rotation = CpuRotation | GpuRotation
+
+
+def rotation(device: str, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> Rotation:
+    return (CpuRotation if device == "cpu" else GpuRotation)(masters, mutates, sides)
+
+
+def _refilled(working: WorkingSet, masters: Sequence[Inputs], mutates: tuple[str, ...]) -> WorkingSet:
+    """The same addresses with another master's values: whoever remembers results by address is wrong there."""
+    owner = (working.master + 1) % len(masters)
+    inputs = dict(masters[owner])
+    for name, value in working.inputs.items():
+        if isinstance(value, torch.Tensor) and tensor_layout.plain(value):
+            tensor_layout.flat(value).copy_(tensor_layout.flat(inputs[name]))
+            inputs[name] = value
+    return WorkingSet(inputs, owner, _restorer(inputs, masters[owner], mutates))
+
+
+def _repeat(template: torch.Tensor, rows: torch.Tensor) -> None:
+    """Writes the template to every row: in whole strips, because a broadcast copy of short rows takes longer."""
+    strip = template.repeat(min(len(rows), max(1, STRIP // len(template))), 1)
+    for start in range(0, len(rows), len(strip)):
+        part = rows[start : start + len(strip)]
+        part.copy_(strip[: len(part)])
+
+
+def _layout(master: Inputs) -> tuple[dict[str, int], int]:
+    """Where each tensor begins in a set, and the set's size. Sets begin at multiples of the alignment."""
+    places: dict[str, int] = {}
+    end = 0
+    for name, value in master.items():
+        if isinstance(value, torch.Tensor) and tensor_layout.plain(value) and tensor_layout.span_bytes(value):
+            places[name] = tensor_layout.aligned_start(0, end, value)
+            end = places[name] + tensor_layout.span_bytes(value)
+    return places, end
+
+
+def _restorer(inputs: Inputs, master: Inputs, mutates: tuple[str, ...]) -> Callable[[], None] | None:
+    pairs = [
+        (tensor_layout.flat(inputs[name]), tensor_layout.flat(master[name]))
+        for name in mutates
+        if tensor_layout.plain(master[name])
+    ]
+    if not pairs:
+        return None
+
+    def restore() -> None:
+        for target, source in pairs:
+            target.copy_(source)
+
+    return restore
+
+
+def _coprime(at_least: int, turn: int) -> int:
+    return next(count for count in range(at_least, at_least + turn + 1) if math.gcd(count, turn) == 1)
+
+
+_kept: dict[str, torch.Tensor] = {}
+
+
+def _arena(size: int) -> torch.Tensor:
+    """One arena for all cases, grown when needed: fresh pages for each case would cost more than filling it."""
+    kept = _kept.get("arena")
+    if kept is None or kept.numel() < size:
+        _kept.clear()
+        raw = torch.empty(size + PAGE, dtype=torch.uint8, device="cpu")
+        start = -raw.data_ptr() % PAGE
+        kept = _kept["arena"] = raw[start : start + size]
+    return kept

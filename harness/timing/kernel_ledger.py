@@ -1,0 +1,87 @@
+"""Which kernels ran: the records of every timed call, summed up for the row and looked at for what makes a time untrue.
+
+Most of what is found here happens by accident: work on a stream that nobody waits for, a fallback to a library, a graph
+on one side only, a first call that does more than the later ones. Pure functions over activity records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.device.activity import Activity
+from harness.shared.results import Finding, KernelTime
+
+LIBRARIES = ("at::native", "at_cuda_detail", "cub::", "cublas", "cutlass", "cudnn", "nvjet", "sm90_xmma", "thrust::")
+MOST_LISTED = 32
+
+
+def kernels(activities: Sequence[Activity]) -> tuple[KernelTime, ...]:
+    """Every kernel of a call with its mean time, in the order of launch; from calls that launched the usual number."""
+    usual = usual_count(activities)
+    alike = [item for item in activities if len(item.records) == usual]
+    listed = []
+    for place in range(min(usual, MOST_LISTED)):
+        records = [item.records[place] for item in alike]
+        mean = sum(record.us for record in records) / len(records)
+        listed.append(KernelTime(records[0].name, records[0].stream, mean))
+    return tuple(listed)
+
+
+def usual_count(activities: Sequence[Activity]) -> int:
+    counts = Counter(len(item.records) for item in activities)
+    return counts.most_common(1)[0][0] if counts else 0
+
+
+def findings(solution: Sequence[Activity], baseline: Sequence[Activity]) -> list[Finding]:
+    """What the records say against a row."""
+    if not solution:
+        return []
+    found = [_nothing_ran(solution), _other_stream(solution), _uneven(solution)]
+    found += [_library_only(solution), _one_sided_graph(solution, baseline)]
+    return [finding for finding in found if finding is not None]
+
+
+def _nothing_ran(calls: Sequence[Activity]) -> Finding | None:
+    empty = sum(not call.records for call in calls)
+    if not empty:
+        return None
+    text = f"{empty} of {len(calls)} timed calls put nothing on the GPU; is a result kept from an earlier call?"
+    return Finding("no kernel ran", text, red=True)
+
+
+def _other_stream(calls: Sequence[Activity]) -> Finding | None:
+    if not any(call.home is not None and call.streams - {call.home} for call in calls):
+        return None
+    text = "kernels ran on another stream than the caller's; make the caller's stream wait, or launch on it"
+    return Finding("other stream", text)
+
+
+def _uneven(calls: Sequence[Activity]) -> Finding | None:
+    counts = Counter(len(call.records) for call in calls)
+    if len(counts) < 2:
+        return None
+    spelled = ", ".join(f"{count} kernels in {times} calls" for count, times in sorted(counts.items()))
+    return Finding(
+        "uneven calls", f"equal calls did unequal work ({spelled}); is something cached or batched up?", red=True
+    )
+
+
+def _library_only(calls: Sequence[Activity]) -> Finding | None:
+    names = {name for call in calls for name in call.names}
+    if not names or not all(any(word in name for word in LIBRARIES) for name in names):
+        return None
+    text = f"only library kernels ran ({min(names, key=len)[:60]}); did the solution fall back?"
+    return Finding("library kernels only", text)
+
+
+def _one_sided_graph(solution: Sequence[Activity], baseline: Sequence[Activity]) -> Finding | None:
+    own, other = _uses_graph(solution), _uses_graph(baseline)
+    if own == other or not baseline:
+        return None
+    who = "the solution" if own else "the baseline"
+    return Finding("graph on one side", f"only {who} replays a CUDA graph: the wall times are not comparable")
+
+
+def _uses_graph(calls: Sequence[Activity]) -> bool:
+    return any(record.graph for call in calls for record in call.records)

@@ -1,0 +1,1 @@
+"""What limits a kernel, from ncu's counters: pure functions, no process."""

@@ -1,0 +1,1 @@
+"""`kernbench doctor`: checks of the installation and of a repository."""

@@ -1,0 +1,294 @@
+"""`kernbench doctor`: what is here, what is missing, and the one thing to do about each.
+
+Every check is a value, never an exception. What needs torch is asked of the worker's Python in a process of its own,
+with a time limit: this process stays free of torch, and an installation that hangs or crashes becomes a line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.shared.errors import UserError
+from kernbench import render
+from kernbench.ncu import nsight
+from kernbench.task.lookup import repository_root
+from kernbench.worker import sanitizer
+
+PROBE_SECONDS = 30.0
+COMMAND_SECONDS = 3.0
+TOOLKIT = Path("/usr/local/cuda")
+
+PROBE = """
+import importlib, importlib.util, json, os, sys
+found = {"python": sys.version.split()[0]}
+for name in ("nvidia.cu13", "nvidia.cuda_runtime"):
+    try:
+        spec = importlib.util.find_spec(name)
+    except ImportError:
+        spec = None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if os.path.isfile(os.path.join(folder, "include", "cuda_runtime.h")):
+            found["headers"] = os.path.join(folder, "include")
+for name in ("torch", "triton", "cuda.core", "cuda.bindings"):
+    try:
+        found[name] = importlib.import_module(name).__version__
+    except BaseException as problem:
+        found[name + "_problem"] = (str(problem).splitlines() or [type(problem).__name__])[0]
+if "torch" in found:
+    import torch
+    found["cuda"] = torch.version.cuda
+    try:
+        found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    except BaseException as problem:
+        found["gpus_problem"] = (str(problem).splitlines() or [type(problem).__name__])[0]
+print("\\n" + json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    ok: bool | None
+    """None: missing, but only some tasks or commands need it."""
+    says: str
+    fix: str = ""
+    """What to do, in one sentence; empty where nothing is to be done."""
+
+
+@dataclass(frozen=True)
+class Nvml:
+    names: tuple[str, ...] = ()
+    """Of the GPUs that may be opened."""
+    count: int = 0
+    """Of all."""
+    driver: str | None = None
+    problem: str | None = None
+
+
+def checks(folder: Path | None = None, python: str | None = None) -> list[Check]:
+    """All checks; `folder` is where the tasks lie, `python` the worker's Python."""
+    folder = (folder or Path.cwd()).absolute()
+    worker = probe(python or sys.executable)
+    seen = _nvml()
+    steps: list[Callable[[], list[Check]]] = [
+        lambda: _graphics(worker, seen),
+        lambda: [_torch(worker, seen.count > 0), _triton(worker)],
+        lambda: [_compiler(), _nvrtc(worker), _headers(worker), _ncu(), _sanitizer()],
+        lambda: [_clipboard()] if os.environ.get("TMUX") else [],
+        lambda: [_writable(folder), _git(folder)],
+    ]
+    return [check for step in steps for check in step()]
+
+
+def report(found: list[Check], bad: str = "MISSING") -> str:
+    """Aligned plain text: a word, the name, what was seen; the fix on a line of its own."""
+    words = {True: "ok", False: bad, None: "-"}
+    width = max((len(check.name) for check in found), default=0)
+    lines = []
+    for check in found:
+        lines.append(f"{words[check.ok]:<8}{check.name:<{width}}  {check.says}")
+        if check.fix and not check.ok:
+            lines.append(f"{'':<8}{'':<{width}}  -> {check.fix}")
+    return "\n".join(lines)
+
+
+def as_json(found: list[Check]) -> str:
+    """One JSON line per check."""
+    return "\n".join(json.dumps(asdict(check), ensure_ascii=False) for check in found)
+
+
+def probe(python: str) -> dict[str, Any]:
+    """What the worker's Python says of itself; `problem` where it cannot be asked."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    try:
+        done = subprocess.run(
+            [python, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"problem": f"{python} did not answer within {PROBE_SECONDS:.0f} s"}
+    except OSError as problem:
+        return {"problem": f"{python} cannot be started: {problem.strerror or problem}"}
+    try:
+        answer: dict[str, Any] = json.loads(done.stdout.rstrip().rpartition("\n")[2])
+        return answer
+    except ValueError:
+        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        return {"problem": f"{python} failed: {last}"}
+
+
+def _graphics(worker: dict[str, Any], seen: Nvml) -> list[Check]:
+    """GPU, driver and NVML; all three absent on a machine without one, which is no fault."""
+    version = seen.driver or _driver_version()
+    gpus, none = seen.names or worker.get("gpus") or [], "none found"
+    if not gpus and not seen.count:
+        fix = 'Without one, Triton tasks are checked interpreted and not timed; tasks with device = "cpu" are timed.'
+        install = "Install the NVIDIA driver if this machine has a GPU."
+        unread = "NVML comes with the driver."
+    else:
+        none, fix = f"none of {seen.count} may be opened", "Ask for access to the /dev/nvidia* of one."
+        install = "Install the NVIDIA driver."
+        unread = "Clocks cannot be read: make libnvidia-ml.so.1 of the driver visible, and install nvidia-ml-py."
+        if seen.count:
+            unread = "What may be opened is watched; choose a GPU of those with `--device`."
+    return [
+        Check("GPU", True if gpus else None, ", ".join(gpus) or none, "" if gpus else fix),
+        Check("driver", True if version else None, version or "not loaded", install),
+        Check("NVML", True if seen.problem is None else None, seen.problem or "answers", unread),
+    ]
+
+
+def _nvml() -> Nvml:
+    try:
+        import pynvml
+    except ImportError:
+        return Nvml(problem="the nvidia-ml-py package is not installed")
+    try:
+        pynvml.nvmlInit()
+        count = pynvml.nvmlDeviceGetCount()
+        names, refused = [], []
+        for index in range(count):
+            try:
+                names.append(_text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index))))
+            except pynvml.NVMLError as problem:  # counted, but not to be opened: lost, or another user's
+                refused.append(f"GPU {index}: {problem}")
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        pynvml.nvmlShutdown()
+    except pynvml.NVMLError as problem:
+        return Nvml(problem=str(problem))
+    return Nvml(tuple(names), count, driver, ", ".join(refused) or None)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _driver_version() -> str | None:
+    try:
+        return Path("/sys/module/nvidia/version").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def _torch(worker: dict[str, Any], has_gpu: bool) -> Check:
+    if "problem" in worker:
+        return Check("torch", False, worker["problem"], "Point `--python` at a Python 3.10 or newer that has torch.")
+    if "torch" not in worker:
+        says = f"not in the worker's Python {worker['python']}: {worker.get('torch_problem', '')}"
+        return Check("torch", False, says, "Install torch there, or point `--python` at a Python that has it.")
+    build = f"CUDA {worker['cuda']}" if worker.get("cuda") else "CPU build"
+    says = f"{worker['torch']} ({build}), Python {worker['python']}"
+    if not has_gpu or worker.get("gpus"):
+        return Check("torch", True, says)
+    if not worker.get("cuda"):
+        fix = "Triton tasks are not timed with it: install a CUDA build, or point `--python` at a Python that has one."
+    elif "CUDA_VISIBLE_DEVICES" in os.environ:
+        fix = "Triton tasks are not timed so: unset CUDA_VISIBLE_DEVICES, or let it name a GPU that is here."
+    else:
+        fix = "Triton tasks are not timed so: see that the driver is new enough for torch, and its services run."
+    return Check("torch", None, f"{says}; it sees no GPU ({worker.get('gpus_problem') or 'none is listed'})", fix)
+
+
+def _triton(worker: dict[str, Any]) -> Check:
+    if "triton" in worker:
+        return Check("triton", True, str(worker["triton"]))
+    says = worker.get("triton_problem", "could not be asked")
+    return Check("triton", None, says, "Triton tasks need it: `pip install triton` in the worker's Python.")
+
+
+def _compiler() -> Check:
+    asked = os.environ.get("CXX", "").split()
+    for name in asked[:1] or ["c++", "g++", "clang++"]:
+        if path := shutil.which(name):
+            return Check("C++ compiler", True, _first_line([path, "--version"]) or path)
+    says = f"$CXX is {asked[0]}, which is not there" if asked else "no c++, g++ or clang++ on PATH"
+    return Check("C++ compiler", None, says, "Tasks with a .cpp need one: install g++ or clang++, or set CXX.")
+
+
+def _nvrtc(worker: dict[str, Any]) -> Check:
+    """What harness.cuda compiles and launches with."""
+    versions = [f"{name} {worker[name]}" for name in ("cuda.core", "cuda.bindings") if name in worker]
+    if len(versions) == 2:
+        return Check("CUDA C++", True, ", ".join(versions))
+    fix = "Tasks with a .cu need them: `pip install 'kernbench[cuda13]'` (cuda12 beside a torch for CUDA 12)."
+    return Check("CUDA C++", None, "cuda-core and cuda-bindings are not in the worker's Python", fix)
+
+
+def _headers(worker: dict[str, Any]) -> Check:
+    nvcc = shutil.which("nvcc")
+    places = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    places += [Path(nvcc).resolve().parents[1]] if nvcc else []
+    for include in (place / "include" for place in [*places, TOOLKIT]):
+        if (include / "cuda_runtime.h").is_file():
+            return Check("CUDA headers", True, str(include))
+    if "headers" in worker:
+        return Check("CUDA headers", True, worker["headers"])
+    fix = "Tasks with a .cu that includes them need them: set CUDA_HOME, or `pip install nvidia-cuda-runtime`."
+    return Check("CUDA headers", None, "cuda_runtime.h was not found", fix)
+
+
+def _ncu() -> Check:
+    """As a profile would find it, and be let to count."""
+    try:
+        path = nsight.find()
+    except nsight.NoNcu:
+        return Check("ncu", None, "not found", "Profiling needs Nsight Compute: install it, or add it to PATH.")
+    if not nsight.permitted():
+        fix = "Load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or give kernbench CAP_SYS_ADMIN."
+        return Check("ncu", False, f"{path}, but the driver gives its counters to administrators only", fix)
+    return Check("ncu", True, str(path))
+
+
+def _sanitizer() -> Check:
+    try:
+        return Check("compute-sanitizer", True, str(sanitizer.find()))
+    except UserError:
+        fix = "It finds out-of-bounds accesses on a GPU: install it with the CUDA toolkit, or add it to PATH."
+        return Check("compute-sanitizer", None, "not found", fix)
+
+
+def _clipboard() -> Check:
+    value = _first_line(["tmux", "show-options", "-gv", "set-clipboard"])
+    fix = "Copying from the screen needs `set -g set-clipboard on` in tmux.conf."
+    return Check("tmux clipboard", True if value == "on" else None, f"set-clipboard {value or 'unknown'}", fix)
+
+
+def _writable(folder: Path) -> Check:
+    if os.access(folder, os.W_OK | os.X_OK):
+        return Check("write access", True, str(folder))
+    fix = "Copy the task to a folder of yours with `kernbench new NAME --from TASK`, or use `--state DIR`."
+    return Check("write access", False, f"{folder} cannot be written", fix)
+
+
+def _git(folder: Path) -> Check:
+    root = repository_root(folder)
+    if root is None:
+        fix = "`git init` keeps your kernel and its log together."
+        return Check("git", None, f"{folder} is not in a repository", fix)
+    status = _output(["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"])
+    if status is None:
+        fix = "Check that git is installed and trusts the folder."
+        return Check("git", None, f"{root}, but git does not answer", fix)
+    changed = len(status.splitlines())
+    return Check("git", True, f"{root}, " + (render.plural(changed, "changed file") if changed else "clean"))
+
+
+def _first_line(command: list[str]) -> str | None:
+    output = _output(command)
+    return output.splitlines()[0].strip() if output and output.strip() else None
+
+
+def _output(command: list[str]) -> str | None:
+    """What the command printed; None when it failed, hung or is not there."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,111 @@
+"""Whether the repository a kernel comes from or goes to is fit for it: default branch, clean, in step with upstream.
+
+Only asks git and changes nothing, not even its index; nothing is fetched, so "in step" holds as of the last fetch, and
+says when that was.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from kernbench import render
+from kernbench.doctor.installation import Check
+from kernbench.task.lookup import repository_root
+
+SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Git:
+    root: Path
+
+    def ask(self, *words: str) -> str | None:
+        """What git answers, without the last newline; None when it refuses."""
+        environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+        command = ["git", "-C", str(self.root), *words]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=SECONDS, env=environment, check=False
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.rstrip("\n") if done.returncode == 0 else None
+
+
+def checks(path: Path) -> list[Check]:
+    """The preflight of one repository, named by any path inside it; every check is ok or names its fix."""
+    place = path.absolute()
+    root = repository_root(place)
+    if root is None:
+        fix = "Name a folder inside a git repository." if place.exists() else "Check the path."
+        return [Check("repository", False, f"{path} is not in a git repository", fix)]
+    git = Git(root)
+    if git.ask("rev-parse", "--git-dir") is None:
+        fix = f"Install git, or let it trust the folder: `git config --global --add safe.directory {root}`."
+        return [Check("repository", False, f"{root}, but git does not answer", fix)]
+    return [Check("repository", True, str(root)), _branch(git), cleanliness(git), _upstream(git)]
+
+
+def cleanliness(git: Git) -> Check:
+    status = git.ask("status", "--porcelain")
+    if status is None:
+        return Check("clean", False, "git status fails", f"Run `git -C {git.root} status` and mend what it says.")
+    if not status:
+        return Check("clean", True, "nothing to commit")
+    names = [line[3:] for line in status.splitlines()]
+    told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Check("clean", False, f"{len(names)} not committed: {told}", "Commit or stash them.")
+
+
+def _branch(git: Git) -> Check:
+    branch = git.ask("symbolic-ref", "--short", "HEAD")
+    default = _default_branch(git)
+    if branch is None:
+        return Check("branch", False, "no branch is checked out (detached HEAD)", f"`git switch {default or 'main'}`.")
+    if default is None:
+        fix = "`git remote set-head origin --auto` tells git the default branch."
+        return Check("branch", False, f"{branch}; the default branch is not known", fix)
+    if branch != default:
+        return Check("branch", False, f"{branch}, not the default branch {default}", f"`git switch {default}`.")
+    return Check("branch", True, f"{branch}, the default branch")
+
+
+def _default_branch(git: Git) -> str | None:
+    """As the remote says; without a remote, main or master, whichever alone is there."""
+    if remote := git.ask("symbolic-ref", "--short", "refs/remotes/origin/HEAD"):
+        return remote.removeprefix("origin/")
+    for names in (("main", "master"), ("origin/main", "origin/master")):
+        there = [name for name in names if git.ask("rev-parse", "--verify", "--quiet", name) is not None]
+        if len(there) == 1:
+            return there[0].removeprefix("origin/")
+    return None
+
+
+def _upstream(git: Git) -> Check:
+    name = git.ask("rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
+    if name is None:
+        fix = "`git branch --set-upstream-to=origin/BRANCH` names it."
+        return Check("upstream", False, "the branch follows no upstream", fix)
+    counted = (git.ask("rev-list", "--left-right", "--count", "HEAD...@{upstream}") or "").split()
+    if len(counted) != 2:
+        return Check("upstream", False, f"{name} cannot be compared with", "`git fetch` and look again.")
+    ahead, behind = map(int, counted)
+    as_of = f" ({_last_fetch(git)})"
+    if ahead == behind == 0:
+        return Check("upstream", True, f"in step with {name}{as_of}")
+    parts = [f"{ahead} ahead of" if ahead else "", f"{behind} behind" if behind else ""]
+    fix = "`git pull --ff-only`." if not ahead else "`git push`." if not behind else "`git pull --rebase`, then push."
+    return Check("upstream", False, f"{' and '.join(part for part in parts if part)} {name}{as_of}", fix)
+
+
+def _last_fetch(git: Git) -> str:
+    folder = Path(git.ask("rev-parse", "--absolute-git-dir") or git.root / ".git")
+    try:
+        at = datetime.fromtimestamp((folder / "FETCH_HEAD").stat().st_mtime, timezone.utc)
+    except OSError:
+        return "never fetched since it was cloned"
+    return f"as of the fetch {render.age(at.isoformat())} ago"

@@ -1,0 +1,1 @@
+"""From a save to a finished run: the session and its parts."""

@@ -1,0 +1,65 @@
+"""What a task keeps, for the screen: earlier sources, kept profiles, and the log as others may read it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.shared.task import Task
+from kernbench.diagnosis.rules import diagnose
+from kernbench.events import ProfileReady
+from kernbench.log import stored_sources
+from kernbench.log.logbook import Logbook
+from kernbench.ncu.profile_store import Profiles
+from kernbench.task.lookup import STATE_FOLDER
+
+LONG_BYTES = 2 << 20
+
+
+class Archive:
+    def __init__(self, task: Callable[[], Task], logbook: Logbook) -> None:
+        """The task is asked for each time: it may change while the workbench is open."""
+        self._task, self._logbook = task, logbook
+
+    @property
+    def is_long(self) -> bool:
+        """Reading the log takes longer than a glance."""
+        try:
+            return (self._logbook.state / "runs.jsonl").stat().st_size > LONG_BYTES
+        except OSError:
+            return False
+
+    def read(self) -> None:
+        """Reads the log; what is asked for first would read it too. May be called in a thread."""
+        _ = self._logbook.journal
+
+    def sources(self, reference: str) -> dict[str, str]:
+        """Solution files of an iteration, `best`, `last` or `now`, by name."""
+        point = stored_sources.find(self._task(), self._logbook.journal, reference)
+        return stored_sources.texts(point, self._task())
+
+    def restore(self, reference: str) -> str:
+        """Brings a source back and says what changed; what was there is kept."""
+        task, state = self._task(), self._logbook.state
+        point = stored_sources.find(task, self._logbook.journal, reference)
+        before, changed = stored_sources.restore(task, point, state)
+        here, usual = os.path.relpath(task.folder), Path(task.folder) / STATE_FOLDER
+        name = None if here == "." else os.path.join(".", here)
+        return stored_sources.restored(point, before, changed, name, None if state == usual else os.path.relpath(state))
+
+    def profiles(self) -> dict[str, ProfileReady]:
+        """The newest kept profile of each case."""
+        kept = [profile for profile in Profiles(self._logbook.state).newest() if profile.side == "solution"]
+        return {item.case: ProfileReady(item.case, item, diagnose(item)) for item in reversed(kept)}
+
+    def export(self, kind: str, force: bool) -> list[Path]:
+        """Writes the log for other people; a UserError says why it cannot."""
+        from kernbench.export import export
+
+        return export(self._task(), self._logbook.state, kind, self.export_target(kind), force=force)
+
+    def export_target(self, kind: str) -> Path:
+        from kernbench.export import default_target
+
+        return default_target(self._task(), kind)

@@ -1,0 +1,110 @@
+"""One case explained: takes the GPU slot, asks the profiler, turns whatever comes of it into one event.
+
+The run in progress rests between two rows meanwhile and goes on after; nothing is ever profiled while something is
+timed. No exception leaves: an answer is a ProfileReady, or a ProfileFailed with one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from harness.shared.errors import UserError
+from harness.shared.task import Task
+from kernbench.diagnosis.counters import Profile, TraceRow
+from kernbench.diagnosis.rules import diagnose
+from kernbench.events import Event, LogLine, ProfileFailed, ProfileReady, ProfileStarted
+from kernbench.log.logbook import Logbook
+from kernbench.ncu import refusals
+from kernbench.ncu.profiler import NoProfile, Profiler, Wanted, sides
+from kernbench.task.baseline import Baseline
+from kernbench.worker.supervisor import Supervisor
+
+Answer = ProfileReady | ProfileFailed
+
+
+class Explainer:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        logbook: Logbook,
+        emit: Callable[[Event], None],
+        harness: Path | None = None,
+        ncu: str | None = None,
+    ) -> None:
+        self._supervisor, self._logbook, self._emit = supervisor, logbook, emit
+        self.profiler = Profiler(logbook.state, supervisor.python, harness, ncu, lambda line: emit(LogLine(line)))
+        self._one_at_a_time = asyncio.Lock()
+
+    async def prepare(self, device: str, wake: asyncio.Event) -> None:
+        """While nothing is timed: brings a standby up, until there is something to do."""
+        if not device.startswith("cuda"):
+            return
+        await self.profiler.prepare(device)
+        while self.profiler.starting and not wake.is_set():
+            await asyncio.sleep(0.05)
+
+    async def explain(
+        self, task: Task, case: str, against: str | None, full: bool, baseline: Baseline, device: str
+    ) -> Answer:
+        began = time.monotonic()
+        async with self._one_at_a_time:
+            self._emit(ProfileStarted(case, full, self.profiler.is_warm(full)))
+            await self._supervisor.hold()
+            try:
+                answer = await self._answer(task, case, against, full, baseline, device, began)
+            finally:
+                self._supervisor.release()
+        self._emit(answer)
+        return answer
+
+    async def trace(self, task: Task, case: str, baseline: Baseline, device: str, path: Path) -> tuple[TraceRow, ...]:
+        """Torch's own profiler on one call, with the GPU slot in hand; raises a UserError."""
+        source = self._logbook.take_source()
+        _check(task, case)
+        wanted = Wanted(task, case, sides(task, source, None, baseline, self._logbook.journal), device)
+        async with self._one_at_a_time:
+            await self._supervisor.hold()
+            try:
+                return await self.profiler.trace(wanted, path)
+            finally:
+                self._supervisor.release()
+
+    async def _answer(
+        self, task: Task, case: str, against: str | None, full: bool, baseline: Baseline, device: str, began: float
+    ) -> Answer:
+        try:
+            source = self._logbook.take_source()
+            _check(task, case)
+            if device == "cpu":
+                raise NoProfile(f"{task.name} runs on the CPU here; Nsight Compute sees GPUs only, `trace` sees both")
+            wanted = sides(task, source, against, baseline, self._logbook.journal)
+            found = await self._taken(Wanted(task, case, wanted, device, full))
+        except NoProfile as problem:
+            return ProfileFailed(case, str(problem), problem.where, problem.known)
+        except UserError as problem:
+            return ProfileFailed(case, str(problem))
+        except OSError as problem:
+            return ProfileFailed(case, f"{problem.filename or self._logbook.state}: {problem.strerror}")
+        with contextlib.suppress(UserError, OSError):
+            self._logbook.add_evidence(task, source.sha)
+        other = found[1] if len(found) > 1 else None
+        return ProfileReady(case, found[0], diagnose(found[0]), other, time.monotonic() - began)
+
+    async def _taken(self, wanted: Wanted) -> list[Profile]:
+        """On a GPU that admits one process at a time the worker steps aside, unless it is in the middle of a run."""
+        try:
+            return await self.profiler.take(wanted)
+        except NoProfile as problem:
+            if str(problem) != refusals.EXCLUSIVE or not self._supervisor.pids or self._supervisor.busy:
+                raise
+        await self._supervisor.close()
+        return await self.profiler.take(wanted)
+
+
+def _check(task: Task, case: str) -> None:
+    if all(item.id != case for item in task.cases):
+        raise NoProfile(f"{task.name} has no case {case!r}; an id is {task.cases[0].id!r}")

@@ -1,0 +1,112 @@
+"""One run as it happens: the worker's messages folded into results, findings and an ending.
+
+The attempt knows nothing of journal or screen: `take` returns the events that a message gives rise to, `lose` those of
+a worker that is gone. A row on which the worker died or overstayed says so; rows not reached are skipped, by name of
+the row to blame.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, cast
+
+from harness.shared.errors import Where
+from harness.shared.lines import decode
+from harness.shared.results import CaseResult, Finding
+from harness.shared.run import Environment, Step
+from harness.shared.task import Task
+from kernbench import render
+from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunCancelled, RunStarted
+from kernbench.worker import tracebacks
+from kernbench.worker.supervisor import Lost
+
+FAULT_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
+
+
+class Attempt:
+    def __init__(self, task: Task, started: RunStarted, snapshot: str, failed_builds: int) -> None:
+        self.task, self.started = task, started
+        self.results: dict[str, CaseResult] = {}
+        self.findings: tuple[Finding, ...] = ()
+        self.environment: Environment | None = None
+        self.held = False
+        """The task was tried against itself and holds."""
+        self.failure: BuildFailed | None = None
+        self.cancelled: RunCancelled | None = None
+        self._snapshot = snapshot
+        self._failed_builds = failed_builds
+
+    def take(self, message: dict[str, Any]) -> list[Event]:
+        kind, run = message.get("event"), self.started.run
+        if kind == "case":
+            return [self._land(decode(CaseResult, message["result"]))]
+        if kind == "step":
+            place = int(message.get("index", 0)), int(message.get("count", 0))
+            return [Progress(run, cast(Step, message["step"]), message.get("case"), *place)]
+        if kind == "started":
+            self.environment = decode(Environment, message.get("environment") or {})
+        elif kind == "finding":
+            self.findings += (decode(Finding, message["finding"]),)
+        elif kind == "controls":
+            self.held = bool(message.get("passed"))
+        elif kind == "failed":
+            where = decode(Where, message["where"]) if message.get("where") else None
+            self._fail(
+                message.get("status", "build_error"), str(message["message"]), where, str(message.get("traceback", ""))
+            )
+        elif kind == "cancelled":
+            self.cancelled = RunCancelled(run, "a newer save")
+        return []
+
+    def lose(self, lost: Lost) -> list[Event]:
+        """The worker is gone: its row, and those that were still to come."""
+        if lost.kind == "cancelled":
+            self.cancelled = RunCancelled(self.started.run, lost.detail)
+            return []
+        where = self._fault(lost)
+        doing = render.STEP_WORDS.get(lost.step, lost.step)
+        detail = (
+            f"the worker {lost.detail} while {doing}"
+            if lost.kind == "crashed"
+            else f"{lost.detail} while {doing}; stopped"
+        )
+        if lost.case is None:
+            self._fail(lost.kind, detail, where, tracebacks.fatal_stack(lost.log) or "\n".join(lost.log))
+            return []
+        before = self.results.get(lost.case, CaseResult(lost.case, "skipped"))
+        events: list[Event] = []
+        if not before.failed:  # a row that failed on its own keeps its word: it left the CUDA context useless
+            lost_row = replace(
+                before.untimed(lost.kind, detail), where=where, traceback=tracebacks.fatal_stack(lost.log)
+            )
+            events.append(self._land(lost_row))
+        blame = self.task.case(lost.case).label
+        for case in self.started.cases:
+            if case not in self.results:
+                events.append(self._land(CaseResult(case, "skipped", detail=f"not run: {lost.kind} on {blame}")))
+        return events
+
+    def _land(self, result: CaseResult) -> CaseLanded:
+        known, traceback = self.task.case(result.id).known, tracebacks.bounded(self._own_frames(result.traceback))
+        result = replace(result, known=known, traceback=traceback)
+        self.results[result.id] = result
+        return CaseLanded(self.started.run, result)
+
+    def _fail(self, status: Any, message: str, where: Where | None, traceback: str) -> None:
+        started, count = self.started, self._failed_builds + 1
+        own = self._own_frames(traceback)
+        self.failure = BuildFailed(started.run, started.source, message, where, own, status, count)
+
+    def _fault(self, lost: Lost) -> Where | None:
+        """The user's line in the fault handler's report, which lists the innermost frame first."""
+        for line in lost.log:
+            found = FAULT_FRAME.search(line)
+            if found and found["file"].startswith(self._snapshot + "/"):
+                return Where(found["file"].removeprefix(self._snapshot + "/"), int(found["line"]))
+        return None
+
+    def _own_frames(self, traceback: str) -> str:
+        """The user knows no snapshot: files are named as they lie in the task's folder."""
+        own = tracebacks.own(traceback)
+        return own.replace(self._snapshot + "/", "").replace(self.task.folder + "/", "")

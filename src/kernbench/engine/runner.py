@@ -1,0 +1,250 @@
+"""One run, from the request to its place in the log.
+
+An Order says what to run; the runner plans the cases, talks to the worker through the supervisor, and records: every
+event is on disk before a listener sees it. It ends in a Summary, a BuildFailed or a RunCancelled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import secrets
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Literal
+
+from harness.shared.lines import to_dict
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment, RunRequest
+from harness.shared.task import Task
+from kernbench import render
+from kernbench.engine.run_progress import Attempt
+from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
+from kernbench.log.entries.iterations_file import LogbookError
+from kernbench.log.logbook import Logbook, author, floor_key
+from kernbench.log.runs import comparison
+from kernbench.task import case_choice
+from kernbench.task.baseline import Baseline
+from kernbench.task.snapshot import Source
+from kernbench.version import __version__
+from kernbench.worker.supervisor import Lost, Supervisor
+
+Ending = Summary | BuildFailed | RunCancelled
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run, on what, and what is to be said of it."""
+
+    task: Task
+    source: Source
+    environment: Environment
+    baseline: Baseline
+    reason: Literal["save", "key", "command", "open"]
+    at: float
+    """Monotonic time of the save, key or command."""
+    iteration: bool
+    """Makes an entry in ITERATIONS.md if it is built and run."""
+    case: str | None = None
+    grid: bool = False
+    selected: str | None = None
+    budget_ms: float = 100.0
+    condition: Literal["cold", "warm", "dirty"] = "cold"
+    hypothesis: str = ""
+    hypothesis_at: str = ""
+    """When it was written down, in UTC; where that is not known, it was there when the run began."""
+    next_step: str = ""
+    is_own: Callable[[], bool] = lambda: True
+    """Asked at the end: whether the source is a person's, or only another dump of its kernel, which is no iteration."""
+
+
+class Runner:
+    def __init__(self, supervisor: Supervisor, logbook: Logbook, emit: Callable[[Event], None]) -> None:
+        self._supervisor, self._logbook, self._emit = supervisor, logbook, emit
+        self.running: str | None = None
+        self._told_of_cuda = False
+
+    async def run(self, order: Order) -> Ending:
+        seed = random.SystemRandom().randrange(1, 2**31)
+        interpreted = case_choice.is_interpreted(order.task, order.environment)
+        cases, skipped = case_choice.choose(case_choice.matching(order.task, order.case), seed, order.grid, interpreted)
+        ids = case_choice.ordered(cases, self._logbook.journal.last_cases, order.selected)
+        best = self._best(order)
+        request = self._request(
+            order, f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}", ids, seed, best
+        )
+        started = _started(order, request, best)
+        attempt = Attempt(order.task, started, request.source, self._logbook.journal.failed_builds)
+        self.running = started.run
+        try:
+            self._logbook.journal.start(started, order.task.name, order.environment)
+            self._emit(started)
+            if interpreted:
+                self._tell_of_cuda(order.source)
+            for result in skipped:
+                self._record(attempt.take({"event": "case", "result": to_dict(result)}))
+            await self._converse(attempt, request)
+        finally:
+            self.running = None
+        return self._conclude(order, attempt)
+
+    def _tell_of_cuda(self, source: Source) -> None:
+        """Once: what is right here may not even compile where it matters."""
+        files = sorted(path.name for path in source.folder.glob("*.cu"))
+        if files and not self._told_of_cuda:
+            self._told_of_cuda = True
+            self._emit(Notice(f"no GPU here: {', '.join(files)} is not compiled, only the path for a CPU is checked"))
+
+    async def measure_floor(self, order: Order, case: str) -> bool:
+        """A/A floor of one case, kept for later verdicts; False when it was interrupted."""
+        request = self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, self._best(order))
+        talk = self._supervisor.talk({"request": "floor", **to_dict(request)})
+        async with contextlib.aclosing(talk) as conversation:
+            async for message in conversation:
+                if isinstance(message, Lost) or message.get("event") in ("cancelled", "failed"):
+                    return False
+                if message.get("event") == "floor" and message.get("floor") is not None:
+                    self._logbook.journal.keep_floor(self._floor_key(order, case), float(message["floor"]))
+        return True
+
+    def wants_floor(self, order: Order, case: str) -> bool:
+        measured = self._logbook.journal.last_cases.get(case)
+        key = self._floor_key(order, case)
+        return measured is not None and measured.status == "ok" and self._logbook.journal.wants_floor(key)
+
+    async def _converse(self, attempt: Attempt, request: RunRequest) -> None:
+        async with contextlib.aclosing(self._supervisor.talk({"request": "run", **to_dict(request)})) as conversation:
+            async for message in conversation:
+                self._record(attempt.lose(message) if isinstance(message, Lost) else attempt.take(message))
+
+    def _record(self, events: Sequence[Event]) -> None:
+        """On disk first, then on the screen."""
+        for event in events:
+            if isinstance(event, CaseLanded):
+                self._logbook.journal.case(event)
+            self._emit(event)
+
+    def _conclude(self, order: Order, attempt: Attempt) -> Ending:
+        journal = self._logbook.journal
+        if attempt.held:
+            journal.hold(_controls_key(order))
+        if attempt.cancelled is not None:
+            journal.cancel(attempt.cancelled)
+            self._emit(attempt.cancelled)
+            return attempt.cancelled
+        if attempt.failure is not None:
+            journal.fail(attempt.failure)
+            self._emit(attempt.failure)
+            return attempt.failure
+        if order.iteration and not order.is_own():
+            order = replace(order, iteration=False)
+        journal.take_in()  # what others have finished while this one ran
+        summary = self._summarise(order, attempt)
+        if order.iteration:
+            try:
+                summary = self._logbook.enter(order.task, summary, attempt.results)
+            except LogbookError as problem:
+                self._emit(Notice(str(problem), "error"))
+        self._logbook.finish(summary, attempt.results)
+        self._emit(RunFinished(summary))
+        self._say_more(summary)
+        return summary
+
+    def _say_more(self, summary: Summary) -> None:
+        """What else the log tells of this run."""
+        if summary.iteration is not None and (problem := self._logbook.problem):
+            self._emit(Notice(problem, "warning"))
+        first = summary.took_over and summary.best_geomean is None
+        if first and (better := self._logbook.better_elsewhere(summary)):
+            was = f"#{better.iteration} with {render.times(better.geomean)}, made elsewhere"
+            self._emit(Notice(f"the first here; the log's best over {summary.baseline} is {was}"))
+
+    def _summarise(self, order: Order, attempt: Attempt) -> Summary:
+        environment = attempt.environment or order.environment
+        series = self._logbook.series(order.task, order.baseline.name, environment, order.condition)
+        about = comparison.Circumstances(
+            environment=environment,
+            series=series,
+            against_best=order.baseline.name == "best",
+            complete=case_choice.leaves_nothing_out(order.task, order.case)
+            and all(case.id in attempt.results for case in order.task.timed),
+            findings=attempt.findings,
+            seconds=time.monotonic() - order.at,
+            is_iteration=order.iteration,
+            repeats=self._logbook.number_of(attempt.started.source),
+            failed_builds=self._logbook.journal.failed_builds,
+            next=order.next_step if order.iteration else "",
+            hypothesis_by=author(self._logbook.path.parent) if order.hypothesis else "",
+            hypothesis_at=order.hypothesis_at or attempt.started.at,
+            profiled=bool(series) and self._logbook.profiled_since(series[-1]),
+            baseline_hash=order.baseline.digest(order.source.folder, attempt.started.best),
+            command=command_of(order),
+            version=__version__,
+        )
+        results: Mapping[str, CaseResult] = attempt.results
+        if self._best(order) != attempt.started.best:  # another has taken over, and nothing was timed beside it
+            results = {name: replace(row, vs_best=None) for name, row in results.items()}
+        return comparison.summarise(order.task, attempt.started, results, about)
+
+    def _request(self, order: Order, run: str, cases: Sequence[str], seed: int, best: str | None) -> RunRequest:
+        known = {case: self._logbook.floor(self._floor_key(order, case)) for case in cases}
+        rival = best if best != order.source.sha or order.baseline.name == "best" else None
+        return RunRequest(
+            run=run,
+            task=order.task,
+            source=str(order.source.folder),
+            best=str(self._logbook.source(rival)) if rival else None,
+            baseline=order.baseline.for_worker(best),
+            cases=tuple(cases),
+            seed=seed,
+            budget_ms=order.budget_ms,
+            condition=order.condition,
+            floors={case: floor for case, floor in known.items() if floor is not None},
+            controls=_controls_key(order) not in self._logbook.journal.controls,
+            build=str(self._logbook.state / "build"),
+        )
+
+    def _best(self, order: Order) -> str | None:
+        return self._logbook.best(order.task, order.baseline.name, order.environment, order.condition)
+
+    @staticmethod
+    def _floor_key(order: Order, case: str) -> str:
+        state = "" if order.condition == "cold" else f", {order.condition}"
+        return floor_key(order.task, order.baseline.name + state, order.environment, case)
+
+
+def _controls_key(order: Order) -> str:
+    """A task holds against itself on a device: what the interpreter lets through says nothing about a GPU."""
+    return f"{order.task.hash} {order.environment.device_name}"
+
+
+def command_of(order: Order) -> str:
+    """What repeats the run from the shell, wherever the task is found by its folder's name."""
+    words = ["kernbench", "run", Path(order.task.folder).name]
+    words += ["--case", order.case] if order.case else []
+    words += ["--grid"] if order.grid else []
+    if order.baseline.name != order.task.baseline:
+        words += ["--baseline", str(order.baseline.file or order.baseline.name)]
+    words += ["--device", order.environment.device] if order.task.device != "cpu" else []
+    words += [f"--{order.condition}"] if order.condition != "cold" else []
+    words += ["--budget", f"{order.budget_ms:g}"] if order.budget_ms != Order.budget_ms else []
+    return shlex.join(words)
+
+
+def _started(order: Order, request: RunRequest, best: str | None) -> RunStarted:
+    return RunStarted(
+        run=request.run,
+        source=order.source.sha,
+        reason=order.reason,
+        cases=request.cases,
+        at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        baseline=order.baseline.name,
+        hypothesis=order.hypothesis,
+        best=best,
+        seed=request.seed,
+        task_hash=order.task.hash,
+    )

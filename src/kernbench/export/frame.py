@@ -1,0 +1,151 @@
+"""All runs of a task as one pandas frame: a row per run and case, units in the names of the columns.
+
+`kernbench.history("rms_norm")` in a notebook; every export is made from the same frame. Numbers are those of
+runs.jsonl, to the last digit; what was not measured is NaN, None or NA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.shared.task import Task
+from kernbench import render
+from kernbench.events import Summary
+from kernbench.log.runs.journal import Journal
+
+if TYPE_CHECKING:
+    import pandas
+
+RUN_COLUMNS = (
+    "run iteration repeats at source outcome right best stalled hypothesis hypothesis_by hypothesis_at next_step"
+    " failed_builds geomean_speedup geomean_low geomean_high geomean_verdict wall_geomean_speedup baseline"
+    " baseline_hash task_hash device device_name condition driver clocks torch triton python kernbench command"
+    " duration_s"
+).split()
+CASE_COLUMNS = (
+    "case label kind headline status verdict clock baseline_us solution_us best_us speedup speedup_low speedup_high"
+    " vs_best_speedup vs_best_low vs_best_high vs_best_verdict wall_baseline_us wall_solution_us wall_speedup"
+    " light_fraction error_max_abs error_baseline_max_abs error_bound_abs floor_fraction kernels blocks dropped_blocks"
+    " checked findings detail where"
+).split()
+INTEGERS = ("iteration", "repeats", "kernels", "blocks", "dropped_blocks", "checked")
+NUMBERS = ("_us", "speedup", "_low", "_high", "_fraction", "_abs", "_s")
+"""Endings of the names of columns that hold plain numbers."""
+
+
+def frame(task: Task, journal: Journal, summaries: Sequence[Summary], only: set[str] | None = None) -> pandas.DataFrame:
+    """Finished runs (or those asked for) in the order in which they ended, each with its cases as they landed.
+
+    `summaries` are the journal's, with the words that the log has for them now.
+    """
+    import pandas
+
+    place = {summary.run: index for index, summary in enumerate(summaries)}
+    about = {case.id: (case.label, case.kind, case.headline) for case in task.cases}
+    rows: list[tuple[Any, ...]] = []
+    owners: list[int] = []
+    for run, cases in journal.runs(only):
+        if run in place:
+            owners += [place[run]] * len(cases)
+            rows += [_case_row(data, about.get(data["id"])) for data in cases]
+    about_runs = _typed(pandas.DataFrame([_run_row(item) for item in summaries], columns=RUN_COLUMNS))
+    columns = zip(*rows, strict=True) if rows else ([] for _name in CASE_COLUMNS)
+    table = _typed(pandas.DataFrame(dict(zip(CASE_COLUMNS, map(list, columns), strict=True)), columns=CASE_COLUMNS))
+    return pandas.concat([about_runs.iloc[owners].reset_index(drop=True), table], axis=1)
+
+
+def _run_row(summary: Summary) -> tuple[Any, ...]:
+    about = summary.environment
+    return (
+        summary.run,
+        summary.iteration,
+        summary.repeats,
+        summary.at,
+        summary.source,
+        render.outcome(summary),
+        summary.right,
+        summary.best,
+        summary.stalled,
+        summary.hypothesis,
+        summary.hypothesis_by,
+        summary.hypothesis_at,
+        summary.next,
+        summary.failed_builds,
+        summary.geomean,
+        summary.low,
+        summary.high,
+        summary.verdict,
+        summary.wall,
+        summary.baseline,
+        summary.baseline_hash,
+        summary.task_hash,
+        about.device,
+        about.device_name,
+        about.condition,
+        about.driver,
+        render.clocks(about),
+        about.torch,
+        about.triton,
+        about.python,
+        summary.version,
+        summary.command,
+        summary.seconds,
+    )
+
+
+def _case_row(data: dict[str, Any], about: tuple[str, str, bool] | None) -> tuple[Any, ...]:
+    get = data.get
+    best, wall, error = get("vs_best") or {}, get("wall") or {}, get("error") or {}
+    label, kind, headline = about or (data["id"], "", False)
+    return (
+        data["id"],
+        label,
+        kind,
+        headline,
+        get("status"),
+        get("verdict"),
+        get("clock"),
+        get("baseline_us"),
+        get("solution_us"),
+        get("best_us"),
+        get("speedup"),
+        get("low"),
+        get("high"),
+        best.get("speedup"),
+        best.get("low"),
+        best.get("high"),
+        best.get("verdict"),
+        wall.get("baseline_us"),
+        wall.get("solution_us"),
+        wall.get("speedup"),
+        get("light"),
+        error.get("max"),
+        error.get("baseline_max"),
+        error.get("bound"),
+        get("floor"),
+        get("kernels"),
+        get("blocks"),
+        get("dropped"),
+        get("checked"),
+        "; ".join(finding["name"] for finding in get("findings") or ()),
+        get("detail"),
+        _place(get("where")),
+    )
+
+
+def _place(where: dict[str, Any] | None) -> str | None:
+    if not where:
+        return None
+    return where["file"] if where.get("line") is None else f"{where['file']}:{where['line']}"
+
+
+def _typed(table: pandas.DataFrame) -> pandas.DataFrame:
+    """The same types whether a column is full, empty or missing."""
+    kinds = dict.fromkeys((name for name in INTEGERS if name in table), "Int64")
+    kinds |= dict.fromkeys(_numbers(table), "float64")
+    return table.astype(kinds)
+
+
+def _numbers(table: pandas.DataFrame) -> Iterator[str]:
+    return (name for name in table.columns if name.endswith(NUMBERS) and name not in INTEGERS)

@@ -1,0 +1,1 @@
+"""ITERATIONS.md: writing entries, reading them back, listing them."""

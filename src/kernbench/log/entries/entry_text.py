@@ -1,0 +1,243 @@
+"""The text of an ITERATIONS.md entry: what a reviewer needs of one iteration, and nothing that was not measured.
+
+Pure: from a summary and its rows to lines. `own_lines` are those that words may change later; everything else stays as
+it was written.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from harness.shared.results import CaseResult
+from harness.shared.task import Task
+from kernbench import render
+from kernbench.events import Elsewhere, Summary
+
+SHORT = 60
+HASH = 8
+WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
+"""The rest of a line, of a note of several or broken by an editor; a list below it is somebody's own."""
+MOVES = "profile again, re-read the log, or change direction"
+
+
+class EntryText:
+    """An entry waiting for its number."""
+
+    def __init__(
+        self, task: Task, summary: Summary, results: Mapping[str, CaseResult], evidence: str | None = None
+    ) -> None:
+        self._task, self._summary, self._results, self._evidence = task, summary, results, evidence
+
+    def __call__(self, number: int) -> str:
+        summary = self._summary
+        hypothesis, move, next_step = own_lines(summary)
+        lines = [
+            f"## {number} · {title(summary)} · {score(summary, self._task.baseline)}",
+            f"- when {' · '.join(circumstances(summary))}",
+            *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) else []),
+            *([f"- command: `{summary.command}`"] if summary.command else []),
+            *hypothesis,
+            f"- result: {result(self._task, summary, self._results)}",
+            *([f"- evidence: {self._evidence}"] if self._evidence else []),
+            *move,
+            *([stall(summary)] if summary.stalled else []),
+            *next_step,
+        ]
+        return "\n".join([*lines, "", *table(self._task, self._results)]) + "\n"
+
+
+def title(summary: Summary) -> str:
+    text = " ".join(summary.hypothesis.split()) or "no hypothesis"
+    return text if len(text) <= SHORT else text[: SHORT - 3].rstrip() + "..."
+
+
+_BESIDE_BEST = {"faster": "than best:", "slower": "than best:", "same": "as best:", "unclear": "beside best:"}
+"""These words are about the best, timed in the same run, and not about the baseline: 0.53x may be faster."""
+
+
+def score(summary: Summary, usual: str) -> str:
+    """`usual` is the task's own baseline; what the best reached over that is not named beside a speedup over itself."""
+    word, other = render.outcome(summary), over(summary, usual)
+    known = summary.best_geomean and word != "best" and summary.baseline != "best"
+    beside = [other] if other else []
+    beside += [f"{_BESIDE_BEST.get(word, 'best was')} {render.times(summary.best_geomean)}"] if known else []
+    beside += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
+    words = f"{word} ({', '.join(beside)})" if beside else word
+    return f"{render.times(summary.geomean)} · {words}" if summary.ratio else words
+
+
+def origin(summary: Summary) -> list[str]:
+    """What a list says of an entry that was made elsewhere: that it was, and what its source came to here."""
+    if not isinstance(summary, Elsewhere):
+        return []
+    run = summary.again
+    again = [f"timed again here: {render.times(run.geomean) if run.ratio else render.outcome(run)}"] if run else []
+    return ["run made elsewhere", *again]
+
+
+def over(summary: Summary, usual: str) -> str:
+    """`over compile`, where that is not the task's own baseline."""
+    return f"over {Path(summary.baseline).name}" if summary.baseline and summary.baseline != usual else ""
+
+
+def words(summary: Summary, usual: str) -> str:
+    """Hypothesis, another baseline than the usual one, and origin in one cell."""
+    said, other = " ".join(summary.hypothesis.split()) or "-", over(summary, usual)
+    beside = [*([other] if other else []), *origin(summary)]
+    return f"{said} ({', '.join(beside)})" if beside else said
+
+
+def speed(summary: Summary) -> str:
+    """The geomean as far as it is known: what is only written down has no interval."""
+    return render.times(summary.geomean) if isinstance(summary, Elsewhere) else render.geomean(summary.ratio)
+
+
+def circumstances(summary: Summary) -> list[str]:
+    parts = [render.minute(summary.at), f"source {summary.source[:HASH]}"]
+    parts += [summary.environment.device_name or summary.environment.device, f"baseline {summary.baseline}"]
+    if summary.environment.condition:
+        parts.append(summary.environment.condition)
+    if summary.failed_builds:
+        parts.append(f"after {render.plural(summary.failed_builds, 'failed build')}")
+    if summary.repeats is not None:
+        parts.append(f"same source as {summary.repeats}")
+    return parts
+
+
+def provenance(summary: Summary) -> list[str]:
+    """Hashes and versions; what is not known is not named."""
+    about = summary.environment
+    named = [
+        ("task", summary.task_hash[:HASH]),
+        ("baseline", summary.baseline_hash[:HASH]),
+        ("driver", about.driver),
+        ("clocks", render.clocks(about)),
+        ("torch", about.torch),
+        ("triton", about.triton),
+        ("Python", about.python),
+        ("kernbench", summary.version),
+    ]
+    return [f"{name} {value}" for name, value in named if value]
+
+
+def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
+    """Hypothesis (and who said it when), the move after a stall, next step: the lines that words may change."""
+    said = field("- hypothesis:", summary.hypothesis)
+    if summary.hypothesis and summary.hypothesis_at:
+        order = "before the run" if summary.hypothesis_at <= summary.at else "after the run"
+        author = f"by {summary.hypothesis_by}, " if summary.hypothesis_by else ""
+        said.append(f"- said {author}{render.minute(summary.hypothesis_at)}, {order}")
+    move = [f"- after the stall: {summary.move or f'not said ({MOVES})'}"] if summary.after_stall else []
+    return said, move, field("- next:", summary.next)
+
+
+def field(mark: str, text: str) -> list[str]:
+    """The words behind their mark; further lines stand indented below, where they would be read as going on from it."""
+    first, *more = [" ".join(line.split()) for line in text.split("\n") if line.strip()] or ["-"]
+    lines = [f"{mark} {first}"]
+    for line in more:
+        if WRAPPED.match(f"  {line}"):
+            lines.append(f"  {line}")
+        else:
+            lines[-1] += f" {line}"
+    return lines
+
+
+def said(lines: Sequence[str], name: str) -> str | None:
+    """What the lines of an entry say about that, also where somebody's editor has wrapped it; None where nothing."""
+    found = next(fields(lines, name), None)
+    if found is None:
+        return None
+    text = " ".join(line.strip() for line in lines[found]).removeprefix(mark_of(lines[found.start], name)).strip()
+    return "" if text == "-" else text
+
+
+def fields(lines: Sequence[str], name: str) -> Iterator[slice]:
+    """Where lines say something about that: each with those below it that an editor has wrapped it into."""
+    for place, line in enumerate(lines):
+        if mark_of(line, name):
+            more = itertools.takewhile(WRAPPED.match, lines[place + 1 :])
+            yield slice(place, place + 1 + sum(1 for _line in more))
+
+
+def mark_of(line: str, name: str) -> str:
+    """`- next:`, or with the bullet that a formatter has made of it; empty where the line is about something else.
+
+    Only `when` has no colon: `- next to that, ...` is somebody's remark.
+    """
+    found = re.match(rf"[-*+] +{name}{'[: ]' if name == 'when' else ':'}", line)
+    return found[0] if found else ""
+
+
+def stall(summary: Summary) -> str:
+    return f"- stalled: {summary.streak or 3} iterations without a new best; {MOVES}"
+
+
+def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:
+    parts = speeds(task, summary, results)
+    if summary.vs_best is not None:
+        parts.append(f"against best {render.geomean(summary.vs_best)}")
+    if summary.not_best:
+        parts.append(f"not best: {summary.not_best}")
+    parts.append(render.counts(summary))
+    first = next((row for row in results.values() if row.failed), None)
+    if first is not None:
+        parts.append(f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}")
+    names = sorted(
+        {finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings}
+    )
+    if names:
+        parts.append(f"findings: {', '.join(names)}")
+    return "; ".join(parts)
+
+
+def speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> list[str]:
+    parts: list[str] = []
+    if summary.ratio is not None:
+        timed = len([case for case in task.timed if case.headline])
+        rows = summary.counts.get("headline", 0)
+        part = "" if rows == timed else f" of {timed}"
+        clock = next((row.clock for row in results.values() if row.clock), "wall")
+        over = f"{rows}{part} cases" if part else render.plural(rows, "case")
+        parts.append(f"geomean {render.geomean(summary.ratio)} over {over} ({clock})")
+    if summary.wall is not None and any(row.clock != "wall" for row in results.values() if row.clock):
+        parts.append(f"wall {render.wall(summary)}")
+    for name, row in (("worst", summary.worst), ("fastest", summary.fastest)):
+        if row is not None:
+            parts.append(f"{name} {row.label} {render.times(row.speedup)}")
+    return parts
+
+
+def table(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
+    rows = [results[case.id] for case in task.cases if case.id in results]
+    shown = [row for row in rows if task.case(row.id).kind != "check" or row.failed]
+    walls = any(row.wall is not None and row.clock != "wall" for row in shown)
+    titles = ["case", "baseline us", "solution us", "speedup", *(["wall"] if walls else []), "verdict", "error"]
+    lines = [cells(titles), cells(["---" if name in ("case", "verdict") else "---:" for name in titles])]
+    for row in shown:
+        wall = [render.times(row.wall.speedup if row.wall else None)] if walls else []
+        lines.append(
+            cells(
+                [
+                    task.case(row.id).label,
+                    render.microseconds(row.baseline_us),
+                    render.microseconds(row.solution_us),
+                    render.speedup(row.ratio),
+                    *wall,
+                    render.verdict(row),
+                    render.error(row.error.max if row.error else None),
+                ]
+            )
+        )
+    checks = [row for row in rows if task.case(row.id).kind == "check"]
+    if checks:
+        lines += ["", f"{render.checks(checks)}."]
+    return lines
+
+
+def cells(values: list[str]) -> str:
+    """One row of a markdown table; a name with a bar or a line break in it stays one cell."""
+    return "| " + " | ".join(" ".join(value.split()).replace("|", "\\|").replace("<", "\\<") for value in values) + " |"

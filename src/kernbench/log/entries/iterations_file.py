@@ -1,0 +1,301 @@
+"""ITERATIONS.md: the human log, committed with the kernel.
+
+Entries are appended in one write, under a lock on the file itself (two workbenches, also with different state folders,
+take turns), and numbered on from the highest number in the file or in runs.jsonl. What people write around and inside
+them survives byte for byte; only the tool's own lines of an entry are ever changed, and only while they are still as it
+wrote them. People's editors take no lock: a file that was replaced or rewritten under an append gets the entry again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.shared.errors import UserError
+from kernbench import render
+from kernbench.atomic_write import written_aside
+from kernbench.events import Summary
+from kernbench.log.entries import entry_text
+from kernbench.log.entries.entry_text import EntryText
+
+HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
+"""A longer number is somebody's date."""
+WHEN = re.compile(r"^[-*+] +when .* · source ([0-9a-f]{8})\b", re.MULTILINE)
+CONFLICT = re.compile("^<<<<<<< ", re.MULTILINE)
+ATTEMPTS = 20
+
+
+class LogbookError(UserError):
+    """ITERATIONS.md could not be written or changed; one sentence."""
+
+
+@dataclass
+class Seen:
+    """What is known of the file since this process last wrote it: an append need not read it all again."""
+
+    signature: tuple[int, int, int] | None = None
+    highest: int = 0
+    crlf: bool = False
+
+
+def append(path: Path, summary_text: EntryText, at_least: int, seen: Seen | None = None) -> int:
+    """Writes an entry under the next free number and returns that number."""
+    seen = seen if seen is not None else Seen()
+    for _attempt in range(ATTEMPTS):
+        with _locked(path) as handle:
+            _look(handle, seen)
+            number = max(at_least, seen.highest) + 1
+            addition = _lead(path, handle) + summary_text(number)
+            data = (addition.replace("\n", "\r\n") if seen.crlf else addition).encode("utf-8", "surrogateescape")
+            _write(path, handle, data)
+            if _stands(path, handle, data):
+                seen.signature, seen.highest = signature_of(handle), number
+                return number
+            seen.signature = None
+    raise LogbookError(f"{path} is being rewritten all the time; the entry is only in runs.jsonl")
+
+
+def entry_of(path: Path, number: int, source: str | None = None, at: str = "") -> str | None:
+    """The text of one entry, up to the next heading of its kind; of two with a number, that of the source and time."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    span = span_of(text, number, source, at)
+    return None if span is None else text[span[0] : span[1]].rstrip() + "\n"
+
+
+def last_entry(path: Path) -> tuple[int, str] | None:
+    """Number and short source hash of the last entry in the file, whichever machine it was made on."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    for heading in reversed(list(HEADING.finditer(text))):
+        if when := WHEN.search(text, heading.end()):
+            return int(heading[1]), when[1]
+    return None
+
+
+def reword(path: Path, old: Summary, new: Summary) -> None:
+    """Changes the tool's own lines of an entry in place; refuses when they were changed by hand."""
+    with _own_entry(path, old.iteration or 0, old.source, old.at) as found:
+        changed = _retitled(path, old, new, found.lines)
+        for before, after in zip(entry_text.own_lines(old), entry_text.own_lines(new), strict=True):
+            changed = _exchanged(path, old, changed, before, after, found.ending)
+        _replace(path, found, changed)
+
+
+def set_next(path: Path, number: int, source: str, at: str, step: str) -> None:
+    """Changes the next step of an entry, whoever worded it: there is one such line, or it is left alone."""
+    with _own_entry(path, number, source, at) as found:
+        places = list(entry_text.fields(found.lines, "next"))
+        if len(places) != 1:
+            raise _by_hand(path, number)
+        place = places[0]
+        mark = entry_text.mark_of(found.lines[place.start], "next")
+        lines = [line + found.ending for line in entry_text.field(mark, step)]
+        _replace(path, found, [*found.lines[: place.start], *lines, *found.lines[place.stop :]])
+
+
+def next_of(path: Path, number: int, source: str, at: str) -> str | None:
+    """The next step that an entry names now, empty where it names none; None where it has no such line."""
+    return entry_text.said((entry_of(path, number, source, at) or "").split("\n"), "next")
+
+
+def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
+    """Sets the evidence line below the result of an entry, once a profile is there; an older one is replaced."""
+    with _own_entry(path, summary.iteration or 0, summary.source, summary.at) as found:
+        lines = found.lines
+        result = next(entry_text.fields(lines, "result"), None)
+        if result is None:
+            raise _by_hand(path, summary.iteration)
+        after = result.stop
+        old = (
+            next(entry_text.fields(lines[after:], "evidence"), None)
+            if entry_text.mark_of(lines[after], "evidence")
+            else None
+        )
+        kept = lines[after + old.stop :] if old is not None else lines[after:]
+        _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.ending}", *kept])
+
+
+# -- an entry's own lines ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """An entry inside the text around it."""
+
+    head: str
+    lines: list[str]
+    tail: str
+    signature: tuple[int, int, int]
+    """Of the file, from before it was read."""
+
+    @property
+    def ending(self) -> str:
+        """What ends each line besides the newline."""
+        return "\r" if self.lines[0].endswith("\r") else ""
+
+
+@contextlib.contextmanager
+def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[Found]:
+    """The entry of this number and source, of two such that of the time; the file is locked."""
+    if not path.exists():
+        raise LogbookError(f"{path.name} is not there any more; entry {number} is only in runs.jsonl")
+    with _locked(path) as handle:
+        signature, text = signature_of(handle), _read(handle)
+        span = span_of(text, number, source, at)
+        if span is None:
+            other = " about this source" if span_of(text, number, None) else ""
+            raise LogbookError(f"{path.name} has no entry {number}{other} any more")
+        own = text[slice(*span)]
+        if not own.endswith("\n"):  # the end of the file: its last line is a line like the others
+            own += "\r\n" if "\r\n" in own else "\n"
+        yield Found(text[: span[0]], own.split("\n"), text[span[1] :], signature)
+
+
+def _retitled(path: Path, old: Summary, new: Summary, lines: list[str]) -> list[str]:
+    before, after = (f"## {old.iteration} · {entry_text.title(item)} · " for item in (old, new))
+    if before == after:
+        return lines
+    if not lines[0].startswith(before):
+        raise _by_hand(path, old.iteration)
+    return [after + lines[0].removeprefix(before), *lines[1:]]
+
+
+def _exchanged(
+    path: Path, old: Summary, lines: list[str], before: list[str], after: list[str], ending: str
+) -> list[str]:
+    """The entry's lines with one run of them replaced; they must be there, whole and together."""
+    if before == after:
+        return lines
+    wanted = [line + ending for line in before]
+    for index in range(len(lines) - len(wanted) + 1):
+        if lines[index : index + len(wanted)] == wanted:
+            return [*lines[:index], *(line + ending for line in after), *lines[index + len(wanted) :]]
+    raise _by_hand(path, old.iteration)
+
+
+def _by_hand(path: Path, number: int | None) -> LogbookError:
+    return LogbookError(f"entry {number} of {path.name} was changed by hand meanwhile; edit it there")
+
+
+def span_of(text: str, number: int, source: str | None, at: str = "") -> tuple[int, int] | None:
+    """Where the last entry of this number, and of this source where one is given, begins and ends.
+
+    Two machines may have made such an entry: then it is the one of this time, where one still has it. One that does not
+    tell its source any more is meant too, where no other has the number; an empty source means such a one.
+    """
+    starts = [(match.start(), int(match[1])) for match in HEADING.finditer(text)]
+    ends = [start for start, _number in starts[1:]] + [len(text)]
+    spans = [(start, end) for (start, found), end in zip(starts, ends, strict=False) if found == number]
+    mark = f" · source {source[: entry_text.HASH]}" if source else ""
+    if source is not None:
+        unsigned = [span for span in spans if not WHEN.search(text, *span)]
+        signed = [span for span in spans if mark and mark in text[slice(*span)]]
+        spans = signed or (unsigned if len(spans) == 1 or not source else [])
+    then = [span for span in spans if at and f" when {render.minute(at)}{mark}" in text[slice(*span)]]
+    return next(reversed(then or spans), None)
+
+
+# -- the file ----------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """The open, locked file; an editor may replace it while we wait, hence the second look."""
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as problem:
+            raise LogbookError(f"{path} cannot be written: {problem.strerror}") from None
+        try:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            if _same(path, handle):
+                yield handle
+                return
+        finally:
+            os.close(handle)
+
+
+def _same(path: Path, handle: int) -> bool:
+    """Whether the path still leads to the open file."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except OSError:
+        return False
+
+
+def conflict(text: str) -> int | None:
+    """The line of the first marker that git leaves where it could not merge."""
+    found = CONFLICT.search(text)
+    return text.count("\n", 0, found.start()) + 1 if found else None
+
+
+def signature_of(file: int | Path) -> tuple[int, int, int]:
+    """Changes with every change of the file."""
+    about = os.stat(file)
+    return about.st_ino, about.st_size, about.st_mtime_ns
+
+
+def _look(handle: int, seen: Seen) -> None:
+    """Reads the file, unless it is as this process left it."""
+    if seen.signature == signature_of(handle):
+        return
+    text = _read(handle)
+    seen.highest = max((int(found) for found in HEADING.findall(text)), default=0)
+    seen.crlf = "\r\n" in text
+
+
+def _lead(path: Path, handle: int) -> str:
+    """What separates the entry from the text before it, by the last bytes of the file."""
+    size = os.fstat(handle).st_size
+    tail = os.pread(handle, 64, max(size - 64, 0))
+    if size <= 64 and not tail.strip():
+        return f"# Iterations of {path.parent.name}\n\n"
+    return "\n" if tail.endswith(b"\n") else "\n\n"
+
+
+def _read(handle: int) -> str:
+    return os.pread(handle, os.fstat(handle).st_size, 0).decode("utf-8", "surrogateescape")
+
+
+def _write(path: Path, handle: int, data: bytes) -> None:
+    before = os.fstat(handle).st_size
+    try:
+        if os.write(handle, data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(handle)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, before)  # an entry is whole or not there
+        raise LogbookError(f"{path} cannot be written: {problem.strerror}; the entry is only in runs.jsonl") from None
+
+
+def _stands(path: Path, handle: int, data: bytes) -> bool:
+    """Whether what was just written is in the file that the path leads to; nearly always at its end."""
+    size = os.fstat(handle).st_size
+    if not _same(path, handle):
+        return False
+    return os.pread(handle, len(data), max(size - len(data), 0)) == data or data in os.pread(handle, size, 0)
+
+
+def _replace(path: Path, found: Found, changed: list[str]) -> None:
+    """The whole file anew, beside it first; given up when somebody saved it since it was read."""
+    text = found.head + "\n".join(changed) + found.tail
+    try:
+        with written_aside(path, text.encode("utf-8", "surrogateescape"), durable=True) as move:
+            if signature_of(path) != found.signature:
+                raise LogbookError(f"{path.name} was saved by somebody else this moment; try again")
+            move()
+    except OSError as problem:
+        raise LogbookError(f"{path} cannot be written: {problem.strerror}") from None

@@ -1,0 +1,228 @@
+"""The iterations as people count them: those that runs here made, and those that ITERATIONS.md brought along.
+
+The log travels with the kernel, its runs do not. An entry that no run here has made is an Elsewhere: what its own lines
+say, whatever is run later. A run here of the same source is told beside it and never takes its place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.shared.run import Environment
+from kernbench import render
+from kernbench.events import Elsewhere, Summary
+from kernbench.log.entries import entry_text, iterations_file
+from kernbench.log.entries.edited_words import UNDECODED, Handwritten
+from kernbench.log.entries.entry_list import Key, Listing, key_of
+from kernbench.log.runs import comparison
+from kernbench.log.runs.journal import Journal
+from kernbench.log.runs.run_table import Brief
+
+TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
+BASELINE = "baseline "
+MINUTE = len("2026-11-14T21:03")
+FAILED = frozenset(render.STATUS_WORDS[name].lower() for name in render.FAILURES)
+
+
+class Entries:
+    """The entries of one log that were made elsewhere; the file is read again only when it has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._signature: tuple[int, int, int] | None = None
+        self._found: list[Elsewhere] = []
+        self._written: Counter[Key] = Counter()
+        """How many of these have a number and source: two machines may have made such an entry."""
+        self._unsigned: set[int] = set()
+        """Numbers that one entry alone has, which does not tell its source (any more)."""
+        self._conflict: int | None = None
+        self.handwritten = Handwritten(path)
+
+    def current(self) -> bool:
+        """Whether the file is as it was read."""
+        try:
+            return iterations_file.signature_of(self.path) == self._signature
+        except OSError:
+            return False
+
+    def adopt(self, signature: tuple[int, int, int] | None) -> None:
+        """The file has grown by an entry made here and was like this then: nothing of it has to be read for that."""
+        self._signature = signature
+
+    def of(self, journal: Journal) -> list[Elsewhere]:
+        """As the file has them, less those that runs here have made."""
+        try:
+            signature = iterations_file.signature_of(self.path)
+            if signature != self._signature:
+                self._read(_made(journal))
+                self._signature = signature
+        except OSError:
+            self._conflict = None
+            return []
+        made = _made(journal) if self._found else {}
+        own = self._unsigned.intersection(number for number, _source in made)
+        return [
+            item
+            for item in self._found
+            if not (item.iteration in own or self._is_made(item, journal, made.get(key_of(item), [])))
+        ]
+
+    def _read(self, made: Mapping[Key, Sequence[int]]) -> None:
+        text = _text(self.path)
+        spans = _spans(text)
+        self._found = [span.parsed(text) for span in _foreign(spans, made)]
+        self._written = Counter(map(key_of, self._found))
+        count = Counter(span.key[0] for span in spans)
+        self._unsigned = {number for number, source in self._written if not source and count[number] == 1}
+        self._conflict = iterations_file.conflict(text)
+        self.handwritten.locate(text, [(span.key[0], span.start, span.end) for span in spans])
+
+    def _is_made(self, item: Elsewhere, journal: Journal, runs: Sequence[int]) -> bool:
+        """By runs here of this number and source; where the file has more of these, by those of its time."""
+        if len(runs) >= self._written[key_of(item)]:
+            return bool(runs)
+        return any(journal.summaries[index].at[:MINUTE] == item.at[:MINUTE] for index in runs)
+
+    def problem(self, journal: Journal) -> str:
+        """What is wrong with the file, in a sentence; empty where nothing is."""
+        self.of(journal)
+        if self._conflict is None:
+            return ""
+        place = f"{self.path.name}:{self._conflict}"
+        return f"{place}: a merge was left unresolved; entries around its markers may carry each other's lines"
+
+    def number_of(self, journal: Journal, source: str) -> int | None:
+        """Number of the first entry about this very source, whichever machine made it."""
+        written = [item.iteration for item in self.of(journal) if _is_about(item, source)]
+        numbers = [number for number in (*written, journal.iteration_of(source)) if number is not None]
+        return min(numbers, default=None)
+
+    def iterations(
+        self,
+        journal: Journal,
+        series: comparison.Series | None = None,
+        best: Callable[[], Key | None] = lambda: None,
+    ) -> Listing:
+        """By number: what was made here, and what is only written down.
+
+        Beside the latter stands the first whole run of its source here that came out right, where there is one of the
+        series that is asked for.
+        """
+        written = self.of(journal)
+        runs = _timed_again(journal, {item.source for item in written if item.source}, series)
+        again = {place: runs[item.source] for place, item in enumerate(written) if item.source in runs}
+        made = journal.briefs.numbered().indices
+        return Listing(journal.summaries, made, written, again, best, self.handwritten.applied)
+
+
+class Span(NamedTuple):
+    """One entry of the file."""
+
+    key: Key
+    start: int
+    begin: int
+    """Behind the number of its heading."""
+    end: int
+
+    def parsed(self, text: str) -> Elsewhere:
+        words = text[self.begin : self.end].encode("utf-8", UNDECODED).decode("utf-8", "replace")
+        return parse(self.key[0], words.replace("\r\n", "\n"), self.key[1])
+
+
+def read(path: Path) -> list[Elsewhere]:
+    """The entries of the file, whoever made them."""
+    text = _text(path)
+    return [span.parsed(text) for span in _spans(text)]
+
+
+def _text(path: Path) -> str:
+    """Every byte of it, whatever it stands for: places in the text are places in the file."""
+    return path.read_bytes().decode("utf-8", UNDECODED)
+
+
+def _spans(text: str) -> list[Span]:
+    headings = list(iterations_file.HEADING.finditer(text))
+    ends = [*(heading.start() for heading in headings[1:]), len(text)]
+    spans: list[Span] = []
+    for heading, end in zip(headings, ends, strict=False):  # a file without headings has an end all the same
+        when = iterations_file.WHEN.search(text, heading.end(), end)
+        spans.append(Span((int(heading[1]), when[1] if when else ""), heading.start(), heading.end(), end))
+    return spans
+
+
+def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[int]]) -> list[Span]:
+    """Those that are not known to be made here: a long log of one's own costs little.
+
+    Where the file has more entries of a number and source than runs here have made, all of them are among these.
+    """
+    count = Counter(span.key for span in spans)
+    own = {key for key, runs in made.items() if len(runs) >= count[key]}
+    return [span for span in spans if span.key not in own]
+
+
+def parse(number: int, text: str, source: str) -> Elsewhere:
+    """An entry as far as its lines still say what kernbench wrote; `text` begins behind the number of the heading."""
+    heading, *lines = text.split("\n")
+    title, *score = heading.strip().split(" · ")
+    while len(score) > 2 or (len(score) == 2 and not TIMES.fullmatch(score[0])):
+        title, score = f"{title} · {score[0]}", score[1:]
+    times = TIMES.fullmatch(score[0]) if score else None
+    outcome = "".join(score[1:] if times else score).partition(" (")[0]
+    said = {name: entry_text.said(lines, name) or "" for name in ("hypothesis", "next", "command", "when")}
+    at, *circumstances = said["when"].split(" · ")
+    baselines = [part.removeprefix(BASELINE) for part in circumstances if part.startswith(BASELINE)]
+    machine = [part for part in circumstances if not part.startswith(("source ", BASELINE, "same source", "after "))]
+    return Elsewhere(
+        run="",
+        source=source,
+        at=re.sub(r"^(\S+) (\S+) UTC$", r"\1T\2:00+00:00", at),
+        right=outcome not in FAILED,
+        geomean=float(times[1]) if times and outcome not in FAILED else None,
+        best=outcome in ("first", "improved", "best"),
+        stalled=bool(entry_text.said(lines, "stalled")),
+        iteration=number,
+        hypothesis=said["hypothesis"] or title,
+        next=said["next"],
+        baseline=baselines[0] if baselines else "",
+        command=said["command"].strip("`"),
+        environment=Environment(device_name=machine[0] if machine else "", condition=", ".join(machine[1:])),
+        outcome=outcome,
+    )
+
+
+def _made(journal: Journal) -> dict[Key, list[int]]:
+    """The runs here that made entries, by number and short hash."""
+    table, made = journal.briefs, dict[Key, list[int]]()
+    for index in table.numbered().indices:
+        made.setdefault((table.iteration(index) or 0, table.source(index)[: entry_text.HASH]), []).append(index)
+    return made
+
+
+def _timed_again(journal: Journal, wanted: set[str], series: comparison.Series | None) -> dict[str, int]:
+    """By short hash the place of a run here of that source."""
+    chosen: dict[str, Brief] = {}
+    table = journal.briefs
+    for index in range(len(table)) if wanted else ():
+        short = table.source(index)[: entry_text.HASH]
+        if short in wanted and _is_comparable(run := table[index]):
+            chosen[short] = max(chosen.get(short, run), run, key=lambda item: _fitness(item, series))
+    return {short: run.position for short, run in chosen.items()}
+
+
+def _is_about(item: Summary, source: str) -> bool:
+    return bool(item.source) and source.startswith(item.source)
+
+
+def _is_comparable(run: Brief) -> bool:
+    """A part of the cases, an interpreter, or the best as the opponent: such runs time something else."""
+    is_other = run.about.interpreted or run.about.series.baseline == "best"
+    return run.complete and not is_other
+
+
+def _fitness(run: Brief, series: comparison.Series | None) -> tuple[bool, bool]:
+    """Of several runs of one source the fittest is taken, and of equals the first."""
+    return run.about.series == series, run.right

@@ -1,0 +1,75 @@
+"""A project's tasks at a glance: best, last verdict and age of each. For the picker and `kernbench status`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.shared import taskfile
+from harness.shared.errors import UserError
+from kernbench import crash_report, render
+from kernbench.events import Summary
+from kernbench.log.entries import entry_text
+from kernbench.log.entries.pulled_entries import Entries
+from kernbench.log.runs import comparison
+from kernbench.log.runs.journal import Journal
+from kernbench.task import lookup
+
+
+@dataclass(frozen=True)
+class Overview:
+    name: str
+    folder: str
+    iterations: int
+    """Made here or written in ITERATIONS.md."""
+    best: str
+    last: str
+    age: str
+    stalled: bool = False
+    problem: str | None = None
+    """Why the task cannot be opened, if it cannot."""
+
+
+def of(folder: Path, state: Path | None = None) -> Overview:
+    """Whatever is wrong with one task, the others are still listed."""
+    try:
+        return _opened(folder, state or folder / lookup.STATE_FOLDER)
+    except UserError as problem:
+        return _unopened(folder, str(problem))
+    except OSError as problem:
+        return _unopened(folder, f"{problem.filename or folder}: {problem.strerror or problem}")
+    except Exception as problem:
+        return _unopened(folder, f"{folder}: {crash_report.sentence(problem)}")
+
+
+def _unopened(folder: Path, problem: str) -> Overview:
+    return Overview(folder.name, str(folder), 0, render.DASH, "cannot be opened", render.DASH, problem=problem)
+
+
+def _opened(folder: Path, state: Path) -> Overview:
+    task, journal = taskfile.load(folder), Journal(state)
+    count = len(Entries(folder / "ITERATIONS.md").iterations(journal))
+    if not journal.summaries:
+        said = "not run here yet" if count else "not run yet"
+        return Overview(task.name, str(folder), count, render.DASH, said, render.DASH)
+    newest = journal.summaries[-1]
+    whole = next((run.position for run in reversed(journal.briefs.all()) if run.complete), -1)
+    last = journal.summaries[whole]
+    best = journal.best(comparison.Series.present(task, newest))
+    return Overview(
+        name=task.name,
+        folder=str(folder),
+        iterations=count,
+        best=render.times(best.geomean) if best else render.DASH,
+        last=_result(last, task.baseline),
+        age=render.age(last.at),
+        stalled=last.stalled,
+    )
+
+
+def _result(last: Summary, usual: str) -> str:
+    """The last whole run; where only a part was ever run, that part by its name."""
+    words = f"{render.times(last.geomean)} {render.outcome(last)}" if last.ratio else render.outcome(last)
+    other = entry_text.over(last, usual)
+    words = f"{words} {other}" if other else words
+    return words if last.complete else f"{words} of the cases"

@@ -1,0 +1,1 @@
+"""runs.jsonl: every finished run, and how runs compare."""

@@ -1,0 +1,326 @@
+"""Which ratios count: a run's summary, the best of a series, the stall rule. Pure functions over results.
+
+A series is everything measured against the same task and baseline, on the same device, with its L2 in the same state;
+results of another series are never compared. The first source that is right everywhere is its best; a later one takes
+over only when its direct, interleaved ratio to the best says so. A source that once turned out wrong cannot stay best.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from harness.shared import stats
+from harness.shared.results import CaseResult, Finding, Ratio
+from harness.shared.run import Environment
+from harness.shared.task import Task
+from kernbench import render
+from kernbench.events import RunStarted, Summary, Worst
+
+STALL_AFTER = 3
+MOVES = {
+    "profile": "profiled again",
+    "profileagain": "profiled again",
+    "reread": "re-read the log",
+    "rereadthelog": "re-read the log",
+    "direction": "changed direction",
+    "newdirection": "changed direction",
+    "changedirection": "changed direction",
+}
+"""What to do about a stall, by the word that a hypothesis may begin with."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """What has to be the same for two runs to be compared."""
+
+    task_hash: str
+    baseline: str
+    device_name: str
+    l2: str
+    """State of a GPU's L2 before each timed call; empty on a CPU."""
+
+    @classmethod
+    def of(cls, run: Summary) -> Series:
+        about = run.environment
+        l2 = about.condition.partition(" ")[0] if about.device.startswith("cuda") else ""
+        return cls(run.task_hash, run.baseline, about.device_name, l2)
+
+    @classmethod
+    def present(cls, task: Task, last: Summary) -> Series:
+        """The task's own series on the device of the last run, whatever else was compared in between."""
+        l2 = "cold" if last.environment.device.startswith("cuda") else ""
+        return cls(task.hash, task.baseline, last.environment.device_name, l2)
+
+
+class Judged(Protocol):
+    """What the rules of best and stall look at, in a whole Summary or in brief."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def geomean(self) -> float | None: ...
+
+    @property
+    def best(self) -> bool: ...
+
+    @property
+    def new_best(self) -> bool: ...
+
+    @property
+    def stalled(self) -> bool: ...
+
+    @property
+    def counted(self) -> bool: ...
+
+    @property
+    def disproved(self) -> bool: ...
+
+
+Run = TypeVar("Run", bound=Judged)
+
+
+def series_of(summaries: Iterable[Summary], wanted: Series) -> list[Summary]:
+    return [item for item in summaries if Series.of(item) == wanted]
+
+
+def best_of(series: Sequence[Run]) -> Run | None:
+    """The run with which the best source took over, unless that source has turned out wrong since.
+
+    A timeout alone dethrones nobody: a busy machine or a short deadline makes one of any source. A best that was timed
+    again keeps the number and the words with which it became the best.
+    """
+    failed: set[str] = set()
+    newest: Run | None = None
+    for run in reversed(series):
+        if newest is not None:
+            if run.source == newest.source and run.new_best:
+                return run
+        elif run.disproved:
+            failed.add(run.source)
+        elif run.best and run.source not in failed:
+            if run.new_best:
+                return run
+            newest = run
+    return newest
+
+
+def streak(series: Sequence[Judged], best: bool, counts: bool) -> int:
+    """Iterations in a row without a new best, the present one included; `series` ends before it."""
+    if best or not counts:
+        return 0
+    length = 1
+    for run in _counted(series):
+        if run.new_best:
+            break
+        length += 1
+    return length
+
+
+def is_stalled(series: Sequence[Judged], best: bool, counts: bool) -> bool:
+    """Whether this is (at least) the third iteration in a row without a new best."""
+    return streak(series, best, counts) >= STALL_AFTER
+
+
+def follows_stall(series: Sequence[Judged], counts: bool) -> bool:
+    """Whether the iteration before this one was stalled."""
+    last = next(_counted(series), None) if counts else None
+    return last is not None and last.stalled
+
+
+def said_move(hypothesis: str) -> str:
+    """The move that a hypothesis begins with: `direction: two rows a warp`."""
+    word = hypothesis.partition(":")[0].strip().lower() if ":" in hypothesis else ""
+    return MOVES.get(word.replace("-", "").replace(" ", ""), "")
+
+
+def _counted(series: Sequence[Judged]) -> Iterator[Judged]:
+    """Newest first, what the stall rule looks at."""
+    return (item for item in reversed(series) if item.counted)
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What a summary needs to know beyond the rows."""
+
+    environment: Environment
+    series: Sequence[Judged]
+    complete: bool
+    """Every timed case of the task was asked for."""
+    against_best: bool = False
+    """The best source itself was the baseline."""
+    findings: tuple[Finding, ...] = ()
+    seconds: float | None = None
+    is_iteration: bool = False
+    repeats: int | None = None
+    failed_builds: int = 0
+    next: str = ""
+    hypothesis_by: str = ""
+    hypothesis_at: str = ""
+    profiled: bool = False
+    """A profile was taken since the iteration before."""
+    baseline_hash: str = ""
+    command: str = ""
+    version: str = ""
+
+
+def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult], about: Circumstances) -> Summary:
+    """A source that is not right has no speedup: what its other rows took stands in their own lines."""
+    headline = [results[case.id] for case in task.timed if case.headline and case.id in results]
+    rows = [(row, row.ratio) for row in headline]
+    timed = [(row, ratio) for row, ratio in rows if ratio is not None]
+    tried = any(row.status in ("ok", "interpreted") for row in results.values())
+    right = tried and not any(row.failed for row in results.values())
+    mean = stats.geomean([ratio for _row, ratio in timed]) if right else None
+    old_best = best_of(about.series)
+    vs_best = stats.geomean(_against_best(headline)) if right else None
+    best = _is_best(started.source, right, results.values(), headline, about, old_best)
+    is_best_already = old_best is not None and old_best.source == started.source
+    is_new = best and about.repeats is None and not is_best_already
+    order = sorted(timed, key=lambda item: item[1].speedup) if right else []
+    known = about.repeats is not None or (best and is_best_already)
+    counts = about.is_iteration and not known and not about.environment.interpreted and not about.against_best
+    wall = _wall(headline) if right else None
+    after_stall = follows_stall(about.series, counts)
+    return Summary(
+        run=started.run,
+        source=started.source,
+        at=started.at,
+        right=right,
+        geomean=mean.speedup if mean else None,
+        low=mean.low if mean else None,
+        high=mean.high if mean else None,
+        verdict=mean.verdict if mean else None,
+        wall=wall.speedup if wall else None,
+        wall_low=wall.low if wall and _has_interval(headline) else None,
+        wall_high=wall.high if wall and _has_interval(headline) else None,
+        vs_best=vs_best,
+        best=best,
+        best_geomean=old_best.geomean if old_best else None,
+        not_best="" if best or is_best_already or not right or not old_best else why_not_best(task, headline, about),
+        stalled=is_stalled(about.series, is_new, counts),
+        streak=streak(about.series, is_new, counts),
+        after_stall=after_stall,
+        move=_move(started.hypothesis, about.profiled) if after_stall else "",
+        counts=_counts(results.values(), len(timed)),
+        worst=_named(task, *order[0]) if order else None,
+        fastest=_named(task, *order[-1]) if order else None,
+        findings=about.findings,
+        repeats=about.repeats,
+        complete=about.complete,
+        failed_builds=about.failed_builds,
+        hypothesis=started.hypothesis,
+        hypothesis_by=about.hypothesis_by if started.hypothesis else "",
+        hypothesis_at=about.hypothesis_at if started.hypothesis else "",
+        next=about.next,
+        baseline=started.baseline,
+        baseline_hash=about.baseline_hash,
+        task_hash=started.task_hash,
+        command=about.command,
+        version=about.version,
+        seconds=about.seconds,
+        environment=about.environment,
+    )
+
+
+def axis_of(run: Summary) -> tuple[str, str, str]:
+    """What a speedup is over, and where; also of an entry that was made elsewhere, which does not tell its series."""
+    l2 = run.environment.condition.partition(" ")[0]
+    return run.baseline, run.environment.device_name, l2 if l2 in ("cold", "warm", "dirty") else ""
+
+
+def best_levels(entries: Sequence[Summary]) -> list[float | None]:
+    """The geomean of the best after each entry, as it was when it took over: it may have done so between two entries,
+    and is as good when it is timed again."""
+    levels: list[float | None] = []
+    level: float | None = None
+    for item in entries:
+        before = [value for value in (level, item.best_geomean) if value is not None]
+        level = item.geomean if item.took_over and item.geomean else max(before, default=None)
+        levels.append(level)
+    return levels
+
+
+def numbered(summary: Summary, number: int) -> Summary:
+    return replace(summary, iteration=number)
+
+
+def _against_best(rows: Sequence[CaseResult]) -> list[Ratio]:
+    return [row.vs_best for row in rows if row.vs_best is not None]
+
+
+def _is_best(
+    source: str,
+    right: bool,
+    results: Iterable[CaseResult],
+    headline: Sequence[CaseResult],
+    about: Circumstances,
+    old_best: Judged | None,
+) -> bool:
+    checked = all(row.checked == 2 for row in results if row.status == "ok")
+    timed = any(row.ratio is not None for row in headline)
+    if not right or not checked or not timed or not about.complete or about.environment.interpreted:
+        return False
+    if about.against_best:  # measured against another opponent than the series: it informs, and decides nothing
+        return False
+    if any(row.red for row in headline) or any(finding.red for finding in about.findings):
+        return False
+    if old_best is None or old_best.source == source:
+        return True
+    direct = _against_best(headline)
+    return len(direct) == sum(row.status == "ok" for row in headline) and stats.beats_best(direct)
+
+
+def why_not_best(task: Task, headline: Sequence[CaseResult], about: Circumstances) -> str:
+    """The first reason, in the order in which a user can do something about it."""
+    if about.environment.interpreted:
+        return ""
+    if about.against_best:
+        return f"it was timed against the best alone; a run over {task.baseline} decides"
+    if not about.complete:
+        return "only a part of the cases was run"
+    red = next((row for row in headline if row.red), None)
+    if red is not None:
+        return f"{task.case(red.id).label} has a finding that rules it out"
+    direct = [(row, row.vs_best) for row in headline if row.vs_best is not None]
+    low = min(direct, key=lambda item: item[1].speedup, default=None)
+    if low is not None and low[1].speedup < stats.WORST_HEADLINE:
+        label, limit = task.case(low[0].id).label, stats.WORST_HEADLINE
+        return f"{label} is {render.times(low[1].speedup)} of best, and no row may be below {limit}"
+    mean = stats.geomean([ratio for _row, ratio in direct])
+    if mean is None:
+        return "it was not timed beside the best"
+    return f"{mean.speedup:.3f}x of best, and the interval must lie above {1 + stats.MARGIN:.2f}x"
+
+
+def _wall(rows: Sequence[CaseResult]) -> Ratio | None:
+    walls = [row.wall for row in rows if row.wall is not None]
+    speedups = [(wall.speedup, wall.low, wall.high) for wall in walls if wall.speedup is not None]
+    return stats.geomean([Ratio(value, low or value, high or value, "same") for value, low, high in speedups])
+
+
+def _has_interval(rows: Sequence[CaseResult]) -> bool:
+    return all(row.wall.low is not None and row.wall.high is not None for row in rows if row.wall is not None)
+
+
+def _move(hypothesis: str, profiled: bool) -> str:
+    """What was said, and what left a trace."""
+    moves = [said_move(hypothesis), "profiled again" if profiled else ""]
+    return " and ".join(dict.fromkeys(move for move in moves if move))
+
+
+def _named(task: Task, row: CaseResult, ratio: Ratio) -> Worst:
+    return Worst(row.id, task.case(row.id).label, ratio.speedup)
+
+
+def _counts(results: Iterable[CaseResult], in_geomean: int) -> dict[str, int]:
+    tally: Counter[str] = Counter()
+    for row in results:
+        tally[row.status] += 1
+        if row.verdict is not None:
+            tally[row.verdict] += 1
+    tally["headline"] = in_geomean
+    return dict(tally)

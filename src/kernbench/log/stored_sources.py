@@ -1,0 +1,280 @@
+"""Every iteration's sources: found by number, hash prefix or word, compared, brought back without losing anything."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import string
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.shared.errors import UserError
+from harness.shared.task import Task
+from harness.shared.taskfile import NAMED_BASELINES
+from kernbench.atomic_write import written_aside
+from kernbench.events import Elsewhere, Summary
+from kernbench.log import unified_diff
+from kernbench.log.entries import entry_text
+from kernbench.log.entries.entry_list import Listing
+from kernbench.log.entries.pulled_entries import Entries
+from kernbench.log.runs import comparison
+from kernbench.log.runs.journal import Journal
+from kernbench.task import snapshot, solution_code
+from kernbench.task.lookup import make_state
+
+LEAST_DIGITS = 4
+"""Of a hash, to name a source."""
+
+
+class TrajectoryError(UserError):
+    """The iteration asked for is not here; one sentence."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One source of the trajectory; `folder` is the user's own for `now`."""
+
+    name: str
+    folder: Path
+    state: Path
+    """May lie in the folder; what it keeps is no part of the source."""
+    summary: Summary | None = None
+
+    def files(self) -> list[Path]:
+        return snapshot.source_files(self.folder, self.state)
+
+
+def find(task: Task, journal: Journal, reference: str) -> Point:
+    """`12`, `ab12cd`, `best`, `last` or `now`; the hash may also be of what a restore has kept and nobody has run."""
+    if reference == "now":
+        return Point("now", Path(task.folder), journal.state)
+    try:
+        summary = summary_of(task, journal, reference)
+    except TrajectoryError:
+        kept = kept_sources(journal.state, reference)
+        if len(kept) != 1:
+            raise
+        return Point(kept[0].name[:8], kept[0], journal.state)
+    if isinstance(summary, Elsewhere):
+        return _brought_along(task, journal, summary)
+    return point(journal, summary)
+
+
+def kept_sources(state: Path, digits: str) -> list[Path]:
+    """The snapshots whose hash begins so."""
+    if len(digits) < LEAST_DIGITS or not all(digit in string.hexdigits for digit in digits):
+        return []
+    return [folder for folder in (state / "sources").glob(f"{digits}*") if folder.is_dir()]
+
+
+def point(journal: Journal, summary: Summary) -> Point:
+    folder = journal.state / "sources" / summary.source
+    if not folder.is_dir():
+        source = f"the source of {_name(summary)} ({summary.source[:8]})"
+        raise TrajectoryError(f"{source} is not in this state folder ({journal.state})")
+    return Point(_name(summary), folder, journal.state, summary)
+
+
+def _brought_along(task: Task, journal: Journal, summary: Elsewhere) -> Point:
+    """The log came without its sources; the one that was shipped with it may be the folder's own."""
+    kept = kept_sources(journal.state, summary.source)
+    if len(kept) == 1:
+        return Point(_name(summary), kept[0], journal.state, summary)
+    folder = Path(task.folder)
+    if summary.source and snapshot.sha_of(folder, journal.state).startswith(summary.source):
+        return Point(_name(summary), folder, journal.state, summary)
+    source = f"its source ({summary.source})" if summary.source else "its source"
+    place = f"this state folder ({journal.state})"
+    raise TrajectoryError(f"entry {_name(summary)} was made elsewhere: {source} is not in {place}")
+
+
+def diff(old: Point, new: Point, state: Path, errors: str = "replace") -> list[str]:
+    """A unified diff over all files of two sources; `errors` is about bytes that are no UTF-8."""
+    names = {path.as_posix() for point in (old, new) for path in snapshot.source_files(point.folder, state)}
+    lines: list[str] = []
+    for name in sorted(names):
+        before, after = (_bytes(point.folder / name) for point in (old, new))
+        lines += unified_diff.unified(before, after, f"{old.name}/{name}", f"{new.name}/{name}", errors)
+    return lines
+
+
+def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
+    """Makes the solution's files those of the point; the present ones are kept as a snapshot first.
+
+    Returns the hash of what was there before and what changed, in words. Code that the solution uses now and did not
+    have is removed. The task's own files stay, and so does what lies behind a linked folder, which others may share.
+    Everything is written aside before anything is replaced, and a file that is not in the snapshot as it is now is
+    neither replaced nor removed.
+    """
+    folder = Path(task.folder)
+    make_state(state)
+    before = snapshot.take(folder, state)
+    wanted = {path: (point.folder / path).read_bytes() for path in solution_files(point, task)}
+    others = [path for path, data in wanted.items() if _bytes(folder / path) != data]
+    changed = [path for path in others if not solution_code.lies_elsewhere(folder, path)]
+    added = [
+        path for path in solution_code.only_of_solution(folder, before.folder, _frozen(task)) if path not in wanted
+    ]
+    try:
+        with contextlib.ExitStack() as stack:
+            moves = [stack.enter_context(_aside(folder / path, wanted[path])) for path in changed]
+            steps = [*zip(changed, moves, strict=True), *((path, (folder / path).unlink) for path in added)]
+            for path, _put in steps:
+                _must_be_kept(folder, before.folder, path, "nothing was restored")
+            for path, put in steps:
+                _must_be_kept(folder, before.folder, path, f"`kernbench restore {before.sha[:8]}` undoes what was")
+                put()
+    except OSError as problem:
+        raise TrajectoryError(f"{problem.filename} cannot be written: {problem.strerror}; restore again") from None
+    words = [path.as_posix() if path in changed else f"{path.as_posix()} (behind a link: stays)" for path in others]
+    return before.sha, words + [f"{path.as_posix()} (removed)" for path in added]
+
+
+def _must_be_kept(folder: Path, kept: Path, path: Path, otherwise: str) -> None:
+    if _bytes(folder / path) != _bytes(kept / path):
+        raise TrajectoryError(f"{path} was saved this moment or is too large to be kept; {otherwise}")
+
+
+def _aside(path: Path, data: bytes) -> contextlib.AbstractContextManager[Callable[[], None]]:
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
+    return written_aside(path, data)
+
+
+def restored(
+    point: Point, before: str, changed: Sequence[str], task: str | None, state: Path | str | None = None
+) -> str:
+    """A sentence about it, with the way back; `task` is the word for it here, none inside its folder.
+
+    `state` is the word for the state folder, none where it is the usual one.
+    """
+    if not changed:
+        return f"restored {point.name}: nothing to change"
+    words = [*([task] if task else []), before[:8], *(["--state", str(state)] if state else [])]
+    command = shlex.join(["kernbench", "restore", *words])
+    return f"restored {point.name}: {', '.join(changed)}; `{command}` brings back what was there"
+
+
+def copy_out(point: Point, task: Task, target: Path) -> list[str]:
+    """Writes the solution's files into a folder that does not have them yet; returns their names."""
+    paths = solution_files(point, task)
+    taken = [path for path in paths if (target / path).exists()]
+    if taken:
+        raise TrajectoryError(f"{target / taken[0]} is there already; name another folder")
+    try:
+        for path in paths:
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            (target / path).write_bytes((point.folder / path).read_bytes())
+    except OSError as problem:
+        raise TrajectoryError(f"{problem.filename} cannot be written: {problem.strerror}") from None
+    return [path.as_posix() for path in paths]
+
+
+def solution_files(point: Point, task: Task) -> list[Path]:
+    return [path for path in point.files() if path.as_posix() not in _frozen(task)]
+
+
+def texts(point: Point, task: Task) -> dict[str, str]:
+    """The solution's files by name."""
+    found = {path.as_posix(): _bytes(point.folder / path) for path in solution_files(point, task)}
+    return {name: (data or b"").decode("utf-8", "replace") for name, data in found.items()}
+
+
+def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
+    """The run meant; an Elsewhere where only ITERATIONS.md knows of it."""
+    entries = entries_of(task)
+    if reference == "last" and not journal.summaries:
+        raise TrajectoryError("nothing was run on this machine yet, so there is no last; give a number")
+    if reference in ("best", "last"):
+        return journal.summaries[-1] if reference == "last" else best(task, journal, entries)
+    if reference == "now":
+        raise TrajectoryError(
+            "now is the files as they are, not a run: `show now --source` prints them, `diff` compares"
+        )
+    listed = entries.iterations(journal)
+    if reference.isdecimal() and (found := listed.with_number(int(reference))):
+        sources = {item.source[: entry_text.HASH] or "no source" for item in found}
+        if len(sources) > 1:
+            raise TrajectoryError(f"{taken_twice(int(reference))}; give the hash of one: {', '.join(sorted(sources))}")
+        return found[-1]
+    matches = _with_hash(journal, listed, reference) if len(reference) >= LEAST_DIGITS else {}
+    if len(matches) > 1:
+        raise TrajectoryError(f"{reference} names {len(matches)} sources; give more of the hash")
+    if matches:
+        return next(iter(matches.values()))
+    raise TrajectoryError(f"there is no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
+
+
+def taken_twice(number: int) -> str:
+    return f"two entries have the number {number}, as after a merge of two logs"
+
+
+def _with_hash(journal: Journal, listed: Listing, digits: str) -> dict[str, Summary]:
+    """By source, the newest run of it; what is only written down, where nothing here has run it."""
+    table = journal.briefs
+    found = [index for index in range(len(table)) if table.source(index).startswith(digits)]
+    made = [index for index in found if table.iteration(index) is not None]
+    newest = {table.source(index): index for index in [*found, *made]}  # an entry before a plain run of its source
+    shorts = {source[: entry_text.HASH] for source in newest}
+    written = [item for item in listed.written if item.source.startswith(digits) and item.source not in shorts]
+    return {
+        **{item.source: item for item in written},
+        **{source: journal.summaries[index] for source, index in newest.items()},
+    }
+
+
+def best_written(task: Task, journal: Journal, entries: Entries) -> Elsewhere | None:
+    """The last one that the log itself calls best over the task's own baseline, of those that no run here made."""
+    once = [item for item in entries.of(journal) if item.best]
+    own = [item for item in once if item.baseline == task.baseline]
+    return max(own or once, key=lambda item: item.iteration or 0, default=None)
+
+
+def entries_of(task: Task) -> Entries:
+    return Entries(Path(task.folder) / "ITERATIONS.md")
+
+
+def best(task: Task, journal: Journal, entries: Entries) -> Summary:
+    """Named by the entry about its source, where there is one."""
+    if not journal.summaries:
+        if written := best_written(task, journal, entries):
+            return written
+        raise TrajectoryError("nothing was run on this machine yet, so there is no best; give a number")
+    newest = journal.summaries[-1]
+    present, last = comparison.Series.present(task, newest), comparison.Series.of(newest)
+    for series in (present, last):  # a task that has just been changed still has the best of before
+        if found := journal.best(series):
+            made = _made_with(journal, series, found.source) if found.iteration is None else None
+            return made or replace(found, iteration=found.iteration or entries.number_of(journal, found.source))
+    raise TrajectoryError(f"no source was timed over {task.baseline} and right everywhere yet, so there is no best")
+
+
+def _made_with(journal: Journal, series: comparison.Series, source: str) -> Summary | None:
+    """The entry that a run of this source made later, where its first run made none."""
+    made = (run for run in journal.briefs.series(series) if run.iteration is not None and run.source == source)
+    found = next((run for run in made if run.best), None)
+    return journal.summaries[found.position] if found else None
+
+
+def _known(listed: Sequence[Summary]) -> str:
+    if not listed:
+        return "none has been logged yet"
+    first, last = listed[0].iteration, listed[-1].iteration
+    return f"there is {first}" if first == last else f"there are {first} to {last}"
+
+
+def _name(summary: Summary) -> str:
+    return str(summary.iteration) if summary.iteration is not None else summary.source[:8]
+
+
+def _frozen(task: Task) -> set[str]:
+    """Files that make the task and not the solution."""
+    own = () if task.baseline in NAMED_BASELINES else (task.baseline,)
+    return {"task.toml", "cases.json", "reference.py", *own}
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None

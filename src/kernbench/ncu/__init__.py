@@ -1,0 +1,1 @@
+"""Nsight Compute as a process: started ahead, asked, stored."""

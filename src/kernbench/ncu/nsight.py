@@ -1,0 +1,95 @@
+"""Where ncu is, which version, whether it may count here, and what it prints when it is asked without a GPU."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+from harness.shared.errors import UserError
+from kernbench.ncu import refusals
+
+TOOLKITS = (Path("/usr/local/cuda/bin"), Path("/opt/nvidia/nsight-compute"))
+DRIVERS = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
+"""One of them is there where an NVIDIA driver is; the last is Windows' own."""
+DRIVER_PARAMS = Path("/proc/driver/nvidia/params")
+CAPABILITIES = Path("/proc/self/status")
+SYS_ADMIN, PERFMON = 1 << 21, 1 << 38
+
+
+class NoNcu(UserError):
+    """ncu cannot be used here; one sentence with what to do."""
+
+
+def find(given: str | None = None) -> Path:
+    """The ncu to use: the one named, on PATH, or in the toolkit's usual places."""
+    if given:
+        path = Path(given).expanduser()
+        if path.is_file() and os.access(path, os.X_OK):
+            return path.absolute()
+        raise NoNcu(refusals.not_there(path))
+    homes = [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    found = shutil.which("ncu") or shutil.which("ncu", path=os.pathsep.join(map(str, [*homes, TOOLKITS[0]])))
+    if found:
+        return Path(found)
+    standalone = sorted(TOOLKITS[1].glob("*/ncu"), key=lambda path: _numbers(path.parent.name))
+    if standalone:
+        return standalone[-1]
+    if not any(path.exists() for path in DRIVERS):
+        raise NoNcu(refusals.NO_GPU)
+    raise NoNcu(refusals.missing(("PATH", *map(str, homes), str(TOOLKITS[0]), f"{TOOLKITS[1]}/*")))
+
+
+async def version(ncu: Path) -> str:
+    """`2025.3.1`; raises NoNcu when it does not even say that."""
+    text = await read(ncu, "--version", seconds=20.0)
+    found = re.search(r"Version (\d+(?:\.\d+)+)", text)
+    if found is None:
+        raise NoNcu(f"{ncu} does not say its version; is it Nsight Compute? name another with `--ncu PATH`")
+    return ".".join(found[1].split(".")[:3])
+
+
+async def read(ncu: Path, *arguments: str, seconds: float = 60.0) -> str:
+    """What ncu prints when asked something that needs no GPU, such as a page of a report; empty when it fails."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            str(ncu),
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return ""
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), seconds)
+    except TimeoutError:
+        return ""
+    finally:
+        kill_group(process.pid)
+    return output.decode(errors="replace") if process.returncode == 0 else ""
+
+
+def permitted(params: Path = DRIVER_PARAMS, capabilities: Path = CAPABILITIES) -> bool:
+    """Whether this process may read counters, as far as can be known without trying; in doubt, yes."""
+    try:
+        if "RmProfilingAdminOnly: 1" not in params.read_text(encoding="utf-8"):
+            return True
+        found = re.search(r"^CapEff:\s*([0-9a-f]+)", capabilities.read_text(encoding="utf-8"), re.M)
+    except OSError:
+        return True
+    return found is None or bool(int(found[1], 16) & (SYS_ADMIN | PERFMON))
+
+
+def kill_group(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))

@@ -1,0 +1,243 @@
+"""A profile in plain text: the summary of a pane, the before/after table, the markdown of a pull request.
+
+Sixty columns at most unless asked otherwise. An unknown number is a dash; a change is shown only where both are known.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+
+from kernbench.diagnosis.counters import Facts, Profile, TraceRow, short_name
+from kernbench.diagnosis.rules import Diagnosis
+from kernbench.ncu.drilldown import HotLine
+from kernbench.render import DASH, microseconds
+
+WIDTH = 60
+Value = Callable[[Profile], "float | None"]
+
+
+def _main(name: str) -> Value:
+    def value(profile: Profile) -> float | None:
+        found: float | None = getattr(profile.main, name, None) if profile.main else None
+        return found
+
+    return value
+
+
+def _bandwidth(profile: Profile) -> float | None:
+    moved, time = profile.total("bytes_moved"), profile.duration_us
+    return None if moved is None or not time else moved / time / 1e6
+
+
+def _stall(profile: Profile) -> float | None:
+    return profile.main.stalls.get("long_scoreboard", 0.0) * 100 if profile.main and profile.main.stalls else None
+
+
+def _spills(profile: Profile) -> float | None:
+    return profile.total("spilled")
+
+
+ROWS: tuple[tuple[str, str, Value, Callable[[float], str]], ...] = (
+    ("duration", "us", lambda profile: profile.duration_us, microseconds),
+    ("DRAM", "TB/s", _bandwidth, lambda value: f"{value:.2f}"),
+    ("DRAM of peak", "%", _main("dram_pct"), lambda value: f"{value:.0f}"),
+    ("bytes moved", "MB", lambda profile: _mega(profile.total("bytes_moved")), lambda value: f"{value:.1f}"),
+    ("SM busy", "%", _main("sm_pct"), lambda value: f"{value:.0f}"),
+    ("occupancy", "%", _main("occupancy_pct"), lambda value: f"{value:.0f}"),
+    ("occupancy possible", "%", _main("possible_pct"), lambda value: f"{value:.0f}"),
+    ("registers", "", _main("registers"), lambda value: f"{value:.0f}"),
+    ("shared memory", "KB", lambda profile: _kilo(_main("shared_bytes")(profile)), lambda value: f"{value:.1f}"),
+    ("spill accesses", "M", lambda profile: _mega(_spills(profile)), lambda value: f"{value:.2f}"),
+    ("instructions", "M", lambda profile: _mega(profile.total("instructions")), lambda value: f"{value:.2f}"),
+    ("issue slots busy", "%", _main("issue_pct"), lambda value: f"{value:.0f}"),
+    ("waiting for memory", "%", _stall, lambda value: f"{value:.0f}"),
+    ("kernels", "", lambda profile: float(len(profile.kernels)) or None, lambda value: f"{value:.0f}"),
+)
+"""Name, unit, value, spelling of every line of a comparison: sums over the call, the rest of its main kernel."""
+
+
+def summary_lines(
+    profile: Profile, diagnosis: Diagnosis, other: Profile | None = None, width: int = WIDTH
+) -> list[str]:
+    """What the pane shows: the answer first, where a small pane has room, then the numbers, then what to try.
+
+    With `other` the numbers of both stand side by side.
+    """
+    lines = [_clip(_title(profile), width)]
+    lines += textwrap.wrap(f"=> {diagnosis.sentence}", width, subsequent_indent="   ")
+    if diagnosis.evidence:
+        lines += textwrap.wrap("; ".join(diagnosis.evidence), width, initial_indent="   ", subsequent_indent="   ")
+    if not profile.kernels:
+        lines += facts_lines(profile.facts, width)
+    elif other is not None and other.kernels:
+        lines += comparison_lines(other, profile, width)
+    else:
+        lines += [_clip(line, width) for line in _numbers(profile)]
+    for technique in diagnosis.tries:
+        lines += textwrap.wrap(f"try {technique.name}: {technique.reason}", width, subsequent_indent="    ")
+    if profile.skipped:
+        lines.append(_clip(f"{profile.skipped} rows of ncu's output could not be read", width))
+    return lines
+
+
+def comparison_lines(before: Profile, after: Profile, width: int = 80) -> list[str]:
+    """Before, after and the change, one number a line."""
+    names = (_side(before)[:12], _side(after)[:12])
+    lines = [f"{'':<20}{names[0]:>12}{names[1]:>12}{'change':>10}"]
+    for name, unit, value, spell in ROWS:
+        old, new = value(before), value(after)
+        label = f"{name} {unit}".strip()
+        shown = [DASH if item is None else spell(item) for item in (old, new)]
+        if shown != [DASH, DASH]:
+            lines.append(f"{label:<20}{shown[0]:>12}{shown[1]:>12}{_change(old, new):>10}")
+    for title, profile in zip(names, (before, after), strict=True):
+        lines.append(f"{title}: {_stalls(profile)}")
+    return [_clip(line, width) for line in lines]
+
+
+def markdown(before: Profile, after: Profile) -> str:
+    """The same as a table for a pull request."""
+    about = after.label or after.case
+    lines = [f"| {about} | {_side(before)} | {_side(after)} | change |", "| --- | ---: | ---: | ---: |"]
+    for name, unit, value, spell in ROWS:
+        old, new = value(before), value(after)
+        if old is None and new is None:
+            continue
+        label = f"{name}, {unit}" if unit else name
+        cells = [DASH if item is None else spell(item) for item in (old, new)]
+        lines.append(f"| {label} | {cells[0]} | {cells[1]} | {_change(old, new)} |")
+    where = ", ".join(part for part in (after.gpu, f"ncu {after.ncu}" if after.ncu else "") if part)
+    return "\n".join([*lines, "", f"One call each, cold caches, clocks as they are ({where})."])
+
+
+def facts_lines(facts: Sequence[Facts], width: int = WIDTH) -> list[str]:
+    """What the compiler says, without counters."""
+    lines = []
+    for fact in facts:
+        lines.append(f"{fact.name}: {_or_dash(fact.registers)} registers, {_or_dash(fact.spills)} spills,")
+        shared = DASH if fact.shared_bytes is None else f"{fact.shared_bytes / 1e3:.1f} KB"
+        lines.append(f"  {shared} shared, {_or_dash(fact.warps)} warps, {_or_dash(fact.stages)} stages")
+        if fact.occupancy_pct is not None:
+            lines.append(f"  occupancy {fact.occupancy_pct:.0f} % possible (limit: {fact.limit})")
+    return [_clip(line, width) for line in lines or ["the compiler gave no facts (no Triton kernel was loaded)"]]
+
+
+def hot_lines(lines: Sequence[HotLine], width: int = 80) -> list[str]:
+    """Where the warps were seen waiting, the hottest line first."""
+    if not lines:
+        return ["no line was sampled: the kernel carries no line info, or ended too soon"]
+    table = [(f"{line.file}:{line.line}", line) for line in lines]
+    room = min(max(len(place) for place, _ in table), 32)
+    rows = [f"{'share':>6}  {'stall':<14}{'line':<{room}}"]
+    for place, line in table:
+        rows.append(f"{line.share * 100:>5.0f}%  {line.stall:<14}{place[-room:]:<{room}}  {line.text}")
+    return [_clip(row, width) for row in rows]
+
+
+def trace_lines(rows: Sequence[TraceRow], width: int = 80) -> list[str]:
+    """Kernels, then operators, each by what it takes and its share of its kind."""
+    lines = []
+    for kind, title in (("kernel", "kernels, on the GPU"), ("operator", "operators, on the host")):
+        part = [row for row in rows if row.kind == kind]
+        whole = sum(row.us for row in part)
+        if part:
+            lines.append(f"{'us':>10}  {'share':>5}  {'calls':>5}  {title}")
+        for row in part[:15]:
+            name = short_name(row.name) if kind == "kernel" else row.name
+            lines.append(f"{microseconds(row.us):>10}  {row.us / whole * 100:>4.0f}%  {row.count:>5}  {name}")
+    return [_clip(line, width) for line in lines or ["the call spent no time that the profiler saw"]]
+
+
+def _numbers(profile: Profile) -> list[str]:
+    kernel = profile.main
+    assert kernel is not None
+    lines = []
+    if len(profile.kernels) > 1:
+        lines.append(
+            f"{len(profile.kernels)} kernels, {_time(profile.duration_us)}; {_percent(profile.share, 100)} in:"
+        )
+    clock = DASH if kernel.sm_hz is None else f"{kernel.sm_hz / 1e6:.0f} MHz"
+    speed = DASH if kernel.bandwidth is None else f"{kernel.bandwidth / 1e12:.2f} TB/s"
+    lines.append(f"{kernel.name}  {_time(kernel.duration_us)}  {_count(kernel.grid)} x {_count(kernel.block)}  {clock}")
+    lines.append(f"DRAM       {_percent(kernel.dram_pct):<7}{speed:<14}L2 hits {_percent(kernel.l2_hit_pct)}")
+    lines.append(f"moved      read {_bytes(kernel.bytes_read)}, wrote {_bytes(kernel.bytes_written)}")
+    issue = f"issue {_percent(kernel.issue_pct)}"
+    lines.append(f"SM         {_percent(kernel.sm_pct):<7}{issue:<14}L1 {_percent(kernel.l1_pct)}")
+    limit = f"  limit: {', '.join(kernel.limits)}" if kernel.limits else ""
+    lines.append(f"occupancy  {_percent(kernel.occupancy_pct)} of {_percent(kernel.possible_pct)}{limit}")
+    lines.append(
+        f"registers  {_count(kernel.registers):<7}{'shared ' + _bytes(kernel.shared_bytes):<18}"
+        f"spills {_count(kernel.spilled)}"
+    )
+    ready = DASH if kernel.eligible_warps is None else f"{kernel.eligible_warps:.2f}"
+    lines.append(f"instr.     {_count(kernel.instructions)}, {ready} warps ready a cycle")
+    return [*lines, f"stalls     {_stalls(profile)}"]
+
+
+def _title(profile: Profile) -> str:
+    tool = f"ncu {profile.ncu}{' full' if profile.full else ''}" if profile.ncu else "no counters"
+    return "  ".join(part for part in (profile.label or profile.case, profile.side, tool, profile.gpu) if part)
+
+
+def _side(profile: Profile) -> str:
+    return profile.side if profile.side != "solution" else "now"
+
+
+def _stalls(profile: Profile) -> str:
+    top = profile.main.top_stalls if profile.main else []
+    words = [
+        (name.replace("_", " ").replace("scoreboard", "sb").replace("throttle", "thr."), share) for name, share in top
+    ]
+    return ", ".join(f"{name} {share * 100:.0f}%" for name, share in words) or DASH
+
+
+def _change(old: float | None, new: float | None) -> str:
+    if old is None or new is None or (old == 0 and new == 0):
+        return "=" if old == new and old is not None else DASH
+    if old == 0:
+        return "new"
+    percent = (new / old - 1) * 100
+    return "=" if abs(percent) < 0.5 else f"{percent:+.0f} %" if percent < 900 else f"{new / old:.0f}x"
+
+
+def _kilo(value: float | None) -> float | None:
+    return None if value is None else value / 1e3
+
+
+def _mega(value: float | None) -> float | None:
+    return None if value is None else value / 1e6
+
+
+def _time(value: float | None) -> str:
+    return DASH if value is None else f"{microseconds(value)} us"
+
+
+def _percent(value: float | None, scale: float = 1.0) -> str:
+    return DASH if value is None else f"{value * scale:.0f} %"
+
+
+def _bytes(value: float | None) -> str:
+    if value is None:
+        return DASH
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
+def _count(value: float | None) -> str:
+    if value is None:
+        return DASH
+    for size, unit in ((1e9, "G"), (1e6, "M")):
+        if value >= size:
+            return f"{value / size:.1f} {unit}"
+    return f"{value:.0f}"
+
+
+def _or_dash(value: int | None) -> str:
+    return DASH if value is None else str(value)
+
+
+def _clip(line: str, width: int) -> str:
+    return line if len(line) <= width else line[: width - 1] + "…"

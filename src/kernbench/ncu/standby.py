@@ -1,0 +1,284 @@
+"""Nsight Compute as a process that waits: found, started ahead of the key, fed one request, killed on its deadline.
+
+ncu starts `harness.target`, which imports torch, takes a context and waits on a named pipe; a key sends it source and
+case. While it waits it is stopped (SIGSTOP): a waiting ncu would keep one core busy, and a stopped one costs nothing.
+Its metrics are fixed on its command line, so a standby is either of the summary's set or of the full one. What
+ncu has to say, csv and complaints alike, goes to a file of its own; what the program prints goes to the log. Everything
+lies in a private folder that is also its TMPDIR (ncu keeps a lock file there, which may be another user's in /tmp). No
+exception leaves `Standby.profile`: an Outcome carries either the csv or one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.shared.errors import Where
+from harness.shared.lines import decode
+from kernbench.diagnosis.metrics import NAMES
+from kernbench.ncu import refusals
+from kernbench.ncu.nsight import NoNcu, kill_group
+from kernbench.worker.log_limit import LogLimiter
+from kernbench.worker.process import BOOT, child_environment, ending, harness_folder
+
+GUARD = """
+import os, signal, subprocess, sys, threading
+program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
+def kill():
+    try:
+        os.killpg(program.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+def watch():
+    while os.read(0, 1):
+        pass
+    kill()
+threading.Thread(target=watch, daemon=True).start()
+code = program.wait()
+kill()
+os._exit(code if code >= 0 else 128 - code)
+"""
+"""Stands between the workbench and ncu: when its stdin closes, however the workbench ended, the whole group is killed,
+also one that is stopped. ncu is a shell script over a program over a launcher, so no death signal could reach them."""
+START_SECONDS = 90.0
+CSV_HEADER = '"Kernel Name"'
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a standby is started with."""
+
+    python: str
+    device: str
+    ncu: Path | None
+    """None: no counters, only what the compiler says."""
+    harness: Path = field(default_factory=harness_folder)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one request came to."""
+
+    text: str = ""
+    """Everything ncu wrote: the csv is in it."""
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By side: the compiler's facts and the bytes that the call must move."""
+    gpu: dict[str, Any] = field(default_factory=dict)
+    trace: tuple[dict[str, Any], ...] = ()
+    """Rows of torch's profiler, where a trace was asked for."""
+    problem: str | None = None
+    where: Where | None = None
+    report: Path | None = None
+    """The .ncu-rep of a full profile; the caller takes it away before the standby is closed."""
+
+
+def command(setup: Setup, folder: Path, full: bool) -> list[str]:
+    """The whole command line of a standby."""
+    mode = "facts" if setup.ncu is None else "full" if full else "summary"
+    target = [setup.python, "-c", BOOT, str(setup.harness), "target"]
+    target += [str(folder / "requests"), str(folder / "events"), setup.device, mode]
+    if setup.ncu is None:
+        return target
+    common = "--profile-from-start off --clock-control none --target-processes application-only".split()
+    common += ["--log-file", str(folder / "log"), "--page", "raw", "--csv", "--print-units", "base"]
+    whole = ["--set", "full", "--import-source", "yes", "-o", str(folder / "report")]
+    return [str(setup.ncu), *common, *(whole if full else ["--metrics", ",".join(NAMES)]), *target]
+
+
+class Standby:
+    """One ncu (or, without one, only its target), from its start to its one result."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path, full: bool, counts: bool) -> None:
+        self.process, self.folder, self.full, self.counts = process, folder, full, counts
+        self.gpu: dict[str, Any] = {}
+        self.group: int | None = None
+        """Of ncu and its target, once it is known."""
+        self._facts: dict[str, dict[str, Any]] = {}
+        self._trace: tuple[dict[str, Any], ...] = ()
+        self._step = "start"
+        self._problem: str | None = None
+        self._where: Where | None = None
+        self._ready = asyncio.Event()
+        self._buffer = b""
+        self._requests = os.open(folder / "requests", os.O_RDWR | os.O_NONBLOCK)
+        self._events = os.open(folder / "events", os.O_RDWR | os.O_NONBLOCK)  # with both ends held, never at its end
+        self._tail: list[str] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closed = False
+
+    @classmethod
+    async def start(cls, setup: Setup, full: bool = False, on_log: Callable[[str], None] = lambda _: None) -> Standby:
+        folder = Path(tempfile.mkdtemp(prefix="kernbench-ncu-"))
+        for name in ("requests", "events"):
+            os.mkfifo(folder / name, 0o600)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-I", "-S", "-c", GUARD),
+                *command(setup, folder, full),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=_environment(folder),
+                start_new_session=True,
+            )
+        except OSError as problem:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise NoNcu(f"{setup.ncu or setup.python} cannot be started: {problem.strerror}") from None
+        standby = cls(process, folder, full, counts=setup.ncu is not None)
+        asyncio.get_running_loop().add_reader(standby._events, standby._read_events)
+        standby._tasks = [asyncio.create_task(standby._read_log(on_log)), asyncio.create_task(standby._wait())]
+        return standby
+
+    @property
+    def alive(self) -> bool:
+        return self.process.returncode is None and not self._closed
+
+    @property
+    def ready(self) -> bool:
+        """Warm: torch and a context are there, and it waits."""
+        return self.alive and self._step == "ready"
+
+    @property
+    def starting(self) -> bool:
+        return self.alive and self._step == "start"
+
+    async def wait_ready(self, seconds: float = START_SECONDS) -> bool:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._ready.wait(), seconds)
+        return self.ready
+
+    async def profile(self, request: dict[str, Any], seconds: float = 60.0) -> Outcome:
+        """Sends the one request and waits for ncu's end; killed with its group when the time is over."""
+        if not await self.wait_ready():
+            if self.alive:
+                self._problem = refusals.timed_out("start", START_SECONDS)
+            return await self._outcome()
+        self._step = "load"
+        self._signal(signal.SIGCONT)
+        line = json.dumps({**request, "seconds": seconds}, separators=(",", ":")) + "\n"
+        await self._send(line.encode())
+        try:
+            await asyncio.wait_for(self.process.wait(), seconds)
+        except TimeoutError:
+            self._problem = refusals.timed_out(self._step, seconds)
+        return await self._outcome()
+
+    async def close(self) -> None:
+        """Nothing of it stays: processes, pipes, folder."""
+        if self._closed:
+            return
+        await self._stop()
+        self._closed = True
+        asyncio.get_running_loop().remove_reader(self._events)
+        os.close(self._requests)
+        os.close(self._events)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    async def _stop(self) -> None:
+        self._signal(signal.SIGKILL)
+        if self.process.stdin is not None:
+            self.process.stdin.close()  # the guard kills whatever is left of the group
+        try:
+            await asyncio.wait_for(self.process.wait(), 5.0)
+        except TimeoutError:
+            kill_group(self.process.pid)
+            await self.process.wait()
+        _done, pending = await asyncio.wait(self._tasks, timeout=1.0)
+        for task in pending:
+            task.cancel()
+        transport = getattr(self.process, "_transport", None)
+        if transport is not None:
+            transport.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.group is not None and self.group != os.getpgrp():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.group, number)
+
+    async def _outcome(self) -> Outcome:
+        await self._stop()
+        self._read_events()
+        text, report = self._written(), self.folder / "report.ncu-rep"
+        problem = self._problem
+        if problem is None and (self._step != "done" or (self.counts and CSV_HEADER not in text)):
+            said = text + "\n" + "\n".join(self._tail)
+            ended = ending(self.process.returncode)
+            problem = refusals.explain(said, ended, str(self.folder), finished=self._step == "done")
+        place = report if report.is_file() else None
+        return Outcome(text, self._facts, self.gpu, self._trace, problem, self._where, place)
+
+    def _written(self) -> str:
+        try:
+            return (self.folder / "log").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+
+    async def _send(self, data: bytes) -> None:
+        while data and self.alive:
+            try:
+                data = data[os.write(self._requests, data) :]
+            except BlockingIOError:  # a task with many cases is longer than the pipe
+                await asyncio.sleep(0.002)
+
+    def _read_events(self) -> None:
+        with contextlib.suppress(BlockingIOError, OSError):
+            while chunk := os.read(self._events, 65536):
+                self._buffer += chunk
+        *lines, self._buffer = self._buffer.split(b"\n")
+        for line in lines:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                self._take(json.loads(line))
+
+    def _take(self, message: dict[str, Any]) -> None:
+        kind = message["event"]
+        if kind == "ready":
+            self._step, self.gpu = "ready", message["gpu"]
+            with contextlib.suppress(ProcessLookupError):
+                self.group = os.getpgid(int(message["pid"]))
+                self._signal(signal.SIGSTOP)
+            self._ready.set()
+        elif kind == "step":
+            self._step = message["step"]
+        elif kind == "facts":
+            self._facts[message["side"]] = message
+        elif kind == "trace":
+            self._trace = tuple(message["rows"])
+        elif kind == "done":
+            self._step = "done"
+        elif kind == "failed":
+            where = message.get("where")
+            self._where = decode(Where, where) if where else None
+            self._problem = f"{message['side']} fails: {message['message']}"
+        elif kind == "unusable":
+            reason = (message["message"].strip().splitlines() or ["it said nothing"])[0]  # torch adds advice below it
+            problem = refusals.explain(reason, f"cannot start: {reason}")
+            self._problem = refusals.FULL if problem == refusals.NO_ROOM else problem
+
+    async def _wait(self) -> None:
+        await self.process.wait()
+        self._read_events()
+        self._ready.set()
+
+    async def _read_log(self, on_log: Callable[[str], None]) -> None:
+        assert self.process.stdout is not None
+        limiter = LogLimiter()
+        while chunk := await self.process.stdout.read(65536):
+            for line in limiter.feed(chunk, asyncio.get_running_loop().time()):
+                self._tail.append(line)
+                on_log(line)
+            del self._tail[:-50]
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """The worker's, with a TMPDIR of its own; what the program itself keeps in the usual one stays there."""
+    return child_environment(None) | {"TMPDIR": str(folder), "KERNBENCH_TMPDIR": tempfile.gettempdir()}

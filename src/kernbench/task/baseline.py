@@ -1,0 +1,70 @@
+"""What a run is compared with: the reference as it is (eager), compiled, the best source so far, or a file.
+
+The task's own baseline is part of the task's hash. Any other file carries a hash in its name, taken from the very
+snapshot that is timed (`of`): another text of it is another series.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.shared.errors import UserError
+from harness.shared.task import Task
+from harness.shared.taskfile import NAMED_BASELINES, files_behind
+
+
+class BaselineError(UserError):
+    """The baseline asked for cannot be used; one sentence."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    name: str
+    """As logs and series name it; a file that is not the task's own carries its hash."""
+    file: Path | None = None
+    """A file from elsewhere, or one of the task's folder by its name there."""
+
+    @classmethod
+    def parse(cls, text: str, task: Task) -> Baseline:
+        if text in (*NAMED_BASELINES, "best"):
+            return cls(text)
+        folder = Path(task.folder).resolve()
+        try:
+            path = next(place for place in _places(text, folder) if place.is_file())
+        except (StopIteration, OSError, RuntimeError, ValueError):
+            raise BaselineError(f"baseline {text!r} is neither eager, compile, best nor a file") from None
+        if path.is_relative_to(folder):
+            path = path.relative_to(folder)
+        return cls(task.baseline) if str(path) == task.baseline else cls(path.name, path).of(folder)
+
+    def of(self, source: Path) -> Baseline:
+        """The same of a snapshot of the task's folder, and as the file is now."""
+        if self.file is None:
+            return self
+        if not (digest := self.digest(source, None)):
+            raise BaselineError(f"the baseline {self.file} is gone or cannot be read; choose another")
+        return Baseline(f"{self.file.name}@{digest[:8]}", self.file)
+
+    def for_worker(self, best: str | None) -> str:
+        """What the request carries: a name, a file of the snapshot, or an absolute path."""
+        if self.name == "best" and best is None:
+            raise BaselineError("there is no best yet to compare with; run once with another baseline")
+        return str(self.file) if self.file else self.name
+
+    def digest(self, source: Path, best: str | None) -> str:
+        """Hash of what is timed as the baseline: a file, the reference behind eager and compile, or the best source."""
+        if self.name == "best":
+            return best or ""
+        own = source / (self.file or ("reference.py" if self.name in NAMED_BASELINES else self.name))
+        names = [own.name] if self.name in NAMED_BASELINES else files_behind(own.parent, own.name)
+        try:
+            return hashlib.sha256(b"".join((own.parent / name).read_bytes() for name in names)).hexdigest()
+        except OSError:
+            return ""
+
+
+def _places(text: str, folder: Path) -> tuple[Path, Path]:
+    """In the task's folder before the shell's."""
+    return (folder / text).resolve(), Path(text).expanduser().resolve()

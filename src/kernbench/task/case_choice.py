@@ -1,0 +1,63 @@
+"""Which cases a run asks for, and in which order they are answered. Pure functions."""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+from collections.abc import Mapping, Sequence
+
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment
+from harness.shared.task import Case, Task
+
+GRID_PER_SAVE = 32
+NEEDS_GPU = "needs a GPU: here small cases are checked on the CPU, and nothing is timed"
+
+
+def matching(task: Task, glob: str | None) -> list[Case]:
+    """The cases whose id or label is this, else matches it; all of them without a pattern."""
+    if glob is None:
+        return list(task.cases)
+    exact = [case for case in task.cases if glob in (case.id, case.label)]  # a bracket in a name is no pattern
+    return exact or [case for case in task.cases if fnmatch.fnmatch(case.id, glob) or fnmatch.fnmatch(case.label, glob)]
+
+
+def leaves_nothing_out(task: Task, glob: str | None) -> bool:
+    """Whether a run may speak for the whole task: a case that is only checked decides, too, whether it is right."""
+    return len(matching(task, glob)) == len(task.cases)
+
+
+def is_interpreted(task: Task, environment: Environment) -> bool:
+    return task.device == "cuda" and environment.device == "cpu"
+
+
+def choose(
+    cases: Sequence[Case], seed: int, whole_grid: bool, interpreted: bool
+) -> tuple[list[Case], list[CaseResult]]:
+    """What to run, and results for what cannot be run here."""
+    grid = [case for case in cases if case.id.startswith("grid:")]
+    if len(grid) > GRID_PER_SAVE and not whole_grid:
+        grid = random.Random(seed).sample(grid, GRID_PER_SAVE)
+    run = [case for case in cases if not case.id.startswith("grid:")] + grid
+    if not interpreted:
+        return run, []
+    skipped = [CaseResult(case.id, "skipped", detail=NEEDS_GPU) for case in run if case.kind == "case"]
+    return [case for case in run if case.kind != "case"], skipped
+
+
+def ordered(cases: Sequence[Case], last: Mapping[str, CaseResult], selected: str | None) -> list[str]:
+    """Last failure, the selected row, headline rows from long to short, the rest; check cases always at the end."""
+
+    def rank(case: Case) -> tuple[int, float]:
+        before = last.get(case.id)
+        if before is not None and before.failed:
+            group = 0
+        elif case.id == selected:
+            group = 1
+        else:
+            group = 2 if case.headline else 3 if case.kind == "case" else 4 if case.kind == "smoke" else 5
+        return group, -(before.baseline_us or 0.0) if before is not None else 0.0
+
+    timed = sorted((case for case in cases if case.kind != "check"), key=rank)
+    checks = sorted((case for case in cases if case.kind == "check"), key=rank)
+    return [case.id for case in [*timed, *checks]]

@@ -1,0 +1,1 @@
+"""What keys do, beyond the panes."""

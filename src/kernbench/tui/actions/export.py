@@ -1,0 +1,65 @@
+"""`w`: a format to choose, then a file that others can read; what is there already is asked about."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.shared.errors import UserError
+from kernbench.tui.pages.dialogs import Choose, Confirm
+
+if TYPE_CHECKING:
+    from kernbench.tui.app import Workbench
+
+KINDS = {
+    "md": "markdown",
+    "csv": "every row of every iteration",
+    "json": "the same for programs",
+    "html": "one page with charts",
+    "pr": "a folder for a pull request",
+}
+
+
+def ask(bench: Workbench) -> None:
+    if not bench.engine.logbook.iterations():
+        bench.say(f"nothing to export yet: save {bench.board.solution} to make the first iteration")
+        return
+    choices = [f"{kind}: {words}" for kind, words in KINDS.items()]
+    bench.push_screen(Choose("Export as", choices), partial(_chosen, bench))
+
+
+def _chosen(bench: Workbench, choice: str | None) -> None:
+    if choice is None:
+        return
+    kind = choice.partition(":")[0]
+    target = bench.engine.archive.export_target(kind)
+    if target.exists():
+        question = f"Overwrite {_short(target)}?"
+        bench.push_screen(Confirm(question, "It is there already."), partial(_confirmed, bench, kind))
+    else:
+        bench.run_worker(_write(bench, kind, force=False), exit_on_error=False)
+
+
+def _confirmed(bench: Workbench, kind: str, yes: bool | None) -> None:
+    if not yes:
+        bench.say("nothing was exported")
+    else:
+        bench.run_worker(_write(bench, kind, force=True), exit_on_error=False)
+
+
+async def _write(bench: Workbench, kind: str, force: bool) -> None:
+    try:
+        written = await asyncio.to_thread(bench.engine.archive.export, kind, force)
+    except (UserError, OSError, ImportError) as problem:
+        bench.tell(f"nothing was exported: {problem}", "error")
+        return
+    more = f" and {len(written) - 1} more" if len(written) > 1 else ""
+    bench.tell(f"wrote {_short(written[0])}{more}")
+
+
+def _short(path: Path) -> str:
+    """As the shell that the workbench was started from would name it."""
+    return min(str(path), os.path.relpath(path), key=len)

@@ -1,0 +1,109 @@
+"""The words that go with a run: its hypothesis, and the next step of the last entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kernbench.tui.actions import draft_file
+
+if TYPE_CHECKING:
+    from kernbench.events import Summary
+    from kernbench.tui.app import Workbench
+    from kernbench.tui.pages.text_prompt import Target
+
+LATELY = 200
+"""Iterations whose words are offered again."""
+
+
+class Notes:
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._drafts: dict[tuple[str, str], str] = {}
+        """What was typed and not saved, by the task's folder and the box."""
+
+    def ask_hypothesis(self) -> None:
+        remarks = self._bench.engine.remarks
+        entry, count, before, run = remarks.hypothesis_for(), remarks.made(), remarks.hypothesis, self._bench.board.run
+        under_way = run.run if run is not None and run.hypothesis else ""
+
+        def take(target: str, text: str) -> None:
+            """The box may have been open for a while: what it named is meant, and the next save may be made by now."""
+            named = entry if target == f"entry {entry}" else remarks.made_since(count, besides=under_way)
+            self._take_hypothesis(named, text, before)
+
+        targets = [self._coming()]
+        if entry is not None:
+            targets.append((f"entry {entry}", f"What did entry {entry} try?"))
+        example = "16-byte loads halve the load instructions"
+        earlier = [summary.hypothesis for summary in self._lately()]
+        self._ask("hypothesis", targets, before, example, earlier, take)
+
+    def _coming(self) -> Target:
+        """What words given now go to, if not to an entry: a save that runs without any takes them too."""
+        run = self._bench.board.run
+        if run is not None and run.reason == "save" and not run.hypothesis:
+            return "the run in progress", "What does the run in progress try?"
+        return "the next save", "What does the next save try?"
+
+    def _why_no_entry(self) -> str:
+        """Why a hypothesis can only be for the run to come."""
+        last = next(iter(self._lately()), None)
+        if last is None:
+            return "there is no entry yet: these words are for the next save"
+        if last.hypothesis:
+            return f"entry {last.iteration} has a hypothesis already: these words are for the next save"
+        return f"something was saved since entry {last.iteration}: these words are for that"
+
+    def ask_next_step(self) -> None:
+        earlier = [summary.next for summary in self._lately()]
+        # What the last entry says now is there to be changed; what older ones say is a key away.
+        target = ("", "What comes next?")
+        now = self._bench.engine.remarks.next_now()
+        self._ask("next step", [target], now, "eight rows per block", earlier, self._take_next_step)
+
+    def unsaved(self) -> list[str]:
+        """What was typed, and left without saving it."""
+        return list(self._drafts.values())
+
+    def _lately(self) -> list[Summary]:
+        """Newest first, as far back as somebody may want to page."""
+        return list(reversed(self._bench.engine.logbook.iterations()[-LATELY:]))
+
+    def _ask(
+        self,
+        box: str,
+        targets: Sequence[Target],
+        value: str,
+        example: str,
+        earlier: Iterable[str],
+        take: Callable[[str, str], None],
+    ) -> None:
+        from kernbench.tui.pages.text_prompt import Ask  # the editor widget is worth its import only now
+
+        key = (self._bench.engine.task.folder, box)
+        draft = self._drafts.pop(key, "")
+        others = list(dict.fromkeys(text for text in ([value, *earlier] if draft else earlier) if text))
+        only_one = self._why_no_entry() if box == "hypothesis" and len(targets) == 1 else ""
+        dialog = Ask(targets, draft or value, example, others, only_one)
+
+        def left(text: str | None) -> None:
+            if text is not None:
+                take(dialog.target, text)
+            elif dialog.draft not in ("", value):
+                self._drafts[key] = dialog.draft
+
+        self._bench.push_screen(dialog, left)
+
+    def _take_hypothesis(self, number: int | None, text: str, before: str) -> None:
+        bench = self._bench
+        engine, remarks = bench.engine, bench.engine.remarks
+        answer = remarks.set_hypothesis(number, text, before)
+        if number is not None or remarks.hypothesis != text:  # else the status line shows it
+            bench.say(answer)
+        draft_file.keep(engine.state, remarks.hypothesis)
+        bench.main.iterations.show(engine.logbook.iterations())
+        bench.main.paint()
+
+    def _take_next_step(self, target: str, text: str) -> None:
+        self._bench.say(self._bench.engine.remarks.set_next(text))

@@ -1,0 +1,1 @@
+"""Pages and dialogs over the main screen."""

@@ -1,0 +1,125 @@
+"""Small screens over the workbench: a choice, a question, a page to read. Esc leaves each, ? names the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from kernbench.tui.text.spans import Span, content
+from kernbench.tui.widgets.key_line import KeyLine
+
+HELP = Binding("question_mark", "app.help", "help", key_display="?", tooltip="all keys", id="help")
+TO_SHELL = Binding("ctrl+z", "app.suspend_process", "to the shell and back with fg", show=False)
+"""A screen over the workbench hides the keys of the one below; these work on every one on which nothing is typed."""
+
+
+class Choose(ModalScreen[str | None]):
+    """One of a few; the one that holds now is marked, in words."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "leave"), HELP, TO_SHELL]
+
+    def __init__(self, title: str, choices: Sequence[str], current: str = "", mark: str = "") -> None:
+        super().__init__()
+        self._title, self._choices, self._current, self._mark = title, choices, current, mark
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._title, markup=False, classes="dialog-title")
+            named = [f"{name} ({self._mark})" if name == self._current else name for name in self._choices]
+            yield OptionList(*[Option(Content(name), id=None) for name in named], compact=True)
+            yield Static("enter chooses, esc leaves", markup=False, classes="dialog-help")
+
+    def on_mount(self) -> None:
+        if self._current in self._choices:
+            self.query_one(OptionList).highlighted = self._choices.index(self._current)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._choices[event.option_index])
+
+
+class Confirm(ModalScreen[bool]):
+    """A question whose yes cannot be typed by accident: enter and esc both leave things as they are."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "yes"),
+        Binding("n,escape,enter,q", "dismiss(False)", "no"),
+        HELP,
+        TO_SHELL,
+    ]
+
+    def __init__(self, question: str, detail: str) -> None:
+        super().__init__()
+        self._question, self._detail = question, detail
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._question, markup=False, classes="dialog-title")
+            yield Static(self._detail, markup=False)
+            yield Static("y does it, n or esc leaves things as they are", markup=False, classes="dialog-help")
+
+
+class Page(ModalScreen[None]):
+    """Something to read; scrolls. The keys that work here stand at the bottom."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "scroll(1)", "down", show=False),
+        Binding("k", "scroll(-1)", "up", show=False),
+        Binding("escape,q,enter", "dismiss(None)", "back"),
+        HELP,
+        TO_SHELL,
+    ]
+    AUTO_FOCUS = "#page-body"
+
+    def __init__(self, title: str, lines: Sequence[Sequence[Span]], about: str | None = None) -> None:
+        super().__init__()
+        self._title, self._lines = title, lines
+        self.about = about
+        """Id of the case that the page shows, where it shows one."""
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="page"):
+            yield Static(self._title, markup=False, classes="dialog-title", id="page-title")
+            with VerticalScroll(id="page-body"):
+                yield Static(_text(self._lines), markup=False, id="page-text")
+            yield KeyLine()
+
+    def show(self, lines: Sequence[Sequence[Span]], title: str | None = None) -> None:
+        """The same page, after something landed."""
+        self.query_one("#page-text", Static).update(_text(lines))
+        if title is not None:
+            self.query_one("#page-title", Static).update(title)
+
+    def action_scroll(self, step: int) -> None:
+        body = self.query_one("#page-body", VerticalScroll)
+        body.scroll_relative(y=step, animate=False)
+
+
+class RowPage(Page):
+    """Everything known of a row; what it names can be opened and copied from here."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("e", "app.edit", "edit", tooltip="open $EDITOR at its error, or the solution", id="edit"),
+        Binding("t", "app.traceback", "traceback", show=False, tooltip="what raised in it", id="traceback"),
+        Binding("y", "app.copy_selected", "copy", tooltip="copy the row as markdown", id="copy"),
+    ]
+
+
+class TracebackPage(Page):
+    """Wrapped, so that no end of a line is lost."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("t", "dismiss(None)", "back", show=False, id="traceback"),
+        Binding("e", "app.edit", "edit", id="edit"),
+    ]
+
+
+def _text(lines: Sequence[Sequence[Span]]) -> Content:
+    return Content("\n").join(content(line) for line in lines)

@@ -1,0 +1,146 @@
+"""The help page and the palette's list, made from the bindings themselves; typing searches the page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from kernbench.tui.pages.dialogs import TO_SHELL, Page, RowPage
+from kernbench.tui.pages.history import DiffPage, EntryPage
+from kernbench.tui.panes.iterations import Iterations
+from kernbench.tui.panes.output import Log
+from kernbench.tui.panes.results import Results
+from kernbench.tui.screen import MainScreen
+from kernbench.tui.text.spans import Span, content
+from kernbench.tui.widgets.row_view import RowView
+
+KEY_WIDTH, DOES_WIDTH = 13, 46
+Row = tuple[str, str, str]
+"""Keys, what they do, the action's name in the settings."""
+BOX_KEYS: list[Row] = [
+    ("enter", "save", ""),
+    ("ctrl+j", "another line", ""),
+    ("ctrl+t", "for the last entry, where it has no hypothesis", ""),
+    ("up", "what was written before", ""),
+    ("esc", "leave; what was typed is there the next time", ""),
+]
+
+
+def main_bindings() -> list[Binding]:
+    """The keys that work everywhere."""
+    return _bindings(MainScreen.BINDINGS)
+
+
+def named_bindings() -> dict[str, Binding]:
+    """Every action that the settings may give another key."""
+    everything = [binding for _, bindings in _groups() for binding in bindings]
+    return {binding.id: binding for binding in everything if binding.id}
+
+
+def list_bindings() -> list[Binding]:
+    """The keys of a list, which come before those that work everywhere."""
+    return [*_bindings(RowView.BINDINGS), *_bindings(Results.BINDINGS), *_bindings(Log.BINDINGS)]
+
+
+def page_bindings() -> list[tuple[str, Binding]]:
+    """The keys of the pages, on which those of the lists and of the screen below do not work."""
+    pages: dict[str, type[Page]] = {"an entry": EntryPage, "a diff": DiffPage}
+    return [(name, binding) for name, page in pages.items() for binding in _bindings(page.BINDINGS)]
+
+
+def key_rows(display: Callable[[Binding], str], keys: dict[str, str]) -> list[tuple[str, list[Row]]]:
+    """Groups of rows; `keys` are those that the settings changed."""
+    everything = [(title, [_row(binding, display, keys) for binding in bindings]) for title, bindings in _groups()]
+    everything[0][1].append(("ctrl+p", "everything, by name", ""))
+    return [*everything, ("Where words are typed (h, x)", BOX_KEYS)]
+
+
+def key_lines(groups: Sequence[tuple[str, list[Row]]], wanted: str) -> list[list[Span]]:
+    """What matches the words typed."""
+    words = wanted.casefold().split()
+    found: list[list[Span]] = []
+    for title, rows in groups:
+        kept = [row for row in rows if all(word in " ".join([title, *row]).casefold() for word in words)]
+        if kept:
+            found += [[(title, "head")], *[_line(row) for row in kept], []]
+    return found[:-1] or [[("no key does that; ctrl+p knows everything by name", "dim")]]
+
+
+class Help(ModalScreen[None]):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "back", priority=True),
+        Binding("enter", "dismiss(None)", "back", priority=True, show=False),
+        Binding("down", "scroll(1)", "down", show=False, priority=True),
+        Binding("up", "scroll(-1)", "up", show=False, priority=True),
+        Binding("pagedown", "scroll(10)", "page down", show=False, priority=True),
+        Binding("pageup", "scroll(-10)", "page up", show=False, priority=True),
+    ]
+
+    def __init__(self, groups: Sequence[tuple[str, list[Row]]]) -> None:
+        super().__init__()
+        self._groups = groups
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="page"):
+            yield Static("Keys", markup=False, classes="dialog-title")
+            field = Input(placeholder="type to search", compact=True)
+            field.cursor_blink = False
+            yield field
+            with VerticalScroll(id="page-body"):
+                yield Static(self._text(""), markup=False, id="page-text")
+            yield Static("esc goes back; names on the right are for config.toml", markup=False, classes="dialog-help")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.query_one("#page-text", Static).update(self._text(event.value))
+
+    def action_scroll(self, step: int) -> None:
+        self.query_one("#page-body", VerticalScroll).scroll_relative(y=step, animate=False)
+
+    def action_leave(self) -> None:
+        """Esc first takes the search back."""
+        field = self.query_one(Input)
+        if field.value:
+            field.value = ""
+        else:
+            self.dismiss(None)
+
+    def _text(self, wanted: str) -> Content:
+        return Content("\n").join(content(line) for line in key_lines(self._groups, wanted))
+
+
+def _groups() -> list[tuple[str, list[Binding]]]:
+    return [
+        ("Everywhere", [*main_bindings(), TO_SHELL]),
+        ("In a list", _bindings(RowView.BINDINGS)),
+        ("Results", _bindings(Results.BINDINGS)),
+        ("Iterations", _bindings(Iterations.BINDINGS)),
+        ("Log", _bindings(Log.BINDINGS)),
+        ("In a row", _bindings(RowPage.BINDINGS)),
+        ("In an entry", _bindings(EntryPage.BINDINGS)),
+        ("In a diff", _bindings(DiffPage.BINDINGS)),
+    ]
+
+
+def _row(binding: Binding, display: Callable[[Binding], str], keys: dict[str, str]) -> Row:
+    changed = keys.get(binding.id or "")
+    if binding.key_display and not changed:
+        shown = binding.key_display
+    else:
+        shown = ", ".join(display(Binding(key, binding.action)) for key in (changed or binding.key).split(","))
+    return shown, binding.tooltip or binding.description, binding.id or ""
+
+
+def _line(row: Row) -> list[Span]:
+    keys, does, name = row
+    return [(f"{keys:<{KEY_WIDTH}}", "strong"), (f"{does:<{DOES_WIDTH}}", ""), (f"  {name}", "dim")]
+
+
+def _bindings(declared: list[BindingType]) -> list[Binding]:
+    return [binding for binding in declared if isinstance(binding, Binding)]

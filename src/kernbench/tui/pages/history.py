@@ -1,0 +1,139 @@
+"""The pages of the past: an entry, its source, the difference between two sources."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.binding import Binding, BindingType
+
+from harness.shared.errors import UserError
+from kernbench.tui.pages.dialogs import Choose, Page
+from kernbench.tui.text import diff_text
+from kernbench.tui.text.diff_text import Sources
+from kernbench.tui.text.spans import Span, clean, spell
+
+if TYPE_CHECKING:
+    from kernbench.tui.app import Workbench
+
+LOOK_SECONDS = 1.0
+"""Between two looks at files that are being compared."""
+
+
+class EntryPage(Page):
+    """One entry of ITERATIONS.md, and what can be done with its source."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("d", "diff", "diff with now", tooltip="what changed from it to the files as they are", id="entry.diff"),
+        Binding("v", "source", "source", tooltip="its source", id="entry.source"),
+        Binding("R", "restore", "restore", tooltip="bring its source back", id="entry.restore"),
+        Binding("y", "copy", "copy", tooltip="copy the entry as markdown", id="entry.copy"),
+    ]
+
+    def __init__(self, number: int, text: str, ascii_only: bool = False, reference: str = "") -> None:
+        """`reference` names its source where the number does not."""
+        lines = (spell(clean(line), ascii_only) for line in text.splitlines())
+        super().__init__(f"Iteration {number}", [[(line, "")] for line in lines])
+        self.number, self.text, self.reference = number, text, reference or str(number)
+
+    @property
+    def bench(self) -> Workbench:
+        return cast("Workbench", self.app)
+
+    def action_diff(self) -> None:
+        self.bench.past.show_diff(self.reference, "now")
+
+    def action_source(self) -> None:
+        self.bench.past.show_source(self.reference)
+
+    def action_restore(self) -> None:
+        self.bench.past.ask_restore(self.reference)
+
+    async def action_copy(self) -> None:
+        await self.bench.copy(self.text, f"entry {self.number}")
+
+
+class DiffPage(Page):
+    """From one source to another; the older one can be chosen anew, and files that are saved meanwhile are followed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("o", "other", "other", tooltip="compare with another iteration", id="diff.other"),
+        Binding("v", "view", "one or two columns", tooltip="one or two columns", id="diff.view"),
+    ]
+
+    def __init__(self, old: str, new: str, sources: Callable[[str], Sources | None], choices: Sequence[str]) -> None:
+        self._old, self._new = old, new
+        self._sources, self._choices = sources, choices
+        self._shown: tuple[Sources, Sources] | None = None
+        """What is compared: the older one as it was when it was chosen, though there may be another best since."""
+        self._columns: bool | None = None
+        """As the user chose; where there is room until then."""
+        super().__init__(_title(old, new), [])
+
+    def on_mount(self) -> None:
+        self._load()
+        if self._new == "now":
+            self.set_interval(LOOK_SECONDS, self._follow)
+
+    def _follow(self) -> None:
+        """While a file is being replaced it may not be there; the next look finds it."""
+        bench = cast("Workbench", self.app)
+        with contextlib.suppress(UserError, OSError):
+            now = bench.engine.archive.sources(self._new)
+            if self._shown is not None and now != self._shown[1]:
+                self._shown = self._shown[0], now
+                self._fill()
+
+    def _load(self) -> None:
+        old, new = self._sources(self._old), self._sources(self._new)
+        if old is not None and new is not None:
+            self._shown = old, new
+            self._fill()
+
+    def on_resize(self) -> None:
+        self._fill()
+
+    def action_view(self) -> None:
+        if self.app.size.width < diff_text.SIDE_BY_SIDE_FROM:
+            cast("Workbench", self.app).say(f"two columns need a screen of {diff_text.SIDE_BY_SIDE_FROM}")
+            return
+        self._columns = not self._in_columns
+        self._fill()
+
+    def action_other(self) -> None:
+        self.app.push_screen(Choose("Compare with", self._choices, self._old, "shown"), self._take)
+
+    @property
+    def _in_columns(self) -> bool:
+        wide = self.app.size.width >= diff_text.SIDE_BY_SIDE_FROM
+        return wide and self._columns is not False
+
+    def _take(self, name: str | None) -> None:
+        if name is not None and self._sources(name) is not None:
+            self._old = name
+            self._load()
+
+    def _fill(self) -> None:
+        if self._shown is not None:
+            width = max(self.app.size.width - 4, 20)
+            self.show(diff_text.lines(*self._shown, width, self._in_columns), _title(self._old, self._new))
+
+
+def _title(old: str, new: str) -> str:
+    return f"{_name(old)} -> {_name(new)}"
+
+
+def _name(reference: str) -> str:
+    return f"iteration {reference}" if reference.isdigit() else {"now": "the files now"}.get(reference, reference)
+
+
+def source_lines(sources: Sources) -> list[list[Span]]:
+    found: list[list[Span]] = []
+    for name, text in sources.items():
+        found.append([(clean(name), "head")])
+        found += [
+            [(f"{number:>4} ", "dim"), (clean(line), "")] for number, line in enumerate(text.splitlines(), start=1)
+        ]
+        found.append([])
+    return found[:-1]

@@ -1,0 +1,193 @@
+"""Which task to work on: a screen of its own at the start, and at `T`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from rich.cells import cell_len
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Static
+
+from kernbench import settings
+from kernbench.tui.kernbench_app import OurApp
+from kernbench.tui.pages.dialogs import HELP
+from kernbench.tui.text.spans import Span, clean, clip, pad
+from kernbench.tui.theme import KERNBENCH, default, own_colours_only
+from kernbench.tui.widgets.filter_line import FilterLine
+from kernbench.tui.widgets.key_line import KeyLine
+from kernbench.tui.widgets.row_view import RowView
+
+
+class TaskRow(NamedTuple):
+    """One task as the picker shows it; all of it is text."""
+
+    name: str
+    folder: str
+    best: str
+    verdict: str
+    age: str
+
+
+class TaskList(RowView):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "open", key_display="enter", tooltip="open the task")
+    ]
+
+    def __init__(self, tasks: Sequence[TaskRow]) -> None:
+        super().__init__(id="tasks")
+        self._tasks = tasks
+        self._all = tasks
+        self._abouts = {task.folder: (summary_of(task.folder), place_of(task, tasks)) for task in tasks}
+        self._name_width = min(max([len(task.name) for task in tasks], default=0), 30)
+
+    def on_mount(self) -> None:
+        self.reshape()
+
+    @property
+    def selected(self) -> TaskRow | None:
+        return self._tasks[self.cursor] if self._tasks else None
+
+    def show_only(self, text: str) -> None:
+        """Those whose name, folder or own words have every word; the cursor stays on its task where that is left."""
+        words, before = text.casefold().split(), self.selected
+        self._tasks = [task for task in self._all if all(word in self._searched(task) for word in words)]
+        self.cursor = self._tasks.index(before) if before in self._tasks else 0
+        self.reshape()
+
+    def _searched(self, task: TaskRow) -> str:
+        return f"{task.name} {task.folder} {self._abouts[task.folder][0]}".casefold()
+
+    def lines(self) -> int:
+        return max(self.count(), 1)
+
+    def count(self) -> int:
+        return len(self._tasks)
+
+    def header(self, width: int) -> Sequence[Span]:
+        titles = f"{pad('task', self._name_width)}  {'best':>7}  {pad('last', 16)}  {pad('age', 7)}  what it is"
+        return [(clip(titles, width), "head")]
+
+    def line(self, index: int, width: int) -> Sequence[Span]:
+        if not self._tasks:
+            return [(clip("no task matches; esc shows all", width), "dim")]
+        task = self._tasks[index]
+        text = f"  {pad(clean(task.best), 7, right=True)}  {pad(clean(task.verdict), 16)}  {pad(clean(task.age), 7)}"
+        about = self._about(task, width - self._name_width - len(text) - 2)
+        name = pad(clean(task.name), self._name_width)
+        return [(name, "strong"), (clip(text, width - self._name_width), ""), (f"  {about}" if about else "", "dim")]
+
+    def _about(self, task: TaskRow, room: int) -> str:
+        """The task's own words, and its folder where both fit; of a folder alone the end says most. Of tasks with one
+        name that comes first in which their folders differ."""
+        summary, place = self._abouts[task.folder]
+        if place:
+            return clip(f"{place}  {summary}".rstrip(), room)
+        folder = clean(task.folder)
+        if not summary:
+            return folder if len(folder) <= room else "…" + folder[len(folder) - room + 1 :] if room > 1 else ""
+        both = f"{summary}  {folder}"
+        return both if cell_len(both) <= room else clip(summary, room)
+
+
+def place_of(task: TaskRow, tasks: Sequence[TaskRow]) -> str:
+    """Where it lies below the folder that it shares with the others of its name; empty where there are none."""
+    alike = [other.folder for other in tasks if other.name == task.name]
+    return clean(os.path.relpath(task.folder, os.path.commonpath(alike))) if len(alike) > 1 else ""
+
+
+def summary_of(folder: str) -> str:
+    """What task.toml says the task is; empty where it says nothing, or cannot be read."""
+    try:
+        return clean(str(tomllib.loads(Path(folder, "task.toml").read_text(encoding="utf-8")).get("summary", "")))
+    except (OSError, ValueError):
+        return ""
+
+
+class TaskScreen(Screen[str | None]):
+    """Returns the folder chosen, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "filter", key_display="/"),
+        Binding("escape,q", "dismiss(None)", "back"),
+        HELP,
+    ]
+
+    def __init__(self, tasks: Sequence[TaskRow], current: str | None = None) -> None:
+        super().__init__()
+        self._tasks, self._current = tasks, current
+
+    def compose(self) -> ComposeResult:
+        yield Static("kernbench: which task?", id="title", markup=False)
+        yield TaskList(self._tasks)
+        yield FilterLine("filter: words of name, folder or what it is; enter keeps, esc: all")
+        yield KeyLine()
+
+    def on_mount(self) -> None:
+        folders = [task.folder for task in self._tasks]
+        if self._current in folders:
+            self.query_one(TaskList).move_to(folders.index(self._current))
+
+    def on_row_view_opened(self, event: RowView.Opened) -> None:
+        if isinstance(event.view, TaskList) and event.view.selected is not None:
+            self.dismiss(event.view.selected.folder)
+
+    def action_filter(self) -> None:
+        line = self.query_one(FilterLine)
+        line.display = True
+        self.set_focus(line)
+
+    @on(FilterLine.Changed)
+    def narrow(self, event: FilterLine.Changed) -> None:
+        self.query_one(TaskList).show_only(event.value)
+
+    @on(FilterLine.Left)
+    def leave_filter(self, event: FilterLine.Left) -> None:
+        line = self.query_one(FilterLine)
+        if not event.kept:
+            line.value = ""
+        line.display = False
+        self.set_focus(self.query_one(TaskList))
+
+
+class TaskPicker(OurApp[str | None]):
+    """The picker alone, before there is a task."""
+
+    CSS_PATH = "../kernbench.tcss"
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(
+        self, tasks: Sequence[tuple[str, str, str, str, str]], theme: str | None = None, ascii_only: bool = False
+    ) -> None:
+        super().__init__(ascii_only, ansi_color=own_colours_only(os.environ))
+        self._tasks = [TaskRow(*task) for task in tasks]
+        self.register_theme(KERNBENCH)
+        # A theme that does not exist is named when the workbench itself opens.
+        self.theme = theme if theme in self.available_themes else default(os.environ)
+
+    def on_mount(self) -> None:
+        self.push_screen(TaskScreen(self._tasks), self._leave)
+
+    def _leave(self, folder: str | None) -> None:
+        """The workbench takes a moment to come up: until then the terminal says what it waits for."""
+        name = next((task.name for task in self._tasks if task.folder == folder), None)
+        self.exit(folder, message=Text(f"opening {clean(name)}") if name else None)
+
+    def action_help(self) -> None:
+        from kernbench.tui.pages.help import Help, key_rows  # all of the workbench, which the picker can do without
+
+        self.push_screen(Help(key_rows(self.get_key_display, self._keys())))
+
+    def _keys(self) -> dict[str, str]:
+        """As the workbench will have them, which says what is wrong with them."""
+        try:
+            return settings.load().keys
+        except settings.SettingsError:
+            return {}

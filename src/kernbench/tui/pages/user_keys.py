@@ -1,0 +1,78 @@
+"""The user's keys and theme, held against what the screen has: a mistake is said in one sentence before it opens."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from textual.binding import Binding
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key
+
+from kernbench.settings import Settings, SettingsError
+from kernbench.tui.pages.help import list_bindings, main_bindings, named_bindings, page_bindings
+
+MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
+
+
+def check(settings: Settings, themes: Collection[str]) -> None:
+    """Names are spelled out: the screen that lists them does not open before."""
+    if settings.theme is not None and settings.theme not in themes:
+        there = ", ".join(sorted(themes))
+        raise SettingsError(f"{settings.path}: there is no theme {settings.theme!r}; there are {there}")
+    known = named_bindings()
+    for name in settings.keys:
+        if name not in known:
+            near = ", ".join(get_close_matches(name, known, 3, 0.3) or ["rerun"])
+            raise SettingsError(
+                f"{settings.path}: keys.{name} is no action; near to it: {near}; without this line, ? lists all"
+            )
+        strange = [key for key in settings.keys[name].split(",") if not _is_key(key)]
+        if strange:
+            raise SettingsError(f"{settings.path}: keys.{name}: {strange[0]!r} is no key; write f5, ctrl+r or R")
+    _check_clashes(settings)
+
+
+def _is_key(key: str) -> bool:
+    """Whether a terminal could ever send it: a character, its name, or a key of the keyboard, with modifiers."""
+    *modifiers, last = key.split("+") if len(key) > 1 else [key]
+    if not set(modifiers) <= MODIFIERS:
+        return False
+    if len(last) == 1 or last in KEY_NAME_REPLACEMENTS.values() or last in {known.value for known in Keys}:
+        return True
+    try:
+        return bool(unicodedata.lookup(last.replace("_", " ")))
+    except KeyError:
+        return False
+
+
+def _check_clashes(settings: Settings) -> None:
+    """Two actions that work at the same time may not share a key."""
+    taken: dict[str, str] = {}
+    for binding in [*list_bindings(), *main_bindings()]:
+        name = binding.id or binding.description
+        for key in _keys(settings, binding):
+            other = taken.get(key, name)
+            if other != name and (name in settings.keys or other in settings.keys):
+                changed, other = (name, other) if name in settings.keys else (other, name)
+                raise SettingsError(
+                    f"{settings.path}: keys.{changed} is the key of {other} too; give one of them another"
+                )
+            taken[key] = name
+
+
+def doubtful(settings: Settings) -> str:
+    """A key of the user's that means something else on a page: it works, and may surprise there."""
+    own = {key: binding.id for binding in main_bindings() if binding.id in settings.keys
+           for key in _keys(settings, binding)}  # fmt: skip
+    for page, binding in page_bindings():
+        for key in _keys(settings, binding):
+            if own.get(key) and own[key] != binding.id and binding.id not in settings.keys:
+                return f"{key} is {own[key]} by your settings, but {binding.description} in {page} (keys.{binding.id})"
+    return ""
+
+
+def _keys(settings: Settings, binding: Binding) -> list[str]:
+    """As Textual spells them."""
+    keys = settings.keys.get(binding.id or "", binding.key).split(",")
+    return [_character_to_key(key) if len(key) == 1 else key for key in keys]

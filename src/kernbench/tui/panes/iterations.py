@@ -1,0 +1,93 @@
+"""The iterations pane: newest first, one line each; Enter opens the entry of ITERATIONS.md."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+
+from kernbench import render
+from kernbench.events import Summary
+from kernbench.log.entries import entry_text
+from kernbench.log.entries.entry_list import Listing
+from kernbench.tui.text.spans import Span, clean, clip, pad
+from kernbench.tui.widgets.row_view import RowView
+
+BEST_NOW = "*"
+AGE_FROM = 48
+"""Cells from which a line has room for the age."""
+_STYLES = {"improved": "faster", "first": "faster", "best": "faster", "faster": "faster", "slower": "slower"}
+
+
+class Iterations(RowView):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "entry", key_display="enter", tooltip="its entry, source and diff", id="open_entry")
+    ]
+
+    def __init__(self, now: Callable[[], datetime], ascii_only: bool) -> None:
+        super().__init__(id="iterations", ascii_only=ascii_only)
+        self._now = now
+        self._iterations: Sequence[Summary] = ()
+        """By number; read as they come into view."""
+        self.reading = False
+        """The log is still being read."""
+        self.usual = ""
+        """The task's own baseline: what was held against another says so."""
+
+    def show(self, iterations: Sequence[Summary]) -> None:
+        """The cursor stays on its iteration, or on the newest where it was there."""
+        before = self.selected if self.cursor else None
+        self._iterations = iterations
+        if before is not None:
+            self._select(before)
+        self.reshape()
+
+    def _select(self, wanted: Summary) -> None:
+        """By its number; of two that have it, the one of its source."""
+        place = bisect_right(self._iterations, wanted.iteration or 0, key=lambda summary: summary.iteration or 0) - 1
+        while place >= 0 and self._iterations[place].iteration == wanted.iteration:
+            self.cursor = self.count() - 1 - place
+            if self._iterations[place].source == wanted.source:
+                return
+            place -= 1
+
+    @property
+    def selected(self) -> Summary | None:
+        return self._iterations[-1 - self.cursor] if self.cursor < self.count() else None
+
+    def count(self) -> int:
+        return len(self._iterations)
+
+    def lines(self) -> int:
+        return max(self.count(), 1)
+
+    def header(self, width: int) -> Sequence[Span]:
+        age = pad("age", 7) if width >= AGE_FROM else ""
+        said = f"{'#':>4} {age}{'geomean':>7} {pad('outcome', 9)} hypothesis"
+        known = isinstance(self._iterations, Listing) and self._iterations.best_now is not None
+        legends = (f"  {BEST_NOW} best now", f"  {BEST_NOW} best") if known else ()
+        legend = next((form for form in legends if len(said) + len(form) <= width), "")
+        return [(clip(said + legend, width), "head")]
+
+    def line(self, index: int, width: int) -> Sequence[Span]:
+        if not self._iterations:
+            said = "reading the log" if self.reading else "no iterations yet: save the solution to make the first"
+            return [(clip(said, width), "dim")]
+        summary = self._iterations[-1 - index]
+        word = render.outcome(summary)
+        mark = BEST_NOW if isinstance(self._iterations, Listing) and self._iterations.is_best_now(summary) else ""
+        style = _STYLES.get(word, "" if summary.right else "bad")
+        age = pad(render.age(summary.at, self._now()), 7) if width >= AGE_FROM else ""
+        stalled = "stalled | " if summary.stalled else ""
+        room = width - 23 - len(age) - len(stalled)
+        return [
+            (f"{summary.iteration:>4} ", "strong"),
+            (age, "dim"),
+            (f"{render.times(summary.geomean):>7} ", style),
+            (pad(word + mark, 9) + " ", style),
+            (stalled, "warn"),
+            (clip(clean(entry_text.words(summary, self.usual)), room), ""),
+        ]

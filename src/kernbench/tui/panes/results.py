@@ -1,0 +1,158 @@
+"""The results pane: one row a case, filtered and sorted as asked; the grid and what is left out in lines below them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from harness.shared.task import Case
+from kernbench.tui.state.board import Board, Change, Row
+from kernbench.tui.text import result_columns, sort_filter
+from kernbench.tui.text.spans import Span, clean, clip
+from kernbench.tui.widgets.row_view import RowView
+
+
+class Results(RowView):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "row", key_display="enter", tooltip="everything known of the row", id="open"),
+    ]
+
+    class Selected(Message):
+        """The cursor rests on another case."""
+
+        def __init__(self, case_id: str) -> None:
+            self.case_id = case_id
+            super().__init__()
+
+    def __init__(self, board: Board, ascii_only: bool) -> None:
+        super().__init__(id="results", ascii_only=ascii_only)
+        self.board = board
+        self.sort = sort_filter.SORTS[0]
+        self.filter_text = ""
+        self.wall = False
+        self.cases: list[Case] = list(board.cases)
+        """Those that have a row now, in the order of the table."""
+        self._chosen: str | None = None
+        """Id of the case that the user moved the cursor to, or opened."""
+        self._table: result_columns.Table | None = None
+        self._table_width = 0
+        """What it was chosen for: a scrollbar that comes or goes changes the room without a word."""
+
+    def on_mount(self) -> None:
+        self.reshape()
+
+    @property
+    def selected(self) -> Row | None:
+        """The row under the cursor."""
+        return self.board.row(self.cases[self.cursor]) if self.cursor < len(self.cases) else None
+
+    def count(self) -> int:
+        return len(self.cases)
+
+    def lines(self) -> int:
+        return self.count() + len(self._notes())
+
+    def header(self, width: int) -> Sequence[Span]:
+        return result_columns.header(self._columns(width))
+
+    def line(self, index: int, width: int) -> Sequence[Span]:
+        if index < self.count():
+            return result_columns.line(self.board.row(self.cases[index]), self._columns(width), self.ascii_only)
+        return [(clip(text, width), style) for text, style in self._notes()[index - self.count()]]
+
+    def apply(self, change: Change) -> None:
+        """Paint what a change touched, and no more."""
+        before, self._table = self._table, None
+        moved = self._arrange()
+        longer = self.virtual_size.height != self.lines() + self.HEADER
+        if change.rows or moved or longer or before != self._columns(self.line_width):
+            self._follow_selected()
+            self.reshape()
+            return
+        places = {case.id: index for index, case in enumerate(self.cases)}
+        grid = {case.id for case in self.board.task.cases if case.kind == "check"}
+        for case_id in change.cases:
+            if case_id in places:
+                self.refresh_row(places[case_id])
+            elif case_id in grid:  # counted in the line below the rows
+                self.refresh_row(self.count())
+
+    def show_only(self, text: str) -> None:
+        """Filter by words; an empty text shows all."""
+        if text != self.filter_text:
+            self.filter_text = text
+            self.apply(Change(rows=True))
+
+    def toggle_wall(self) -> None:
+        results = [row.result for row in self.board.rows() if row.result is not None]
+        if not any(result.wall for result in results):
+            timed = any(result.clock == "wall" for result in results)
+            self.notify("these times are wall time already" if timed else "no wall time was taken", markup=False)
+            return
+        self.wall = not self.wall
+        self.apply(Change(rows=True))
+
+    def next_sort(self) -> None:
+        orders = [*sort_filter.sorts(self.board.rows()), sort_filter.SORTS[0]]
+        self.sort = orders[orders.index(self.sort) + 1] if self.sort in orders else orders[0]
+        self.cases = []
+        self.apply(Change(rows=True))
+
+    def action_open(self) -> None:
+        row = self.selected
+        self._chosen = row.case.id if row else self._chosen
+        super().action_open()
+
+    def moved(self) -> None:
+        row = self.selected
+        if row is not None:
+            self._chosen = row.case.id
+            self.post_message(self.Selected(row.case.id))
+
+    def on_resize(self) -> None:
+        self._table = None
+        super().on_resize()
+
+    def _arrange(self) -> bool:
+        """Whether rows came, went or changed places; while a run lands they keep their places."""
+        cases = [row.case for row in sort_filter.arrange(self.board.rows(), self.sort, self.filter_text)]
+        if self.board.run is not None and {case.id for case in cases} == {case.id for case in self.cases}:
+            by_id = {case.id: case for case in cases}
+            cases = [by_id[case.id] for case in self.cases]
+        moved = cases != self.cases
+        self.cases = cases
+        return moved
+
+    def _notes(self) -> list[list[Span]]:
+        notes: list[list[Span]] = []
+        grid = self.board.grid()
+        if grid:
+            notes.append(result_columns.grid_line(grid))
+        if self.filter_text:
+            shown = f"{len(self.cases)} of {len(self.board.cases)} rows match"
+            notes.append([(f"{shown} {clean(self.filter_text)!r}; esc shows all", "accent")])
+        if self.sort != sort_filter.SORTS[0]:
+            notes.append([(f"{sort_filter.SORT_WORDS[self.sort]}; s changes the order", "dim")])
+        if self.wall:
+            notes.append([("wall time of one call and its synchronise; m shows device time", "dim")])
+        return notes
+
+    def _follow_selected(self) -> None:
+        """The cursor stays on its case, wherever that went."""
+        ids = [case.id for case in self.cases]
+        if self._chosen in ids:
+            self.cursor = ids.index(self._chosen)
+        elif ids:
+            self.cursor = min(self.cursor, len(ids) - 1)
+        if ids:
+            self.post_message(self.Selected(ids[self.cursor]))
+
+    def _columns(self, width: int) -> result_columns.Table:
+        if self._table is None or self._table_width != width:
+            rows = [self.board.row(case) for case in self.cases]
+            self._table = result_columns.choose(width, rows, self.board.interpreted, self.wall, self.ascii_only)
+            self._table_width = width
+        return self._table

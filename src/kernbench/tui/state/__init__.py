@@ -1,0 +1,1 @@
+"""What the screen shows and whom it asks."""

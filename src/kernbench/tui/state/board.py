@@ -1,0 +1,286 @@
+"""What the screen knows: the engine's events folded into rows and one state. No Textual here.
+
+Numbers of an earlier source stay until the row of the new one lands; until then the row is not `fresh`. Grid cases are
+counted, and become rows only where they fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from harness.shared.results import CaseResult
+from harness.shared.run import Environment
+from harness.shared.task import Case, Task
+from kernbench.events import (
+    BuildFailed,
+    CaseLanded,
+    Event,
+    Progress,
+    RunCancelled,
+    RunFinished,
+    RunStarted,
+    Summary,
+    TaskLoaded,
+    WorkerChanged,
+)
+from kernbench.task import case_choice
+
+_KIND_ORDER = {"case": 1, "smoke": 2, "check": 3}
+
+
+@dataclass(frozen=True)
+class Row:
+    case: Case
+    result: CaseResult | None
+    fresh: bool
+    """The result belongs to the newest source."""
+    before: CaseResult | None = None
+    """Of the finished run before the one that the result belongs to."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What has to be painted again, beside the status lines."""
+
+    cases: frozenset[str] = frozenset()
+    rows: bool = False
+    """All of them: their order, their number or their shade changed."""
+
+
+@dataclass(frozen=True)
+class GridCount:
+    total: int
+    landed: int
+    right: int
+    skipped: int
+    fresh: bool
+
+
+class Board:
+    def __init__(
+        self,
+        task: Task,
+        environment: Environment | None = None,
+        results: Mapping[str, CaseResult] | None = None,
+        summary: Summary | None = None,
+        gpu_here: bool = True,
+    ) -> None:
+        """`gpu_here` is what the machine looks like before the worker has said what it has."""
+        self.task = task
+        self.environment = environment
+        self.summary = summary
+        self.worker: Literal["starting", "ready", "lost"] = "starting" if environment is None else "ready"
+        self.worker_detail = ""
+        self.run: RunStarted | None = None
+        """The run in progress."""
+        self.last_run: RunStarted | None = None
+        self.progress: Progress | None = None
+        self.progress_at: datetime | None = None
+        """Since when this very step of this case is being done; whoever feeds the board knows the time."""
+        self.failure: BuildFailed | None = None
+        self.cancelled = ""
+        self.solution = "solution.py"
+        """Name of the file that is being worked on."""
+        self.new_series = False
+        """The task itself changed since the last finished run."""
+        self._results = dict(results or {})
+        self._fresh: set[str] = set()
+        self._finished = dict(self._results)
+        """Results of the last finished run."""
+        self._to_beat: dict[str, CaseResult] = {}
+        """What the rows of the newest run are held against when they land."""
+        self._before: dict[str, CaseResult] = {}
+        """What each row was held against when it landed."""
+        self._landed_last: set[str] = set()
+        """Cases of the last run of which any landed, but for the newest."""
+        self.warning = ""
+        """What makes times doubtful right now: another process on the GPU, heat."""
+        self.reading = False
+        """The log is being read: what earlier runs came to is not known yet."""
+        self.gpu_here = gpu_here
+        self.usual_seconds: float | None = None
+        """What a run takes, learned from earlier ones."""
+        self.cases = self._order()
+        """Cases that have a row, in the order of the table."""
+
+    def remember(self, results: Mapping[str, CaseResult], summary: Summary | None) -> Change:
+        """What earlier runs came to, once the log is read."""
+        self.reading = False
+        self.summary = summary
+        self._results = dict(results)
+        self._finished = dict(results)
+        self.cases = self._order()
+        return Change(rows=True)
+
+    def take(self, event: Event) -> Change:
+        """Fold one event in and say what it changed."""
+        if isinstance(event, CaseLanded):
+            return self._land(event)
+        if isinstance(event, Progress):
+            self.progress = event
+            return Change()
+        if isinstance(event, RunStarted):
+            self.run = self.last_run = event
+            self.progress, self.failure, self.cancelled = None, None, ""
+            self._landed_last = self._fresh or self._landed_last
+            self._fresh = set()
+            same = self.summary is not None and self.summary.baseline == event.baseline
+            self._to_beat = self._finished if same else {}  # a ratio to another baseline says nothing about the source
+            if not same:
+                self._before = {}
+            return Change(rows=True)
+        if isinstance(event, RunFinished | BuildFailed | RunCancelled):
+            return self._end(event)
+        if isinstance(event, TaskLoaded):
+            return self._change_task(event)
+        if isinstance(event, WorkerChanged):
+            self.worker, self.worker_detail = event.state, event.detail
+            self.environment = event.environment or self.environment
+            before, self.cases = self.cases, self._order()
+            return Change(rows=before != self.cases)
+        return Change()
+
+    @property
+    def interpreted(self) -> bool:
+        """Triton without a GPU: checked, not timed. Until the worker is up, as it was the last time."""
+        if self.environment is None:
+            last = self.summary
+            return last.environment.interpreted if last else self.task.device == "cuda" and not self.gpu_here
+        return case_choice.is_interpreted(self.task, self.environment)
+
+    @property
+    def source(self) -> str:
+        """Hash of what ran last; empty where nothing did."""
+        if self.last_run is not None:
+            return self.last_run.source
+        return self.summary.source if self.summary is not None else ""
+
+    @property
+    def unusable(self) -> str:
+        """Why no worker can be had; one that was merely lost is replaced with the next run."""
+        return self.worker_detail if self.worker == "lost" else ""
+
+    @property
+    def shows_the_save_before(self) -> bool:
+        """The headline is not of the files as they are, or over another baseline than what was run last."""
+        shown, last = self.summary, self.last_run
+        if shown is None or last is None:
+            return shown is not None and self.failure is not None
+        return self.failure is not None or (last.source, last.baseline) != (shown.source, shown.baseline)
+
+    @property
+    def _none_is_fresh(self) -> bool:
+        """The newest files could not even be taken for a run: what landed last is of older ones."""
+        return self.failure is not None and not self.failure.run
+
+    def _is_fresh(self, case_id: str) -> bool:
+        return case_id in self._fresh and not self._none_is_fresh
+
+    def row(self, case: Case) -> Row:
+        return Row(case, self._results.get(case.id), self._is_fresh(case.id), self._before.get(case.id))
+
+    def rows(self) -> list[Row]:
+        return [self.row(case) for case in self.cases]
+
+    def label(self, case_id: str) -> str:
+        return next((case.label for case in self.task.cases if case.id == case_id), case_id)
+
+    def failed_rows(self) -> list[Row]:
+        """Of the newest source, in the order of the table."""
+        return [row for row in self.rows() if row.fresh and row.result is not None and row.result.failed]
+
+    def landed(self) -> list[CaseResult]:
+        """Results of the newest source, rows and grid alike."""
+        return [result for case_id, result in self._results.items() if self._is_fresh(case_id)]
+
+    def verdicts(self, word: str) -> int:
+        return sum(1 for result in self.landed() if result.verdict == word)
+
+    def grid(self) -> GridCount | None:
+        """The check cases of this run (or of the last one), counted; None where none is known."""
+        known = {case.id for case in self.task.cases if case.kind == "check"}
+        if not known:
+            return None
+        fresh = any(map(self._is_fresh, known))
+        asked = known.intersection(self.last_run.cases) if fresh and self.last_run else self._last_draw(known)
+        results = [
+            self._results[name] for name in asked if name in self._results and (not fresh or name in self._fresh)
+        ]
+        right = sum(1 for result in results if result.status in ("ok", "interpreted"))
+        skipped = sum(1 for result in results if result.status == "skipped")
+        return GridCount(len(asked), len(results), right, skipped, fresh) if asked else None
+
+    def _last_draw(self, known: set[str]) -> set[str]:
+        """Until the first one lands, the count of the earlier source stays, dimmed: of one run, each draws its own."""
+        runs = (self._fresh, self._landed_last, self._results)
+        return next((drawn for run in runs if (drawn := known.intersection(run))), set())
+
+    def _land(self, event: CaseLanded) -> Change:
+        result = event.result
+        if result.id not in self._fresh:  # a row lands again when it is checked
+            self._before.pop(result.id, None)
+            if result.id in self._to_beat:
+                self._before[result.id] = self._to_beat[result.id]
+        self._results[result.id] = result
+        self._fresh.add(result.id)
+        order = self._order()
+        moved = order != self.cases
+        self.cases = order
+        return Change(frozenset({result.id}), rows=moved)
+
+    def _end(self, event: RunFinished | BuildFailed | RunCancelled) -> Change:
+        self.run = self.progress = None
+        if isinstance(event, RunFinished):
+            self.summary = event.summary
+            self._finished = dict(self._results)
+            self.new_series = False
+            # Only a run knows its condition.
+            self.environment = event.summary.environment
+        elif isinstance(event, BuildFailed):
+            self.failure = event
+            if self.worker == "starting" and not event.run:  # it failed before a worker was asked for
+                self.worker = "lost"
+        else:
+            self.cancelled = event.reason
+        return Change(rows=True)
+
+    def _change_task(self, event: TaskLoaded) -> Change:
+        self.task = event.task
+        if self._none_is_fresh:  # the files can be taken again
+            self.failure = None
+        if event.series:
+            self.new_series = True
+            self.summary = None
+            self._results.clear()
+            self._fresh, self._landed_last = set(), set()
+            self._finished, self._to_beat, self._before = {}, {}, {}
+        self.cases = self._order()
+        return Change(rows=True)
+
+    def _order(self) -> tuple[Case, ...]:
+        """Headline rows, other timed ones, smoke, then the failed check cases; within each in the task's order.
+
+        What cannot be run here comes last: timed cases where Triton is interpreted, and cases that were skipped.
+        """
+        interpreted = self.interpreted
+
+        def place(case: Case) -> tuple[bool, int]:
+            last = (interpreted and case.kind == "case") or self._is_left_out(case.id)
+            return last, 0 if case.headline else _KIND_ORDER[case.kind]
+
+        return tuple(sorted((case for case in self.task.cases if self._has_row(case)), key=place))
+
+    def _is_left_out(self, case_id: str) -> bool:
+        """Skipped for a reason of its own; a row that another one kept from running stays where it is."""
+        result = self._results.get(case_id)
+        return result is not None and result.status == "skipped" and not (result.detail or "").startswith("not run")
+
+    def _has_row(self, case: Case) -> bool:
+        return case.kind != "check" or self._is_failed(case.id)
+
+    def _is_failed(self, case_id: str) -> bool:
+        result = self._results.get(case_id)
+        return result is not None and result.failed

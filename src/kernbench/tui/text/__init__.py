@@ -1,0 +1,1 @@
+"""What the screen says, as spans of text. Nothing here imports Textual."""

@@ -1,0 +1,192 @@
+"""What the GPU pane says, as lines: one sample, the minute before it, and which GPU is ours. No Textual here.
+
+Every line keeps its shape from second to second, so that only the figures that changed are sent. Sparklines move every
+five seconds, a cell each, and show the last minute.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from kernbench.machine import telemetry
+from kernbench.machine.telemetry import GpuSample, HostSample, Sample
+from kernbench.render import DASH
+from kernbench.tui.text.spans import Span, clean, clip, pad
+
+CELLS, SECONDS_A_CELL = 12, 5
+BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
+LABEL, VALUE = 8, 16
+GIB = 1024**3
+
+Line = list[Span]
+
+
+class Minute:
+    """The means of the last minute, five seconds each, of one figure between 0 and 1."""
+
+    def __init__(self) -> None:
+        self._means: deque[float | None] = deque(maxlen=CELLS)
+        self._now: list[float] = []
+        self._count = 0
+
+    def add(self, value: float | None) -> None:
+        self._count += 1
+        if value is not None:
+            self._now.append(value)
+        if self._count == SECONDS_A_CELL:
+            self._means.append(sum(self._now) / len(self._now) if self._now else None)
+            self._now, self._count = [], 0
+
+    def text(self, ascii_only: bool) -> str:
+        bars = ASCII_BARS if ascii_only else BARS
+        cells = [" " if mean is None else bars[min(int(mean * len(bars)), len(bars) - 1)] for mean in self._means]
+        return "".join(cells).rjust(CELLS)
+
+
+class Meters:
+    """Samples folded into lines."""
+
+    def __init__(self, ascii_only: bool) -> None:
+        self._ascii = ascii_only
+        self._sample: Sample | None = None
+        self._minutes: dict[str, Minute] = {}
+        self.device: str | None = None
+        """The worker's; None before it has said."""
+        self.uuid: str | None = None
+
+    def take(self, sample: Sample) -> None:
+        self._sample = sample
+        figures = _host_figures(sample.host)
+        gpu = self.gpu
+        if gpu is not None:
+            figures |= _gpu_figures(gpu)
+        for name, value in figures.items():
+            self._minutes.setdefault(name, Minute()).add(value)
+
+    @property
+    def gpu(self) -> GpuSample | None:
+        """The one in use, else the first: a worker on the CPU does not hide what the GPU does. None where the worker's
+        own is not among them: another one's heat and neighbours are no matter of its times.
+        """
+        if self._sample is None or not self._sample.gpus:
+            return None
+        used = telemetry.in_use(self._sample.gpus, self.device or "cpu", self.uuid)
+        return used or (None if self.uuid else self._sample.gpus[0])
+
+    def warning(self) -> str:
+        """What makes the times of the GPU in use doubtful right now."""
+        gpu = self.gpu
+        if gpu is None or self.device in (None, "cpu"):
+            return ""
+        others = telemetry.strangers(gpu)
+        if others:
+            return f"{_processes(len(others))} not ours on the GPU"
+        heat = [word for word in gpu.limits or () if "thermal" in word or "brake" in word or "slowdown" in word]
+        return f"the GPU is held back: {heat[0]}" if heat else ""
+
+    def lines(self, width: int) -> list[Line]:
+        sample = self._sample
+        if sample is None:
+            return [[("reading the machine", "dim")]]
+        gpu = self.gpu
+        several = [self._short(item, item is gpu, width) for item in sample.gpus] if len(sample.gpus) > 1 else []
+        first = self._one(gpu, width) if gpu is not None else [[(clip(self._why_none(sample), width), "warn")]]
+        return [*first, *several, *self._host(sample.host)]
+
+    def _why_none(self, sample: Sample) -> str:
+        if self.uuid:
+            return f"{self.device}: {clean(sample.why) or 'NVML does not list it'}"
+        return f"no GPU: {clean(sample.why) or 'none was found'}"
+
+    def _one(self, gpu: GpuSample, width: int) -> list[Line]:
+        used = "not used by this task" if self.device == "cpu" else self.device or ""
+        return [
+            [(clip(clean(gpu.name), width - len(used) - 2), "strong"), (f"  {used}", "dim")],
+            self._figure("busy", _percent(gpu.busy), "busy"),
+            self._figure("mem bus", _percent(gpu.bus), "bus"),
+            self._figure("memory", _of(_gib(gpu.memory_used), _gib(gpu.memory_total), "GiB"), "memory"),
+            self._figure("SM", _of(_whole(gpu.sm_mhz), _whole(gpu.sm_max_mhz), "MHz"), "sm"),
+            self._figure("mem", _of(_whole(gpu.memory_mhz), _whole(gpu.memory_max_mhz), "MHz"), "mem"),
+            self._figure("power", _of(_whole(gpu.power_w), _whole(gpu.limit_w), "W"), "power"),
+            self._figure("heat", DASH if gpu.celsius is None else f"{gpu.celsius} C", "heat"),
+            _limits(gpu, width),
+            self._processes(gpu, width),
+        ]
+
+    def _host(self, host: HostSample) -> list[Line]:
+        busy = DASH if host.busy is None else f"{host.busy:.0f}% of {host.cores}"
+        return [
+            self._figure("cpu", busy, "cpu"),
+            self._figure("ram", _of(_gib(host.memory_used), _gib(host.memory_total), "GiB"), "ram"),
+        ]
+
+    def _figure(self, label: str, value: str, name: str) -> Line:
+        minute = self._minutes.get(name)
+        # One style a line: every other one would cost as many bytes as the figures themselves.
+        return [(pad(label, LABEL) + pad(value, VALUE) + (minute.text(self._ascii) if minute else ""), "")]
+
+    def _short(self, gpu: GpuSample, used: bool, width: int) -> Line:
+        figures = [
+            pad(_percent(gpu.busy), 4, right=True),
+            pad(f"{_gib(gpu.memory_used)}G", 6, right=True),
+            pad(f"{_whole(gpu.power_w)}W", 5, right=True),
+            pad(f"{DASH if gpu.celsius is None else gpu.celsius}C", 4, right=True),
+        ]
+        text = f"{'*' if used else ' '} {gpu.index} " + " ".join(figures) + f"  {clean(gpu.name)}"
+        return [(clip(text, width), "strong" if used else "")]
+
+    def _processes(self, gpu: GpuSample, width: int) -> Line:
+        if gpu.processes is None:
+            return [(pad("procs", LABEL) + DASH, "")]
+        others = telemetry.strangers(gpu)
+        if not others:
+            ours = sum(1 for process in gpu.processes if process.ours)
+            words = f"{ours} ours" if ours else _processes(len(gpu.processes)) if gpu.processes else "none"
+            return [(pad("procs", LABEL) + words, "")]
+        named = ", ".join(f"{clean(item.name or '?')} {item.pid} {_gib(item.memory)}G" for item in others)
+        return [(pad("procs", LABEL), ""), (clip(f"! {len(others)} not ours: {named}", width - LABEL), "warn")]
+
+
+def _gpu_figures(gpu: GpuSample) -> dict[str, float | None]:
+    return {
+        "busy": _share(gpu.busy, 100),
+        "bus": _share(gpu.bus, 100),
+        "sm": _share(gpu.sm_mhz, gpu.sm_max_mhz),
+        "power": _share(gpu.power_w, gpu.limit_w),
+        "heat": _share(gpu.celsius, 100),
+    }
+
+
+def _host_figures(host: HostSample) -> dict[str, float | None]:
+    return {"cpu": _share(host.busy, 100)}
+
+
+def _limits(gpu: GpuSample, width: int) -> Line:
+    if gpu.limits is None:
+        return [(pad("limit", LABEL) + DASH, "")]
+    words = ", ".join(gpu.limits) or "none"
+    return [(pad("limit", LABEL), ""), (clip(words, width - LABEL), "warn" if gpu.limits else "")]
+
+
+def _share(value: float | None, most: float | None) -> float | None:
+    return None if value is None or not most else max(min(value / most, 1.0), 0.0)
+
+
+def _percent(value: int | None) -> str:
+    return DASH if value is None else f"{value}%"
+
+
+def _whole(value: float | None) -> str:
+    return DASH if value is None else f"{value:.0f}"
+
+
+def _gib(value: int | None) -> str:
+    return DASH if value is None else f"{value / GIB:.1f}"
+
+
+def _of(value: str, most: str, unit: str) -> str:
+    return DASH if value == DASH else f"{value}/{most} {unit}" if most != DASH else f"{value} {unit}"
+
+
+def _processes(count: int) -> str:
+    return "1 process" if count == 1 else f"{count} processes"

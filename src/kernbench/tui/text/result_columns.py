@@ -1,0 +1,283 @@
+"""The results table as text: which columns fit a width, and one row in them.
+
+The case and its verdict always show; the other columns join in order of importance while there is room. A row without
+times says why in their place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from harness.shared.results import CaseResult, WallTime
+from kernbench import render
+from kernbench.tui.state.board import GridCount, Row
+from kernbench.tui.text import failure_text
+from kernbench.tui.text.spans import Span, clean, clip, pad, spell
+
+GAP = "  "
+SHORTEST_CASE, LONGEST_LABEL = 10, 24
+IDS_FROM = 100
+"""Cells from which a table may name its cases by id; hints and status name them by label."""
+FINDINGS_LEAST = 14
+HALF_BAR = 7
+WORD = 7
+"""Cells of `crashed` and `timeout`: behind them and shorter ones the sentences begin in one column."""
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    title: str
+    width: int
+    right: bool = False
+
+
+_RATIO = Column("ratio", "speedup", 7, right=True)
+_TIMED = (
+    Column("verdict", "verdict", 9),
+    Column("speedup", "speedup", 14),
+    Column("now", "now us", 7, right=True),
+    Column("base", "base us", 7, right=True),
+    Column("check", "check", 5),
+    Column("light", "light", 5, right=True),
+    Column("best", "vs best", 16),
+    Column("last", "vs last", 7, right=True),
+    Column("error", "error", 8, right=True),
+    Column("findings", "findings", FINDINGS_LEAST),
+    Column("bar", "slower | faster", 2 * HALF_BAR + 1),
+    Column("dtype", "dtype", 8),
+    Column("models", "models", 12),
+)
+_WALL_TITLES = {"base": "base us", "now": "now us", "ratio": "wall", "speedup": "wall speedup", "verdict": "on device"}
+_CHECKED = (
+    Column("verdict", "verdict", 9),
+    Column("check", "check", 5),
+    Column("error", "error", 8, right=True),
+    Column("bound", "allowed", 8, right=True),
+    Column("findings", "findings", FINDINGS_LEAST),
+)
+_PLACES = tuple("models dtype base now ratio speedup verdict bar check light best last error bound findings".split())
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns chosen for one width."""
+
+    case: int
+    """Cells for the case's name."""
+    columns: tuple[Column, ...]
+    rest: int
+    """Cells after the case's name, which a sentence may fill."""
+    by_id: bool = False
+    """There is room for the whole id instead of the label."""
+    wall: bool = False
+    """Times are of the wall clock, not of the device."""
+    bar_most: float = 2.0
+    """The speedup, or the slowdown, that fills half a bar."""
+
+
+def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = False, ascii_only: bool = False) -> Table:
+    """The columns for a line of `width` cells."""
+    label = min(max([len(row.case.label) for row in rows], default=0), LONGEST_LABEL)
+    case = max(label, SHORTEST_CASE)
+    wanted = [column for column in (_CHECKED if interpreted else _TIMED) if _has_data(column.name, rows)]
+    chosen: list[Column] = []
+    left = width - case
+    for column in wanted:
+        if column.name == "speedup" and ascii_only:
+            column = replace(column, width=column.width + 1)  # `+-` for the one sign
+        if column.name == "speedup" and left < column.width + len(GAP):
+            column = _RATIO
+        if left < column.width + len(GAP):
+            continue
+        chosen.append(replace(column, title=_WALL_TITLES.get(column.name, column.title)) if wall else column)
+        left -= column.width + len(GAP)
+    chosen.sort(key=lambda column: _PLACES.index(column.name))
+    longest_id = max([len(row.case.id) for row in rows], default=0)
+    by_id = width >= IDS_FROM and longest_id <= case + left
+    grown = min(left, max(longest_id - case, 0) if by_id else max(label - case, 0))
+    if chosen and chosen[-1].name == "findings":
+        last = chosen.pop()
+        chosen.append(replace(last, width=last.width + left - grown))
+    return Table(case + grown, tuple(chosen), max(width - case - grown, 0), by_id, wall, _bar_most(rows))
+
+
+def _bar_most(rows: Sequence[Row]) -> float:
+    """A whole power of two, so that the scale seldom changes."""
+    speedups = [row.result.speedup for row in rows if row.result is not None and row.result.speedup]
+    farthest = max((abs(math.log2(speedup)) for speedup in speedups), default=0.0)
+    return float(2 ** max(math.ceil(farthest), 1))
+
+
+def _has_data(name: str, rows: Sequence[Row]) -> bool:
+    """Columns that would stay empty leave their room to others."""
+    results = [row.result for row in rows if row.result is not None]
+    if name == "last":
+        return any(row.before is not None for row in rows)
+    if name == "dtype":
+        return any("dtype" in row.case.axes for row in rows)
+    if name == "models":
+        return any(row.case.models for row in rows)
+    if name == "best":
+        return any(result.vs_best for result in results)
+    if name == "light":
+        return any(result.light is not None for result in results)
+    if name == "findings":
+        return any(result.findings for result in results)
+    return True
+
+
+def header(table: Table) -> list[Span]:
+    titles = [pad("case", table.case)] + [pad(column.title, column.width, column.right) for column in table.columns]
+    return [(GAP.join(titles), "head")]
+
+
+def line(row: Row, table: Table, ascii_only: bool) -> list[Span]:
+    """One row; dimmed as a whole while it is older than the source."""
+    name = clean(row.case.id if table.by_id else row.case.label)
+    spans = [(pad(name, table.case), ""), *_values(row, table, ascii_only)]
+    return spans if row.fresh else [(text, "dim") for text, _ in spans]
+
+
+def grid_line(grid: GridCount) -> list[Span]:
+    if grid.landed < grid.total and grid.fresh:
+        return [(f"grid: {grid.right}/{grid.total} right so far", "dim")]
+    tried = grid.total - grid.skipped
+    words = [f"{grid.right}/{tried} right"] if tried else []
+    words += [f"{grid.skipped} not run"] if grid.skipped else []
+    return [(f"grid: {', '.join(words)}", "dim" if not grid.fresh else "" if grid.right == tried else "bad")]
+
+
+def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
+    result = row.result
+    if result is None:
+        return [(f"{GAP}{render.DASH}", "dim")]
+    if result.failed:
+        return _sentence(result, table, "bad")
+    if result.status == "skipped":
+        return _sentence(result, table, "dim")
+    if result.status == "ok" and result.ratio is None and result.detail:
+        return _without_baseline(row, result, table, ascii_only)
+    return [_padded(column, row, result, table, ascii_only) for column in table.columns]
+
+
+def _padded(column: Column, row: Row, result: CaseResult, table: Table, ascii_only: bool) -> Span:
+    text, style = _cell(column.name, row, result, table)
+    return GAP + pad(spell(text, ascii_only), column.width, column.right), style
+
+
+def _sentence(result: CaseResult, table: Table, style: str) -> list[Span]:
+    """A row that has no numbers says why in their place."""
+    word = pad(render.STATUS_WORDS[result.status], WORD)
+    said = GAP + failure_text.brief(result, table.rest - len(GAP + word + GAP))
+    return [(GAP + word, style), (clip(said, table.rest - len(GAP + word)), "dim" if style == "dim" else "")]
+
+
+def _without_baseline(row: Row, result: CaseResult, table: Table, ascii_only: bool) -> list[Span]:
+    """Own time, and why there is nothing to hold it against."""
+    spans: list[Span] = []
+    room = table.rest
+    for column in table.columns:
+        if column.name not in ("models", "dtype", "base", "now"):
+            break
+        spans.append(_padded(column, row, result, table, ascii_only))
+        room -= column.width + len(GAP)
+    return [*spans, (clip(GAP + clean(result.detail or ""), room), "warn")]
+
+
+def _cell(name: str, row: Row, result: CaseResult, table: Table) -> Span:
+    if name in ("verdict", "ratio", "speedup", "bar"):
+        return _judged(name, result, table)
+    if name == "best":
+        return _against_best(result)
+    if name == "last":
+        return _against_last(row, result), "dim"
+    if name == "check":
+        return _check(result)
+    if name == "findings":
+        return clean(", ".join(finding.name for finding in result.findings)), "bad" if result.red else "warn"
+    if name in ("dtype", "models"):
+        return clean(_about(name, row)), "dim"
+    return _number(name, result, table.wall), ""
+
+
+def _judged(name: str, result: CaseResult, table: Table) -> Span:
+    """The verdict's own style; a wall time has no interval, and so no verdict of its own."""
+    ratio = result.ratio
+    style = {"faster": "faster", "slower": "slower", "unclear": "warn"}.get(ratio.verdict if ratio else "", "")
+    if name == "verdict":
+        return render.verdict(result), style
+    if name == "bar":
+        return bar(_speedup(result, table.wall), table.bar_most), style
+    if table.wall:
+        speedup = _speedup(result, wall=True)
+        text = render.DASH if speedup is None else f"{speedup:.3f}x"
+        return (text if name == "ratio" else f"{text:>7}"), ""
+    if name == "ratio":
+        return render.speedup(ratio).split(" ")[0], style
+    return _aligned(render.speedup(ratio)), style
+
+
+def _speedup(result: CaseResult, wall: bool) -> float | None:
+    if not wall:
+        return result.speedup
+    return result.wall.speedup if result.wall else None
+
+
+def bar(speedup: float | None, most: float) -> str:
+    """From the middle to the right for faster, to the left for slower; `most` times reaches the edge."""
+    if not speedup:
+        return ""
+    halves = round(math.log2(speedup) / math.log2(most) * HALF_BAR * 2)
+    whole, half = divmod(min(abs(halves), HALF_BAR * 2), 2)
+    if halves < 0:
+        return ("▐" * half + "█" * whole).rjust(HALF_BAR) + "│"
+    return " " * HALF_BAR + "│" + "█" * whole + "▌" * half
+
+
+def _about(name: str, row: Row) -> str:
+    return ", ".join(row.case.models) if name == "models" else str(row.case.axes.get("dtype", render.DASH))
+
+
+def _number(name: str, result: CaseResult, wall: bool) -> str:
+    error = result.error
+    times: CaseResult | WallTime | None = result.wall if wall else result
+    return {
+        "base": lambda: render.microseconds(times.baseline_us if times else None),
+        "now": lambda: render.microseconds(times.solution_us if times else None),
+        "light": lambda: render.percent(result.light),
+        "error": lambda: render.error(error.max if error else None),
+        "bound": lambda: render.error(error.bound if error else None),
+    }[name]()
+
+
+def _against_last(row: Row, result: CaseResult) -> str:
+    """Not timed side by side, so it carries no verdict."""
+    before = row.before.speedup if row.before else None
+    if before is None or result.speedup is None:
+        return render.DASH
+    ratio = result.speedup / before
+    return f"{(ratio - 1) * 100:+.1f}%" if ratio < 10 else f"{ratio:.0f}x"  # +42538.2% is too much for a column
+
+
+def _aligned(speedup: str) -> str:
+    """`1.396x ±0.1%` with the x of every row in one column."""
+    ratio, _, spread = speedup.partition(" ")
+    return f"{ratio:>7} {spread}" if spread else f"{ratio:>7}"
+
+
+def _against_best(result: CaseResult) -> Span:
+    ratio = result.vs_best
+    if ratio is None:
+        return render.DASH, "dim"
+    style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "")
+    return f"{ratio.speedup:.3f}x {render.SIGNS[ratio.verdict]} {ratio.verdict}", style
+
+
+def _check(result: CaseResult) -> Span:
+    """`1/2` until the slow checks are done; findings are counted where their column does not fit."""
+    mark = "✓" if result.checked >= 2 else f"{result.checked}/2"
+    found = f" !{len(result.findings)}" if result.findings else ""
+    return mark + found, "bad" if result.red else "warn" if found else "faster" if result.checked >= 2 else "dim"

@@ -1,0 +1,121 @@
+"""What one row was given and how far off it came, as aligned lines of the row screen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from harness.shared.results import CaseResult, InputForm, OutputError
+from harness.shared.task import Task, Tolerance
+from kernbench import render, report
+from kernbench.tui.text.spans import Span, clean
+
+Line = list[Span]
+INDENT = "  "
+
+
+NEAREST = "the element nearest to its limit, or beyond it"
+
+
+def errors(result: CaseResult) -> Iterator[Line]:
+    """A line per output: its largest error, and the element that comes nearest to what is allowed, or breaks it."""
+    overall = result.error
+    if overall is None:
+        return
+    yield []
+    known = {"largest": overall.max, "baseline's largest": overall.baseline_max}
+    figures = [f"  {word} {render.error(value)}" for word, value in known.items() if value is not None]
+    yield [("error", "head"), (" ".join(figures), "")]
+    titles = ("output", "largest", "off by", "allowed", "at", "got", "expected")
+    rows = [titles, *map(_error, result.errors or (overall,))]
+    if len(rows) > 2:
+        yield from _table(rows, left=(0, 4))
+        yield [(f"{INDENT}largest: anywhere; the rest: {NEAREST}", "dim")]
+    else:  # the largest stands above already
+        yield from _table([(name, *others) for name, _largest, *others in rows], left=(0, 3))
+        yield [(f"{INDENT}largest: anywhere; this line: {NEAREST}", "dim")]
+
+
+def _error(error: OutputError) -> tuple[str, ...]:
+    name = clean(error.output or "output")
+    largest, bound = render.error(error.max), render.error(error.bound)
+    if error.index is None:
+        return (name, largest, render.DASH, bound, render.DASH, render.DASH, render.DASH)
+    off = None if error.got is None or error.expected is None else abs(error.got - error.expected)
+    return (name, largest, render.error(off), bound, _list(error.index), *_apart(error.got, error.expected))
+
+
+def tolerances(task: Task, result: CaseResult | None) -> dict[str, Tolerance]:
+    """Those that judged this row, as far as what they allowed tells them apart; else all of the task's."""
+    found = {
+        dtype: tolerance
+        for dtype, tolerance in task.tolerance.items()
+        for error in ((result.errors or (result.error,)) if result else ())
+        if error is not None and _allows(tolerance, error)
+    }
+    return found or task.tolerance
+
+
+def _allows(tolerance: Tolerance, error: OutputError) -> bool:
+    """Whether what was allowed at the element named came from this tolerance."""
+    if error.bound is None or error.expected is None:
+        return False
+    return math.isclose(tolerance.atol + tolerance.rtol * abs(error.expected), error.bound, rel_tol=1e-6)
+
+
+def _apart(got: float | None, expected: float | None) -> tuple[str, str]:
+    """Both with as many digits as tell them apart."""
+    for digits in (6, 9, 12):
+        # A line of JSON has no NaN: what is absent at a known place was not finite.
+        one, other = ("not finite" if value is None else f"{value:.{digits}g}" for value in (got, expected))
+        if one != other:
+            break
+    return one, other
+
+
+def inputs(result: CaseResult) -> Iterator[Line]:
+    """Every tensor in a line of its own, the other arguments together below."""
+    if not result.inputs:
+        return
+    tensors = [form for form in result.inputs if form.shape is not None]
+    others = [f"{form.name}={_value(form.value)}" for form in result.inputs if form.shape is None]
+    yield []
+    yield [("inputs", "head")]
+    if tensors:
+        yield from _table([("name", "shape", "dtype", "layout"), *map(_tensor, tensors)], left=(0, 1, 2, 3))
+    if others:
+        yield [(clean(INDENT + "  ".join(others)), "")]
+
+
+def _tensor(form: InputForm) -> tuple[str, ...]:
+    shape = form.shape or ()
+    layout = "contiguous" if is_contiguous(shape, form.strides) else f"strides {_list(form.strides or ())}"
+    return clean(form.name), _list(shape), form.dtype or render.DASH, layout
+
+
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
+    """As torch means it: the strides of single dimensions, and of a tensor without elements, say nothing."""
+    if strides is None or 0 in shape:
+        return True
+    step = 1
+    for length, stride in reversed(list(zip(shape, strides, strict=True))):
+        if length != 1 and stride != step:
+            return False
+        step *= length
+    return True
+
+
+def _table(rows: Sequence[tuple[str, ...]], left: tuple[int, ...]) -> Iterator[Line]:
+    title, *lines = report.columns(rows, left)
+    yield [(INDENT + title, "dim")]
+    for line in lines:
+        yield [(INDENT + line, "")]
+
+
+def _value(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _list(numbers: tuple[int, ...]) -> str:
+    return f"[{', '.join(str(number) for number in numbers)}]"

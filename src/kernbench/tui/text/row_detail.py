@@ -1,0 +1,170 @@
+"""Everything known of one row, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from harness.shared import stats
+from harness.shared.results import CaseResult
+from harness.shared.task import Task
+from kernbench import render
+from kernbench.tui.state.board import Row
+from kernbench.tui.text import failure_text, row_checks
+from kernbench.tui.text.gpu_text import ASCII_BARS, BARS
+from kernbench.tui.text.spans import Span, clean, spell
+
+BINS = 20
+MEAN_LEGEND = "* of the middle half of the blocks, as in the table; a speedup is that mean of the blocks' own ratios"
+Line = list[Span]
+
+
+def lines(row: Row, task: Task, ascii_only: bool = False) -> list[Line]:
+    """The row screen; every line stands alone and wraps."""
+    found = list(_lines(row, task, ascii_only))
+    return [[(spell(text, ascii_only), style) for text, style in line] for line in found]
+
+
+def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
+    case, result = row.case, row.result
+    yield [(clean(case.id), "strong")]
+    about = [case.kind, "headline" if case.headline else "", ", ".join(case.models)]
+    yield [(clean(" · ".join(part for part in about if part)), "dim")]
+    if case.axes:
+        yield [(clean("  ".join(f"{name}={value}" for name, value in case.axes.items())), "dim")]
+    tolerances = row_checks.tolerances(task, result)
+    if tolerances:
+        bounds = [f"{dtype} atol {bound.atol:g} rtol {bound.rtol:g}" for dtype, bound in tolerances.items()]
+        yield [(clean("tolerance: " + ", ".join(bounds)), "dim")]
+    yield []
+    if result is None:
+        yield [("not run yet", "dim")]
+        return
+    if not row.fresh:
+        yield [("from an earlier run", "warn")]
+    yield from _outcome(result)
+    yield from _times(result, row.before)
+    yield from _findings(result)
+    yield from _samples(result, ascii_only)
+    yield from _measuring(result)
+    yield from _ledger(result)
+    yield from row_checks.errors(result)
+    yield from row_checks.inputs(result)
+    known = result.known or case.known
+    if known:
+        yield []
+        yield [("known", "head")]
+        yield [(clean("  " + "  ".join(f"{name} {value}" for name, value in known.items())), "")]
+
+
+def _outcome(result: CaseResult) -> Iterator[Line]:
+    if result.failed or result.status == "skipped":
+        word = render.STATUS_WORDS[result.status]
+        yield [(word, "bad" if result.failed else "dim"), ("  " + clean(failure_text.sentence(result)), "")]
+        if result.where is not None:
+            yield [(clean(f"  at {result.where}"), "strong"), (f"  (e opens it{_has_traceback(result)})", "dim")]
+            if result.where.text:
+                yield [(f"  {result.where.line or ''} | {clean(result.where.text)}", "")]
+        return
+    style = {"faster": "faster", "slower": "slower", "unclear": "warn"}.get(result.verdict or "", "")
+    yield [(render.verdict(result), style), (f"   checked {result.checked}/2", "dim")]
+    if result.detail:
+        yield [(clean(result.detail), "warn")]
+
+
+def _has_traceback(result: CaseResult) -> str:
+    return ", t shows the traceback" if result.traceback else ""
+
+
+def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
+    ratio = result.ratio
+    if ratio is not None:
+        bounds = f"95 % between {ratio.low:.3f}x and {ratio.high:.3f}x"
+        yield [(f"against the baseline  {render.speedup(ratio)}   {bounds}", "")]
+    if result.vs_best is not None:
+        best = result.vs_best
+        yield [(f"against the best      {render.speedup(best)}   {render.SIGNS[best.verdict]} {best.verdict}", "")]
+    if before is not None and before.speedup and result.speedup:
+        change = (result.speedup / before.speedup - 1) * 100
+        yield [(f"against the last run  {change:+.1f}%", ""), ("   not timed side by side", "dim")]
+    if result.clock != "wall" and result.wall is not None and result.wall.speedup is not None:
+        sides = f"{render.microseconds(result.wall.baseline_us)} -> {render.microseconds(result.wall.solution_us)} us"
+        yield [(f"wall                  {render.times(result.wall.speedup)}   {sides}", "")]
+
+
+def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
+    """One line a side: its blocks as a histogram between its least and its largest."""
+    sides = [(side, values) for side, values in (result.samples or {}).items() if values]
+    if not sides:
+        return
+    yield []
+    yield [(f"{'us per call':<11}{'mean*':>9}{'median':>9}{'min':>9}  {'blocks':<{BINS}}  {'max':<8}count", "head")]
+    for side, values in sides:
+        centres = stats.interquartile_mean(values), stats.median(values), min(values)
+        figures = "".join(f"{render.microseconds(figure):>9}" for figure in centres)
+        yield [
+            (f"{clean(side):<11}{figures}  ", ""),
+            (histogram(values, BINS, ascii_only), "accent"),
+            (f"  {render.microseconds(max(values)):<8}{len(values)}", ""),
+        ]
+    yield [(MEAN_LEGEND, "dim")]
+
+
+def histogram(values: Sequence[float], bins: int, ascii_only: bool) -> str:
+    """How often each part of the range was hit; an empty part is blank."""
+    least, most = min(values), max(values)
+    counts = [0] * bins
+    for value in values:
+        part = (value - least) / (most - least) if most > least else 0.5
+        counts[min(int(part * bins), bins - 1)] += 1
+    bars = ASCII_BARS if ascii_only else BARS
+    highest = max(counts)
+    return "".join(" " if not count else bars[(count * len(bars) - 1) // highest] for count in counts)
+
+
+def _measuring(result: CaseResult) -> Iterator[Line]:
+    """How the times were taken, and what they come to."""
+    taken = [
+        f"{result.clock} clock" if result.clock else "",
+        f"{result.blocks} blocks" if result.blocks is not None else "",
+        _dropped(result),
+        f"A/A floor {result.floor * 100:.1f}%" if result.floor is not None else "",
+    ]
+    reached = [
+        render.kernels(result.kernels) if result.kernels is not None else "",
+        f"{render.percent(result.light)} of the speed of light" if result.light is not None else "",
+    ]
+    for facts in (taken, reached):
+        if any(facts):
+            yield [("  ".join(fact for fact in facts if fact), "dim")]
+
+
+def _dropped(result: CaseResult) -> str:
+    """Blocks that did not count, and why."""
+    if not result.dropped:
+        return ""
+    why = f" ({clean(result.dropped_for)})" if result.dropped_for else ""
+    return f"{result.dropped} dropped{why}"
+
+
+def _ledger(result: CaseResult) -> Iterator[Line]:
+    """Which kernels one call runs, in the order of launch."""
+    ledger = result.ledger or ()
+    if not ledger:
+        return
+    whole = sum(kernel.us for kernel in ledger) or 1.0
+    yield []
+    yield [(f"{'us':>10}  {'share':>5}  {'stream':>6}  kernel", "head")]
+    for kernel in ledger:
+        numbers = f"{render.microseconds(kernel.us):>10}  {render.percent(kernel.us / whole):>5}  {kernel.stream:>6}"
+        yield [(numbers, ""), (f"  {clean(kernel.name)}", "strong")]
+    if result.span_us is not None and result.span_us > whole:
+        yield [(f"{render.microseconds(result.span_us - whole):>10}  between kernels", "dim")]
+
+
+def _findings(result: CaseResult) -> Iterator[Line]:
+    if not result.findings:
+        return
+    yield []
+    yield [("findings", "head")]
+    for finding in result.findings:
+        yield [(f"  {clean(finding.name)}: ", "bad" if finding.red else "warn"), (clean(finding.help), "")]

@@ -1,0 +1,89 @@
+"""Which rows the table shows, and in what order: the filter and the sort of the results pane."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kernbench import render
+from kernbench.tui.state.board import Row
+
+SORTS = ("task", "speedup", "time", "light", "name")
+"""In the task's order; slowest against the baseline first; longest first; farthest from light first; by name."""
+ABSENT = float("inf")
+"""Stands for a number that a row does not have: last in every order."""
+SORT_WORDS = {
+    "task": "in the task's order",
+    "speedup": "least speedup first",
+    "time": "longest first",
+    "light": "farthest from the speed of light first",
+    "name": "by name",
+}
+
+
+def matches(row: Row, words: Sequence[str]) -> bool:
+    """Every word is in the row's id, label, models, verdict, status or findings; `-word` must not be.
+
+    A word with `*`, `?` or `[` is also a pattern for a part of the id or of the label.
+    """
+    text = _searched(row)
+    names = [row.case.id.casefold(), row.case.label.casefold()]
+    return all(
+        not _is_in(word[1:], text, names) if word[0] == "-" and word[1:] else _is_in(word, text, names)
+        for word in words
+    )
+
+
+def _is_in(word: str, text: str, names: Sequence[str]) -> bool:
+    """As it stands first: a label such as `m[bf16]` is to be found by its own letters."""
+    if word in text:
+        return True
+    is_glob = any(sign in word for sign in "*?[")
+    return is_glob and any(fnmatch.fnmatchcase(name, f"*{word}*") for name in names)
+
+
+def _searched(row: Row) -> str:
+    case, result = row.case, row.result
+    parts = [case.id, case.label, case.kind, *case.models, str(case.axes.get("dtype", ""))]
+    if result is not None:
+        parts += [render.STATUS_WORDS[result.status], result.verdict or "", "failed" if result.failed else ""]
+        parts += [finding.name for finding in result.findings]
+    return " ".join(parts).casefold()
+
+
+def sorts(rows: Sequence[Row]) -> list[str]:
+    """The orders that tell rows apart: one by a number that no row has is left out."""
+    return [sort for sort in SORTS if sort not in _KEYS or any(_KEYS[sort](row) != ABSENT for row in rows)]
+
+
+def arrange(rows: Sequence[Row], sort: str, text: str) -> list[Row]:
+    words = text.casefold().split()
+    kept = [row for row in rows if matches(row, words)] if words else list(rows)
+    key = _KEYS.get(sort)
+    # Stable, so that rows without a number keep the task's order after the others.
+    return sorted(kept, key=key) if key else kept
+
+
+def _speedup(row: Row) -> float:
+    return row.result.speedup if row.result and row.result.speedup is not None else ABSENT
+
+
+def _longest(row: Row) -> float:
+    return -row.result.solution_us if row.result and row.result.solution_us is not None else ABSENT
+
+
+def _light(row: Row) -> float:
+    return row.result.light if row.result and row.result.light is not None else ABSENT
+
+
+def _name(row: Row) -> str:
+    return row.case.label.casefold()
+
+
+_KEYS: dict[str, Callable[[Row], Any]] = {
+    "speedup": _speedup,
+    "time": _longest,
+    "light": _light,
+    "name": _name,
+}

@@ -1,0 +1,304 @@
+"""The two status lines and the hint: pure words from what the board and the engine know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+
+from kernbench import render
+from kernbench.events import RunStarted, Summary
+from kernbench.task import case_choice
+from kernbench.tui.state.board import Board, Row
+from kernbench.tui.state.engine_protocol import Engine
+from kernbench.tui.text.spans import Part, Span, clean, clip, fit, spell
+
+OF_THE_SAVE_BEFORE = "before:"
+FILTERED = "filtered out, esc shows all"
+MOVES = "profile again, re-read the log, or change direction"
+LONG_RUN_SECONDS = 2.0
+STUCK_SECONDS = 3.0
+"""A row that takes this long is named, whatever else has to give way."""
+OVERDUE_SECONDS = 4.0
+"""A run without a past that takes this long says how long it has taken."""
+LATELY = 50
+"""Iterations that an estimate looks back on."""
+_NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
+
+
+def quoted(text: str, width: int | None = None) -> str:
+    """A hypothesis in quotes, at most `width` cells with them."""
+    if not text:
+        return ""
+    text = " ".join(text.split())
+    return f'"{clip(clean(text), width - 2) if width else clean(text)}"'
+
+
+def device(name: str) -> str:
+    """`NVIDIA H200` as `H200`: the maker is known to who reads it."""
+    return " ".join(_NOISE.sub(" ", name).split()) or name
+
+
+def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[str, ...]:
+    """What the workbench does now, in falling length."""
+    if board.run is not None:
+        return _running(board, now)
+    if board.unusable:
+        return ("no worker",)
+    if board.worker == "starting":
+        return ("starting the worker", "starting")
+    if engine.paused:
+        return ("paused, a save waits", "paused, 1 waits", "paused") if engine.waits else ("paused",)
+    return ("watching",) if engine.is_alone else ("watching, as another workbench does", "watching, not alone")
+
+
+def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
+    event = board.progress
+    if event is None:
+        return ("starting a run", "running")
+    short = f"{render.STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
+    if event.case and (stuck := seconds_on_it(board, now)):
+        return f"{short} {clean(board.label(event.case))}, {stuck} s on it", f"{short} {stuck} s", short
+    left = seconds_left(board, now)
+    forms = [f"{short} {clean(board.label(event.case))}", short] if event.case else [short]
+    return (f"{forms[0]}, {left}", f"{short}, {left}", *forms[1:]) if left else tuple(forms)
+
+
+def seconds_on_it(board: Board, now: datetime | None) -> int:
+    """Whole seconds that the row in progress has taken, once they are more than a row usually takes."""
+    if board.progress is None or board.progress_at is None or now is None:
+        return 0
+    passed = (now - board.progress_at).total_seconds()
+    return int(passed) if passed >= STUCK_SECONDS else 0
+
+
+def seconds_left(board: Board, now: datetime | None) -> str:
+    """What is left of a run that usually takes longer than a glance; what it has taken when it is overdue."""
+    if board.run is None or now is None:
+        return ""
+    try:
+        passed = (now - datetime.fromisoformat(board.run.at)).total_seconds()
+    except (ValueError, TypeError):
+        return ""
+    usual = board.usual_seconds or 0.0
+    if passed > max(usual + 2, OVERDUE_SECONDS):
+        return f"{passed:.0f} s so far"
+    left = usual - passed
+    return f"about {left:.0f} s left" if usual >= LONG_RUN_SECONDS and left >= 1 else ""
+
+
+def usual_seconds(iterations: Sequence[Summary], cases: int) -> float | None:
+    """The median of the last five runs of so many cases; what is long ago is no guide."""
+    newest = reversed(iterations[-LATELY:])
+    alike = (item for item in newest if item.seconds is not None and _cases(item) == cases)
+    taken = sorted(item.seconds or 0.0 for item in islice(alike, 5))
+    return taken[len(taken) // 2] if taken else None
+
+
+def _cases(summary: Summary) -> int:
+    return sum(summary.counts.get(name, 0) for name in render.STATUS_WORDS)
+
+
+def geomean(summary: Summary | None, baseline: str | None = None) -> tuple[tuple[str, ...], str]:
+    """The headline number in falling length, and its style; `baseline` is the task's own."""
+    if summary is None:
+        return ("no result yet", "no result"), "dim"
+    if not summary.right:
+        return ("NOT RIGHT: no speedup", "NOT RIGHT"), "bad"
+    if summary.environment.interpreted:
+        return ("checked, not timed",), "faster"
+    ratio = summary.ratio
+    if ratio is None:
+        return ("not timed",), "dim"
+    style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "strong")
+    short = f"{render.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
+    over, best = f"over {clean(Path(summary.baseline).name)}", _best(summary)
+    if summary.baseline == "best":  # what the best reached was against another
+        return (f"{short} {over}", short, render.times(ratio.speedup)), style
+    return (
+        f"{short} {over} {best}",
+        f"{short} {best if baseline in (None, summary.baseline) else over}",  # the best over another is another best
+        short,
+        render.geomean(ratio),
+        render.times(ratio.speedup),
+    ), style
+
+
+def _best(summary: Summary) -> str:
+    if summary.best:
+        known = summary.best_geomean if summary.new_best else None
+        return "(best)" if known is None else f"(best, was {render.times(known)})"
+    return f"(best {render.times(summary.best_geomean)})" if summary.best_geomean else ""
+
+
+def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
+    environment = board.environment
+    name = clean(board.task.name)
+    forms, style = (("reading the log",), "dim") if board.reading else geomean(board.summary, board.task.baseline)
+    if board.shows_the_save_before:
+        forms = tuple(f"{OF_THE_SAVE_BEFORE} {form}" for form in forms)
+    old = board.run is not None or board.failure is not None or not board.landed()
+    parts = [
+        Part((name, clip(name, 20), clip(name, 12)), "head"),
+        Part((device(clean(environment.device_name)), "") if environment else ("",)),
+        Part((clean(environment.condition), "") if environment else ("",), "dim"),
+        Part(state(board, engine, now), "accent" if board.run else "warn" if engine.paused else ""),
+        Part(tuple(spell(form, ascii_only) for form in forms), "dim" if old else style),
+    ]
+    if seconds_on_it(board, now):
+        return fit(parts, width, order=(2, 4, 4, 4, 0, 4, 1, 0, 3, 3))
+    return fit(parts, width, order=(2, 3, 0, 4, 3, 1, 0, 4, 4))
+
+
+def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list[Span]:
+    if board.failure is not None:
+        return _failure(board, width)
+    if board.unusable and board.run is None:
+        return [(clip(clean(board.unusable), width), "bad")]
+    if board.run is not None:
+        return _so_far(board, width)
+    if board.summary is not None:
+        return _finished(board, board.summary, engine, width)
+    if board.new_series:
+        return [(clip("the task changed: this is a new series, without best or stall", width), "warn")]
+    said = _hypothesis(engine) or clean(board.task.summary)
+    return [(clip(said, width), "dim")]
+
+
+def _hypothesis(engine: Engine) -> str:
+    """Of the run to come."""
+    return f"hypothesis: {clean(' '.join(engine.remarks.hypothesis.split()))}" if engine.remarks.hypothesis else ""
+
+
+def _failure(board: Board, width: int) -> list[Span]:
+    failure = board.failure
+    assert failure is not None
+    message = clean(render.place(failure.where, failure.message))
+    again = f"({failure.failed_builds} in a row)" if failure.failed_builds > 1 else ""
+    opens = "(e opens it)" if failure.where else ""
+    shorter = clip(message, max(width - 14, 20))
+    parts = [Part((message, shorter), "bad"), Part((opens, ""), "dim"), Part((again, ""), "dim")]
+    return fit(parts, width, order=(2, 0, 1))
+
+
+def _so_far(board: Board, width: int) -> list[Span]:
+    run = board.run
+    assert run is not None
+    landed = board.landed()
+    failed = sum(1 for result in landed if result.failed)
+    right = sum(1 for result in landed if result.status in ("ok", "interpreted"))
+    parts = [
+        Part((f"source {run.source[:8]}", "")),
+        Part((quoted(run.hypothesis), quoted(run.hypothesis, 24), quoted(run.hypothesis, 14)), "strong"),
+        Part((f"{right}/{len(run.cases)} right so far",)),
+        Part((f"{failed} failed" if failed else "",), "bad"),
+        Part((f"baseline {clean(run.baseline)}", ""), "dim"),
+    ]
+    return fit(parts, width, order=(4, 1, 0, 1))
+
+
+def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> list[Span]:
+    number = f"#{summary.iteration}" if summary.iteration is not None else ""
+    # A run at a key carries what the next save will: said once.
+    why = summary.hypothesis if summary.hypothesis != engine.remarks.hypothesis else ""
+    counted, *others = render.counts(summary).split(", ")
+    worst = summary.worst
+    seconds = f"{summary.seconds:.1f}s" if summary.seconds is not None else ""
+    saved = board.last_run is not None and board.last_run.reason == "save"
+    timed = sum(1 for case in board.task.cases if case.headline)
+    left_out = timed - summary.counts.get("headline", timed) if summary.ratio else 0
+    coming = _hypothesis(engine)
+    stalled = max(summary.streak, 3)
+    on_device = summary.environment.device != "cpu"  # else every time is wall time
+    parts = [
+        Part((OF_THE_SAVE_BEFORE if board.shows_the_save_before else "",), "dim"),
+        Part((number,), "strong"),
+        Part((f"stalled: {stalled} iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
+        Part((quoted(why), quoted(why, 24), quoted(why, 14), ""), "strong"),
+        Part((counted,), "" if summary.right else "bad"),
+        Part((f"wall {render.times(summary.wall)}", "") if summary.wall and on_device else ("",)),
+        Part(("  ".join(others), ""), "warn"),
+        Part((f"{left_out} left out", "") if left_out else ("",), "warn"),
+        Part((f"worst {clean(worst.label)} {render.times(worst.speedup)}", f"worst {render.times(worst.speedup)}", ""))
+        if worst
+        else Part(("",)),
+        Part((f"{seconds} after the save" if saved else f"in {seconds}", seconds, "") if seconds else ("",), "dim"),
+        Part((coming, clip(coming, 40), clip(coming, 24), ""), "accent"),
+    ]
+    return fit(parts, width, order=(9, 10, 3, 5, 9, 3, 10, 8, 3, 8, 10, 6, 7, 2))
+
+
+def hint(board: Board, engine: Engine, hidden: Collection[str] = ()) -> str:
+    """The most useful thing to do now; `hidden` are the cases that the filter leaves out."""
+    failure = board.failure
+    if failure is not None:
+        at = f"e opens {failure.where}" if failure.where else f"e opens {board.solution}"
+        return f"{at}, t shows the traceback" if failure.traceback else at
+    if board.unusable and board.run is None:
+        return "r tries to start the worker again; 5 shows what it printed"
+    if board.worker == "starting":
+        return "the worker is starting; the first run follows"
+    if engine.paused:
+        return "paused: saves wait, space goes on, r runs once"
+    if board.run is not None:
+        return _while_it_runs(board, board.run)
+    return _after_run(board, engine, hidden)
+
+
+def _while_it_runs(board: Board, run: RunStarted) -> str:
+    if not any(row.result is not None and not row.fresh for row in board.rows()):
+        return "each row has its numbers as soon as it lands"
+    than = "this save" if run.reason == "save" else "this run"
+    return f"dim numbers are older than {than}; each row lights up when it lands"
+
+
+def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
+    if board.warning:
+        return f"{board.warning}: times may not hold, 2 shows what"
+    failed = board.failed_rows()
+    if failed:
+        return _failed(failed, hidden)
+    red = [row for row in board.rows() if row.fresh and row.result and row.result.red]
+    if red:
+        seen = next((row for row in red if row.case.id not in hidden), None)
+        why = f"enter on {clean(seen.case.label)} says why" if seen else FILTERED
+        return f"{_rows(len(red))} cannot be believed: {why}"
+    waiting = sum(1 for row in board.rows() if row.result and row.result.detail == case_choice.NEEDS_GPU)
+    if waiting:
+        need = "needs" if waiting == 1 else "need"
+        return f"{_rows(waiting)} {need} a GPU: here small cases are checked on the CPU, nothing is timed"
+    if board.summary is not None and board.summary.stalled:
+        return f"stalled: {MOVES}; h notes which"
+    if board.summary is not None and board.summary.not_best:
+        return f"not taken as best: {clean(board.summary.not_best)}"
+    behind = sum(1 for result in board.landed() if result.vs_best and result.vs_best.verdict == "slower")
+    if behind:
+        return f"{_rows(behind)} slower than best: d shows what changed"
+    slower = board.verdicts("slower")
+    if slower:
+        worst = board.summary.worst if board.summary else None
+        named = f", worst {clean(worst.label)} {render.times(worst.speedup)}" if worst else ""
+        more = FILTERED if worst and worst.id in hidden else "enter on it says more"
+        return f"{_rows(slower)} slower than baseline{named}: {more}"
+    unclear = board.verdicts("unclear")
+    if unclear:
+        return f"{_rows(unclear)} unclear: r times again"
+    if board.landed() and not engine.remarks.hypothesis:
+        return f"h says what the next save tries; save {board.solution} to run"
+    return f"save {board.solution} to run"
+
+
+def _failed(failed: Sequence[Row], hidden: Collection[str]) -> str:
+    seen = [row for row in failed if row.case.id not in hidden]
+    first = (seen or failed)[0]
+    word = render.STATUS_WORDS[first.result.status] if first.result else "failed"
+    raised = any(row.result and row.result.traceback for row in failed)
+    more = "t shows the traceback" if raised else "enter on it says why" if seen else FILTERED
+    which = "first" if first is failed[0] else "here"
+    return f"{_rows(len(failed))} failed, {which} {clean(first.case.label)} ({word}): {more}"
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"

@@ -1,0 +1,1 @@
+"""The lines and lists that panes and pages are made of."""

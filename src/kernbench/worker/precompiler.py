@@ -1,0 +1,88 @@
+"""The process that compiles kernels ahead of the worker (harness/precompile/server.py): never missed, if it fails.
+
+It is started while nothing runs, once a worker has loaded a Triton source on a GPU, kept for later runs, and told of
+every source that loads; the newest counts. Nothing waits for it and nothing is said of it: dead or hanging, it costs
+the time that it would have saved. One that is still importing when a run begins is frozen, as the spare is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from kernbench.worker.process import Child, Unusable
+
+FAILURES = 2
+"""So many that died or hung before they were ready are enough."""
+START_S = 60.0
+
+
+class Builder:
+    def __init__(self, python: str, harness: Path) -> None:
+        self._python, self._harness = python, harness
+        self._child: Child | None = None
+        self._wanted = False
+        self._failures = 0
+
+    @property
+    def ready(self) -> bool:
+        return self._child is not None and self._child.ready
+
+    @property
+    def starting(self) -> bool:
+        return self._child is not None and self._child.alive and not self._child.ready
+
+    @property
+    def pid(self) -> int | None:
+        return self._child.pid if self._child is not None and self._child.alive else None
+
+    def take(self, request: dict[str, Any], compiler: dict[str, Any] | None) -> None:
+        """A worker has loaded the source of this request, and compiles it as `compiler` says."""
+        if compiler is None:
+            return
+        self._wanted = True
+        if self._child is not None and self.ready and len(request["cases"]) > 1:
+            while not self._child.messages.empty():  # what it built for earlier requests
+                self._child.messages.get_nowait()
+            self._child.send({**request, "compiler": compiler})
+
+    async def prepare(self, interrupted: Callable[[], bool]) -> None:
+        """To be called while nothing runs: until the process, or another in place of one that died, is ready."""
+        await self._bury()
+        if self._wanted and self._child is None and self._failures < FAILURES:
+            try:
+                self._child = await Child.start(
+                    self._python, self._harness, None, lambda _line: None, module="precompile.server"
+                )
+            except Unusable:
+                self._failures = FAILURES
+        end = time.monotonic() + START_S
+        while self.starting and not interrupted():
+            if self._child is not None and time.monotonic() > end:
+                self._child.kill()
+            await asyncio.sleep(0.05)
+        await self._bury()
+
+    def freeze(self) -> None:
+        if self._child is not None and self.starting:
+            self._child.freeze()
+
+    def thaw(self) -> None:
+        if self._child is not None:
+            self._child.thaw()
+
+    async def _bury(self) -> None:
+        """Clears away a process that is dead; one that never was ready counts as a failure."""
+        if self._child is not None and not self._child.alive:
+            self._failures += self._child.environment is None
+            await self.close()
+
+    async def close(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            with contextlib.suppress(OSError):
+                await child.close()

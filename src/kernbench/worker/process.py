@@ -1,0 +1,256 @@
+"""One child process: started from this thread, spoken to in JSON lines, killed with its whole group.
+
+The child runs `harness.worker` (or `harness.precompile.server`) in any Python that has torch. It is started by a few
+lines given to `-c`, which build the package `harness` from its folder by importlib: neither that folder nor its parent
+lands on the child's `sys.path`, and the workbench's own PYTHONPATH stays out. Its stdout carries events and nothing
+else; what the kernel prints comes by stderr, clipped and rate-limited here, so that no flood reaches the screen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import harness
+from harness.shared.errors import UserError
+from harness.shared.lines import PROTOCOL, decode
+from harness.shared.run import Environment
+from kernbench.worker.log_limit import LogLimiter
+
+BOOT = """
+import importlib, sys, importlib.util as util
+sys.path[:] = [place for place in sys.path if place]
+folder, module, *words = sys.argv[1:]
+spec = util.spec_from_file_location("harness", folder + "/__init__.py", submodule_search_locations=[folder])
+package = util.module_from_spec(spec)
+sys.modules["harness"] = package
+spec.loader.exec_module(package)
+importlib.import_module("harness." + module).main(*words)
+"""
+"""For `python -c`: the harness's folder, the module whose main is to run, and the words for it."""
+LONGEST_EVENT = 32 * 1024 * 1024
+NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "TRITON_INTERPRET")
+
+
+class Unusable(UserError):
+    """The worker cannot do its work here; `code` is no_torch, no_device or broken."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def harness_folder() -> Path:
+    return Path(next(iter(harness.__path__)))
+
+
+def child_environment(threads: int | None) -> dict[str, str]:
+    """The user's environment, without what belongs to the workbench's own Python."""
+    environment = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
+    environment |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+    if extra := os.environ.get("KERNBENCH_PYTHONPATH"):
+        environment["PYTHONPATH"] = extra
+    if threads is not None:
+        environment["OMP_NUM_THREADS"] = str(threads)
+    return environment
+
+
+class Child:
+    """A running worker. `messages` yields its events; None in it means that the process is gone."""
+
+    def __init__(self, process: asyncio.subprocess.Process, python: str, on_log: Callable[[str], None]) -> None:
+        self.process, self._python = process, python
+        self.messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+        self.environment: Environment | None = None
+        self.problem: Unusable | None = None
+        self.log_tail: list[str] = []
+        self._ready = asyncio.Event()
+        self._on_log = on_log
+        self.warm = False
+        """Nothing is left that its first run would have to wait for."""
+        self._stopped = self._greeted = False
+        self._tasks = [asyncio.create_task(self._read_events()), asyncio.create_task(self._read_log())]
+
+    @classmethod
+    async def start(
+        cls,
+        python: str,
+        folder: Path,
+        device: str | None,
+        on_log: Callable[[str], None],
+        threads: int | None = None,
+        module: str = "worker",
+    ) -> Child:
+        if threading.current_thread() is not threading.main_thread():
+            # The child asks the system to kill it when its creating THREAD ends; only the main one lives long enough.
+            raise RuntimeError("a worker must be started from the main thread")
+        try:
+            process = await asyncio.create_subprocess_exec(
+                python,
+                "-c",
+                BOOT,
+                str(folder),
+                module,
+                *([device] if device is not None else []),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=LONGEST_EVENT,
+                env=child_environment(threads),
+                start_new_session=True,
+            )
+        except OSError as problem:
+            raise Unusable(
+                "broken", f"cannot start {python}: {problem.strerror}; choose another with --python"
+            ) from None
+        return cls(process, python, on_log)
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process.returncode is None
+
+    @property
+    def ready(self) -> bool:
+        return self.environment is not None and self.alive
+
+    async def wait_ready(self) -> Environment:
+        await self._ready.wait()
+        if self.environment is None:
+            raise self.problem or Unusable("broken", "the worker ended before it was ready")
+        return self.environment
+
+    def send(self, request: dict[str, Any]) -> None:
+        """Hands one request over; a child that is already gone is noticed through `messages`."""
+        line = json.dumps(request, separators=(",", ":"), allow_nan=False) + "\n"
+        if self.process.stdin is not None and not self.process.stdin.is_closing():
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                self.process.stdin.write(line.encode())
+
+    def signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    def freeze(self) -> None:
+        """Keeps a child that is still importing or warming up off the cores and the GPU while something is timed."""
+        if self.alive and not self._stopped:
+            self.signal(signal.SIGSTOP)
+            self._stopped = True
+
+    def thaw(self) -> None:
+        if self._stopped:
+            self.signal(signal.SIGCONT)
+            self._stopped = False
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+
+    async def close(self) -> None:
+        """Ends the process and its group and waits until both pipes are drained."""
+        self.kill()
+        await self.process.wait()
+        self.kill()  # whatever the kernel left behind in the group
+        _done, pending = await asyncio.wait(self._tasks, timeout=1.0)
+        for task in pending:  # a grandchild that left the group still holds a pipe
+            task.cancel()
+        transport = getattr(self.process, "_transport", None)
+        if transport is not None:
+            transport.close()
+
+    def resident_bytes(self) -> int:
+        try:
+            pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        except (OSError, IndexError, ValueError):
+            return 0
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    async def _read_events(self) -> None:
+        assert self.process.stdout is not None
+        while True:
+            try:
+                line = await self.process.stdout.readline()
+            except ValueError:  # longer than any event of ours
+                self.kill()
+                break
+            if not line:
+                break
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(message, dict):
+                self._receive(message)
+        await self.process.wait()
+        if self.environment is None and self.problem is None:
+            self.problem = Unusable("broken", self._why_it_ended())
+        self._ready.set()
+        self.messages.put_nowait(None)
+
+    def _receive(self, message: dict[str, Any]) -> None:
+        kind = message.get("event")
+        self._greeted = True
+        if kind == "hello" and message.get("protocol") != PROTOCOL:
+            self.problem = Unusable("broken", f"the worker speaks protocol {message.get('protocol')}, not {PROTOCOL}")
+            self.kill()
+        elif kind == "ready":
+            self.environment = decode(Environment, message.get("environment") or {})
+            self._ready.set()
+        elif kind == "warm":
+            self.warm = True
+        elif kind == "unusable":
+            self.problem = Unusable(str(message.get("code")), str(message.get("message")))
+        else:
+            self.messages.put_nowait(message)
+
+    def _why_it_ended(self) -> str:
+        last = next((line for line in reversed(self.log_tail) if line.strip()), "it said nothing")
+        told = f"the worker {ending(self.process.returncode)} at its start: {last}"
+        return told if self._greeted else f"{told}; is {self._python} a Python with torch? choose another with --python"
+
+    async def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        limiter = LogLimiter()
+        loop = asyncio.get_running_loop()
+        while True:
+            reading = self.process.stderr.read(65536)
+            try:
+                chunk = await (asyncio.wait_for(reading, 1.0) if limiter.owes_a_report else reading)
+            except TimeoutError:  # the flood is over; say now what was not kept
+                self._log(limiter.finish())
+                continue
+            if not chunk:
+                break
+            self._log(limiter.feed(chunk, loop.time()))
+            # A flood must not starve the screen: between two pieces of what is dropped the keys have their turn.
+            await asyncio.sleep(0.002 if limiter.owes_a_report else 0)
+        self._log(limiter.finish())
+
+    def _log(self, lines: list[str]) -> None:
+        for line in lines:
+            self.log_tail.append(line)
+            self._on_log(line)
+        del self.log_tail[:-200]
+
+
+def ending(returncode: int | None) -> str:
+    """How a process ended, in words."""
+    if returncode is None:
+        return "was lost"
+    if returncode >= 0:
+        return f"exited with code {returncode}"
+    try:
+        return {signal.SIGSEGV: "segfaulted", signal.SIGKILL: "was killed", signal.SIGABRT: "aborted"}.get(
+            signal.Signals(-returncode), f"died of {signal.Signals(-returncode).name}"
+        )
+    except ValueError:
+        return f"died of signal {-returncode}"

@@ -1,0 +1,367 @@
+"""The worker and its spare: one conversation at a time, deadlines, and a replacement that is already warm.
+
+`talk` sends one request and yields the worker's messages until the run ends; a worker that dies, or overstays the
+deadline of the step it announced, ends the conversation with a `Lost`. The spare has imported everything, has had its
+slow first times on the GPU, and waits; it is started only while nothing runs, and frozen (SIGSTOP) should a run begin
+before it is warm, so that it takes neither a core nor the GPU from what is being timed. Freezing replaces a nice value,
+which an ordinary user could not take back.
+`hold` lends the GPU to somebody else: the run in progress rests between two rows, and none begins until `release`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.shared.run import Environment
+from kernbench import render
+from kernbench.events import Event, LogLine, Notice, WorkerChanged
+from kernbench.worker.precompiler import Builder
+from kernbench.worker.process import Child, Unusable, ending, harness_folder
+
+ENDS = frozenset({"finished", "failed", "cancelled"})
+GROWTH_LIMIT = 2 * 1024**3
+SPARE_TRIES = 2
+POISONED = 70
+"""Exit code of a worker that leaves because a CUDA error made its context useless."""
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """Seconds a step may take."""
+
+    build: float = 60.0
+    baseline: float = 120.0
+    check: float = 10.0
+    time: float = 5.0
+    cancel: float = 1.0
+    cancel_build: float = 10.0
+    """It may be compiling for the cache, and a new worker would import torch first."""
+    cancel_spared: float = 3.0
+    """The same where a warm spare stands by."""
+    slow_start: float = 20.0
+    """Of a worker; then it is said that it takes long."""
+    start: float = 180.0
+
+    def of(self, step: str) -> float:
+        return {"load": self.build, "build": self.build, "baseline": self.baseline, "time": self.time}.get(
+            step, self.check
+        )
+
+    def to_cancel(self, step: str, spared: bool) -> float:
+        """A baseline is compiled for all the saves to come."""
+        if step not in ("load", "build", "baseline"):
+            return self.cancel
+        return self.cancel_spared if spared and step != "baseline" else self.cancel_build
+
+
+@dataclass(frozen=True)
+class Lost:
+    """The run's worker is gone."""
+
+    kind: Literal["crashed", "timeout", "cancelled"]
+    step: str
+    case: str | None
+    detail: str
+    log: tuple[str, ...] = ()
+    """The last lines it printed; a fault handler's report is among them."""
+
+
+class Supervisor:
+    def __init__(
+        self,
+        device: str,
+        emit: Callable[[Event], None],
+        python: str | None = None,
+        threads: int | None = None,
+        deadlines: Deadlines | None = None,
+        harness: Path | None = None,
+        spares: bool = True,
+    ) -> None:
+        self.device = device
+        self.python = python or sys.executable
+        self.deadlines = deadlines or Deadlines()
+        self._threads = threads
+        self._harness = harness or harness_folder()
+        self._emit = emit
+        self._spares = spares
+        self.builder = Builder(self.python, self._harness)
+        self._child: Child | None = None
+        self._spare: Child | None = None
+        self._failed_spares = 0
+        self._first_size: int | None = None
+        self._run: str | None = None
+        self._step = "load"
+        self._deadline = 0.0
+        self._cancelled = False
+        self._queued = False
+        """A conversation waits for the GPU to be handed back, or for a worker."""
+        self._patience = 0.0
+        """Seconds that a cancelled run has beyond those that everybody has."""
+        self._announcing: asyncio.Task[None] | None = None
+        self._free = asyncio.Event()
+        self._free.set()
+        self._resting = asyncio.Event()
+
+    async def ready(self) -> Environment:
+        """A worker that can take a request now; raises Unusable when there can be none."""
+        while True:
+            child = await self._current()
+            try:
+                environment = await self._started(child)
+            except Unusable:
+                await self._drop()
+                raise
+            if child.alive:
+                return environment
+            await self._drop()
+
+    async def _started(self, child: Child) -> Environment:
+        limits = self.deadlines
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(child.wait_ready(), limits.slow_start)
+        said = f"the worker takes long to start: {limits.slow_start:g} s so far, and at most {limits.start:g}"
+        self._emit(Notice(f"{said}; `kernbench doctor` looks at its Python", "warning"))
+        with contextlib.suppress(TimeoutError):
+            return await asyncio.wait_for(child.wait_ready(), limits.start - limits.slow_start)
+        raise Unusable(
+            "broken", f"the worker did not start within {limits.start:g} s and was stopped; save to try again"
+        )
+
+    async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | Lost, None]:
+        self._queued, self._cancelled = True, False
+        try:
+            child = await self._free_child()
+        finally:
+            self._queued = False
+        if self._cancelled:
+            yield Lost("cancelled", "load", None, "cancelled before it began")
+            return
+        self._stop_warming()
+        self.builder.freeze()
+        self._run, case = str(request["run"]), None
+        self._enter("load")
+        while not child.messages.empty():  # what an earlier run still had to say
+            child.messages.get_nowait()
+        child.send(request)
+        try:
+            while True:
+                message = await self._next(child)
+                if isinstance(message, Lost):
+                    await self._drop()
+                    yield self._with_case(message, case)
+                    return
+                if message.get("run") != self._run:
+                    continue
+                if message.get("event") == "held":
+                    self._resting.set()
+                    self._deadline = float("inf")
+                    continue
+                if message.get("event") == "loaded":
+                    self.builder.take(request, message.get("compiler"))
+                    continue
+                if message.get("event") == "step":
+                    case = message.get("case")
+                    self._enter(str(message.get("step")))
+                yield message
+                if message.get("event") in ENDS:
+                    return
+        finally:
+            self._run = None
+            self._resting.set()
+            if self._spare is not None:
+                self._spare.thaw()
+            self.builder.thaw()
+
+    async def _free_child(self) -> Child:
+        """A worker that is ready while nobody else has the GPU."""
+        while True:
+            await self._free.wait()
+            await self.ready()
+            if self._free.is_set() and self._child is not None:
+                return self._child
+
+    async def hold(self) -> None:
+        """Until nothing of ours uses the GPU: a run rests after its next row, an A/A measurement is given up."""
+        self._free.clear()
+        self._stop_warming()
+        if self._child is None or self._run is None:
+            return
+        self._resting.clear()
+        if self._run.startswith("floor-"):
+            self.cancel()
+        else:
+            self._child.send({"request": "hold", "run": self._run})
+        await self._resting.wait()
+
+    @property
+    def is_held(self) -> bool:
+        """Somebody else has the GPU, as for a profile."""
+        return not self._free.is_set()
+
+    def release(self) -> None:
+        """The run goes on where it rested."""
+        self._free.set()
+        if self._spare is not None and self._run is None:
+            self._spare.thaw()
+        if self._child is None:
+            return
+        self._child.send({"request": "release"})
+        if self._run is not None:
+            self._enter(self._step)
+            self._child.messages.put_nowait({"event": "released"})  # wakes the reader to see the deadline
+
+    def cancel(self) -> None:
+        """Asks the run to stop; if the worker does not answer soon, it is killed."""
+        child = self._child
+        if self._queued:  # nothing is with the worker yet; the conversation ends before it begins
+            self._cancelled = True
+        if child is None or self._run is None or self._cancelled:
+            return
+        self._cancelled = True
+        child.send({"request": "cancel", "run": self._run})
+        self._deadline = asyncio.get_running_loop().time() + self.deadlines.cancel
+        self._patience = self.deadlines.to_cancel(self._step, self.spare_warm) - self.deadlines.cancel
+        child.messages.put_nowait({"event": "cancel asked"})  # wakes the reader to see the new deadline
+
+    async def prepare_spare(self) -> None:
+        """To be called while nothing runs: starts the spare, and swaps it in for a worker that has grown too large."""
+        child = self._child
+        if not self._spares or child is None or not child.ready:
+            return
+        if self._spare is None or not self._spare.alive:
+            self._count_failed_spare()
+            self._spare = await self._start() if self.may_have_spare else None
+        size = child.resident_bytes()
+        self._first_size = self._first_size or size
+        if size - self._first_size > GROWTH_LIMIT and self.spare_warm:
+            await self._drop()
+            await self.ready()
+
+    def _count_failed_spare(self) -> None:
+        """One that died before it was warm: full is full at its start or a little later."""
+        spare = self._spare
+        if spare is None or spare.warm:
+            return
+        self._failed_spares += 1
+        if not self.may_have_spare:
+            why = str(spare.problem or ending(spare.process.returncode)).partition(";")[0]
+            self._emit(Notice(f"no spare worker ({why}); after a crash the next save waits for a new one", "warning"))
+
+    @property
+    def may_have_spare(self) -> bool:
+        """One is there or may come. A GPU for one process at a time, or a full one, has no room for it."""
+        return self._spares and self._failed_spares < SPARE_TRIES
+
+    async def prepare_builder(self, interrupted: Callable[[], bool]) -> None:
+        """To be called while nothing runs, after the spare: the two would only take cores from one another."""
+        if self._spares:
+            await self.builder.prepare(interrupted)
+
+    def _stop_warming(self) -> None:
+        if self._spare is not None and not self._spare.warm:
+            self._spare.freeze()
+
+    @property
+    def spare_ready(self) -> bool:
+        """It could take over, and would make a run wait for what it is still at."""
+        return self._spare is not None and self._spare.ready
+
+    @property
+    def spare_warm(self) -> bool:
+        return self._spare is not None and self._spare.alive and self._spare.warm
+
+    @property
+    def busy(self) -> bool:
+        """A run is in progress, resting or not."""
+        return self._run is not None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(child.pid for child in (self._child, self._spare) if child is not None and child.alive)
+
+    async def close(self) -> None:
+        children = [child for child in (self._child, self._spare) if child is not None]
+        self._child = self._spare = None
+        for child in children:
+            await child.close()
+        await self.builder.close()
+
+    async def _current(self) -> Child:
+        if self._child is not None and self._child.alive:
+            return self._child
+        if self._child is not None:
+            await self._drop()
+        if self._spare is not None and self._spare.alive:
+            self._child, self._spare = self._spare, None
+            self._child.thaw()
+        else:
+            self._child = await self._start()
+        self._emit(WorkerChanged("starting"))
+        self._announcing = asyncio.create_task(self._announce(self._child))
+        return self._child
+
+    async def _announce(self, child: Child) -> None:
+        try:
+            environment = await child.wait_ready()
+        except Unusable:
+            return
+        if child is self._child and child.alive:
+            self._emit(WorkerChanged("ready", environment))
+
+    async def _start(self) -> Child:
+        return await Child.start(
+            self.python, self._harness, self.device, lambda line: self._emit(LogLine(line)), self._threads
+        )
+
+    async def _drop(self) -> None:
+        child, self._child, self._first_size = self._child, None, None
+        if self._spare is not None and not self._spare.alive:
+            self._spare = None
+        self._failed_spares = 0  # beside another worker there may be room
+        if child is not None:
+            await child.close()
+            self._emit(WorkerChanged("lost"))
+
+    async def _next(self, child: Child) -> dict[str, Any] | Lost:
+        left = self._deadline - asyncio.get_running_loop().time()
+        try:
+            message = await asyncio.wait_for(child.messages.get(), max(left, 0.001))
+        except TimeoutError:
+            if asyncio.get_running_loop().time() < self._deadline:  # moved on meanwhile
+                return {"event": "still waiting"}
+            return self._wait_longer() if self._cancelled and self._patience > 0 else self._overstayed(child)
+        if message is not None:
+            return message
+        if self._cancelled:
+            return Lost("cancelled", self._step, None, "cancelled")
+        code = child.process.returncode
+        detail = "left after a CUDA error: its context was useless" if code == POISONED else ending(code)
+        return Lost("crashed", self._step, None, detail, tuple(child.log_tail))
+
+    def _wait_longer(self) -> dict[str, Any]:
+        doing, patience, self._patience = render.STEP_WORDS.get(self._step, self._step), self._patience, 0.0
+        self._emit(Notice(f"the next run waits while the one before is {doing}, {patience:g} s at most"))
+        self._deadline = asyncio.get_running_loop().time() + patience
+        return {"event": "still waiting"}
+
+    def _overstayed(self, child: Child) -> Lost:
+        child.kill()
+        if self._cancelled:
+            return Lost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
+        limit = self.deadlines.of(self._step)
+        return Lost("timeout", self._step, None, f"no end after {limit:g} s", tuple(child.log_tail))
+
+    def _enter(self, step: str) -> None:
+        self._step = step
+        if not self._cancelled:
+            self._deadline = asyncio.get_running_loop().time() + self.deadlines.of(step)
+
+    @staticmethod
+    def _with_case(lost: Lost, case: str | None) -> Lost:
+        return Lost(lost.kind, lost.step, case, lost.detail, lost.log)
