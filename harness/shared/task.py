@@ -49,9 +49,13 @@ class Task:
     """By the output's dtype."""
     cases: tuple[Case, ...]
     hash: str
-    """Of task.toml, cases.json, reference.py and the baseline: another hash is another series."""
+    """Of what decides right and fast (task_hash.py): another hash is another series."""
     rowwise: tuple[str, ...] = ()
     """Inputs whose rows are independent of one another: truth may be worked out a few rows at a time."""
+    old_hash: str = ""
+    """As kernbench hashed the task before: a run that carries it is of this task."""
+    files: tuple[str, ...] = ()
+    """The task's own files beyond task.toml and cases.json: reference, baseline, and what they use."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)

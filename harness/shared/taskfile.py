@@ -7,35 +7,27 @@ the task names. The worker never reads these files itself: it gets the Task as J
 from __future__ import annotations
 
 import ast
-import hashlib
 import itertools
 import json
-import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from harness.shared.errors import UserError
 from harness.shared.task import Case, CaseKind, Task, Tolerance
+from harness.shared.task_files import NAMED_BASELINES, task_files
+from harness.shared.task_hash import DEFAULT_TOLERANCE, old_task_hash, task_hash
 
 DTYPES = frozenset(
     "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 "
     "bool uint8 int8 int16 int32 int64 complex64 complex128".split()
 )
-DEFAULT_TOLERANCE = {
-    "float64": Tolerance(1e-9, 1e-9),
-    "float32": Tolerance(1e-5, 1e-5),
-    "float16": Tolerance(1e-2, 1e-2),
-    "bfloat16": Tolerance(5e-2, 5e-2),
-}
 TASK_KEYS = frozenset(
     "name entry summary baseline device threads mutates rowwise layout tolerance case smoke check grid".split()
 )
 CASE_KEYS = frozenset("id label kind headline models known axes".split())
 KINDS = ("case", "smoke", "check")
-NAMED_BASELINES = ("eager", "compile")
-QUOTED = re.compile(r"""["']([\w+.-]+\.[a-z]+)["']""")
-IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.M)
 
 
 class TaskError(UserError):
@@ -60,7 +52,7 @@ def load(folder: Path) -> Task:
     if baseline not in NAMED_BASELINES:
         _defines(folder / baseline, "entry", entry)
     cases = _cases(path, data)
-    return Task(
+    task = Task(
         name=_text(path, "name", data.get("name", folder.name)),
         entry=entry,
         folder=str(folder),
@@ -73,32 +65,11 @@ def load(folder: Path) -> Task:
         layout=cast(Any, _choice(path, "layout", data.get("layout", "reference"), ("reference", "any"))),
         tolerance=_tolerances(path, data.get("tolerance", {})),
         cases=cases,
-        hash=task_hash(folder, baseline),
+        hash="",
+        old_hash=old_task_hash(folder, baseline),
+        files=tuple(task_files(folder, baseline)),
     )
-
-
-def task_hash(folder: Path, baseline: str) -> str:
-    """Hash of everything that decides what right and fast mean here."""
-    digest = hashlib.sha256()
-    names = ["task.toml", "cases.json", "reference.py"]
-    for name in names if baseline in NAMED_BASELINES else [*names, *files_behind(folder, baseline)]:
-        path = folder / name
-        content = path.read_bytes() if path.is_file() else b""
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    return digest.hexdigest()[:16]
-
-
-def files_behind(folder: Path, name: str) -> list[str]:
-    """A file and those beside it that it names, itself or through them: the C++ it loads, headers, modules."""
-    found = [name]
-    for current in found:
-        try:
-            text = (folder / current).read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        named = [*QUOTED.findall(text), *(f"{module}.py" for module in IMPORTED.findall(text))]
-        found += [other for other in dict.fromkeys(named) if other not in found and (folder / other).is_file()]
-    return found
+    return replace(task, hash=task_hash(task))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

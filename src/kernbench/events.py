@@ -49,6 +49,8 @@ class RunStarted:
     """Hash of the best source that the run is compared with."""
     seed: int = 0
     task_hash: str = ""
+    code: str = ""
+    """Hash of the solution's code, without comments and layout: two sources with one code are the same."""
 
 
 @dataclass(frozen=True)
@@ -156,6 +158,8 @@ class Summary:
     """Of kernbench."""
     seconds: float | None = None
     """From the save (or the command) to the last row."""
+    code: str = ""
+    """Hash of the solution's code; empty in runs that older versions made."""
     environment: Environment = field(default_factory=Environment)
 
     @property

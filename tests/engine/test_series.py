@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from harness.shared.run import Environment
 from kernbench.events import Summary
-from kernbench.log.runs.comparison import Series, best_of, series_of
+from kernbench.log.runs.series import Series, best_of, series_of
 
 GPU = Environment(device="cuda:0", device_name="NVIDIA H200", condition="cold L2")
 RUN = Summary(

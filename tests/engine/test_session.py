@@ -28,7 +28,7 @@ from kernbench.events import (
     Summary,
     TaskLoaded,
 )
-from kernbench.log.runs import comparison
+from kernbench.log.runs import series as series_rules
 from kernbench.log.runs.runs_file import JournalError, RunsFile
 from kernbench.task import snapshot
 from kernbench.tui.state.board import Board
@@ -406,7 +406,7 @@ async def test_a_save_that_cannot_be_kept_says_so_until_the_next(
     await it.ended(1)
     take, full = snapshot.take, OSError(28, "No space left on device", "/state/sources")
 
-    def refuse(folder: Path, state: Path) -> snapshot.Source:
+    def refuse(folder: Path, state: Path, task_files: object) -> snapshot.Source:
         raise full
 
     monkeypatch.setattr(snapshot, "take", refuse)
@@ -430,7 +430,7 @@ async def test_the_source_of_the_last_run_is_taken_back_after_a_save_that_could_
     await it.ended(1)
     take, before = snapshot.take, (folder / "solution.py").read_text()
 
-    def refuse(folder: Path, state: Path) -> snapshot.Source:
+    def refuse(folder: Path, state: Path, task_files: object) -> snapshot.Source:
         raise OSError(28, "No space left on device", "/state/sources")
 
     monkeypatch.setattr(snapshot, "take", refuse)
@@ -533,8 +533,8 @@ async def test_a_timeout_dethrones_nobody_but_a_wrong_result_does(
     await it.session.run_once(iteration=True)
     best = it.session.logbook.journal.summaries[-1]
     series = [best, replace(best, right=False, best=False, counts={"timeout": 1, "ok": 5})]
-    assert comparison.best_of(series) is best
-    assert comparison.best_of([*series, replace(best, right=False, best=False, counts={"wrong": 1})]) is None
+    assert series_rules.best_of(series) is best
+    assert series_rules.best_of([*series, replace(best, right=False, best=False, counts={"wrong": 1})]) is None
 
 
 async def test_a_best_that_is_timed_again_keeps_its_number_and_is_no_attempt(
@@ -549,7 +549,7 @@ async def test_a_best_that_is_timed_again_keeps_its_number_and_is_no_attempt(
     assert [(run.repeats, run.stalled, run.streak) for run in runs] == [
         (None, False, 0), (None, False, 0), (2, False, 0), (None, False, 1), (2, False, 0),
     ]  # fmt: skip
-    best = comparison.best_of(runs)
+    best = series_rules.best_of(runs)
     assert best is not None
     assert (best.iteration, [run.best for run in runs]) == (2, [True, True, True, False, True])
 

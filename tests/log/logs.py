@@ -52,6 +52,7 @@ def make_task(folder: Path, cases: int = 12, odd: str = "") -> Task:
         'entry = "rms_norm"',
         'summary = "RMSNorm over the last axis, bf16"',
         'device = "cuda"',
+        'baseline = "compile"',
     ]
     for rows, columns in sizes:
         name = f"rms_{rows}x{columns}_{len(text)}"

@@ -118,6 +118,7 @@ def test_plain_runs_are_exported_and_no_iterations(tmp_path: Path) -> None:
     state = tmp_path / "state"
     state.mkdir()
     lines = (Path(__file__).parent / "runs_v1.jsonl").read_text().replace('"iteration":1,', '"iteration":null,')
+    lines = lines.replace("a95291382b84d496", task.hash).replace('"baseline":"eager"', '"baseline":"compile"')
     (state / "runs.jsonl").write_text(lines.replace('"iteration":2,', '"iteration":null,'))
     for kind in ("csv", "json", "html"):
         assert "4c03cdc1" in export.text(task, state, kind)
@@ -168,7 +169,7 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     last = [line for line in lines if '"20261114T000006-abc"' in line]
     (state / "runs.jsonl").write_text("".join(last))
     assert "no source of this series is right everywhere yet" in export.text(task, state, "html")
-    with pytest.raises(export.ExportError, match="no source was timed and right everywhere yet"):
+    with pytest.raises(export.ExportError, match="no source was timed over compile and right everywhere yet"):
         export.text(task, state, "pr")
 
 
@@ -244,9 +245,10 @@ def test_pr_counts_every_entry_of_the_log(task: Task, state: Path) -> None:
 
 
 def test_pr_of_a_cpu_task_asks_for_no_gpu_counters(tmp_path: Path) -> None:
-    make_log(tmp_path / "t", 3, cases=2)
-    file = tmp_path / "t" / "task.toml"
+    before = make_log(tmp_path / "t", 3, cases=2)
+    file, runs = tmp_path / "t" / "task.toml", tmp_path / "t" / ".kernbench" / "runs.jsonl"
     file.write_text(file.read_text().replace('device = "cuda"', 'device = "cpu"'))
+    runs.write_text(runs.read_text().replace(before.hash, taskfile.load(tmp_path / "t").hash))
     body = export.text(taskfile.load(tmp_path / "t"), tmp_path / "t" / ".kernbench", "pr")
     assert "Nsight" not in body
     assert "_To be said by the author: a task on the CPU has no GPU counters._" in body

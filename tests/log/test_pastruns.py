@@ -17,6 +17,7 @@ from kernbench.events import RunStarted, Summary
 from kernbench.log import stored_sources
 from kernbench.log.entries.pulled_entries import Entries
 from kernbench.log.runs import comparison, run_records
+from kernbench.log.runs import series as series_rules
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.run_table import FLAGS
 from tests.log.logs import ENVIRONMENT, source_hash
@@ -101,17 +102,17 @@ def test_a_best_that_fails_later_is_best_no_more_unless_it_was_late(status: str)
     first, second = (replace(run, best=True, counts={"ok": 2}) for run in past(2))
     second = replace(second, source=source_hash(77))
     failed = replace(second, best=False, right=False, counts={status: 1})
-    assert comparison.best_of([first, second, failed]) == (second if status == "timeout" else first)
+    assert series_rules.best_of([first, second, failed]) == (second if status == "timeout" else first)
 
 
 def test_best_and_stall_of_a_long_log(long_log: tuple[list[Summary], Journal, Journal]) -> None:
     runs, *journals = long_log
-    wanted = {comparison.Series.of(run) for run in runs}
+    wanted = {series_rules.Series.of(run) for run in runs}
     assert len(wanted) == 4
     for journal in journals:
         for series in wanted:
-            whole, brief = comparison.series_of(runs, series), journal.briefs.series(series)
-            assert journal.best(series) == comparison.best_of(whole) is not None
+            whole, brief = series_rules.series_of(runs, series), journal.briefs.series(series)
+            assert journal.best(series) == series_rules.best_of(whole) is not None
             for end in (1, 40, len(whole)):
                 assert comparison.streak(brief[:end], False, True) == comparison.streak(whole[:end], False, True)
                 assert comparison.follows_stall(brief[:end], True) == comparison.follows_stall(whole[:end], True)
@@ -178,7 +179,7 @@ def test_a_log_that_is_taken_away_leaves_the_numbers(tmp_path: Path) -> None:
     assert last == runs[-1]
     assert (first.source, first.iteration, first.geomean) == (runs[0].source, runs[0].iteration, runs[0].geomean)
     assert first.hypothesis == run_records.LOST
-    assert comparison.Series.of(first) == comparison.Series.of(runs[0])
+    assert series_rules.Series.of(first) == series_rules.Series.of(runs[0])
     write(journal, runs[:1])
     assert journal.summaries[0].hypothesis == run_records.LOST  # another line stands there now
     assert journal.summaries[-1] == runs[0]

@@ -199,7 +199,7 @@ def test_a_log_from_elsewhere_is_counted(tmp_path: Path) -> None:
     last = iterations_file.last_entry(book.path)
     assert last is not None
     found = overview.of(tmp_path / "t", tmp_path / "another state")
-    assert (found.iterations, found.last, found.best) == (3, "not run here yet", "-")
+    assert (found.iterations, found.last, found.best) == (3, "not run here yet", "1.32x")
 
 
 def test_a_task_that_nobody_expected_is_a_row_with_its_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import PurePath
 
-from kernbench.task.code_equality import C_LIKE
+from harness.shared.code_equality import C_LIKE
 from kernbench.task.snapshot import ALWAYS, Stamps
 
 CODE = (".py", ".toml", ".cl", ".inc", ".metal", *C_LIKE)

@@ -27,6 +27,7 @@ from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelle
 from kernbench.log.entries.iterations_file import LogbookError
 from kernbench.log.logbook import Logbook, author, floor_key
 from kernbench.log.runs import comparison
+from kernbench.log.runs.series import best_of
 from kernbench.task import case_choice
 from kernbench.task.baseline import Baseline
 from kernbench.task.snapshot import Source
@@ -108,13 +109,13 @@ class Runner:
                 if isinstance(message, Lost) or message.get("event") in ("cancelled", "failed"):
                     return False
                 if message.get("event") == "floor" and message.get("floor") is not None:
-                    self._logbook.journal.keep_floor(self._floor_key(order, case), float(message["floor"]))
+                    self._logbook.journal.keep_floor(self._floor_keys(order, case)[0], float(message["floor"]))
         return True
 
     def wants_floor(self, order: Order, case: str) -> bool:
         measured = self._logbook.journal.last_cases.get(case)
-        key = self._floor_key(order, case)
-        return measured is not None and measured.status == "ok" and self._logbook.journal.wants_floor(key)
+        keys = self._floor_keys(order, case)
+        return measured is not None and measured.status == "ok" and self._logbook.journal.wants_floor(*keys)
 
     async def _converse(self, attempt: Attempt, request: RunRequest) -> None:
         async with contextlib.aclosing(self._supervisor.talk({"request": "run", **to_dict(request)})) as conversation:
@@ -131,7 +132,7 @@ class Runner:
     def _conclude(self, order: Order, attempt: Attempt) -> Ending:
         journal = self._logbook.journal
         if attempt.held:
-            journal.hold(_controls_key(order))
+            journal.hold(_controls_keys(order)[0])
         if attempt.cancelled is not None:
             journal.cancel(attempt.cancelled)
             self._emit(attempt.cancelled)
@@ -165,17 +166,18 @@ class Runner:
 
     def _summarise(self, order: Order, attempt: Attempt) -> Summary:
         environment = attempt.environment or order.environment
-        series = self._logbook.series(order.task, order.baseline.name, environment, order.condition)
+        series = self._logbook.series(order.task, environment, order.condition)
+        best = best_of(series)
         about = comparison.Circumstances(
             environment=environment,
             series=series,
-            against_best=order.baseline.name == "best",
+            is_same_as_best=best is not None and self._logbook.is_same(order.task, best.source, order.source),
             complete=case_choice.leaves_nothing_out(order.task, order.case)
             and all(case.id in attempt.results for case in order.task.timed),
             findings=attempt.findings,
             seconds=time.monotonic() - order.at,
             is_iteration=order.iteration,
-            repeats=self._logbook.number_of(attempt.started.source),
+            repeats=self._logbook.number_of(order.source),
             failed_builds=self._logbook.journal.failed_builds,
             next=order.next_step if order.iteration else "",
             hypothesis_by=author(self._logbook.path.parent) if order.hypothesis else "",
@@ -191,8 +193,9 @@ class Runner:
         return comparison.summarise(order.task, attempt.started, results, about)
 
     def _request(self, order: Order, run: str, cases: Sequence[str], seed: int, best: str | None) -> RunRequest:
-        known = {case: self._logbook.floor(self._floor_key(order, case)) for case in cases}
-        rival = best if best != order.source.sha or order.baseline.name == "best" else None
+        known = {case: self._logbook.floor(*self._floor_keys(order, case)) for case in cases}
+        is_itself = best is not None and self._logbook.is_same(order.task, best, order.source)
+        rival = best if not is_itself or order.baseline.name == "best" else None
         return RunRequest(
             run=run,
             task=order.task,
@@ -204,22 +207,26 @@ class Runner:
             budget_ms=order.budget_ms,
             condition=order.condition,
             floors={case: floor for case, floor in known.items() if floor is not None},
-            controls=_controls_key(order) not in self._logbook.journal.controls,
+            controls=not self._logbook.journal.controls.intersection(_controls_keys(order)),
             build=str(self._logbook.state / "build"),
         )
 
     def _best(self, order: Order) -> str | None:
-        return self._logbook.best(order.task, order.baseline.name, order.environment, order.condition)
+        return self._logbook.best(order.task, order.environment, order.condition)
 
     @staticmethod
-    def _floor_key(order: Order, case: str) -> str:
-        state = "" if order.condition == "cold" else f", {order.condition}"
-        return floor_key(order.task, order.baseline.name + state, order.environment, case)
+    def _floor_keys(order: Order, case: str) -> tuple[str, str]:
+        """Under the task's hash, and under the one that older versions gave it."""
+        name = order.baseline.name + ("" if order.condition == "cold" else f", {order.condition}")
+        new, old = (floor_key(known, name, order.environment, case) for known in (order.task.hash, order.task.old_hash))
+        return new, old
 
 
-def _controls_key(order: Order) -> str:
-    """A task holds against itself on a device: what the interpreter lets through says nothing about a GPU."""
-    return f"{order.task.hash} {order.environment.device_name}"
+def _controls_keys(order: Order) -> tuple[str, str]:
+    """A task passes its controls on a device: what the interpreter lets through says nothing about a GPU. The second
+    key is that of older versions."""
+    device = order.environment.device_name
+    return f"{order.task.hash} {device}", f"{order.task.old_hash} {device}"
 
 
 def command_of(order: Order) -> str:
@@ -247,4 +254,5 @@ def _started(order: Order, request: RunRequest, best: str | None) -> RunStarted:
         best=best,
         seed=request.seed,
         task_hash=order.task.hash,
+        code=order.source.code,
     )

@@ -20,7 +20,7 @@ class Taken:
     task_hash: str
 
     def means_the_same(self, other: Taken) -> bool:
-        return (self.source.meaning, self.task_hash) == (other.source.meaning, other.task_hash)
+        return (self.source.code, self.task_hash) == (other.source.code, other.task_hash)
 
 
 class Agenda:

@@ -19,6 +19,7 @@ from harness.shared.errors import UserError
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Task
+from harness.shared.task_files import NAMED_BASELINES
 from kernbench import crash_report
 from kernbench.diagnosis.counters import TraceRow
 from kernbench.engine import task_failures
@@ -155,9 +156,9 @@ class Session:
         self._wake.set()
 
     def baselines(self) -> tuple[str, ...]:
-        own = () if self.task.baseline in taskfile.NAMED_BASELINES else (self.task.baseline,)
-        best = self.logbook.best(self.task, self.baseline, self.environment, self.options.condition)
-        return (*own, *taskfile.NAMED_BASELINES, *(("best",) if best else ()))
+        own = () if self.task.baseline in NAMED_BASELINES else (self.task.baseline,)
+        best = self.logbook.best(self.task, self.environment, self.options.condition)
+        return (*own, *NAMED_BASELINES, *(("best",) if best else ()))
 
     def set_baseline(self, name: str) -> None:
         self._baseline = Baseline.parse(name, self.task)
@@ -244,7 +245,7 @@ class Session:
                 return bool(self._dumps.changed())
             if self._dumps.is_no_save(running=self.running is not None or self.supervisor.is_held):
                 return False
-            now = self.logbook.take_source()
+            now = self.logbook.take_source(self.task)
             return self._agenda.last is None or now.sha != self._agenda.last.source.sha
         except Exception:  # whoever serves the save says what is wrong
             return True
@@ -267,7 +268,7 @@ class Session:
         self._dumps.take()
         if not self._reload():
             return None
-        source = self.logbook.take_source()
+        source = self.logbook.take_source(self.task)
         self._agenda.last = taken = Taken(source, self.task.hash)
         if job.reason == "save":
             self.remarks.turn_to_save()
@@ -311,7 +312,7 @@ class Session:
         return self._order(Job("key", time.monotonic(), iteration=False), last.source, environment)
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:
-        known = job.reason in ("open", "key") and self.logbook.number_of(source.sha) is not None
+        known = job.reason in ("open", "key") and self.logbook.number_of(source) is not None
         self._baseline = self._baseline.of(source.folder)
         return Order(
             task=self.task,

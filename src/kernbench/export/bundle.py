@@ -15,7 +15,7 @@ from kernbench.export import causes, charts, page, tables
 from kernbench.export.collect import Collected, ExportError, name_of
 from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text
-from kernbench.log.runs import comparison
+from kernbench.log.runs.series import series_of
 
 DIFF_IN_BODY = 400
 
@@ -45,10 +45,10 @@ def make_files(about: Collected, before: str | None = None, after: str | None = 
 def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
     new = _named(about, after) if after else about.best
     if new is None:
-        raise ExportError("no source was timed and right everywhere yet; `--after N` names one to show")
-    series = comparison.Series.of(new)
+        raise ExportError(f"{about.no_best}; `--after N` names one to show")
+    series = about.series_for(new)
     old = _named(about, before) if before else about.first_of(series)
-    if old is not None and comparison.Series.of(old) != series:
+    if old is not None and about.series_for(old) != series:
         raise ExportError(f"{name_of(old)} and {name_of(new)} were measured against another task, baseline or machine")
     if old is not None and old.source == new.source:
         old = None
@@ -108,7 +108,7 @@ def _lead(about: Collected, pair: Pair) -> str:
 
 def _path(about: Collected, pair: Pair) -> list[str]:
     """The steps that became best on the way, and how many entries the whole log has."""
-    series = comparison.series_of(about.made, comparison.Series.of(pair.after))
+    series = series_of(about.made, about.series_for(pair.after))
     until = next((place for place, item in enumerate(series) if item.source == pair.after.source), len(series) - 1)
     steps = [item for item in series[: until + 1] if item.took_over]
     lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]

@@ -14,14 +14,14 @@ from harness.shared.results import CaseResult
 from harness.shared.task import Case, Task
 from kernbench import render
 from kernbench.events import Elsewhere, Summary
-from kernbench.log import best as bestnow
+from kernbench.log import best as best_source
 from kernbench.log import profile_evidence, stored_sources
 from kernbench.log.entries import iterations_file
 from kernbench.log.entries.edited_words import UNDECODED
 from kernbench.log.entries.entry_list import Listing
 from kernbench.log.entries.pulled_entries import Entries
-from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
+from kernbench.log.runs.series import Series, series_of
 
 if TYPE_CHECKING:
     import pandas
@@ -46,14 +46,20 @@ class Collected:
         return frame(self.task, self.journal, self.runs)
 
     @functools.cached_property
-    def present(self) -> comparison.Series:
-        """That of the newest iteration of the task as it is, over its own baseline, which decides what is best; else
-        over another; else of the newest one at all, and where there are only plain runs, of the newest whole one."""
+    def present(self) -> Series:
+        """The task's own series, which decides what is best; where nothing is in it yet, that of the newest iteration,
+        or of the newest whole run."""
         made, runs = self.journal.briefs.numbered(), self.journal.briefs.all()
-        present = [run for run in made if run.about.series.task_hash == self.task.hash]
-        own = [run for run in present if run.about.series.baseline == self.task.baseline]
+        own = best_source.present_series(self.task, self.journal)
+        if self.journal.briefs.series(own):
+            return own
         whole = [run for run in runs if run.complete and run.about.series.baseline != "best"]
-        return (own or present or made or whole or runs)[-1].about.series
+        return (made or whole or runs)[-1].about.series
+
+    def series_for(self, run: Summary) -> Series:
+        """The series of a run: the present one also where the run carries the task's old hash."""
+        own = Series.of(run)
+        return self.present if self.present.includes(own) else own
 
     @functools.cached_property
     def runs(self) -> list[Summary]:
@@ -74,11 +80,11 @@ class Collected:
 
     @functools.cached_property
     def _listed(self) -> Listing:
-        return bestnow.listing(self.task, self.journal, self._log, self.present)
+        return best_source.listing(self.task, self.journal, self._log)
 
     def outcome(self, item: Summary) -> str:
         """The word of an entry; the one that is best today says so."""
-        return bestnow.outcome(self._listed, item)
+        return best_source.outcome(self._listed, item)
 
     @functools.cached_property
     def made(self) -> list[Summary]:
@@ -102,24 +108,27 @@ class Collected:
         elsewhere again, then one's own entries. Where there are none of either, the plain runs."""
         again = [item.again for item in self.entries if isinstance(item, Elsewhere) and item.again is not None]
         unique = {run.run: run for run in [*again, *self.made]}.values()
-        return comparison.series_of(unique, self.present) or comparison.series_of(self.runs, self.present)
+        return series_of(unique, self.present) or series_of(self.runs, self.present)
 
     @functools.cached_property
     def best(self) -> Summary | None:
-        return self.best_of(self.present)
+        """A run of this machine, which has rows; None where there is none, or only an entry made elsewhere."""
+        found = self._best.summary
+        found = found.again if isinstance(found, Elsewhere) else found
+        return next((run for run in self.runs if found is not None and run.run == found.run), found)
 
-    def best_of(self, series: comparison.Series) -> Summary | None:
-        """The best of all runs, as the entry that became best with its source where one did."""
-        runs = comparison.series_of(self.runs, series)  # a part of the cases disproves a source as well
-        best = comparison.best_of(runs)
-        if best is None or best.iteration is not None:
-            return best
-        told = [run for run in runs if run.source == best.source and run.iteration is not None]
-        return next((run for run in told if run.best), best)
+    @property
+    def no_best(self) -> str:
+        """Why there is no best, in a sentence."""
+        return self._best.problem(self.task) or "the best source was not run on this machine"
 
-    def first_of(self, series: comparison.Series) -> Summary | None:
+    @functools.cached_property
+    def _best(self) -> best_source.Best:
+        return best_source.find(self.task, self.journal, self._log)
+
+    def first_of(self, series: Series) -> Summary | None:
         """What the series began with, as the entry that a later run made of it where there is one."""
-        runs = [run for run in comparison.series_of(self.runs, series) if run.complete]
+        runs = [run for run in series_of(self.runs, series) if run.complete]
         told = (run for run in runs if run.source == runs[0].source and run.iteration is not None)
         return next(told, runs[0]) if runs else None
 
@@ -129,7 +138,7 @@ class Collected:
             return name_of(run)
         if number := self._number_of(run):
             return f"#{number} as timed again here"
-        first = self.first_of(comparison.Series.of(run))
+        first = self.first_of(self.series_for(run))
         return OPENED if first is not None and first.source == run.source else name_of(run)
 
     def column_for(self, run: Summary) -> str:

@@ -19,7 +19,7 @@ from kernbench.export.collect import Collected, ExportError, name_of
 from kernbench.export.frame import frame
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text
-from kernbench.log.runs import comparison
+from kernbench.log.runs.series import series_of
 from kernbench.version import __version__
 
 TOLD_IN_FULL = 60
@@ -90,7 +90,7 @@ def make(about: Collected) -> str:
         told=[_told(about, item, previous) for item, previous in _with_previous(about, chosen)],
         left_out=len(about.made) - len(chosen),
         elsewhere=len(about.entries) - len(about.made),
-        other_series=len(about.made) - len(comparison.series_of(about.made, about.present)),
+        other_series=len(about.made) - len(series_of(about.made, about.present)),
         profiles=_profiles(about),
         environments=_environments(about),
         name_of=name_of,

@@ -1,34 +1,83 @@
-"""Which entry of a log is the best today: of those that once became best, all keep the word, and one of them still is.
+"""Which source is best: the one module that answers, for the header, the pane, `status`, `log`, `show`, `restore`,
+exports and `port`.
 
-It is the entry about the source that runs on this machine are timed against as `best`. Where no run here has settled
-that (a log that was only pulled), it is the last one that the log itself calls best.
+It is the best of the task's own series by the runs on this machine. Where they have none (a log that was only pulled),
+it is the last entry that the log itself calls best over the task's own baseline, unless a run here has proved its
+source wrong or the entry is about another task. Where there is none either, the answer is the reason.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from harness.shared.run import Environment
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.events import Summary
-from kernbench.log import stored_sources
+from kernbench.events import Elsewhere, Summary
 from kernbench.log.entries.entry_list import Key, Listing, key_of
 from kernbench.log.entries.pulled_entries import Entries
-from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
+from kernbench.log.runs.series import Series
+
+NoBestReason = Literal["nothing_run", "task_changed", "none_right"]
+_WORDS: dict[NoBestReason, str] = {
+    "nothing_run": "nothing was run on this machine yet, so there is no best; give a number",
+    "task_changed": "the task changed, and no source was timed over {baseline} since, so there is no best",
+    "none_right": "no source was timed over {baseline} and right everywhere yet, so there is no best",
+}
 
 
-def find(task: Task, journal: Journal, entries: Entries) -> Key | None:
-    """None where nothing is best, or only a source that no entry is about."""
-    try:
-        best = stored_sources.best(task, journal, entries)
-    except stored_sources.TrajectoryError:
-        written = stored_sources.best_written(task, journal, entries)
-        return key_of(written) if written else None
-    return key_of(best) if best.iteration is not None else None
+@dataclass(frozen=True)
+class Best:
+    """The answer: a run or an entry, or the reason why there is none."""
+
+    series: Series | None
+    """The present series; None where nothing was run here."""
+    summary: Summary | None = None
+    """The run that made it best, as the entry about its source where there is one; an Elsewhere from a pulled log."""
+    reason: NoBestReason | None = None
+    """Why there is none."""
+
+    @property
+    def key(self) -> Key | None:
+        """Names its entry; None where no entry is about it."""
+        return key_of(self.summary) if self.summary is not None and self.summary.iteration is not None else None
+
+    def problem(self, task: Task) -> str:
+        """Why there is none, in a sentence."""
+        return _WORDS[self.reason].format(baseline=task.baseline) if self.reason else ""
 
 
-def listing(task: Task, journal: Journal, entries: Entries, series: comparison.Series | None = None) -> Listing:
+def present_series(task: Task, journal: Journal, environment: Environment | None = None, l2: str = "cold") -> Series:
+    """The task's own series: on this device, or on that of the newest run."""
+    about = environment or (journal.summaries[-1].environment if journal.summaries else Environment())
+    return Series.present(task, about.device, about.device_name, l2)
+
+
+def find(
+    task: Task, journal: Journal, entries: Entries, environment: Environment | None = None, l2: str = "cold"
+) -> Best:
+    """Without an environment, on the device of the newest run."""
+    if not journal.summaries:
+        written = _written(task, journal, entries)
+        return Best(None, written) if written else Best(None, reason="nothing_run")
+    series = present_series(task, journal, environment, l2)
+    if found := journal.best(series):
+        made = _made_with(journal, series, found.source) if found.iteration is None else None
+        number = found.iteration or entries.number_of(journal, found.source)
+        return Best(series, made or replace(found, iteration=number))
+    if written := _written(task, journal, entries):
+        return Best(series, written)
+    return Best(series, reason="none_right" if _was_run(journal, series) else "task_changed")
+
+
+def listing(
+    task: Task, journal: Journal, entries: Entries, environment: Environment | None = None, l2: str = "cold"
+) -> Listing:
     """The iterations, of which the best is known."""
-    return entries.iterations(journal, series, lambda: find(task, journal, entries))
+    series = present_series(task, journal, environment, l2)
+    return entries.iterations(journal, series, lambda: find(task, journal, entries, environment, l2).key)
 
 
 def outcome(listed: Listing, entry: Summary) -> str:
@@ -37,3 +86,33 @@ def outcome(listed: Listing, entry: Summary) -> str:
     if not listed.is_best_now(entry):
         return word
     return "best now" if word == "best" else f"{word}, best now"
+
+
+def _written(task: Task, journal: Journal, entries: Entries) -> Elsewhere | None:
+    """The last one that the log calls best over the task's own baseline, of those that no run here made."""
+    once = [item for item in entries.of(journal) if item.best and _is_of(task, item)]
+    own = [item for item in once if item.baseline in ("", task.baseline)]
+    standing = [item for item in own if not _is_disproved(journal, item.source)]
+    return max(standing, key=lambda item: item.iteration or 0, default=None)
+
+
+def _is_of(task: Task, entry: Elsewhere) -> bool:
+    """An entry names the task's hash by its first digits; the oldest ones do not name it."""
+    return not entry.task_hash or any(known.startswith(entry.task_hash) for known in (task.hash, task.old_hash))
+
+
+def _is_disproved(journal: Journal, source: str) -> bool:
+    return bool(source) and any(run.disproved and run.source.startswith(source) for run in journal.briefs.all())
+
+
+def _was_run(journal: Journal, series: Series) -> bool:
+    """Whether runs here are of the present task, over whatever baseline."""
+    hashes = {series.task_hash, series.old_task_hash}
+    return any(run.about.series.task_hash in hashes for run in journal.briefs.all())
+
+
+def _made_with(journal: Journal, series: Series, source: str) -> Summary | None:
+    """The entry that a run of this source made later, where its first run made none."""
+    made = (run for run in journal.briefs.series(series) if run.iteration is not None and run.source == source)
+    found = next((run for run in made if run.best), None)
+    return journal.summaries[found.position] if found else None

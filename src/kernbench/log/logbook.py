@@ -19,7 +19,7 @@ from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Task
 from kernbench.events import Summary
-from kernbench.log import best as bestnow
+from kernbench.log import best as best_source
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text, iterations_file
 from kernbench.log.entries.entry_list import Listing
@@ -27,6 +27,7 @@ from kernbench.log.entries.pulled_entries import Entries
 from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.run_table import About, Brief, BriefList
+from kernbench.log.runs.series import Series, best_of
 from kernbench.task import snapshot
 from kernbench.task.lookup import cannot_be_written, make_state
 
@@ -47,19 +48,23 @@ class Logbook:
         """Read when it is first asked for: a long one takes a second, and the screen opens before that."""
         return Journal(self.state)
 
-    def series(self, task: Task, baseline: str, environment: Environment, l2: str = "cold") -> BriefList:
-        """Runs that may be compared; against best, the task's own series is meant."""
-        name = task.baseline if baseline == "best" else baseline
-        state = l2 if environment.device.startswith("cuda") else ""
-        wanted = comparison.Series(task.hash, name, environment.device_name, state)
-        return self.journal.briefs.series(wanted)
+    def series(self, task: Task, environment: Environment, l2: str = "cold") -> BriefList:
+        """The runs of the task's own series, which decides what is best, whatever a run is compared with."""
+        return self.journal.briefs.series(best_source.present_series(task, self.journal, environment, l2))
 
-    def best(self, task: Task, baseline: str, environment: Environment | None, l2: str = "cold") -> str | None:
-        """Hash of the series' best source, if its snapshot is on this machine."""
+    def best(self, task: Task, environment: Environment | None, l2: str = "cold") -> str | None:
+        """Hash of the best source, if its snapshot is on this machine."""
         if environment is None:
             return None
-        best = comparison.best_of(self.series(task, baseline, environment, l2))
+        best = best_of(self.series(task, environment, l2))
         return best.source if best and self.source(best.source).is_dir() else None
+
+    def is_same(self, task: Task, sha: str, source: snapshot.Source) -> bool:
+        """Whether a stored source has the code of this one."""
+        if sha == source.sha:
+            return True
+        stored = self.source(sha)
+        return stored.is_dir() and snapshot.code_of(stored, task.files) == source.code
 
     def last_comparable(
         self, task: Task, baseline: str, environment: Environment | None, l2: str = "cold"
@@ -73,24 +78,24 @@ class Logbook:
             device, name = (run.device, run.series.device_name)
             if environment is not None:
                 device, name = environment.device, environment.device_name
-            return run.series == comparison.Series(task.hash, baseline, name, l2 if device.startswith("cuda") else "")
+            return Series.present(task, device, name, l2, baseline).includes(run.series)
 
         found = next((run for run in reversed(self.journal.briefs.all()) if is_comparable(run.about)), None)
         last = self.journal.summaries[found.position] if found else None
         if last is None or baseline != "best":
             return last
-        best = self.best(task, "best", environment or last.environment, l2)
+        best = self.best(task, environment or last.environment, l2)
         return last if last.baseline_hash == best else None
 
     def results_of(self, run: Summary | None) -> Mapping[str, CaseResult]:
         """By case, as the file has them: the newest run may be another process's, whose rows nobody here has seen."""
         return {} if run is None else self.journal.cases_of(run.run)
 
-    def take_source(self) -> snapshot.Source:
+    def take_source(self, task: Task) -> snapshot.Source:
         """The present source, kept; the state folder may have been removed since the workbench was opened."""
         try:
             make_state(self.state)
-            return snapshot.take(self.path.parent, self.state)
+            return snapshot.take(self.path.parent, self.state, task.files)
         except OSError as problem:
             if problem.filename is None or not Path(problem.filename).is_relative_to(self.state):
                 raise
@@ -99,9 +104,9 @@ class Logbook:
     def source(self, sha: str) -> Path:
         return self.state / "sources" / sha
 
-    def number_of(self, sha: str) -> int | None:
-        """Number of the entry about this very source; the log may come from another machine."""
-        return self._elsewhere.number_of(self.journal, sha)
+    def number_of(self, source: snapshot.Source) -> int | None:
+        """Number of the entry about this source or its code; the log may come from another machine."""
+        return self._elsewhere.number_of(self.journal, source.sha, source.code)
 
     @property
     def problem(self) -> str:
@@ -125,7 +130,7 @@ class Logbook:
         """Made here, or only written down: by number."""
         if self._task is None:
             return self._elsewhere.iterations(self.journal)
-        return bestnow.listing(self._task(), self.journal, self._elsewhere)
+        return best_source.listing(self._task(), self.journal, self._elsewhere)
 
     def numbers(self) -> list[int]:
         return self.iterations().numbers()
@@ -227,17 +232,18 @@ class Logbook:
         found = iterations_file.entry_of(self.path, number, source, at) or iterations_file.entry_of(self.path, number)
         return found or f"{self.path.name} has no entry {number}"
 
-    def floor(self, key: str) -> float | None:
-        return self.journal.floors.get(key)
+    def floor(self, *keys: str) -> float | None:
+        """The first that is known; a floor may have been stored under the task's old hash."""
+        return next((self.journal.floors[key] for key in keys if key in self.journal.floors), None)
 
 
 def _place_of(made: Summary) -> tuple[int, str, str]:
     return made.iteration or 0, made.source, made.at
 
 
-def floor_key(task: Task, baseline: str, environment: Environment, case: str) -> str:
+def floor_key(task_hash: str, baseline: str, environment: Environment, case: str) -> str:
     """An A/A floor holds for this machine, these versions, this task and case."""
-    parts = (environment.device_name, environment.torch, environment.triton, task.hash, baseline, case)
+    parts = (environment.device_name, environment.torch, environment.triton, task_hash, baseline, case)
     return "|".join(str(part) for part in parts)
 
 

@@ -9,9 +9,9 @@ from harness.shared import taskfile
 from harness.shared.errors import UserError
 from kernbench import crash_report, render
 from kernbench.events import Summary
+from kernbench.log import best as best_source
 from kernbench.log.entries import entry_text
 from kernbench.log.entries.pulled_entries import Entries
-from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.task import lookup
 
@@ -48,19 +48,20 @@ def _unopened(folder: Path, problem: str) -> Overview:
 
 def _opened(folder: Path, state: Path) -> Overview:
     task, journal = taskfile.load(folder), Journal(state)
-    count = len(Entries(folder / "ITERATIONS.md").iterations(journal))
+    entries = Entries(folder / "ITERATIONS.md")
+    count = len(entries.iterations(journal))
+    best = best_source.find(task, journal, entries).summary
+    best_words = render.times(best.geomean) if best else render.DASH
     if not journal.summaries:
         said = "not run here yet" if count else "not run yet"
-        return Overview(task.name, str(folder), count, render.DASH, said, render.DASH)
-    newest = journal.summaries[-1]
+        return Overview(task.name, str(folder), count, best_words, said, render.DASH)
     whole = next((run.position for run in reversed(journal.briefs.all()) if run.complete), -1)
     last = journal.summaries[whole]
-    best = journal.best(comparison.Series.present(task, newest))
     return Overview(
         name=task.name,
         folder=str(folder),
         iterations=count,
-        best=render.times(best.geomean) if best else render.DASH,
+        best=best_words,
         last=_result(last, task.baseline),
         age=render.age(last.at),
         stalled=last.stalled,

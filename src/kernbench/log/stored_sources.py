@@ -6,19 +6,19 @@ import contextlib
 import shlex
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.shared.errors import UserError
 from harness.shared.task import Task
-from harness.shared.taskfile import NAMED_BASELINES
+from harness.shared.task_files import NAMED_BASELINES
 from kernbench.atomic_write import written_aside
 from kernbench.events import Elsewhere, Summary
+from kernbench.log import best as best_source
 from kernbench.log import unified_diff
 from kernbench.log.entries import entry_text
 from kernbench.log.entries.entry_list import Listing
 from kernbench.log.entries.pulled_entries import Entries
-from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.task import snapshot, solution_code
 from kernbench.task.lookup import make_state
@@ -109,10 +109,10 @@ def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
     """
     folder = Path(task.folder)
     make_state(state)
-    before = snapshot.take(folder, state)
+    before = snapshot.take(folder, state, task.files)
     wanted = {path: (point.folder / path).read_bytes() for path in solution_files(point, task)}
     others = [path for path, data in wanted.items() if _bytes(folder / path) != data]
-    changed = [path for path in others if not solution_code.lies_elsewhere(folder, path)]
+    changed = [path for path in others if not solution_code.is_behind_link(folder, path)]
     added = [
         path for path in solution_code.only_of_solution(folder, before.folder, _frozen(task)) if path not in wanted
     ]
@@ -223,37 +223,16 @@ def _with_hash(journal: Journal, listed: Listing, digits: str) -> dict[str, Summ
     }
 
 
-def best_written(task: Task, journal: Journal, entries: Entries) -> Elsewhere | None:
-    """The last one that the log itself calls best over the task's own baseline, of those that no run here made."""
-    once = [item for item in entries.of(journal) if item.best]
-    own = [item for item in once if item.baseline == task.baseline]
-    return max(own or once, key=lambda item: item.iteration or 0, default=None)
-
-
 def entries_of(task: Task) -> Entries:
     return Entries(Path(task.folder) / "ITERATIONS.md")
 
 
 def best(task: Task, journal: Journal, entries: Entries) -> Summary:
-    """Named by the entry about its source, where there is one."""
-    if not journal.summaries:
-        if written := best_written(task, journal, entries):
-            return written
-        raise TrajectoryError("nothing was run on this machine yet, so there is no best; give a number")
-    newest = journal.summaries[-1]
-    present, last = comparison.Series.present(task, newest), comparison.Series.of(newest)
-    for series in (present, last):  # a task that has just been changed still has the best of before
-        if found := journal.best(series):
-            made = _made_with(journal, series, found.source) if found.iteration is None else None
-            return made or replace(found, iteration=found.iteration or entries.number_of(journal, found.source))
-    raise TrajectoryError(f"no source was timed over {task.baseline} and right everywhere yet, so there is no best")
-
-
-def _made_with(journal: Journal, series: comparison.Series, source: str) -> Summary | None:
-    """The entry that a run of this source made later, where its first run made none."""
-    made = (run for run in journal.briefs.series(series) if run.iteration is not None and run.source == source)
-    found = next((run for run in made if run.best), None)
-    return journal.summaries[found.position] if found else None
+    """The answer of log/best.py; raises where there is none."""
+    found = best_source.find(task, journal, entries)
+    if found.summary is None:
+        raise TrajectoryError(found.problem(task))
+    return found.summary
 
 
 def _known(listed: Sequence[Summary]) -> str:

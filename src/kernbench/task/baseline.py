@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.shared.errors import UserError
 from harness.shared.task import Task
-from harness.shared.taskfile import NAMED_BASELINES, files_behind
+from harness.shared.task_files import NAMED_BASELINES, reached
 
 
 class BaselineError(UserError):
@@ -58,7 +58,10 @@ class Baseline:
         if self.name == "best":
             return best or ""
         own = source / (self.file or ("reference.py" if self.name in NAMED_BASELINES else self.name))
-        names = [own.name] if self.name in NAMED_BASELINES else files_behind(own.parent, own.name)
+        if self.name in NAMED_BASELINES:
+            names = [own.name]
+        else:
+            names = reached(own.parent, [own.name], deep=own.is_relative_to(source)) or [own.name]
         try:
             return hashlib.sha256(b"".join((own.parent / name).read_bytes() for name in names)).hexdigest()
         except OSError:

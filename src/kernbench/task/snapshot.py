@@ -1,7 +1,7 @@
 """What ran is what is kept: the task's sources, copied into a folder named by their hash.
 
-`take` returns the Source of the folder as it is now. Two hashes: `sha` over the bytes names the snapshot; `meaning` is
-the same for sources that differ only in comments and layout, which are not worth timing again. Notes, exports,
+`take` returns the Source of the folder as it is now. Two hashes: `sha` over the bytes names the snapshot; `code` is
+that of the solution alone, without comments and layout: two sources with one code are the same. Notes, exports,
 objects, editors' copies and the like lie beside the source and are no part of it, unless a source file names them: a
 save of one is no iteration.
 """
@@ -15,12 +15,13 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from kernbench.task.code_equality import of as meaning_of
+from harness.shared.code_equality import code_of as code_of_file
+from harness.shared.task_files import PARSED
 
 LARGEST_FILE = 1024 * 1024
 LEFT_OUT = frozenset({"ITERATIONS.md", "__pycache__", "exports"})
@@ -51,7 +52,7 @@ _texts: dict[Path, tuple[Stamp | None, str]] = {}
 @dataclass(frozen=True)
 class Source:
     sha: str
-    meaning: str
+    code: str
     folder: Path
 
 
@@ -166,12 +167,22 @@ def sha_of(folder: Path, state: Path) -> str:
     return _digest(_read(folder, state))
 
 
-def take(folder: Path, state: Path) -> Source:
+def code_of(folder: Path, task_files: Collection[str], state: Path | None = None) -> str:
+    """Hash of the code of a folder's solution: every file of the source that is not the task's own."""
+    return _code(_read(folder, state), task_files)
+
+
+def _code(contents: dict[str, bytes], task_files: Collection[str]) -> str:
+    own = {*PARSED, *task_files}
+    return _digest({name: code_of_file(name, data) for name, data in contents.items() if name not in own})
+
+
+def take(folder: Path, state: Path, task_files: Collection[str] = ()) -> Source:
     """Copies the present sources to state/sources/<sha>/ unless that very source is there already."""
     if not folder.is_dir():  # moved away: it is not to be made again, empty, by a state folder inside it
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
     contents = _read(folder, state)
-    sha, meaning = _digest(contents), _digest({name: meaning_of(name, data) for name, data in contents.items()})
+    sha = _digest(contents)
     target = state / "sources" / sha
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +194,7 @@ def take(folder: Path, state: Path) -> Source:
             shutil.rmtree(scratch, ignore_errors=True)  # on a full disk what was written is in the way
             if not target.is_dir():  # else another workbench was quicker
                 raise
-    return Source(sha, meaning, target)
+    return Source(sha, _code(contents, task_files), target)
 
 
 def _write(contents: dict[str, bytes], folder: Path) -> None:
@@ -196,7 +207,7 @@ def is_left_out(name: str) -> bool:
     return name.startswith(".") or name in LEFT_OUT or name.endswith("~")
 
 
-def _read(folder: Path, state: Path) -> dict[str, bytes]:
+def _read(folder: Path, state: Path | None) -> dict[str, bytes]:
     contents: dict[str, bytes] = {}
     for name in source_files(folder, state):
         try:

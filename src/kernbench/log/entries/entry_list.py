@@ -13,6 +13,7 @@ from typing import overload
 from kernbench.events import Elsewhere, Summary
 from kernbench.log.entries.entry_text import HASH
 from kernbench.log.runs.run_records import PastRuns
+from kernbench.log.runs.series import Series
 
 Key = tuple[int, str]
 """Number and short hash: what names an entry, also where two have one number."""
@@ -31,12 +32,15 @@ class Listing(Sequence[Summary]):
         again: Mapping[int, int],
         best: Callable[[], Key | None] = lambda: None,
         reworded: Callable[[Iterable[Summary]], Iterable[Summary]] = lambda runs: runs,
+        series: Series | None = None,
     ) -> None:
         """`made` are the places of the runs that made entries here; `again` has, by the place of what is only written
         down, the place of a run here of the same source: it stands beside the entry and never in its stead.
         `best` is asked once, when somebody wants to know; `reworded` gives runs the words that their entries have."""
         self._runs, self.written, self._again, self._best = runs, written, again, best
         self._reworded = reworded
+        self.series = series
+        """The present one, where it is known."""
         places = [*made, *(~place for place in range(len(written)))]
         self._places = array("q", sorted(places, key=self._number))  # those of one number stay in their order
 

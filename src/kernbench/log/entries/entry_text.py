@@ -166,9 +166,9 @@ def fields(lines: Sequence[str], name: str) -> Iterator[slice]:
 def mark_of(line: str, name: str) -> str:
     """`- next:`, or with the bullet that a formatter has made of it; empty where the line is about something else.
 
-    Only `when` has no colon: `- next to that, ...` is somebody's remark.
+    Only `when` and `with task` have no colon: `- next to that, ...` is somebody's remark.
     """
-    found = re.match(rf"[-*+] +{name}{'[: ]' if name == 'when' else ':'}", line)
+    found = re.match(rf"[-*+] +{name}{'[: ]' if name in ('when', 'with task') else ':'}", line)
     return found[0] if found else ""
 
 

@@ -18,9 +18,9 @@ from kernbench.events import Elsewhere, Summary
 from kernbench.log.entries import entry_text, iterations_file
 from kernbench.log.entries.edited_words import UNDECODED, Handwritten
 from kernbench.log.entries.entry_list import Key, Listing, key_of
-from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.run_table import Brief
+from kernbench.log.runs.series import Series
 
 TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
 BASELINE = "baseline "
@@ -95,16 +95,16 @@ class Entries:
         place = f"{self.path.name}:{self._conflict}"
         return f"{place}: a merge was left unresolved; entries around its markers may carry each other's lines"
 
-    def number_of(self, journal: Journal, source: str) -> int | None:
-        """Number of the first entry about this very source, whichever machine made it."""
+    def number_of(self, journal: Journal, source: str, code: str = "") -> int | None:
+        """Number of the first entry about this source or code, whichever machine made it."""
         written = [item.iteration for item in self.of(journal) if _is_about(item, source)]
-        numbers = [number for number in (*written, journal.iteration_of(source)) if number is not None]
+        numbers = [number for number in (*written, journal.iteration_of(source, code)) if number is not None]
         return min(numbers, default=None)
 
     def iterations(
         self,
         journal: Journal,
-        series: comparison.Series | None = None,
+        series: Series | None = None,
         best: Callable[[], Key | None] = lambda: None,
     ) -> Listing:
         """By number: what was made here, and what is only written down.
@@ -116,7 +116,7 @@ class Entries:
         runs = _timed_again(journal, {item.source for item in written if item.source}, series)
         again = {place: runs[item.source] for place, item in enumerate(written) if item.source in runs}
         made = journal.briefs.numbered().indices
-        return Listing(journal.summaries, made, written, again, best, self.handwritten.applied)
+        return Listing(journal.summaries, made, written, again, best, self.handwritten.applied, series)
 
 
 class Span(NamedTuple):
@@ -172,7 +172,7 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
         title, score = f"{title} · {score[0]}", score[1:]
     times = TIMES.fullmatch(score[0]) if score else None
     outcome = "".join(score[1:] if times else score).partition(" (")[0]
-    said = {name: entry_text.said(lines, name) or "" for name in ("hypothesis", "next", "command", "when")}
+    said = {name: entry_text.said(lines, name) or "" for name in ("hypothesis", "next", "command", "when", "with task")}
     at, *circumstances = said["when"].split(" · ")
     baselines = [part.removeprefix(BASELINE) for part in circumstances if part.startswith(BASELINE)]
     machine = [part for part in circumstances if not part.startswith(("source ", BASELINE, "same source", "after "))]
@@ -189,6 +189,7 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
         next=said["next"],
         baseline=baselines[0] if baselines else "",
         command=said["command"].strip("`"),
+        task_hash=said["with task"].partition(" · ")[0],
         environment=Environment(device_name=machine[0] if machine else "", condition=", ".join(machine[1:])),
         outcome=outcome,
     )
@@ -202,7 +203,7 @@ def _made(journal: Journal) -> dict[Key, list[int]]:
     return made
 
 
-def _timed_again(journal: Journal, wanted: set[str], series: comparison.Series | None) -> dict[str, int]:
+def _timed_again(journal: Journal, wanted: set[str], series: Series | None) -> dict[str, int]:
     """By short hash the place of a run here of that source."""
     chosen: dict[str, Brief] = {}
     table = journal.briefs
@@ -223,6 +224,6 @@ def _is_comparable(run: Brief) -> bool:
     return run.complete and not is_other
 
 
-def _fitness(run: Brief, series: comparison.Series | None) -> tuple[bool, bool]:
+def _fitness(run: Brief, series: Series | None) -> tuple[bool, bool]:
     """Of several runs of one source the fittest is taken, and of equals the first."""
     return run.about.series == series, run.right

@@ -1,16 +1,12 @@
-"""Which ratios count: a run's summary, the best of a series, the stall rule. Pure functions over results.
-
-A series is everything measured against the same task and baseline, on the same device, with its L2 in the same state;
-results of another series are never compared. The first source that is right everywhere is its best; a later one takes
-over only when its direct, interleaved ratio to the best says so. A source that once turned out wrong cannot stay best.
-"""
+"""Which ratios count: a run's summary, whether its source takes over as best and why not, the stall rule. Pure
+functions over results."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from pathlib import Path
 
 from harness.shared import stats
 from harness.shared.results import CaseResult, Finding, Ratio
@@ -18,6 +14,7 @@ from harness.shared.run import Environment
 from harness.shared.task import Task
 from kernbench import render
 from kernbench.events import RunStarted, Summary, Worst
+from kernbench.log.runs.series import Judged, best_of
 
 STALL_AFTER = 3
 MOVES = {
@@ -30,82 +27,6 @@ MOVES = {
     "changedirection": "changed direction",
 }
 """What to do about a stall, by the word that a hypothesis may begin with."""
-
-
-@dataclass(frozen=True)
-class Series:
-    """What has to be the same for two runs to be compared."""
-
-    task_hash: str
-    baseline: str
-    device_name: str
-    l2: str
-    """State of a GPU's L2 before each timed call; empty on a CPU."""
-
-    @classmethod
-    def of(cls, run: Summary) -> Series:
-        about = run.environment
-        l2 = about.condition.partition(" ")[0] if about.device.startswith("cuda") else ""
-        return cls(run.task_hash, run.baseline, about.device_name, l2)
-
-    @classmethod
-    def present(cls, task: Task, last: Summary) -> Series:
-        """The task's own series on the device of the last run, whatever else was compared in between."""
-        l2 = "cold" if last.environment.device.startswith("cuda") else ""
-        return cls(task.hash, task.baseline, last.environment.device_name, l2)
-
-
-class Judged(Protocol):
-    """What the rules of best and stall look at, in a whole Summary or in brief."""
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def geomean(self) -> float | None: ...
-
-    @property
-    def best(self) -> bool: ...
-
-    @property
-    def new_best(self) -> bool: ...
-
-    @property
-    def stalled(self) -> bool: ...
-
-    @property
-    def counted(self) -> bool: ...
-
-    @property
-    def disproved(self) -> bool: ...
-
-
-Run = TypeVar("Run", bound=Judged)
-
-
-def series_of(summaries: Iterable[Summary], wanted: Series) -> list[Summary]:
-    return [item for item in summaries if Series.of(item) == wanted]
-
-
-def best_of(series: Sequence[Run]) -> Run | None:
-    """The run with which the best source took over, unless that source has turned out wrong since.
-
-    A timeout alone dethrones nobody: a busy machine or a short deadline makes one of any source. A best that was timed
-    again keeps the number and the words with which it became the best.
-    """
-    failed: set[str] = set()
-    newest: Run | None = None
-    for run in reversed(series):
-        if newest is not None:
-            if run.source == newest.source and run.new_best:
-                return run
-        elif run.disproved:
-            failed.add(run.source)
-        elif run.best and run.source not in failed:
-            if run.new_best:
-                return run
-            newest = run
-    return newest
 
 
 def streak(series: Sequence[Judged], best: bool, counts: bool) -> int:
@@ -148,10 +69,11 @@ class Circumstances:
 
     environment: Environment
     series: Sequence[Judged]
+    """The runs of the task's own series, which decides what is best."""
     complete: bool
     """Every timed case of the task was asked for."""
-    against_best: bool = False
-    """The best source itself was the baseline."""
+    is_same_as_best: bool = False
+    """The source has the code of the best one: it is the best already, whatever its comments."""
     findings: tuple[Finding, ...] = ()
     seconds: float | None = None
     is_iteration: bool = False
@@ -177,17 +99,19 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     mean = stats.geomean([ratio for _row, ratio in timed]) if right else None
     old_best = best_of(about.series)
     vs_best = stats.geomean(_against_best(headline)) if right else None
-    best = _is_best(started.source, right, results.values(), headline, about, old_best)
-    is_best_already = old_best is not None and old_best.source == started.source
+    is_best_already = old_best is not None and (old_best.source == started.source or about.is_same_as_best)
+    decides = started.baseline == task.baseline
+    best = decides and _is_best(right, results.values(), headline, about, is_best_already, old_best)
     is_new = best and about.repeats is None and not is_best_already
     order = sorted(timed, key=lambda item: item[1].speedup) if right else []
     known = about.repeats is not None or (best and is_best_already)
-    counts = about.is_iteration and not known and not about.environment.interpreted and not about.against_best
+    counts = about.is_iteration and not known and not about.environment.interpreted and decides
     wall = _wall(headline) if right else None
     after_stall = follows_stall(about.series, counts)
     return Summary(
         run=started.run,
         source=started.source,
+        code=started.code,
         at=started.at,
         right=right,
         geomean=mean.speedup if mean else None,
@@ -199,8 +123,8 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         wall_high=wall.high if wall and _has_interval(headline) else None,
         vs_best=vs_best,
         best=best,
-        best_geomean=old_best.geomean if old_best else None,
-        not_best="" if best or is_best_already or not right or not old_best else why_not_best(task, headline, about),
+        best_geomean=old_best.geomean if old_best and decides else None,
+        not_best=_not_best(task, started, headline, about) if right and not (best or is_best_already) else "",
         stalled=is_stalled(about.series, is_new, counts),
         streak=streak(about.series, is_new, counts),
         after_stall=after_stall,
@@ -253,33 +177,36 @@ def _against_best(rows: Sequence[CaseResult]) -> list[Ratio]:
 
 
 def _is_best(
-    source: str,
     right: bool,
     results: Iterable[CaseResult],
     headline: Sequence[CaseResult],
     about: Circumstances,
+    is_best_already: bool,
     old_best: Judged | None,
 ) -> bool:
     checked = all(row.checked == 2 for row in results if row.status == "ok")
     timed = any(row.ratio is not None for row in headline)
     if not right or not checked or not timed or not about.complete or about.environment.interpreted:
         return False
-    if about.against_best:  # measured against another opponent than the series: it informs, and decides nothing
-        return False
     if any(row.red for row in headline) or any(finding.red for finding in about.findings):
         return False
-    if old_best is None or old_best.source == source:
+    if old_best is None or is_best_already:
         return True
     direct = _against_best(headline)
     return len(direct) == sum(row.status == "ok" for row in headline) and stats.beats_best(direct)
 
 
-def why_not_best(task: Task, headline: Sequence[CaseResult], about: Circumstances) -> str:
-    """The first reason, in the order in which a user can do something about it."""
+def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], about: Circumstances) -> str:
+    """Why a right source was not taken, where it could have been: the first reason, in the order in which a user can do
+    something about it."""
     if about.environment.interpreted:
         return ""
-    if about.against_best:
+    if started.baseline == "best":
         return f"it was timed against the best alone; a run over {task.baseline} decides"
+    if started.baseline != task.baseline:
+        return f"it was timed over {Path(started.baseline).name}; a run over {task.baseline} decides"
+    if best_of(about.series) is None:
+        return ""
     if not about.complete:
         return "only a part of the cases was run"
     red = next((row for row in headline if row.red), None)

@@ -22,10 +22,11 @@ from harness.shared.lines import SCHEMA, decode, encode
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
-from kernbench.log.runs import comparison, runs_index
+from kernbench.log.runs import runs_index
 from kernbench.log.runs.run_records import UNREADABLE, PastRuns
 from kernbench.log.runs.run_table import BriefTable
 from kernbench.log.runs.runs_file import PARSED_AT_ONCE, RunsFile, parse, parse_all
+from kernbench.log.runs.series import Series, best_of
 
 FLOORS = 3
 """Measurements of one floor, each in another pause of the work."""
@@ -60,8 +61,8 @@ class Journal:
     def briefs(self) -> BriefTable:
         return self.summaries.briefs
 
-    def best(self, series: comparison.Series) -> Summary | None:
-        best = comparison.best_of(self.briefs.series(series))
+    def best(self, series: Series) -> Summary | None:
+        best = best_of(self.briefs.series(series))
         return self.summaries[best.position] if best else None
 
     def made_entry(self, run: str) -> bool:
@@ -72,10 +73,15 @@ class Journal:
         """The highest number that an iteration has; kept, so that a long log costs no more than a short one."""
         return self._highest
 
-    def iteration_of(self, source: str) -> int | None:
-        """Number of the first iteration with this very source: later ones name it, and no chain has to be followed."""
-        made = self.briefs.numbered().indices
-        return next((self.briefs.iteration(index) for index in made if self.briefs.source(index) == source), None)
+    def iteration_of(self, source: str, code: str = "") -> int | None:
+        """Number of the first iteration with this source or code: later ones name it, so no chain is followed."""
+        table = self.briefs
+        for index in table.numbered().indices:
+            if table.source(index) == source:
+                return table.iteration(index)
+            if table.may_have_code(index, code) and self.summaries[index].code == code:
+                return table.iteration(index)
+        return None
 
     def start(self, event: RunStarted, task: str, environment: Environment) -> None:
         line = encode("start", event, schema=SCHEMA, task=task, environment=environment.__dict__)
@@ -108,8 +114,8 @@ class Journal:
         self._file.append(encode("floor", key=key, floor=floor))
         self._take_floor(key, floor)
 
-    def wants_floor(self, key: str) -> bool:
-        return len(self._floors.get(key, ())) < FLOORS
+    def wants_floor(self, *keys: str) -> bool:
+        return sum(len(self._floors.get(key, ())) for key in keys) < FLOORS
 
     def _take_floor(self, key: str, floor: float) -> None:
         measured = self._floors.setdefault(key, [])

@@ -22,7 +22,7 @@ KEPT_RECORDS = 256
 KEPT_ENVIRONMENTS = 64
 WORDS = ("hypothesis", "next", "hypothesis_by", "hypothesis_at", "move")
 GLANCED = ("run", "source", "at", "right", "geomean", "vs_best", "best", "best_geomean", "stalled", "counts",
-           "iteration", "repeats", "complete", "baseline", "task_hash")  # fmt: skip
+           "iteration", "repeats", "complete", "baseline", "task_hash", "code")  # fmt: skip
 LOST = "its line in runs.jsonl cannot be read"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, overload
 
 from kernbench.events import Summary
-from kernbench.log.runs.comparison import Series
+from kernbench.log.runs.series import Series
 
 DIGEST = re.compile("[0-9a-f]{64}")
 DIGEST_BYTES = 32
@@ -57,6 +57,8 @@ class BriefTable:
         self._begins, self._runs, self._iterations = array("q"), array("q"), array("q")
         self._geomeans, self._flags, self._kinds = array("d"), array("B"), array("I")
         self._sources = bytearray()
+        self._codes = array("I")
+        """The first digits of each; 0 where there is none."""
         self._odd_sources: dict[int, str] = {}
         """Those that are no SHA-256: no run of ours has one."""
         self._abouts: list[About] = []
@@ -74,6 +76,7 @@ class BriefTable:
         if not is_digest:
             self._odd_sources[len(self)] = summary.source
         self._sources += bytes.fromhex(summary.source) if is_digest else bytes(DIGEST_BYTES)
+        self._codes.append(_digits(summary.code))
         for column, value in zip((self.places, self._begins, self._runs, self._iterations), whole, strict=True):
             column.append(value)
         self._geomeans.append(geomean)
@@ -109,6 +112,10 @@ class BriefTable:
         odd = self._odd_sources.get(index)
         return self._sources[index * DIGEST_BYTES : (index + 1) * DIGEST_BYTES].hex() if odd is None else odd
 
+    def may_have_code(self, index: int, code: str) -> bool:
+        """By the first digits; the run's record has them all."""
+        return bool(code) and self._codes[index] == _digits(code)
+
     def is_of(self, index: int, run: str) -> bool:
         return self._runs[index] == hash(run)
 
@@ -126,13 +133,17 @@ class BriefTable:
 
     def series(self, wanted: Series) -> BriefList:
         """The runs that may be compared."""
-        kinds = {kind for kind, about in enumerate(self._abouts) if about.series == wanted}
+        kinds = {kind for kind, about in enumerate(self._abouts) if wanted.includes(about.series)}
         return BriefList(self, array("q", [index for index, kind in enumerate(self._kinds) if kind in kinds]))
 
     def numbered(self) -> BriefList:
         """The runs that made an iteration; a number that was taken twice (two machines) has both."""
         found = [index for index, iteration in enumerate(self._iterations) if iteration != NO_ITERATION]
         return BriefList(self, array("q", found))
+
+
+def _digits(code: str) -> int:
+    return int(code[:8], 16) if DIGEST.fullmatch(code) else 0
 
 
 class BriefList(Sequence[Brief]):

@@ -13,7 +13,9 @@ from importlib import metadata
 from itertools import groupby
 
 from kernbench.events import Summary
+from kernbench.log.entries.entry_list import Listing
 from kernbench.log.runs import comparison
+from kernbench.log.runs.series import Series
 from kernbench.tui.text.spans import Span, clip
 from kernbench.tui.widgets.row_view import RowView
 
@@ -29,7 +31,8 @@ _ASCII = str.maketrans("┌┐└┘─│┤┬├┴┼", "++++-|||+++")
 
 def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: bool = False) -> list[list[Span]]:
     """Lines of exactly the height, or a sentence where there is nothing to plot."""
-    alike = _alike(iterations[-NEWEST:])
+    series = iterations.series if isinstance(iterations, Listing) else None
+    alike = _alike(iterations[-NEWEST:], series)
     timed = [item for item in alike if _is_timed(item)]
     if len(timed) < 2:
         return [[(clip(f"the plot starts with the second iteration timed{_over(timed)}", width), "dim")]]
@@ -55,17 +58,21 @@ def _is_timed(item: Summary) -> bool:
     return item.right and item.geomean is not None and item.complete  # a part of the cases has another mean
 
 
-def _alike(newest: Sequence[Summary]) -> list[Summary]:
+def _alike(newest: Sequence[Summary], series: Series | None) -> list[Summary]:
     """Those that can be compared with the last one that was timed, and failures, which have no time."""
     last = next((item for item in reversed(newest) if _is_timed(item)), None)
     if last is None:
         return list(newest)
-    return [item for item in newest if not _is_timed(item) or _is_alike(item, last)]
+    return [item for item in newest if not _is_timed(item) or _is_alike(item, last, series)]
 
 
-def _is_alike(item: Summary, last: Summary) -> bool:
-    """Also of the same task as it is now; an entry that was made elsewhere does not tell."""
-    same_task = not item.task_hash or not last.task_hash or item.task_hash == last.task_hash
+def _is_alike(item: Summary, last: Summary, series: Series | None) -> bool:
+    """Also of the same task as it is now; an entry that was made elsewhere names its hash by the first digits, or not
+    at all, and a run of an older version has the old hash."""
+    known = {last.task_hash}
+    if series is not None and last.task_hash in (series.task_hash, series.old_task_hash):
+        known |= {series.task_hash, series.old_task_hash}
+    same_task = not item.task_hash or not last.task_hash or any(name.startswith(item.task_hash) for name in known)
     return same_task and comparison.axis_of(item) == comparison.axis_of(last)
 
 

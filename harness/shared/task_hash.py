@@ -1,0 +1,96 @@
+"""The hash of a task: two runs with the same one were checked and timed by the same rules.
+
+It covers what decides right and fast: the parsed task and cases, and the code of the reference, of a baseline file and
+of every file in the folder that they use. Names, labels, comments and formatting are left out, and so is every field at
+its default, so that a field added later changes no hash. It is the same under every Python from 3.10 on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from harness.shared.code_equality import code_of
+from harness.shared.task import Task, Tolerance
+from harness.shared.task_files import NAMED_BASELINES, task_files
+
+DIGITS = 16
+DEFAULT_TOLERANCE = {
+    "float64": Tolerance(1e-9, 1e-9),
+    "float32": Tolerance(1e-5, 1e-5),
+    "float16": Tolerance(1e-2, 1e-2),
+    "bfloat16": Tolerance(5e-2, 5e-2),
+}
+_DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
+"""Of the fields that a Task must be given."""
+_NOT_RULES = frozenset("name folder summary ignore hash old_hash files cases tolerance".split())
+_NOT_CASE_RULES = frozenset("label models known weight".split())
+
+
+def task_hash(task: Task) -> str:
+    """Of a task as it was read, and of the files in its folder as they are now."""
+    folder = Path(task.folder)
+    digest = hashlib.sha256(json.dumps(_rules(task), sort_keys=True, separators=(",", ":")).encode())
+    for name in sorted(task_files(folder, task.baseline)):
+        code = code_of(name, _content(folder / name))
+        digest.update(f"\0{name}\0{len(code)}\0".encode() + code)
+    return digest.hexdigest()[:DIGITS]
+
+
+def _rules(task: Task) -> dict[str, Any]:
+    rules = _told(task, _NOT_RULES)
+    rules["tolerance"] = {
+        dtype: [bounds.atol, bounds.rtol]
+        for dtype, bounds in task.tolerance.items()
+        if bounds != DEFAULT_TOLERANCE.get(dtype)
+    }
+    rules["cases"] = sorted((_told(case, _NOT_CASE_RULES) for case in task.cases), key=lambda case: str(case["id"]))
+    return rules
+
+
+def _told(record: Any, left_out: frozenset[str]) -> dict[str, Any]:
+    """The fields of a record that are not at their default."""
+    told: dict[str, Any] = {}
+    for about in dataclasses.fields(record):
+        value = getattr(record, about.name)
+        default = _DEFAULTS.get(about.name, about.default)
+        if about.default_factory is not dataclasses.MISSING:
+            default = about.default_factory()
+        if about.name not in left_out and value != default:
+            told[about.name] = value
+    return told
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def old_task_hash(folder: Path, baseline: str) -> str:
+    """The hash that kernbench gave before 0.2, over bytes: runs that carry it are still of the present task when it is
+    the hash of the files as they are now."""
+    digest = hashlib.sha256()
+    names = ["task.toml", "cases.json", "reference.py"]
+    for name in names if baseline in NAMED_BASELINES else [*names, *_old_files_behind(folder, baseline)]:
+        content = _content(folder / name)
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:DIGITS]
+
+
+_OLD_QUOTED = re.compile(r"""["']([\w+.-]+\.[a-z]+)["']""")
+_OLD_IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.M)
+
+
+def _old_files_behind(folder: Path, name: str) -> list[str]:
+    found = [name]
+    for current in found:
+        text = _content(folder / current).decode("utf-8", "replace")
+        named = [*_OLD_QUOTED.findall(text), *(f"{module}.py" for module in _OLD_IMPORTED.findall(text))]
+        found += [other for other in dict.fromkeys(named) if other not in found and (folder / other).is_file()]
+    return found

@@ -1,0 +1,100 @@
+"""Series, and the best of one. Pure rules over runs; log/best.py asks them for every door.
+
+A series is everything measured by the same task over the same baseline, on the same device, with its L2 in the same
+state; runs of two series are never compared. The series over the task's own baseline decides what is best: its first
+source that is right everywhere, until another beats it in a direct, interleaved comparison. A source that once turned
+out wrong cannot stay best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from harness.shared.task import Task
+from kernbench.events import Summary
+
+
+@dataclass(frozen=True)
+class Series:
+    """What has to be the same for two runs to be compared."""
+
+    task_hash: str
+    baseline: str
+    device_name: str
+    l2: str
+    """State of a GPU's L2 before each timed call; empty on a CPU."""
+    old_task_hash: str = field(default="", compare=False)
+    """The same task as older versions hashed it."""
+
+    @classmethod
+    def of(cls, run: Summary) -> Series:
+        about = run.environment
+        l2 = about.condition.partition(" ")[0] if about.device.startswith("cuda") else ""
+        return cls(run.task_hash, run.baseline, about.device_name, l2)
+
+    @classmethod
+    def present(cls, task: Task, device: str, device_name: str, l2: str = "cold", baseline: str = "") -> Series:
+        """The task's own series on a device, which decides what is best there; or its series over another baseline."""
+        state = l2 if device.startswith("cuda") else ""
+        return cls(task.hash, baseline or task.baseline, device_name, state, task.old_hash)
+
+    def includes(self, other: Series) -> bool:
+        """Whether runs of the other are of this series: they may carry the task's old hash."""
+        if other.task_hash != self.task_hash and (not self.old_task_hash or other.task_hash != self.old_task_hash):
+            return False
+        return (other.baseline, other.device_name, other.l2) == (self.baseline, self.device_name, self.l2)
+
+
+class Judged(Protocol):
+    """What the rules of best and stall look at, in a whole Summary or in brief."""
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def geomean(self) -> float | None: ...
+
+    @property
+    def best(self) -> bool: ...
+
+    @property
+    def new_best(self) -> bool: ...
+
+    @property
+    def stalled(self) -> bool: ...
+
+    @property
+    def counted(self) -> bool: ...
+
+    @property
+    def disproved(self) -> bool: ...
+
+
+Run = TypeVar("Run", bound=Judged)
+
+
+def series_of(summaries: Iterable[Summary], wanted: Series) -> list[Summary]:
+    return [item for item in summaries if wanted.includes(Series.of(item))]
+
+
+def best_of(series: Sequence[Run]) -> Run | None:
+    """The run with which the best source took over, unless that source has turned out wrong since.
+
+    A timeout alone dethrones nobody: a busy machine or a short deadline makes one of any source. A best that was timed
+    again keeps the number and the words with which it became the best.
+    """
+    failed: set[str] = set()
+    newest: Run | None = None
+    for run in reversed(series):
+        if newest is not None:
+            if run.source == newest.source and run.new_best:
+                return run
+        elif run.disproved:
+            failed.add(run.source)
+        elif run.best and run.source not in failed:
+            if run.new_best:
+                return run
+            newest = run
+    return newest
