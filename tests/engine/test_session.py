@@ -711,7 +711,7 @@ async def test_a_save_while_a_profile_makes_way_comes_first(
     await asked.wait()
     write(folder, "TIME_US = 20.0")
     async with asyncio.timeout(15):
-        while it.session._agenda.waiting is None:  # nothing is said of it
+        while it.session._saves.waiting is None:  # nothing is said of it
             await asyncio.sleep(0.01)
     free.set()
     await it.until(lambda: len(summaries(it)) == 2)
@@ -905,11 +905,11 @@ async def test_a_source_that_comes_back_before_its_turn_is_not_forgotten(
     slow = 'TIME_US = 20.0\nDO = "slow"'
     write(folder, slow)
     await it.until(lambda: len(it.of(RunStarted)) == 2)
-    agenda = it.session._agenda
-    assert agenda.last is not None
-    agenda.put(Job("save", 0.0, iteration=True))  # another save, undone before anybody took it
-    agenda.drop_save()
-    assert agenda.waiting is not None
+    saves = it.session._saves
+    assert saves.source is not None
+    saves.add(Job("save", 0.0, iteration=True))  # another save, undone before it was read
+    saves.folder_changed(seen=True, running=True)
+    assert saves.waiting is not None
 
 
 async def _begun_while_held(it: Watched) -> object:
