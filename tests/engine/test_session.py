@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable
@@ -17,6 +18,7 @@ from harness.shared import taskfile
 from kernbench import report
 from kernbench.engine.jobs import Job, Options
 from kernbench.engine.runner import Order
+from kernbench.engine.save_queue import Decision
 from kernbench.engine.session import Session
 from kernbench.events import (
     BuildFailed,
@@ -32,13 +34,10 @@ from kernbench.log.runs import comparison
 from kernbench.log.runs.runs_file import JournalError, RunsFile
 from kernbench.task import snapshot
 from kernbench.tui.state.board import Board
-from tests.engine.conftest import FAKE, Watched, write
+from kernbench.worker.supervisor import Deadlines
+from tests.engine.conftest import FAKE, Watched, reached, summaries, write
 
 pytestmark = pytest.mark.anyio
-
-
-def summaries(watched: Watched) -> list[Summary]:
-    return [event.summary for event in watched.of(RunFinished)]  # type: ignore[attr-defined]
 
 
 async def test_a_run_lands_every_case_and_is_summed_up(watched: Callable[..., Watched]) -> None:
@@ -219,7 +218,7 @@ async def test_a_flood_of_prints_is_counted_not_kept(watched: Callable[..., Watc
     from kernbench.events import LogLine
 
     write(folder, 'DO = "flood"\nON = "a"')
-    it = watched()
+    it = watched(deadlines=Deadlines())
     summary = await it.session.run_once(iteration=False)
     assert isinstance(summary, Summary)
     assert summary.right
@@ -235,7 +234,9 @@ async def test_pause_holds_saves_back(watched: Callable[..., Watched], folder: P
     await it.ended(1)
     it.session.set_paused(True)
     write(folder, "TIME_US = 10.0")
-    await asyncio.sleep(0.5)
+    await reached(lambda: it.session.waits)
+    await it.idle()
+    assert it.session.waits
     assert len(it.of(RunStarted)) == 1
     it.session.set_paused(False)
     await it.ended(2)
@@ -271,7 +272,7 @@ async def test_a_solution_that_is_gone_and_comes_back(watched: Callable[..., Wat
     assert not gone.run  # type: ignore[attr-defined]
     (folder / "solution.py").write_text(text)
     await it.until(lambda: bool(it.of(TaskLoaded)))
-    await asyncio.sleep(0.3)
+    await it.idle()
     assert len(it.of(RunStarted)) == 1
 
 
@@ -391,7 +392,7 @@ async def test_a_save_while_the_gpu_is_lent_out_gives_way_to_a_newer_one(
     write(folder, "TIME_US = 40.0")
     await it.until(lambda: len(it.of(RunStarted)) == 2)
     write(folder, "TIME_US = 20.0")
-    await asyncio.sleep(0.5)  # the watch has seen it
+    await reached(lambda: it.session._saves.waiting is not None)  # the watch has seen it
     it.session.supervisor.release()
     await it.until(lambda: len(summaries(it)) == 2)
     assert len(it.of(RunCancelled)) == 1
@@ -517,7 +518,7 @@ async def test_a_source_that_comes_back_while_another_runs_is_timed_again_withou
     write(folder, "TIME_US = 40.0")
     await it.until(lambda: len(it.of(RunStarted)) == 2)
     (folder / "solution.py").write_text(good)
-    await asyncio.sleep(0.5)  # the watch has seen it
+    await reached(lambda: it.session._saves.waiting is not None)  # the watch has seen it
     it.session.supervisor.release()
     await it.until(lambda: len(summaries(it)) == 2)
     first, again = summaries(it)
@@ -583,9 +584,7 @@ async def test_nothing_is_left_running(watched: Callable[..., Watched], folder: 
     it = watched()
     await it.session.start()
     await it.ended(1)
-    await it.until(lambda: True)
-    while len(it.session.supervisor.pids) < 2:
-        await asyncio.sleep(0.02)
+    await reached(lambda: len(it.session.supervisor.pids) >= 2)
     pids = it.session.supervisor.pids
     await it.session.close()
     for pid in pids:
@@ -710,9 +709,7 @@ async def test_a_save_while_a_profile_makes_way_comes_first(
     write(folder, "TIME_US = 40.0")
     await asked.wait()
     write(folder, "TIME_US = 20.0")
-    async with asyncio.timeout(15):
-        while it.session._saves.waiting is None:  # nothing is said of it
-            await asyncio.sleep(0.01)
+    await reached(lambda: it.session._saves.waiting is not None)
     free.set()
     await it.until(lambda: len(summaries(it)) == 2)
     assert summaries(it)[-1].geomean == pytest.approx(5.0)
@@ -758,9 +755,7 @@ async def test_a_save_that_waits_is_told(watched: Callable[..., Watched], folder
     before, saved = "def toy(): ...\nTIME_US = 50.0\n", (folder / "solution.py").read_text()
     for text, waits in ((before, False), (saved, True)):
         (folder / "solution.py").write_text(text)
-        async with asyncio.timeout(15):
-            while it.session.waits != waits:  # nothing is said of it
-                await asyncio.sleep(0.01)
+        await reached(lambda waits=waits: it.session.waits == waits)  # type: ignore[misc]
     it.session.set_paused(False)
     await it.until(lambda: len(summaries(it)) == 2)
     assert not it.session.waits
@@ -781,10 +776,12 @@ async def test_a_state_folder_that_cannot_be_written_is_named_with_its_reason_fi
         " save again when that is mended"
     )
     (it.session.state / "sources").unlink()
-    async with asyncio.timeout(15):
-        while not summaries(it):  # the watch may have begun after the first of them
-            write(folder, f"TIME_US = {20.0 + len(list(it.session.state.glob('sources/*')))}")
-            await asyncio.sleep(0.3)
+    for number in range(20):  # the watch may have begun after the first of them
+        write(folder, f"TIME_US = {20.0 + number}")
+        with contextlib.suppress(TimeoutError):
+            await it.until(lambda: bool(it.of(RunStarted)), seconds=1.0)
+            break
+    await it.until(lambda: bool(summaries(it)))
 
 
 async def test_a_save_gets_its_entry_however_often_a_key_begins_its_run_again(
@@ -819,15 +816,13 @@ async def test_a_key_has_the_save_that_waits_run_and_entered(watched: Callable[.
     assert (entered.iteration, entered.hypothesis) == (2, "twenty")
     assert it.session.paused
     write(folder, "TIME_US = 20.0  # a comment")
-    async with asyncio.timeout(15):
-        while not it.session.waits:
-            await asyncio.sleep(0.01)
+    await reached(lambda: it.session.waits)
     it.session.rerun()
     await it.until(lambda: len(summaries(it)) == 3)
     assert summaries(it)[-1].iteration is None
     assert not it.session.waits
     it.session.set_paused(False)
-    await asyncio.sleep(0.3)
+    await it.idle()
     assert len(summaries(it)) == 3
 
 
@@ -865,9 +860,18 @@ async def test_what_a_broken_run_writes_does_not_start_it_again(folder: Path, mo
     monkeypatch.setattr(RunsFile, "append", full)
     write(folder, "TIME_US = 20.0")
     await it.until(lambda: bool(it.of(BuildFailed)))
+    decide, decisions = it.session._saves.folder_changed, []
+
+    def counted(seen: bool, running: bool) -> Decision:
+        decisions.append(decide(seen, running))
+        return decisions[-1]
+
+    monkeypatch.setattr(it.session._saves, "folder_changed", counted)
     for number in range(5):
+        before = len(decisions)
         (folder / "watch.log").write_text(f"{number}")
-        await asyncio.sleep(0.1)
+        await reached(lambda before=before: len(decisions) > before)  # type: ignore[misc]
+    await it.idle()
     assert len(it.of(BuildFailed)) == 1
     (folder / "solution.py").touch()
     await it.until(lambda: len(it.of(BuildFailed)) == 2)
