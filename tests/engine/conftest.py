@@ -11,7 +11,7 @@ import pytest
 from harness.shared import taskfile
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
-from kernbench.events import BuildFailed, Event, RunCancelled, RunFinished
+from kernbench.events import BuildFailed, Event, RunCancelled, RunFinished, Summary
 from kernbench.worker.supervisor import Deadlines
 
 FAKE = Path(__file__).parent.parent / "fake" / "harness"
@@ -70,11 +70,26 @@ class Watched:
                 self._changed.clear()
                 await self._changed.wait()
 
+    async def idle(self) -> None:
+        """Until the session has dealt with everything it was asked, and starts nothing by itself."""
+        await reached(lambda: self.session.is_idle)
+
     async def ended(self, count: int) -> None:
         """Until so many runs have ended, in whichever way."""
         await self.until(
             lambda: sum(isinstance(e, (RunFinished, BuildFailed, RunCancelled)) for e in self.events) >= count
         )
+
+
+def summaries(watched: Watched) -> list[Summary]:
+    return [event.summary for event in watched.of(RunFinished)]  # type: ignore[attr-defined]
+
+
+async def reached(condition: Callable[[], bool], seconds: float = 30.0) -> None:
+    """Until a condition holds that no event announces."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

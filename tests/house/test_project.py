@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.shared.task import Task
 from kernbench.engine.workbench_lock import Presence
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.runs_file import RunsFile
@@ -160,9 +159,8 @@ def test_the_state_folder_hides_itself_from_git(tmp_path: Path) -> None:
 def test_it_is_hidden_again_by_whoever_makes_it_anew(tmp_path: Path) -> None:
     state = state_dir(tmp_path)
     (tmp_path / "solution.py").write_text("")
-    task = Task("t", "f", str(tmp_path), "", "eager", "cpu", 1, (), "reference", {}, (), "")
     for make in (
-        lambda: Logbook(tmp_path, state).take_source(task),
+        lambda: Logbook(tmp_path, state).take_source(),
         lambda: RunsFile(state / "runs.jsonl").append("{}"),
         lambda: clipboard.keep("text", state, {}),
         lambda: Presence(state).take(),

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.shared import stats, taskfile
@@ -41,6 +42,13 @@ IDEAS = (
     "one pass with Welford instead of two",
     "evict-first on the output keeps the weight in L2",
 )
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A runner with nothing to run."""
+
+    running: str | None = None
 
 
 def make_task(folder: Path, cases: int = 12, odd: str = "") -> Task:

@@ -32,7 +32,7 @@ def task(tmp_path: Path) -> Task:
 
 @pytest.fixture
 def book(task: Task) -> Logbook:
-    return Logbook(Path(task.folder), Path(task.folder) / ".kernbench", lambda: task)
+    return Logbook(Path(task.folder), Path(task.folder) / ".kernbench", task)
 
 
 def edit(book: Logbook, old: str, new: str) -> None:

@@ -14,7 +14,7 @@ from kernbench.events import Summary
 from kernbench.log.entries import iterations_file
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.journal import Journal
-from tests.log.logs import make_log, rows_of, summary_of, write_entries
+from tests.log.logs import Idle, make_log, rows_of, summary_of, write_entries
 
 SAVE = Job("save", 0.0, iteration=True)
 BUSY = "ITERATIONS.md was saved by somebody else this moment; try again (what was typed waits for the next run)"
@@ -24,12 +24,12 @@ BUSY = "ITERATIONS.md was saved by somebody else this moment; try again (what wa
 def book(tmp_path: Path) -> Logbook:
     task = make_log(tmp_path / "t", 1, cases=2)
     write_entries(task)
-    return Logbook(tmp_path / "t", tmp_path / "t" / ".kernbench", lambda: task)
+    return Logbook(tmp_path / "t", tmp_path / "t" / ".kernbench", task)
 
 
 @pytest.fixture
 def remarks(book: Logbook) -> Remarks:
-    return Remarks(book, lambda: None)
+    return Remarks(book, Idle())
 
 
 @pytest.fixture

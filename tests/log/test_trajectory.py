@@ -190,10 +190,10 @@ def test_the_way_back_names_a_state_folder_of_its_own(
 ) -> None:
     folder = Path(task.folder)
     monkeypatch.chdir(folder.parent)
-    usual = Archive(lambda: task, Logbook(folder, journal.state)).restore("2")
+    usual = Archive(task, Logbook(folder, journal.state)).restore("2")
     assert re.search(r"`kernbench restore \./rms_norm [0-9a-f]{8}` brings back", usual)
     journal.state.rename(folder.parent / "my state")
-    other = Archive(lambda: task, Logbook(folder, folder.parent / "my state")).restore("3")
+    other = Archive(task, Logbook(folder, folder.parent / "my state")).restore("3")
     command = re.search("`(.*)` brings back what was there", other)
     assert command is not None
     assert re.fullmatch(r"kernbench restore \./rms_norm [0-9a-f]{8} --state 'my state'", command[1])

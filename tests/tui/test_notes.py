@@ -12,7 +12,7 @@ from kernbench.engine.jobs import Job
 from kernbench.engine.run_notes import Remarks
 from kernbench.events import Summary, WorkerChanged
 from kernbench.log.logbook import Logbook
-from tests.log.logs import make_log, rows_of, summary_of, write_entries
+from tests.log.logs import Idle, make_log, rows_of, summary_of, write_entries
 from tests.tui.scene import H200, STARTED, TASKS, FakeEngine, make_app, screen_text, settle, until
 
 READY = WorkerChanged("ready", H200)
@@ -23,7 +23,7 @@ SAVE, OPENED = Job("save", 0.0, iteration=True), Job("open", 0.0, iteration=True
 def book(tmp_path: Path) -> Logbook:
     task = make_log(tmp_path / "t", 1, cases=2)
     write_entries(task)
-    return Logbook(tmp_path / "t", tmp_path / "t" / ".kernbench", lambda: task)
+    return Logbook(tmp_path / "t", tmp_path / "t" / ".kernbench", task)
 
 
 def save(book: Logbook, number: int, hypothesis: str = "") -> Summary:
@@ -41,7 +41,7 @@ def hypotheses(book: Logbook) -> list[str]:
 
 
 def test_words_are_written_into_the_entry_that_was_named(book: Logbook) -> None:
-    remarks = Remarks(book, lambda: None)
+    remarks = Remarks(book, Idle())
     for number in (2, 3):
         remarks.turn_to_save()
         remarks.settle(save(book, number), SAVE)
@@ -51,7 +51,7 @@ def test_words_are_written_into_the_entry_that_was_named(book: Logbook) -> None:
 
 
 def test_words_that_nobody_has_seen_are_not_replaced(book: Logbook) -> None:
-    remarks = Remarks(book, lambda: None)
+    remarks = Remarks(book, Idle())
     remarks.settle(save(book, 2, "from elsewhere"), SAVE)
     said = remarks.set_hypothesis(2, "mine")
     assert said == "entry 2 has another hypothesis: the next run carries this hypothesis"
@@ -61,7 +61,7 @@ def test_words_that_nobody_has_seen_are_not_replaced(book: Logbook) -> None:
 
 
 def test_which_entry_the_next_save_made(book: Logbook) -> None:
-    remarks = Remarks(book, lambda: None)
+    remarks = Remarks(book, Idle())
     count = remarks.made()
     remarks.settle(save(book, 2), OPENED)
     assert remarks.made_since(count) is None
@@ -74,7 +74,7 @@ def test_which_entry_the_next_save_made(book: Logbook) -> None:
 
 def test_the_last_entry_can_have_words_after_a_restart(book: Logbook) -> None:
     save(book, 2)
-    remarks = Remarks(book, lambda: None)
+    remarks = Remarks(book, Idle())
     assert remarks.hypothesis_for() == 2
     remarks.turn_to_save()
     assert remarks.hypothesis_for() is None

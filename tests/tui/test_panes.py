@@ -529,7 +529,7 @@ def test_ten_thousand_iterations_are_plotted_as_the_newest() -> None:
 
 def test_the_iterations_mark_the_best_of_today(tmp_path: Path) -> None:
     task = make_log(tmp_path / "t", 40, cases=2)
-    book = Logbook(tmp_path / "t", tmp_path / "t" / ".kernbench", lambda: task)
+    book = Logbook(tmp_path / "t", tmp_path / "t" / ".kernbench", task)
     pane = Iterations(lambda: NOW, ascii_only=False)
     pane._iterations = listed = book.iterations()
     assert plain([pane.header(80)])[0].endswith("  * best now")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from harness.shared.task import Task
@@ -18,9 +17,10 @@ LONG_BYTES = 2 << 20
 
 
 class Archive:
-    def __init__(self, task: Callable[[], Task], logbook: Logbook) -> None:
-        """The task is asked for each time: it may change while the workbench is open."""
-        self._task, self._logbook = task, logbook
+    def __init__(self, task: Task, logbook: Logbook) -> None:
+        self.task = task
+        """As it was last read: the session replaces it when it changes."""
+        self._logbook = logbook
 
     @property
     def is_long(self) -> bool:
@@ -36,12 +36,12 @@ class Archive:
 
     def sources(self, reference: str) -> dict[str, str]:
         """Solution files of an iteration, `best`, `last` or `now`, by name."""
-        point = stored_sources.find(self._task(), self._logbook.journal, reference)
-        return stored_sources.texts(point, self._task())
+        point = stored_sources.find(self.task, self._logbook.journal, reference)
+        return stored_sources.texts(point, self.task)
 
     def restore(self, reference: str) -> str:
         """Brings a source back and says what changed; what was there is kept."""
-        task, state = self._task(), self._logbook.state
+        task, state = self.task, self._logbook.state
         point = stored_sources.find(task, self._logbook.journal, reference)
         before, changed = stored_sources.restore(task, point, state)
         here, usual = os.path.relpath(task.folder), Path(task.folder) / STATE_FOLDER
@@ -57,9 +57,9 @@ class Archive:
         """Writes the log for other people; a UserError says why it cannot."""
         from kernbench.export import export
 
-        return export(self._task(), self._logbook.state, kind, self.export_target(kind), force=force)
+        return export(self.task, self._logbook.state, kind, self.export_target(kind), force=force)
 
     def export_target(self, kind: str) -> Path:
         from kernbench.export import default_target
 
-        return default_target(self._task(), kind)
+        return default_target(self.task, kind)

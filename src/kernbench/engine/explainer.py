@@ -63,7 +63,7 @@ class Explainer:
 
     async def trace(self, task: Task, case: str, baseline: Baseline, device: str, path: Path) -> tuple[TraceRow, ...]:
         """Torch's own profiler on one call, with the GPU slot in hand; raises a UserError."""
-        source = self._logbook.take_source(task)
+        source = self._logbook.take_source()
         _check(task, case)
         wanted = Wanted(task, case, sides(task, source, None, baseline, self._logbook.journal), device)
         async with self._one_at_a_time:
@@ -77,7 +77,7 @@ class Explainer:
         self, task: Task, case: str, against: str | None, full: bool, baseline: Baseline, device: str, began: float
     ) -> Answer:
         try:
-            source = self._logbook.take_source(task)
+            source = self._logbook.take_source()
             _check(task, case)
             if device == "cpu":
                 raise NoProfile(f"{task.name} runs on the CPU here; Nsight Compute sees GPUs only, `trace` sees both")

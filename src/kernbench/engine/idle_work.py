@@ -9,15 +9,55 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.shared.errors import UserError
+from harness.shared.run import Environment
+from harness.shared.task import Task
 from kernbench.engine.explainer import Explainer
 from kernbench.engine.jobs import Options
 from kernbench.engine.runner import Order, Runner
 from kernbench.events import Event, Notice
+from kernbench.task import case_choice
+from kernbench.task.baseline import Baseline
+from kernbench.task.snapshot import Source
 from kernbench.worker.supervisor import Supervisor
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the session works on when it becomes idle."""
+
+    task: Task
+    source: Source | None
+    """Of the last job."""
+    environment: Environment | None
+    baseline: Baseline
+
+    def profiled_device(self) -> str | None:
+        """The device that a profile would be taken on, where the task can have one and the device is known."""
+        if self.environment is None or self.task.device != "cuda":
+            return None
+        return self.environment.device
+
+    def floors_order(self, options: Options) -> Order | None:
+        """What times the source once more, where it can be timed; raises a UserError if its baseline is gone."""
+        task, source, environment = self.task, self.source, self.environment
+        if source is None or environment is None or case_choice.is_interpreted(task, environment):
+            return None
+        return Order(
+            task=task,
+            source=source,
+            environment=environment,
+            baseline=self.baseline.of(source.folder),
+            reason="key",
+            at=time.monotonic(),
+            iteration=False,
+            budget_ms=options.budget_ms,
+            condition=options.condition,
+        )
 
 
 @dataclass(frozen=True)
@@ -29,15 +69,11 @@ class Chores:
     emit: Callable[[Event], None]
     wake: asyncio.Event
     """Set when there is a job."""
-    profiled: Callable[[], str | None]
-    """The device that a profile would be taken on, where the task can have one."""
-    timed: Callable[[], Order | None]
-    """What times the present source, where it can be timed."""
 
-    async def until_woken(self) -> None:
+    async def until_woken(self, situation: Situation) -> None:
         """Waits for work; what is under way then is cancelled."""
         waiting = asyncio.create_task(self.wake.wait())
-        chores = asyncio.create_task(self._do())
+        chores = asyncio.create_task(self._do(situation))
         try:
             await waiting
             self.supervisor.cancel()
@@ -48,23 +84,23 @@ class Chores:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(waiting, chores, return_exceptions=True)
 
-    async def _do(self) -> None:
+    async def _do(self, situation: Situation) -> None:
         """When something cannot be done, a save is still served."""
         try:
-            await self._prepare()
+            await self._prepare(situation)
         except (UserError, OSError) as problem:
             self.emit(Notice(str(problem), "warning"))
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, situation: Situation) -> None:
         await self.supervisor.prepare_spare()
         if not await self._spare_is(lambda: self.supervisor.spare_ready):
             return
         await self.supervisor.prepare_builder(self.wake.is_set)
         if not await self._spare_is(lambda: self.supervisor.spare_warm):  # what follows needs the GPU
             return
-        if self.options.standby and (device := self.profiled()) is not None:
+        if self.options.standby and (device := situation.profiled_device()) is not None:
             await self.explainer.prepare(device, self.wake)
-        if self.options.floors and (order := self.timed()) is not None:
+        if self.options.floors and (order := situation.floors_order(self.options)) is not None:
             await self._measure_floors(order)
 
     async def _spare_is(self, so_far: Callable[[], bool]) -> bool:

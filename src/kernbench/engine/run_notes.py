@@ -8,7 +8,7 @@ and when an entry was made.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from kernbench.engine.jobs import Job
 from kernbench.events import Summary
@@ -19,9 +19,17 @@ from kernbench.log.runs.runs_file import JournalError
 WAITS = "what was typed waits for the next run"
 
 
+class RunSlot(Protocol):
+    """What runs, as the runner knows it."""
+
+    @property
+    def running(self) -> str | None:
+        """Id of the run in progress."""
+
+
 class Remarks:
-    def __init__(self, logbook: Logbook, running: Callable[[], str | None]) -> None:
-        self._logbook, self._running = logbook, running
+    def __init__(self, logbook: Logbook, slot: RunSlot) -> None:
+        self._logbook, self._slot = logbook, slot
         self.hypothesis = ""
         """Of the run to come."""
         self.next_step = ""
@@ -48,7 +56,7 @@ class Remarks:
     def hypothesis_for(self) -> int | None:
         """Number of the entry that a hypothesis given now may belong to; None when it is for the run to come."""
         last = self._logbook.last_entry()
-        if last is None or last.hypothesis or self._saved_since or self._running() is not None:
+        if last is None or last.hypothesis or self._saved_since or self._slot.running is not None:
             return None
         return last.iteration
 

@@ -10,7 +10,7 @@ import functools
 import getpass
 import os
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -33,11 +33,12 @@ from kernbench.task.lookup import cannot_be_written, make_state
 
 
 class Logbook:
-    def __init__(self, folder: Path, state: Path, task: Callable[[], Task] | None = None) -> None:
-        """The task says which series is the present one, and so which entry is best; it may change meanwhile."""
+    def __init__(self, folder: Path, state: Path, task: Task | None = None) -> None:
         self.path = folder / "ITERATIONS.md"
         self.state = state
-        self._task = task
+        self.task = task
+        """Decides which series is the current one, and so which entry is best. The session replaces it when it changes;
+        without a task no entry is called best."""
         self._seen = iterations_file.Seen()
         self._is_read = False
         """The file held nothing unread when an entry was last appended."""
@@ -91,11 +92,11 @@ class Logbook:
         """By case, as the file has them: the newest run may be another process's, whose rows nobody here has seen."""
         return {} if run is None else self.journal.cases_of(run.run)
 
-    def take_source(self, task: Task) -> snapshot.Source:
+    def take_source(self) -> snapshot.Source:
         """The present source, kept; the state folder may have been removed since the workbench was opened."""
         try:
             make_state(self.state)
-            return snapshot.take(self.path.parent, self.state, task.files)
+            return snapshot.take(self.path.parent, self.state, self.task.files if self.task else ())
         except OSError as problem:
             if problem.filename is None or not Path(problem.filename).is_relative_to(self.state):
                 raise
@@ -128,9 +129,9 @@ class Logbook:
 
     def iterations(self) -> Listing:
         """Made here, or only written down: by number."""
-        if self._task is None:
+        if self.task is None:
             return self._elsewhere.iterations(self.journal)
-        return best_source.listing(self._task(), self.journal, self._elsewhere)
+        return best_source.listing(self.task, self.journal, self._elsewhere)
 
     def numbers(self) -> list[int]:
         return self.iterations().numbers()

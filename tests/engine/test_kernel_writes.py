@@ -1,4 +1,4 @@
-"""Data files that change during a run: a dump of the kernel's, or a person's save."""
+"""Data files that change during a run: the kernel writes them, or a person saves them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.engine.kernel_writes import Dumps
+from kernbench.engine.kernel_writes import KernelWrites
 from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted
 from kernbench.task.snapshot import Stamps
 from tests.engine.conftest import Watched, write
@@ -73,16 +73,25 @@ async def test_while_paused_the_run_once_more_waits_and_says_so(watched: Callabl
 class Folder:
     def __init__(self) -> None:
         self.stamps: Stamps = {"solution.py": (0, 0, 0)}
-        self.dumps = Dumps(lambda: dict(self.stamps))
+        self.writes = KernelWrites()
 
     def save(self, *names: str) -> None:
         for name in names:
             self.stamps[name] = (self.stamps.get(name, (0, 0, 0))[0] + 1, 0, 0)
 
     def run(self, *written: str) -> tuple[bool, tuple[str, bool]]:
-        self.dumps.take()
+        self.start_run()
         self.save(*written)
-        return self.dumps.are_told_apart(), self.dumps.end_run(lambda: True)
+        return self.writes.is_resolved(dict(self.stamps)), self.after_run()
+
+    def start_run(self) -> None:
+        self.writes.start_run(dict(self.stamps))
+
+    def after_run(self) -> tuple[str, bool]:
+        return self.writes.after_run(dict(self.stamps), lambda: True)
+
+    def only_kernel_wrote(self, running: bool) -> bool:
+        return self.writes.only_kernel_wrote(dict(self.stamps), running)
 
 
 def test_code_saved_before_the_second_run_is_an_iteration_like_another() -> None:
@@ -91,13 +100,13 @@ def test_code_saved_before_the_second_run_is_an_iteration_like_another() -> None
     it.save("solution.py")
     assert it.run("out.pt") == (True, ("out.pt changed during the run: once more", True))
     assert it.run("out.pt") == (False, ("out.pt changed during the run: once more", True))
-    told, (sentence, again) = it.run("out.pt")
-    assert (told, again) == (False, False)
+    resolved, (sentence, again) = it.run("out.pt")
+    assert (resolved, again) == (False, False)
     assert sentence.startswith("the kernel writes out.pt ")
     assert it.run("out.pt") == (True, ("", False))
-    assert it.dumps.is_no_save(running=False)  # the watch tells of it a moment later
+    assert it.only_kernel_wrote(running=False)  # the watch reports it a moment later
     it.save("out.pt")
-    assert not it.dumps.is_no_save(running=False)  # by hand
+    assert not it.only_kernel_wrote(running=False)  # by hand
 
 
 def test_another_file_than_the_kernels_own_has_its_run() -> None:
@@ -115,24 +124,24 @@ def test_what_is_known_and_written_while_a_run_is_on_is_seen_at_once() -> None:
     it = Folder()
     for _ in range(3):
         it.run("out.pt")
-    it.dumps.take()
+    it.start_run()
     it.save("out.pt")
-    assert it.dumps.is_no_save(running=True)
-    assert it.dumps.end_run(lambda: True) == ("", False)
-    assert it.dumps.is_no_save(running=False)
+    assert it.only_kernel_wrote(running=True)
+    assert it.after_run() == ("", False)
+    assert it.only_kernel_wrote(running=False)
 
 
 def test_a_new_name_at_every_run_has_an_end() -> None:
     it = Folder()
     assert [it.run(f"out_{number}.pt")[1][1] for number in range(5)] == [True, True, False, False, False]
-    assert it.dumps.is_no_save(running=False)
+    assert it.only_kernel_wrote(running=False)
     it.save("other.pt")
-    assert (it.dumps.is_no_save(running=False), it.dumps.is_no_save(running=True)) == (False, True)
+    assert (it.only_kernel_wrote(running=False), it.only_kernel_wrote(running=True)) == (False, True)
 
 
 @pytest.mark.parametrize("name", ["solution.py", "solution.cu", "cases.json", "task.toml", "inc/tile.cuh"])
 def test_a_save_of_code_or_of_the_task_ends_the_run(name: str) -> None:
     it = Folder()
-    it.dumps.take()
+    it.start_run()
     it.save("out.pt", name)
-    assert not it.dumps.is_no_save(running=True)
+    assert not it.only_kernel_wrote(running=True)
