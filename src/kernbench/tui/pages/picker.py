@@ -181,7 +181,7 @@ class TaskPicker(OurApp[str | None]):
         self.exit(folder, message=Text(f"opening {clean(name)}") if name else None)
 
     def action_help(self) -> None:
-        from kernbench.tui.pages.help import Help, key_rows  # all of the workbench, which the picker can do without
+        from kernbench.tui.pages.help import Help, key_rows  # the panes, which the picker can do without
 
         self.push_screen(Help(key_rows(self.get_key_display, self._keys())))
 
