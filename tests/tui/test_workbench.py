@@ -602,7 +602,7 @@ async def test_the_newest_lines_stand_under_the_error(
         await settle(pilot)
         await pilot.press("5")
         await settle(pilot)
-        pane = app.main.log_pane
+        pane = app.main.output
 
         def shown() -> list[str]:
             return [pane.render_line(y).text.strip() for y in range(pane.size.height)]
@@ -629,7 +629,7 @@ async def test_all_of_a_long_error_can_be_scrolled_to(engine: FakeEngine) -> Non
         engine.say(READY, STARTED, LogLine("printed"), long)
         await pilot.press("5")
         await settle(pilot)
-        pane, seen = app.main.log_pane, set()
+        pane, seen = app.main.output, set()
         for _ in range(20):
             seen |= {pane.render_line(y).text.strip() for y in range(pane.size.height)}
             await pilot.press("up")

@@ -75,7 +75,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         super().__init__(ascii_only, ansi_color=theme.own_colours_only(os.environ))
         self.ascii_only = ascii_only
         self.set_class(ascii_only, "-ascii")
-        self.settings = settings or Settings()
+        self.settings = user_keys.renamed(settings or Settings())
         self._tasks = tasks
         self._inbox: deque[Event] = deque()
         self._said_at = 0.0
@@ -199,10 +199,10 @@ class Workbench(OurApp[None], inherit_bindings=False):
         self.notify(clean(sentence), severity=severity, markup=False)
 
     def tell(self, sentence: str, severity: Severity = "information") -> None:
-        """Said, and kept in the log: a path or a command is wanted when the line has gone."""
+        """Said, and kept in the output pane: a path or a command is wanted when the line has gone."""
         self.say(sentence, severity)
         if self.main.ready:
-            self.main.log_pane.add(f"-- {sentence}")
+            self.main.output.add(f"-- {sentence}")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         return commands(

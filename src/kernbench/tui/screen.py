@@ -40,7 +40,7 @@ from kernbench.tui.pages.dialogs import RowPage
 from kernbench.tui.pane_screen import PaneScreen
 from kernbench.tui.panes.gpu import Gpu
 from kernbench.tui.panes.iterations import Iterations
-from kernbench.tui.panes.output import Log
+from kernbench.tui.panes.output import Output
 from kernbench.tui.panes.plot import Trajectory
 from kernbench.tui.panes.profile import ProfilePane
 from kernbench.tui.panes.results import Results
@@ -66,7 +66,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
 
     results = query_one("#results", Results)
     iterations = query_one("#iterations", Iterations)
-    log_pane = query_one("#log", Log)
+    output = query_one("#output", Output)
     gpu = query_one("#gpu", Gpu)
     profile = query_one("#profile", ProfilePane)
     plot = query_one("#plot", Trajectory)
@@ -102,7 +102,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
                 yield ProfilePane(self._now, self.ascii_only)
                 yield Iterations(self._now, self.ascii_only)
                 yield Trajectory(self.ascii_only)
-                yield Log(self.board, self.ascii_only)
+                yield Output(self.board, self.ascii_only)
         yield TabLine(id="tabs")
         yield StatusLine(id="hint")
         yield FilterLine(FILTER_WORDS)
@@ -159,7 +159,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     def take(self, event: Event) -> None:
         """Fold an event into the board; who calls paints when all are in."""
         if isinstance(event, LogLine):
-            self.log_pane.add(event.text)
+            self.output.add(event.text)
             return
         if isinstance(event, Notice):
             self._bench.tell(event.text, event.severity)
@@ -172,12 +172,12 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         change = self.board.take(event)
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
         if isinstance(event, RunStarted):
-            self.log_pane.begin_run(event)
+            self.output.begin_run(event)
             self.board.usual_seconds = status_text.usual_seconds(
                 self._bench.engine.logbook.iterations(), len(event.cases)
             )
         if isinstance(event, RunStarted | BuildFailed | TaskLoaded) or _is_failure(event):
-            self.log_pane.show()
+            self.output.show()
         if isinstance(event, RunFinished):
             self.show_iterations()
         if isinstance(event, CaseLanded) and isinstance(self.app.screen, RowPage):
@@ -204,7 +204,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     @property
     def ready(self) -> bool:
         """Its panes are there: not while the program leaves or turns to another task."""
-        return not self._turning and bool(self.query("#log"))
+        return not self._turning and bool(self.query("#output"))
 
     @property
     def selected_row(self) -> Row | None:
@@ -243,7 +243,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     @property
     def settled(self) -> bool:
         """Nothing waits to be painted."""
-        return not self._paint_due and not self.log_pane.flush_due
+        return not self._paint_due and not self.output.flush_due
 
     def _tick(self) -> None:
         self._paint_due = False
@@ -263,7 +263,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         hidden = {case.id for case in self.board.cases} - {case.id for case in self.results.cases}
         self.hint.show([(clip(status_text.hint(self.board, engine, hidden), width), "")])
         failed = self.board.failure is not None or bool(self.board.failed_rows())
-        self.show_tabs({"log": failed, "gpu": bool(self.board.warning)})
+        self.show_tabs({"output": failed, "gpu": bool(self.board.warning)})
         self.query_one(KeyLine).reword({"pause": "go on"} if engine.paused else {})
 
     # -- panes
@@ -319,8 +319,8 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self._bench.engine.selected = event.case_id
         self._show_profile()
 
-    @on(Log.Clicked)
-    async def open_place(self, event: Log.Clicked) -> None:
+    @on(Output.Clicked)
+    async def open_place(self, event: Output.Clicked) -> None:
         await self._editor.open(event.where)
 
     @on(RowView.Opened)

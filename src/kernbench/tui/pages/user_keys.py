@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection
+from dataclasses import replace
 from difflib import get_close_matches
 
 from textual.binding import Binding
@@ -12,7 +13,16 @@ from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui.pages.help import list_bindings, main_bindings, named_bindings, page_bindings
 
+RENAMED = {"pane.log": "pane.output"}
+"""Actions that had another name before: settings that use it go on working."""
 MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
+
+
+def renamed(settings: Settings) -> Settings:
+    """The same settings with every action by the name that it has now."""
+    keys = {RENAMED.get(name, name): key for name, key in settings.keys.items()}
+    now = {name: key for name, key in settings.keys.items() if name not in RENAMED}
+    return replace(settings, keys={**keys, **now})
 
 
 def check(settings: Settings, themes: Collection[str]) -> None:

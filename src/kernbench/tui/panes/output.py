@@ -1,4 +1,4 @@
-"""The log pane: the first error stays on top, below it the newest of what was printed.
+"""The output pane: the first error stays on top, below it the newest of what was printed.
 
 A click on file:line opens it. Lines are kept as they come and painted at most four times a second; the oldest are
 dropped beyond the limit, and the pane says how many.
@@ -41,7 +41,7 @@ def place_in(text: str) -> Where | None:
     return Where(found[1] or found[3], int(found[2] or found[4])) if found else None
 
 
-class Log(RowView):
+class Output(RowView):
     HEADER = 0
     HAS_CURSOR = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -57,7 +57,7 @@ class Log(RowView):
             super().__init__()
 
     def __init__(self, board: Board, ascii_only: bool) -> None:
-        super().__init__(id="log", ascii_only=ascii_only)
+        super().__init__(id="output", ascii_only=ascii_only)
         self.board = board
         self.clipped = 0
         self._lines: deque[str] = deque(maxlen=KEPT)

@@ -62,7 +62,7 @@ class Bench(Protocol):
         """Show a sentence until the next one."""
 
     def tell(self, sentence: str, severity: Severity = "information") -> None:
-        """Say it and keep it in the log pane: a path or a command is wanted when the line has gone."""
+        """Say it and keep it in the output pane: a path or a command is wanted when the line has gone."""
 
     def push_screen(self, screen: Screen[Answer], callback: Callable[[Answer | None], None] | None = None) -> object:
         """Open a page or a dialog; `callback` gets the answer."""
