@@ -84,8 +84,8 @@ def measure(columns: int, rows: int) -> None:
     figures["cursor down"] = terminal.count(0.5)
     terminal.order("f", 1.0)
     terminal.type("5")
-    figures["to the log pane"] = terminal.count(0.5)
-    figures["100 log lines in view"] = terminal.order("f", 1.0)
+    figures["to the output pane"] = terminal.count(0.5)
+    figures["100 printed lines in view"] = terminal.order("f", 1.0)
     terminal.leave()
     for name, value in figures.items():
         print(f"{columns}x{rows} {name:<42}{value:>8,} bytes", flush=True)

@@ -52,8 +52,8 @@ async def main(folder: Path) -> None:
     started = time.perf_counter()
     tracemalloc.start()
     async with app.run_test(size=(160, 48)) as pilot:
-        for line in range(KEPT):  # the log is full from the start, with lines like those that runs leave there
-            app.main.log_pane.add(f"-- 21:29:58 key, source {line:08x}")
+        for line in range(KEPT):  # the output pane is full from the start, with lines like those that runs leave there
+            app.main.output.add(f"-- 21:29:58 key, source {line:08x}")
         for run in range(RUNS + 1):
             await asyncio.wait_for(finished.wait(), 20)
             finished.clear()

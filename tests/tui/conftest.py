@@ -13,7 +13,7 @@ def engine() -> FakeEngine:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most of the tests' time would be waiting: for log lines to be painted, and by Textual for an idle moment."""
+    """Most of the tests' time would be waiting: for printed lines to be painted, and by Textual for an idle moment."""
     monkeypatch.setattr(output, "FLUSH_SECONDS", 0.01)
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.006)
 

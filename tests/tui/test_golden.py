@@ -113,7 +113,7 @@ PAGES: dict[str, list[str]] = {
     "gpu": ["2"],
     "profile": ["3"],
     "iterations": ["4"],
-    "log": ["5"],
+    "output": ["5"],
     "entry": ["4", "enter"],
     "diff": ["d"],
     "restore": ["4", "end", "enter", "R"],

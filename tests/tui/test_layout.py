@@ -10,6 +10,7 @@ from harness.shared.results import CaseResult
 from kernbench.events import WorkerChanged
 from kernbench.tui.state.board import Row
 from kernbench.tui.text import result_columns
+from kernbench.tui.widgets.tab_line import fitting
 from tests.tui.scene import (
     H200,
     STARTED,
@@ -21,15 +22,16 @@ from tests.tui.scene import (
     screen_text,
     settle,
     whole_run,
+    wrong,
 )
 
 pytestmark = pytest.mark.anyio
-ALL = ["results", "gpu", "profile", "iterations", "log"]
+ALL = ["results", "gpu", "profile", "iterations", "output"]
 
 
 def shown(app: object) -> list[str]:
     main = app.main
-    panes = (main.results, main.gpu, main.profile, main.iterations, main.log_pane)
+    panes = (main.results, main.gpu, main.profile, main.iterations, main.output)
     return [pane.id for pane in panes if pane.size.area]
 
 
@@ -59,15 +61,15 @@ async def test_resizing_keeps_the_pane_in_use(engine: FakeEngine) -> None:
         await pilot.press("5")
         await pilot.pause()
         for width, panes in (
-            (120, ["results", "log"]),
-            (80, ["log"]),
-            (40, ["log"]),
+            (120, ["results", "output"]),
+            (80, ["output"]),
+            (40, ["output"]),
             (160, ALL),
         ):
             await pilot.resize_terminal(width, 48)
             await pilot.pause()
             assert shown(app) == panes
-            assert app.focused is app.main.log_pane
+            assert app.focused is app.main.output
 
 
 async def test_tab_and_numbers_reach_every_pane(engine: FakeEngine) -> None:
@@ -79,7 +81,32 @@ async def test_tab_and_numbers_reach_every_pane(engine: FakeEngine) -> None:
             await pilot.pause()
             assert shown(app) == [app.focused.id]
             seen.append(app.focused.id)
-        assert seen == [*ALL[1:], "results", "log", *ALL, "iterations", "results"]
+        assert seen == [*ALL[1:], "results", "output", *ALL, "iterations", "results"]
+
+
+@pytest.mark.parametrize("width", [110, 119, 120, 159])
+async def test_a_warning_of_the_last_pane_is_seen_however_narrow_the_side_is(width: int, engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(width, 30)) as pilot:
+        engine.say(WorkerChanged("ready", H200), *whole_run(wrong(2)))
+        await settle(pilot)
+        app.board.warning = "another process uses the GPU"
+        app.main.paint()
+        await settle(pilot)
+        [tabs] = [line for line in screen_text(app).splitlines() if "Profile" in line]
+        assert "GPU !" in tabs
+        assert tabs.endswith("Output !")
+
+
+def test_tabs_give_up_their_gaps_before_their_titles() -> None:
+    panes = [("gpu", "GPU"), ("iterations", "Iterations"), ("output", "Output !")]
+
+    def shown_in(width: int) -> str:
+        return "".join(text for _, text in fitting(panes, "iterations", width)).rstrip()
+
+    assert shown_in(29) == shown_in(0) == " GPU  [Iterations]  Output !"
+    assert shown_in(27) == " GPU [Iterations] Output !"
+    assert shown_in(25) == " GPU [Iters] Output !"
 
 
 async def test_plus_gives_one_pane_the_screen(engine: FakeEngine) -> None:

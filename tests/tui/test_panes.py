@@ -332,7 +332,7 @@ async def test_a_place_in_the_log_opens_the_editor(engine: FakeEngine) -> None:
         engine.say(READY, LogLine("warning in solution.py:12: unused"))
         await pilot.press("5")
         await settle(pilot)
-        await pilot.click("#log", offset=(10, 0))
+        await pilot.click("#output", offset=(10, 0))
         await pilot.pause()
         assert any("solution.py:12" in note.message for note in app._notifications)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -159,6 +160,29 @@ async def test_keys_of_ones_own_work_and_are_named(engine: FakeEngine) -> None:
         await pilot.press("question_mark", *"rerun")
         await pilot.pause()
         assert "f5, R        check and time again" in screen_text(app)
+
+
+@pytest.mark.anyio
+async def test_the_old_name_of_the_output_pane_still_works(engine: FakeEngine, tmp_path: Path) -> None:
+    found = settings.load(write(tmp_path, 'theme = "kernbench"\n[keys]\n"pane.log" = "f7"\n'))
+    app = make_app(engine, settings=found)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("5")
+        await pilot.pause()
+        assert app.focused is app.main.results  # the user gave it another key
+        await pilot.press("f7")
+        await pilot.pause()
+        assert app.focused is app.main.output
+        await pilot.press("question_mark", *"pane.output")
+        await pilot.pause()
+        assert re.search(r"f7 +the output +pane\.output", screen_text(app))
+
+
+def test_the_new_name_of_an_action_comes_before_its_old_one() -> None:
+    given = Settings(keys={"pane.output": "f8", "pane.log": "f7"})
+    assert user_keys.renamed(given).keys == {"pane.output": "f8"}
+    with pytest.raises(SettingsError, match=r"keys.pane.output is the key of quit too"):
+        user_keys.check(user_keys.renamed(Settings(keys={"pane.log": "q"})), {"kernbench"})
 
 
 @pytest.mark.anyio

@@ -150,7 +150,7 @@ async def test_a_failed_build_takes_the_second_line(engine: FakeEngine) -> None:
         await settle(pilot)
         lines = screen_text(app).splitlines()
         assert lines[1].strip() == "solution.py:41: undefined name 'BLOCK'  (e opens it)"
-        assert app.error_place() == BROKEN.where
+        assert app.editor.error_place() == BROKEN.where
         await pilot.press("t")
         await pilot.pause()
         assert "NameError: name 'BLOCK'" in screen_text(app)
@@ -159,7 +159,7 @@ async def test_a_failed_build_takes_the_second_line(engine: FakeEngine) -> None:
         assert "NameError" not in screen_text(app)
         engine.say(*whole_run())
         await settle(pilot)
-        assert app.error_place() == Where("solution.py")
+        assert app.editor.error_place() == Where("solution.py")
 
 
 async def test_t_shows_the_traceback_of_the_selected_row_or_of_the_first_that_has_one(engine: FakeEngine) -> None:
@@ -602,7 +602,7 @@ async def test_the_newest_lines_stand_under_the_error(
         await settle(pilot)
         await pilot.press("5")
         await settle(pilot)
-        pane = app.main.log_pane
+        pane = app.main.output
 
         def shown() -> list[str]:
             return [pane.render_line(y).text.strip() for y in range(pane.size.height)]
@@ -629,7 +629,7 @@ async def test_all_of_a_long_error_can_be_scrolled_to(engine: FakeEngine) -> Non
         engine.say(READY, STARTED, LogLine("printed"), long)
         await pilot.press("5")
         await settle(pilot)
-        pane, seen = app.main.log_pane, set()
+        pane, seen = app.main.output, set()
         for _ in range(20):
             seen |= {pane.render_line(y).text.strip() for y in range(pane.size.height)}
             await pilot.press("up")

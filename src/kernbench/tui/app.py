@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
@@ -24,29 +24,30 @@ from textual.app import SuspendNotSupported, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from harness.shared.errors import UserError, Where
+from harness.shared.errors import UserError
 from kernbench.events import Event, RunFinished
-from kernbench.machine import clipboard
 from kernbench.machine.telemetry import Reader, Sample, Telemetry
 from kernbench.settings import Settings
 from kernbench.tui import theme
-from kernbench.tui.actions import draft_file, editor, export, hangup, job_control
+from kernbench.tui.actions import draft_file, export, hangup, job_control
+from kernbench.tui.actions.copying import Copying
+from kernbench.tui.actions.editor import Editor, solution
 from kernbench.tui.actions.iterations import Past
 from kernbench.tui.actions.notes import Notes
 from kernbench.tui.actions.palette import commands
+from kernbench.tui.actions.rows import RowActions
 from kernbench.tui.kernbench_app import OurApp
 from kernbench.tui.messages import Heard, Sampled, Tasks
 from kernbench.tui.pages import user_keys
-from kernbench.tui.pages.dialogs import TO_SHELL, Choose, RowPage, TracebackPage
+from kernbench.tui.pages.dialogs import TO_SHELL, Choose
 from kernbench.tui.pages.help import Help, key_rows
 from kernbench.tui.pages.picker import TaskScreen
 from kernbench.tui.panes import gpu
 from kernbench.tui.screen import MainScreen
+from kernbench.tui.state.bench import Severity
 from kernbench.tui.state.board import Board
 from kernbench.tui.state.engine_protocol import Engine
-from kernbench.tui.text import clipboard_text, failure_text, row_detail
 from kernbench.tui.text.spans import clean
-from kernbench.tui.text.status_text import quoted
 
 SAID_WITH_A_CHANGE_SECONDS = 0.5
 
@@ -72,10 +73,9 @@ class Workbench(OurApp[None], inherit_bindings=False):
         tasks: Tasks | None = None,
     ) -> None:
         super().__init__(ascii_only, ansi_color=theme.own_colours_only(os.environ))
-        self.now = now
         self.ascii_only = ascii_only
         self.set_class(ascii_only, "-ascii")
-        self.settings = settings or Settings()
+        self.settings = user_keys.renamed(settings or Settings())
         self._tasks = tasks
         self._inbox: deque[Event] = deque()
         self._said_at = 0.0
@@ -85,9 +85,12 @@ class Workbench(OurApp[None], inherit_bindings=False):
         self.theme = self.settings.theme or theme.default(os.environ)
         self.set_keymap(self.settings.keys)
         self._take_engine(engine)
-        self.past = Past(self)
+        self.copying = Copying(self, self.copy_to_clipboard)
+        self.past = Past(self, self.copying.copy)
         self.notes = Notes(self)
-        self.main = MainScreen(self.board, ascii_only)
+        self.rows = RowActions(self)
+        self.editor = Editor(self, self.lend_terminal)
+        self.main = MainScreen(self, self.rows, self.past, self.editor, now)
 
     def _take_engine(self, engine: Engine) -> None:
         self.engine = engine
@@ -100,7 +103,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
             engine.archive.read()
             results, summary = engine.last_results(), engine.last_summary()
             self.board = Board(engine.task, engine.environment, results, summary, gpu_here)
-        self.board.solution = editor.solution(Path(engine.task.folder))
+        self.board.solution = solution(Path(engine.task.folder))
         self._inbox.clear()
 
     def get_default_screen(self) -> Screen[Any]:
@@ -190,19 +193,30 @@ class Workbench(OurApp[None], inherit_bindings=False):
         if time.monotonic() - self._said_at > SAID_WITH_A_CHANGE_SECONDS:
             self.clear_notifications()
 
-    def say(self, sentence: str, severity: Any = "information") -> None:
+    def say(self, sentence: str, severity: Severity = "information") -> None:
         self._said_at = time.monotonic()
         self.clear_notifications()  # the newest alone: a second line would cover the tabs
         self.notify(clean(sentence), severity=severity, markup=False)
 
-    def tell(self, sentence: str, severity: Any = "information") -> None:
-        """Said, and kept in the log: a path or a command is wanted when the line has gone."""
+    def tell(self, sentence: str, severity: Severity = "information") -> None:
+        """Said, and kept in the output pane: a path or a command is wanted when the line has gone."""
         self.say(sentence, severity)
         if self.main.ready:
-            self.main.log_pane.add(f"-- {sentence}")
+            self.main.output.add(f"-- {sentence}")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        return commands(self)
+        return commands(
+            partial(self.run_action, default_namespace=self.main),
+            show_row=self.rows.show_row,
+            show_entry=self.past.show_entry,
+            copy_entry=self.past.copy_selected,
+            restore_entry=self.past.restore_selected,
+            change_theme=self.action_change_theme,
+        )
+
+    def close_pages(self) -> None:
+        while len(self.screen_stack) > 1:
+            self.pop_screen()
 
     # -- the run and its words
 
@@ -237,10 +251,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
             self.main.paint()
 
     async def action_quit(self) -> None:
-        remarks = self.engine.remarks
-        said = [f"kept for the next start: the hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
-        said += [f"in no entry yet: the next step {quoted(remarks.next_step)}"] if remarks.next_step else []
-        said += [f"typed and not saved: {quoted(draft)}" for draft in self.notes.unsaved()]
+        said = self.notes.on_leaving()
         self.exit(message=Text("\n".join(said)) if said else None)
 
     def action_help_quit(self) -> None:
@@ -289,101 +300,32 @@ class Workbench(OurApp[None], inherit_bindings=False):
 
     # -- rows and entries
 
-    def show_row(self) -> None:
-        row = self.main.results.selected
-        if row is None:
-            self.say("no row is selected: the filter matches none" if self.board.cases else "the task has no rows")
-            return
-        lines = row_detail.lines(row, self.board.task, self.ascii_only)
-        self.push_screen(RowPage(clean(row.case.label), lines, about=row.case.id))
-
     def action_traceback(self) -> None:
-        found = failure_text.traceback(self.board, self.main.results.selected)
-        if found is None:
-            failed = self.board.failure is not None or self.board.failed_rows()
-            self.say("no traceback: nothing was raised" if failed else "no traceback: nothing failed")
-            return
-        self.push_screen(TracebackPage(*found))
+        self.rows.show_traceback()
+
+    def action_profile(self, full: bool) -> None:
+        self.rows.profile(full)
 
     def action_diff(self) -> None:
         self.past.show_diff("best", "now")
 
-    def action_profile(self, full: bool) -> None:
-        row, environment = self.main.results.selected, self.board.environment
-        if row is None or environment is None:
-            self.say("no row to profile" if row is None else "the worker is still starting")
-        elif not environment.device.startswith("cuda"):
-            self.say("Nsight Compute profiles GPUs, and this run is on the CPU")
-        else:
-            self.main.bring("profile")
-            self.run_worker(self.engine.profile(row.case.id, None, full), exit_on_error=False)
-
     def action_export(self) -> None:
         export.ask(self)
 
-    # -- copying
-
     async def action_copy_selected(self) -> None:
         if self.main.active == "iterations":
-            await self.copy_entry()
-            return
-        row = self.main.results.selected
-        if row is None:
-            self.say("no row to copy")
-            return
-        await self.copy(clipboard_text.row(row), row.case.label)
+            await self.past.copy_selected()
+        else:
+            await self.copying.copy_row()
 
     async def action_copy_table(self) -> None:
-        rows = [self.board.row(case) for case in self.main.results.cases]
-        if not rows:
-            self.say("no row to copy")
-            return
-        await self.copy(clipboard_text.table(rows, self.board.summary), "the table")
-
-    async def copy_entry(self) -> None:
-        found = self.past.entry()
-        if found is not None:
-            await self.copy(found[1], f"entry {found[0]}")
-
-    async def copy(self, text: str, what: str) -> None:
-        if clipboard.fits_terminal(text):
-            self.copy_to_clipboard(text)
-        where = await asyncio.to_thread(clipboard.keep, text, self.engine.state, os.environ)
-        self.tell(f"copied {what}: {where}")
-
-    # -- the editor
-
-    def error_place(self) -> Where:
-        """What `e` opens: the failed build, the selected row's error, the first failed row's, or the solution."""
-        failure = self.board.failure
-        if failure is not None and failure.where is not None:
-            return failure.where
-        selected = self.main.results.selected
-        for row in ([selected] if selected else []) + self.board.failed_rows():
-            if row.result is not None and row.result.failed and row.result.where is not None:
-                return row.result.where
-        return Where(self.board.solution)
+        await self.copying.copy_table()
 
     async def action_edit(self) -> None:
-        await self.open_editor(self.error_place())
+        await self.editor.open(self.editor.error_place())
 
-    async def open_editor(self, where: Where) -> None:
-        words = self._editor_words(where)
-        if words is None:
-            return
-        try:
-            # The engine goes on behind the editor, so nothing may be painted over it.
-            with self.batch_update(), self.suspend():
-                await editor.until_left(words)
-        except SuspendNotSupported:
-            self.tell(f"this terminal cannot be lent to an editor: open {where} yourself", "warning")
-        except OSError as error:
-            self.say(f"{words[0]} did not start ({error.strerror}): set EDITOR", "error")
-
-    def _editor_words(self, where: Where) -> list[str] | None:
-        name = editor.chosen(os.environ)
-        try:
-            return editor.command(name, Path(self.board.task.folder, where.file), where.line)
-        except ValueError as error:
-            self.say(f"EDITOR is {name!r}, which is no command ({error})", "error")
-            return None
+    @contextlib.contextmanager
+    def lend_terminal(self) -> Iterator[None]:
+        """For a program in the foreground: the engine goes on behind it, so nothing may be painted over it."""
+        with self.batch_update(), self.suspend():
+            yield

@@ -27,7 +27,7 @@ KEYS: list[BindingType] = [
     Binding("2", "pane('gpu')", "GPU", show=False, tooltip="what the machine does", id="pane.gpu"),
     Binding("3", "pane('profile')", "profile", show=False, tooltip="the row's profile", id="pane.profile"),
     Binding("4", "pane('iterations')", "iterations", show=False, tooltip="the iterations", id="pane.iterations"),
-    Binding("5", "pane('log')", "log", show=False, tooltip="the log", id="pane.log"),
+    Binding("5", "pane('output')", "output", show=False, tooltip="the output", id="pane.output"),
     Binding("tab", "step_pane(1)", "next pane", show=False, tooltip="the next pane"),
     Binding("shift+tab", "step_pane(-1)", "pane before", show=False, tooltip="the pane before"),
     Binding("plus", "whole", "maximise", show=False, key_display="+", tooltip="one pane over all", id="maximise"),

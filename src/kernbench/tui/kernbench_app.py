@@ -11,6 +11,7 @@ from textual.binding import Binding
 from textual.filter import LineFilter
 
 from kernbench import crash_report
+from kernbench.tui import textual_private
 from kernbench.tui.widgets.ascii_filter import AsciiOnly
 
 
@@ -21,6 +22,7 @@ class OurApp(App[ReturnType]):
     def __init__(self, ascii_only: bool, **given: Any) -> None:
         super().__init__(**given)
         self._ascii_filters = [AsciiOnly()] if ascii_only else []
+        textual_private.on_fatal_error(self, self._take_mistake)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), *self._ascii_filters]
@@ -30,10 +32,9 @@ class OurApp(App[ReturnType]):
         shown = super().get_key_display(binding)
         return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown.startswith("^") else shown
 
-    def _fatal_error(self) -> None:
-        """At the first exception that nobody caught: the part that raised it hears nothing more."""
-        if crash_report.is_asked_for() or self._exception is None:
-            super()._fatal_error()
-            return
-        self.mistake = self.mistake or crash_report.sentence(self._exception)  # what fails next is its consequence
-        self._close_messages_no_wait()
+    def _take_mistake(self, problem: BaseException) -> bool:
+        """At an exception that nobody caught; false where the user asked for the whole traceback."""
+        if crash_report.is_asked_for():
+            return False
+        self.mistake = self.mistake or crash_report.sentence(problem)  # what fails next is its consequence
+        return True

@@ -16,7 +16,13 @@ STACKED_LINES = 40
 """Lines from which the stacked side has room for every pane."""
 PLOT_LINES, STACKED_PLOT_LINES = 22, 42
 """Lines from which the plot stands below the iterations."""
-PANES = (("results", "Results"), ("gpu", "GPU"), ("profile", "Profile"), ("iterations", "Iterations"), ("log", "Log"))
+PANES = (
+    ("results", "Results"),
+    ("gpu", "GPU"),
+    ("profile", "Profile"),
+    ("iterations", "Iterations"),
+    ("output", "Output"),
+)
 SIDE = PANES[1:]
 
 

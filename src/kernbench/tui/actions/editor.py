@@ -1,12 +1,19 @@
-"""How to open the user's editor at a line, and to wait until it is left."""
+"""`e`: the user's editor at the line that failed; the workbench waits until it is left."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+from textual.app import SuspendNotSupported
+
+from harness.shared.errors import Where
+from kernbench.tui.state.bench import Bench
 
 _PLUS = frozenset({"vi", "vim", "nvim", "view", "nano", "emacs", "emacsclient", "micro", "kak", "joe", "ne", "mg"})
 _COLON = frozenset({"hx", "helix", "subl", "zed"})
@@ -47,3 +54,40 @@ async def until_left(words: list[str]) -> None:
         await process.wait()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Editor:
+    def __init__(self, bench: Bench, lend_terminal: Callable[[], AbstractContextManager[None]]) -> None:
+        """`lend_terminal` keeps the screen off the terminal while another program has it."""
+        self._bench, self._lend_terminal = bench, lend_terminal
+
+    def error_place(self) -> Where:
+        """What `e` opens: the failed build, the selected row's error, the first failed row's, or the solution."""
+        board, selected = self._bench.board, self._bench.main.selected_row
+        if board.failure is not None and board.failure.where is not None:
+            return board.failure.where
+        for row in ([selected] if selected else []) + board.failed_rows():
+            if row.result is not None and row.result.failed and row.result.where is not None:
+                return row.result.where
+        return Where(board.solution)
+
+    async def open(self, where: Where) -> None:
+        words = self._words(where)
+        if words is None:
+            return
+        try:
+            with self._lend_terminal():
+                await until_left(words)
+        except SuspendNotSupported:
+            self._bench.tell(f"this terminal cannot be lent to an editor: open {where} yourself", "warning")
+        except OSError as error:
+            self._bench.say(f"{words[0]} did not start ({error.strerror}): set EDITOR", "error")
+
+    def _words(self, where: Where) -> list[str] | None:
+        """The command; None after saying why there is none."""
+        name = chosen(os.environ)
+        try:
+            return command(name, Path(self._bench.board.task.folder, where.file), where.line)
+        except ValueError as error:
+            self._bench.say(f"EDITOR is {name!r}, which is no command ({error})", "error")
+            return None

@@ -6,13 +6,10 @@ import asyncio
 import os
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from harness.shared.errors import UserError
 from kernbench.tui.pages.dialogs import Choose, Confirm
-
-if TYPE_CHECKING:
-    from kernbench.tui.app import Workbench
+from kernbench.tui.state.bench import Bench
 
 KINDS = {
     "md": "markdown",
@@ -23,7 +20,7 @@ KINDS = {
 }
 
 
-def ask(bench: Workbench) -> None:
+def ask(bench: Bench) -> None:
     if not bench.engine.logbook.iterations():
         bench.say(f"nothing to export yet: save {bench.board.solution} to make the first iteration")
         return
@@ -31,7 +28,7 @@ def ask(bench: Workbench) -> None:
     bench.push_screen(Choose("Export as", choices), partial(_chosen, bench))
 
 
-def _chosen(bench: Workbench, choice: str | None) -> None:
+def _chosen(bench: Bench, choice: str | None) -> None:
     if choice is None:
         return
     kind = choice.partition(":")[0]
@@ -43,14 +40,14 @@ def _chosen(bench: Workbench, choice: str | None) -> None:
         bench.run_worker(_write(bench, kind, force=False), exit_on_error=False)
 
 
-def _confirmed(bench: Workbench, kind: str, yes: bool | None) -> None:
+def _confirmed(bench: Bench, kind: str, yes: bool | None) -> None:
     if not yes:
         bench.say("nothing was exported")
     else:
         bench.run_worker(_write(bench, kind, force=True), exit_on_error=False)
 
 
-async def _write(bench: Workbench, kind: str, force: bool) -> None:
+async def _write(bench: Bench, kind: str, force: bool) -> None:
     try:
         written = await asyncio.to_thread(bench.engine.archive.export, kind, force)
     except (UserError, OSError, ImportError) as problem:

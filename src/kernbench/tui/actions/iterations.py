@@ -2,45 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from harness.shared.errors import UserError
 from kernbench.tui.pages.dialogs import Confirm, Page
 from kernbench.tui.pages.history import DiffPage, EntryPage, source_lines
+from kernbench.tui.state.bench import Bench
 from kernbench.tui.text.diff_text import Sources
-
-if TYPE_CHECKING:
-    from kernbench.tui.app import Workbench
 
 
 class Past:
-    def __init__(self, bench: Workbench) -> None:
-        self._bench = bench
+    def __init__(self, bench: Bench, copy: Callable[[str, str], Awaitable[None]]) -> None:
+        """`copy` takes a text and what to call it."""
+        self._bench, self._copy = bench, copy
 
     def show_entry(self) -> None:
         found = self.entry()
         if found is not None:
-            self._bench.push_screen(EntryPage(*found, self._bench.ascii_only, self._reference(found[0])))
+            self._bench.push_screen(EntryPage(*found, self, self._bench.ascii_only, self._reference(found[0])))
 
     def _reference(self, number: int) -> str:
         """What names the source of the selected entry: its hash, where two entries have one number."""
-        summary, numbers = self._bench.main.iterations.selected, self._bench.engine.logbook.numbers()
+        summary, numbers = self._bench.main.selected_entry, self._bench.engine.logbook.numbers()
         return summary.source[:8] if summary and list(numbers).count(number) > 1 and summary.source else str(number)
 
     def entry(self) -> tuple[int, str] | None:
         """Number and text of the selected entry; None after saying why there is none."""
-        summary = self._bench.main.iterations.selected
+        bench, summary = self._bench, self._bench.main.selected_entry
         if summary is None or summary.iteration is None:
-            self._bench.say(f"no iterations yet: save {self._bench.board.solution} to make the first")
+            bench.say(f"no iterations yet: save {bench.board.solution} to make the first")
             return None
         try:
-            return summary.iteration, self._bench.engine.logbook.text(summary.iteration, summary.source, summary.at)
+            return summary.iteration, bench.engine.logbook.text(summary.iteration, summary.source, summary.at)
         except (OSError, LookupError) as error:
-            self._bench.say(f"iteration {summary.iteration} cannot be read: {error}", "error")
+            bench.say(f"iteration {summary.iteration} cannot be read: {error}", "error")
             return None
 
+    async def copy_selected(self) -> None:
+        found = self.entry()
+        if found is not None:
+            await self.copy_entry(*found)
+
+    async def copy_entry(self, number: int, text: str) -> None:
+        await self._copy(text, f"entry {number}")
+
     def sources(self, reference: str) -> Sources | None:
+        """None after saying why there are none."""
         try:
             return self._bench.engine.archive.sources(reference)
         except (UserError, OSError) as problem:
@@ -51,7 +59,8 @@ class Past:
         if self.sources(old) is None:
             return
         numbers = [str(number) for number in reversed(self._bench.engine.logbook.numbers())]
-        self._bench.push_screen(DiffPage(old, new, self.sources, ["best", "last", *dict.fromkeys(numbers)]))
+        choices = ["best", "last", *dict.fromkeys(numbers)]
+        self._bench.push_screen(DiffPage(old, new, self.sources, choices, self._bench))
 
     def show_source(self, reference: str) -> None:
         sources = self.sources(reference)
@@ -69,13 +78,13 @@ class Past:
         self._bench.push_screen(Confirm(question, detail_words), partial(self._restore, reference))
 
     def _restore(self, reference: str, yes: bool | None) -> None:
+        bench = self._bench
         if not yes:
-            self._bench.say("nothing was restored")
+            bench.say("nothing was restored")
             return
         try:
-            self._bench.tell(self._bench.engine.archive.restore(reference))
+            bench.tell(bench.engine.archive.restore(reference))
         except (UserError, OSError) as problem:
-            self._bench.tell(str(problem), "error")
+            bench.tell(str(problem), "error")
             return
-        while len(self._bench.screen_stack) > 1:
-            self._bench.pop_screen()
+        bench.close_pages()

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from kernbench.events import Summary
 from kernbench.tui.actions import draft_file
+from kernbench.tui.state.bench import Bench
+from kernbench.tui.text.status_text import quoted
 
 if TYPE_CHECKING:
-    from kernbench.events import Summary
-    from kernbench.tui.app import Workbench
-    from kernbench.tui.pages.text_prompt import Target
+    from kernbench.tui.pages.text_prompt import Target  # the editor widget is worth its import only when it opens
 
 LATELY = 200
 """Iterations whose words are offered again."""
 
 
 class Notes:
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._drafts: dict[tuple[str, str], str] = {}
         """What was typed and not saved, by the task's folder and the box."""
@@ -66,6 +67,13 @@ class Notes:
         """What was typed, and left without saving it."""
         return list(self._drafts.values())
 
+    def on_leaving(self) -> list[str]:
+        """What was written and is in no entry yet, a sentence each."""
+        remarks = self._bench.engine.remarks
+        said = [f"kept for the next start: the hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
+        said += [f"in no entry yet: the next step {quoted(remarks.next_step)}"] if remarks.next_step else []
+        return said + [f"typed and not saved: {quoted(draft)}" for draft in self.unsaved()]
+
     def _lately(self) -> list[Summary]:
         """Newest first, as far back as somebody may want to page."""
         return list(reversed(self._bench.engine.logbook.iterations()[-LATELY:]))
@@ -79,7 +87,7 @@ class Notes:
         earlier: Iterable[str],
         take: Callable[[str, str], None],
     ) -> None:
-        from kernbench.tui.pages.text_prompt import Ask  # the editor widget is worth its import only now
+        from kernbench.tui.pages.text_prompt import Ask
 
         key = (self._bench.engine.task.folder, box)
         draft = self._drafts.pop(key, "")
@@ -102,7 +110,7 @@ class Notes:
         if number is not None or remarks.hypothesis != text:  # else the status line shows it
             bench.say(answer)
         draft_file.keep(engine.state, remarks.hypothesis)
-        bench.main.iterations.show(engine.logbook.iterations())
+        bench.main.show_iterations()
         bench.main.paint()
 
     def _take_next_step(self, target: str, text: str) -> None:

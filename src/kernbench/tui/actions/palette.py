@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from textual.app import SystemCommand
 from textual.binding import Binding
 
 from kernbench.tui.pages.help import main_bindings
 
-if TYPE_CHECKING:
-    from kernbench.tui.app import Workbench
+Run = Callable[[], Any]
+"""Textual awaits what it returns, where that can be awaited."""
 
 
-def commands(bench: Workbench) -> Iterator[SystemCommand]:
+def commands(
+    run_action: Callable[[str], Any],
+    *,
+    show_row: Run,
+    show_entry: Run,
+    copy_entry: Run,
+    restore_entry: Run,
+    change_theme: Run,
+) -> Iterator[SystemCommand]:
+    """`run_action` runs what a key of the main screen is bound to."""
     for binding in main_bindings():
-        run = partial(bench.run_action, binding.action, bench.main)
-        yield SystemCommand(_name(binding), binding.tooltip, run)
-    yield SystemCommand("row", "everything known of the selected row", bench.show_row)
-    yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", bench.past.show_entry)
-    yield SystemCommand("copy entry", "the selected entry as markdown", bench.copy_entry)
-    yield SystemCommand("restore", "bring the selected iteration's source back", bench.past.restore_selected)
-    yield SystemCommand("theme", "choose colours; ansi themes keep the terminal's own", bench.action_change_theme)
+        yield SystemCommand(_name(binding), binding.tooltip, partial(run_action, binding.action))
+    yield SystemCommand("row", "everything known of the selected row", show_row)
+    yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", show_entry)
+    yield SystemCommand("copy entry", "the selected entry as markdown", copy_entry)
+    yield SystemCommand("restore", "bring the selected iteration's source back", restore_entry)
+    yield SystemCommand("theme", "choose colours; ansi themes keep the terminal's own", change_theme)
 
 
 def _name(binding: Binding) -> str:

@@ -13,7 +13,11 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from kernbench.tui.text.spans import Span, content
+from harness.shared.task import Task
+from kernbench.events import CaseLanded
+from kernbench.tui.state.board import Board, Row
+from kernbench.tui.text import row_detail
+from kernbench.tui.text.spans import Span, clean, content
 from kernbench.tui.widgets.key_line import KeyLine
 
 HELP = Binding("question_mark", "app.help", "help", key_display="?", tooltip="all keys", id="help")
@@ -78,11 +82,9 @@ class Page(ModalScreen[None]):
     ]
     AUTO_FOCUS = "#page-body"
 
-    def __init__(self, title: str, lines: Sequence[Sequence[Span]], about: str | None = None) -> None:
+    def __init__(self, title: str, lines: Sequence[Sequence[Span]]) -> None:
         super().__init__()
         self._title, self._lines = title, lines
-        self.about = about
-        """Id of the case that the page shows, where it shows one."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="page"):
@@ -110,6 +112,18 @@ class RowPage(Page):
         Binding("t", "app.traceback", "traceback", show=False, tooltip="what raised in it", id="traceback"),
         Binding("y", "app.copy_selected", "copy", tooltip="copy the row as markdown", id="copy"),
     ]
+
+    def __init__(self, row: Row, task: Task, ascii_only: bool) -> None:
+        super().__init__(clean(row.case.label), row_detail.lines(row, task, ascii_only))
+        self._case, self._ascii_only = row.case.id, ascii_only
+
+    def follow(self, board: Board, event: CaseLanded) -> None:
+        """A row that is being read changes under the reader's eyes."""
+        if event.result.id != self._case:
+            return
+        for row in board.rows():
+            if row.case.id == self._case:
+                self.show(row_detail.lines(row, board.task, self._ascii_only))
 
 
 class TracebackPage(Page):

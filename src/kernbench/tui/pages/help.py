@@ -12,12 +12,12 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from kernbench.tui.bindings import KEYS
 from kernbench.tui.pages.dialogs import TO_SHELL, Page, RowPage
 from kernbench.tui.pages.history import DiffPage, EntryPage
 from kernbench.tui.panes.iterations import Iterations
-from kernbench.tui.panes.output import Log
+from kernbench.tui.panes.output import Output
 from kernbench.tui.panes.results import Results
-from kernbench.tui.screen import MainScreen
 from kernbench.tui.text.spans import Span, content
 from kernbench.tui.widgets.row_view import RowView
 
@@ -35,7 +35,7 @@ BOX_KEYS: list[Row] = [
 
 def main_bindings() -> list[Binding]:
     """The keys that work everywhere."""
-    return _bindings(MainScreen.BINDINGS)
+    return _bindings(KEYS)
 
 
 def named_bindings() -> dict[str, Binding]:
@@ -46,7 +46,7 @@ def named_bindings() -> dict[str, Binding]:
 
 def list_bindings() -> list[Binding]:
     """The keys of a list, which come before those that work everywhere."""
-    return [*_bindings(RowView.BINDINGS), *_bindings(Results.BINDINGS), *_bindings(Log.BINDINGS)]
+    return [*_bindings(RowView.BINDINGS), *_bindings(Results.BINDINGS), *_bindings(Output.BINDINGS)]
 
 
 def page_bindings() -> list[tuple[str, Binding]]:
@@ -121,7 +121,7 @@ def _groups() -> list[tuple[str, list[Binding]]]:
         ("In a list", _bindings(RowView.BINDINGS)),
         ("Results", _bindings(Results.BINDINGS)),
         ("Iterations", _bindings(Iterations.BINDINGS)),
-        ("Log", _bindings(Log.BINDINGS)),
+        ("Output", _bindings(Output.BINDINGS)),
         ("In a row", _bindings(RowPage.BINDINGS)),
         ("In an entry", _bindings(EntryPage.BINDINGS)),
         ("In a diff", _bindings(DiffPage.BINDINGS)),

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, Protocol
 
 from textual.binding import Binding, BindingType
 
 from harness.shared.errors import UserError
 from kernbench.tui.pages.dialogs import Choose, Page
+from kernbench.tui.state.bench import Bench
 from kernbench.tui.text import diff_text
 from kernbench.tui.text.diff_text import Sources
 from kernbench.tui.text.spans import Span, clean, spell
 
-if TYPE_CHECKING:
-    from kernbench.tui.app import Workbench
-
 LOOK_SECONDS = 1.0
 """Between two looks at files that are being compared."""
+
+
+class EntryActions(Protocol):
+    """What the keys of an entry's page do; `reference` names the source of the entry."""
+
+    def show_diff(self, old: str, new: str) -> None: ...
+
+    def show_source(self, reference: str) -> None: ...
+
+    def ask_restore(self, reference: str) -> None: ...
+
+    async def copy_entry(self, number: int, text: str) -> None: ...
 
 
 class EntryPage(Page):
@@ -31,27 +41,26 @@ class EntryPage(Page):
         Binding("y", "copy", "copy", tooltip="copy the entry as markdown", id="entry.copy"),
     ]
 
-    def __init__(self, number: int, text: str, ascii_only: bool = False, reference: str = "") -> None:
+    def __init__(
+        self, number: int, text: str, actions: EntryActions, ascii_only: bool = False, reference: str = ""
+    ) -> None:
         """`reference` names its source where the number does not."""
         lines = (spell(clean(line), ascii_only) for line in text.splitlines())
         super().__init__(f"Iteration {number}", [[(line, "")] for line in lines])
         self.number, self.text, self.reference = number, text, reference or str(number)
-
-    @property
-    def bench(self) -> Workbench:
-        return cast("Workbench", self.app)
+        self._actions = actions
 
     def action_diff(self) -> None:
-        self.bench.past.show_diff(self.reference, "now")
+        self._actions.show_diff(self.reference, "now")
 
     def action_source(self) -> None:
-        self.bench.past.show_source(self.reference)
+        self._actions.show_source(self.reference)
 
     def action_restore(self) -> None:
-        self.bench.past.ask_restore(self.reference)
+        self._actions.ask_restore(self.reference)
 
     async def action_copy(self) -> None:
-        await self.bench.copy(self.text, f"entry {self.number}")
+        await self._actions.copy_entry(self.number, self.text)
 
 
 class DiffPage(Page):
@@ -62,9 +71,12 @@ class DiffPage(Page):
         Binding("v", "view", "one or two columns", tooltip="one or two columns", id="diff.view"),
     ]
 
-    def __init__(self, old: str, new: str, sources: Callable[[str], Sources | None], choices: Sequence[str]) -> None:
+    def __init__(
+        self, old: str, new: str, sources: Callable[[str], Sources | None], choices: Sequence[str], bench: Bench
+    ) -> None:
+        """`sources` answers None after saying why there are none; `choices` are what can be compared with."""
         self._old, self._new = old, new
-        self._sources, self._choices = sources, choices
+        self._sources, self._choices, self._bench = sources, choices, bench
         self._shown: tuple[Sources, Sources] | None = None
         """What is compared: the older one as it was when it was chosen, though there may be another best since."""
         self._columns: bool | None = None
@@ -78,9 +90,8 @@ class DiffPage(Page):
 
     def _follow(self) -> None:
         """While a file is being replaced it may not be there; the next look finds it."""
-        bench = cast("Workbench", self.app)
         with contextlib.suppress(UserError, OSError):
-            now = bench.engine.archive.sources(self._new)
+            now = self._bench.engine.archive.sources(self._new)
             if self._shown is not None and now != self._shown[1]:
                 self._shown = self._shown[0], now
                 self._fill()
@@ -96,7 +107,7 @@ class DiffPage(Page):
 
     def action_view(self) -> None:
         if self.app.size.width < diff_text.SIDE_BY_SIDE_FROM:
-            cast("Workbench", self.app).say(f"two columns need a screen of {diff_text.SIDE_BY_SIDE_FROM}")
+            self._bench.say(f"two columns need a screen of {diff_text.SIDE_BY_SIDE_FROM}")
             return
         self._columns = not self._in_columns
         self._fill()

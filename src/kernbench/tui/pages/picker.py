@@ -181,13 +181,12 @@ class TaskPicker(OurApp[str | None]):
         self.exit(folder, message=Text(f"opening {clean(name)}") if name else None)
 
     def action_help(self) -> None:
-        from kernbench.tui.pages.help import Help, key_rows  # all of the workbench, which the picker can do without
+        # They import the panes, which the picker can do without until somebody asks.
+        from kernbench.tui.pages import user_keys
+        from kernbench.tui.pages.help import Help, key_rows
 
-        self.push_screen(Help(key_rows(self.get_key_display, self._keys())))
-
-    def _keys(self) -> dict[str, str]:
-        """As the workbench will have them, which says what is wrong with them."""
         try:
-            return settings.load().keys
-        except settings.SettingsError:
-            return {}
+            keys = user_keys.renamed(settings.load()).keys
+        except settings.SettingsError:  # the workbench will say what is wrong with them
+            keys = {}
+        self.push_screen(Help(key_rows(self.get_key_display, keys)))

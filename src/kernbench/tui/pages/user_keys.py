@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection
+from dataclasses import replace
 from difflib import get_close_matches
 
 from textual.binding import Binding
-from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui.pages.help import list_bindings, main_bindings, named_bindings, page_bindings
+from kernbench.tui.textual_private import key_of
 
+RENAMED = {"pane.log": "pane.output"}
+"""Actions that had another name before: settings that use it go on working."""
 MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
+
+
+def renamed(settings: Settings) -> Settings:
+    """The same settings with every action by the name that it has now."""
+    keys = {RENAMED.get(name, name): key for name, key in settings.keys.items()}
+    now = {name: key for name, key in settings.keys.items() if name not in RENAMED}
+    return replace(settings, keys={**keys, **now})
 
 
 def check(settings: Settings, themes: Collection[str]) -> None:
@@ -75,4 +86,4 @@ def doubtful(settings: Settings) -> str:
 def _keys(settings: Settings, binding: Binding) -> list[str]:
     """As Textual spells them."""
     keys = settings.keys.get(binding.id or "", binding.key).split(",")
-    return [_character_to_key(key) if len(key) == 1 else key for key in keys]
+    return [key_of(key) if len(key) == 1 else key for key in keys]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from harness.shared.run import Environment
 from kernbench.machine.telemetry import Sample
 from kernbench.tui.text.gpu_text import Meters
 from kernbench.tui.text.spans import Span
@@ -32,7 +33,10 @@ class Gpu(RowView):
         self._shown = self.meters.lines(self.line_width)
         self.reshape()
 
-    def take(self, sample: Sample) -> None:
+    def take(self, sample: Sample, environment: Environment | None) -> None:
+        """`environment` says which GPU the worker has, once it is known."""
+        self.meters.device = environment.device if environment else None
+        self.meters.uuid = environment.uuid if environment else None
         self.meters.take(sample)
         before, self._shown = self._shown, self.meters.lines(self.line_width)
         if len(before) != len(self._shown):

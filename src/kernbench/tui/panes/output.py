@@ -1,7 +1,7 @@
-"""The log pane: the first error stays on top, below it the newest of what was printed. A click on file:line opens it.
+"""The output pane: the first error stays on top, below it the newest of what was printed.
 
-Lines are kept as they come and painted at most four times a second; the oldest are dropped beyond the limit, and the
-pane says how many.
+A click on file:line opens it. Lines are kept as they come and painted at most four times a second; the oldest are
+dropped beyond the limit, and the pane says how many.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from textual.scrollbar import ScrollTo
 
 from harness.shared.errors import Where
 from kernbench import render
+from kernbench.events import RunStarted
 from kernbench.tui.state.board import Board
 from kernbench.tui.text import failure_text
 from kernbench.tui.text.spans import Span, clean, clip
@@ -28,7 +29,8 @@ LONGEST = 2000
 FLUSH_SECONDS = 0.25
 ERROR_SHARE = 3 / 5
 """Of the pane that the error may keep while lines scroll below it."""
-
+REASONS = {"open": "opened", "save": "save", "key": "run again", "command": "command"}
+"""Why a run began, as the line above its output says it."""
 
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)|([\w./+-]+\.(?:py|cu|cuh|cpp|cc|h|hpp))[:(](\d+)')
 
@@ -39,7 +41,7 @@ def place_in(text: str) -> Where | None:
     return Where(found[1] or found[3], int(found[2] or found[4])) if found else None
 
 
-class Log(RowView):
+class Output(RowView):
     HEADER = 0
     HAS_CURSOR = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -55,7 +57,7 @@ class Log(RowView):
             super().__init__()
 
     def __init__(self, board: Board, ascii_only: bool) -> None:
-        super().__init__(id="log", ascii_only=ascii_only)
+        super().__init__(id="output", ascii_only=ascii_only)
         self.board = board
         self.clipped = 0
         self._lines: deque[str] = deque(maxlen=KEPT)
@@ -77,10 +79,10 @@ class Log(RowView):
             self.flush_due = True
             self.set_timer(FLUSH_SECONDS, self._flush)
 
-    def separate(self, text: str) -> None:
+    def begin_run(self, run: RunStarted) -> None:
         """Mark where a run begins."""
         self._follow = True
-        self.add(f"-- {text}")
+        self.add(f"-- {run.at[11:19]} {REASONS[run.reason]}, source {run.source[:8]}")
 
     def show(self) -> None:
         """Paint all of it: the error on top changed."""

@@ -1,4 +1,7 @@
-"""One line that names the panes of which one is shown: `[Results]  Iterations  Log`."""
+"""One line that names the panes of which one is shown: `[Results]  Iterations  Output`.
+
+Where it is too narrow the gaps go first and then long titles are shortened: a `!` behind the last one has to be seen.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from textual.widgets import Static
 
 from kernbench.tui.text.spans import Span, content
 
+SHORT_TITLES = {"Iterations": "Iters"}
 GAP = " "
 
 
@@ -21,19 +25,40 @@ class TabLine(Static):
 
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id, markup=False)
+        self._panes: Sequence[tuple[str, str]] = ()
+        self._active = ""
         self._shown: list[tuple[str, str]] = []
 
     def show(self, panes: Sequence[tuple[str, str]], active: str) -> None:
         """Panes as (name, title)."""
-        texts = [(name, f"[{title}]" if name == active else f" {title} ") for name, title in panes]
+        self._panes, self._active = panes, active
+        self._fit()
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        texts = fitting(self._panes, self._active, self.content_size.width)
         if texts != self._shown:
             self._shown = texts
-            spans: list[Span] = [(text, "head" if name == active else "dim") for name, text in texts]
-            self.update(content([part for span in spans for part in (span, (GAP, ""))]), layout=False)
+            spans: list[Span] = [(text, "head" if name == self._active else "dim") for name, text in texts]
+            self.update(content(spans), layout=False)
 
     def on_click(self, event: events.Click) -> None:
         left = 0
         for name, text in self._shown:
             if left <= event.x < left + len(text):
                 self.post_message(self.Picked(name))
-            left += len(text) + len(GAP)
+            left += len(text)
+
+
+def fitting(panes: Sequence[tuple[str, str]], active: str, width: int) -> list[tuple[str, str]]:
+    """Panes as (name, text), the texts as long as the width allows; a width of 0 is one that is not known yet."""
+    short = [(name, SHORT_TITLES.get(title, title)) for name, title in panes]
+    forms = [_texts(panes, active, GAP), _texts(panes, active, ""), _texts(short, active, "")]
+    lengths = [len("".join(text for _, text in form).rstrip()) for form in forms]
+    return next((form for form, length in zip(forms, lengths, strict=True) if not width or length <= width), forms[-1])
+
+
+def _texts(panes: Sequence[tuple[str, str]], active: str, gap: str) -> list[tuple[str, str]]:
+    return [(name, (f"[{title}]" if name == active else f" {title} ") + gap) for name, title in panes]

@@ -1,0 +1,98 @@
+"""A screen of panes: which of them show, which one has the keys, and the tabs that name them (by layout.py).
+
+A pane is a widget with the pane's name as its id; what the panes show is for the subclass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from textual import events, on
+from textual.geometry import Size
+from textual.screen import Screen
+
+from kernbench.tui import layout
+from kernbench.tui.layout import PANES, SIDE, STACKED, WIDE
+from kernbench.tui.widgets.tab_line import TabLine
+
+
+class PaneScreen(Screen[None], inherit_bindings=False):
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide"), (STACKED, "-stacked")]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reset_panes()
+
+    def reset_panes(self) -> None:
+        """As they are when the screen opens."""
+        self.active = "results"
+        """Name of the pane that has the keys."""
+        self._side = "iterations"
+        """Name of the pane beside the results, where there is room for one."""
+        self.single_pane = False
+
+    def paint(self) -> None:
+        """Show what changed: another pane is in view."""
+        raise NotImplementedError
+
+    @property
+    def is_wide(self) -> bool:
+        return self.size.width >= WIDE
+
+    def arrange_panes(self, size: Size | None = None) -> None:
+        """Show the panes that fit; `size` is the room where the screen does not know it yet."""
+        size = size or self.size
+        if self.active != "results":
+            self._side = self.active
+        filtering = bool(self.query_one("#filter").display)
+        found = layout.choose(size.width, size.height, self.single_pane, self.active, self._side, filtering)
+        self.set_class(found.one, "-one")
+        self.set_class(found.stacked, "-stack")
+        self.set_class(filtering, "-filtering")
+        for name, shown in found.display.items():
+            self.query_one(f"#{name}").display = shown
+        self.paint()
+
+    def set_single_pane(self, single: bool) -> None:
+        """Give one pane the whole screen, or take it back."""
+        self.single_pane = single
+        self.arrange_panes()
+
+    def bring(self, name: str) -> None:
+        """Show a pane, if it is not in view, without taking the keys to it where that can be done."""
+        pane = self.query_one(f"#{name}")
+        if not pane.display and self.is_wide and not self.single_pane:
+            self._side = name
+            self.arrange_panes()
+        elif not pane.display or not pane.parent or not self.query_one("#side").display:
+            self.action_pane(name)
+
+    def action_pane(self, name: str) -> None:
+        self.active = name
+        self.arrange_panes()
+        # At once, so that a key typed right after belongs to the new pane.
+        self.set_focus(self.query_one(f"#{name}"))
+
+    def action_step_pane(self, step: int) -> None:
+        names = [name for name, _ in PANES]
+        self.action_pane(names[(names.index(self.active) + step) % len(names)])
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        if event.widget.id in dict(PANES) and event.widget.id != self.active:
+            self.active = event.widget.id
+            self.arrange_panes()
+
+    @on(TabLine.Picked)
+    def pick_tab(self, event: TabLine.Picked) -> None:
+        self.action_pane(event.pane)
+
+    def show_titles(self) -> None:
+        """On the borders, which show where the panes are stacked."""
+        for name, title in SIDE:
+            self.query_one(f"#{name}").border_title = title
+
+    def show_tabs(self, warns: Mapping[str, bool]) -> None:
+        """A pane that warns has a `!` behind its title."""
+        panes = [(name, f"{title} !" if warns.get(name) else title) for name, title in PANES]
+        self.query_one("#tabs", TabLine).show(panes, self.active)
+        self.query_one("#side-tabs", TabLine).show(panes[1:], self._side)
