@@ -45,7 +45,7 @@ class Series:
     @classmethod
     def of(cls, run: Summary) -> Series:
         about = run.environment
-        l2 = about.condition.partition(" ")[0] if about.device.startswith("cuda") else ""
+        l2 = about.l2 if about.device.startswith("cuda") else ""
         return cls(run.task_hash, run.baseline, about.device_name, l2)
 
     @classmethod
@@ -228,8 +228,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
 
 def axis_of(run: Summary) -> tuple[str, str, str]:
     """What a speedup is over, and where; also of an entry that was made elsewhere, which does not tell its series."""
-    l2 = run.environment.condition.partition(" ")[0]
-    return run.baseline, run.environment.device_name, l2 if l2 in ("cold", "warm", "dirty") else ""
+    return run.baseline, run.environment.device_name, run.environment.l2
 
 
 def best_levels(entries: Sequence[Summary]) -> list[float | None]:
