@@ -22,6 +22,7 @@ import time
 from dataclasses import is_dataclass
 from typing import Any, NoReturn
 
+from harness.shared.codes import UnusableCode
 from harness.shared.lines import PROTOCOL, decode, encode, to_dict
 from harness.shared.run import RunRequest
 
@@ -247,6 +248,6 @@ def _warm_up(channel: Channel, gpu: Any) -> None:
     channel.emit("warm")
 
 
-def _unusable(channel: Channel, code: str, message: str) -> NoReturn:
+def _unusable(channel: Channel, code: UnusableCode, message: str) -> NoReturn:
     channel.emit("unusable", code=code, message=message)
     os._exit(UNUSABLE)

@@ -6,10 +6,10 @@ are compared after it loads, before each timing and at the end; what was replace
 
 from __future__ import annotations
 
-import functools
 import importlib
 from typing import Any
 
+from harness.shared import findings
 from harness.shared.results import Finding
 
 WATCHED = (
@@ -45,10 +45,4 @@ def restore() -> Finding | None:
         if getattr(owner, name, None) is not original:
             setattr(owner, name, original)
             replaced.append(f"{path}.{name}")
-    return _finding(tuple(replaced)) if replaced else None
-
-
-@functools.lru_cache
-def _finding(names: tuple[str, ...]) -> Finding:
-    text = f"the source put another function in the place of {', '.join(names)}; leave what times are taken with alone"
-    return Finding("clock replaced", text, red=True)
+    return findings.make("clock_replaced", names=", ".join(replaced)) if replaced else None

@@ -17,6 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.inputs import tensor_layout
 from harness.inputs.reference import Inputs, Outputs
+from harness.shared import findings
 from harness.shared.results import Finding
 
 BORDER = 4096
@@ -45,6 +46,14 @@ EMPTY, FILLED = _overloads(_EMPTY), _overloads(_FILLED)
 
 def sentinel(dtype: torch.dtype) -> int:
     return NAN_BYTE if dtype.is_floating_point or dtype.is_complex else PATTERN_BYTE
+
+
+@dataclass(frozen=True)
+class Breach:
+    """A write outside a tensor: the row's verdict, and the finding with its advice."""
+
+    problem: str
+    finding: Finding
 
 
 @dataclass(frozen=True)
@@ -116,14 +125,14 @@ class Guard(TorchDispatchMode):
         with self:
             return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
 
-    def breach(self, outputs: Outputs) -> Finding | None:
+    def breach(self, outputs: Outputs) -> Breach | None:
         """The first border that a call wrote over."""
         for guarded in self._guarded:
             made = guarded.block
             for border, before in ((made.before, True), (made.after, False)):
                 touched = (border != guarded.border).nonzero()
                 if len(touched):
-                    return _finding(guarded, outputs, touched, before)
+                    return _breach(guarded, outputs, touched, before)
         return None
 
 
@@ -154,7 +163,7 @@ def _pinned(tensor: torch.Tensor) -> bool:
     return torch.cuda.is_available() and tensor.is_pinned()
 
 
-def _finding(guarded: _Guarded, outputs: Outputs, touched: torch.Tensor, before: bool) -> Finding:
+def _breach(guarded: _Guarded, outputs: Outputs, touched: torch.Tensor, before: bool) -> Breach:
     made = guarded.block
     item = made.tensor.element_size()
     place, end = int(touched[0]), int(touched[-1])
@@ -162,8 +171,8 @@ def _finding(guarded: _Guarded, outputs: Outputs, touched: torch.Tensor, before:
     side = "before the start" if before else "past the end"
     unit = "element" if elements == 1 else "elements"
     name = guarded.name or _output_name(made, outputs) or f"a temporary of shape {list(made.tensor.shape)}"
-    text = f"the call wrote {elements} {unit} {side} of {name}; check the bounds of the last block or row"
-    return Finding("out-of-bounds write", text, red=True)
+    values = {"elements": f"{elements} {unit}", "side": side, "tensor": name}
+    return Breach(findings.OUT_OF_BOUNDS.format(**values), findings.make("out_of_bounds_write", **values))
 
 
 def _output_name(made: tensor_layout.Block, outputs: Outputs) -> str | None:

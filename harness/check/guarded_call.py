@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from harness.check import compare
-from harness.check.guard import new_guard
+from harness.check.guard import Breach, new_guard
 from harness.inputs.cache import Material
 from harness.inputs.reference import BadOutput, Inputs, Outputs, named_outputs
 from harness.shared.results import Finding, OutputError
@@ -23,7 +23,7 @@ class Trial:
     result: Any
     inputs: Inputs
     outputs: Outputs
-    breach: Finding | None = None
+    breach: Breach | None = None
     problem: str | None = None
 
     @classmethod
@@ -53,7 +53,7 @@ class Judgement:
 def judge(trial: Trial, material: Material, expected: Outputs, task: Task) -> Judgement:
     """Form, borders, then every element; `expected` gives the form."""
     if trial.breach is not None:
-        return Judgement(trial.breach.help.partition(";")[0], findings=(trial.breach,))
+        return Judgement(trial.breach.problem, findings=(trial.breach.finding,))
     problem = trial.problem or compare.form(trial.outputs, expected, task.layout)
     if problem:
         return Judgement(problem)

@@ -14,24 +14,8 @@ from typing import Any
 from harness.device.activity import LostRecords
 from harness.inputs.cache import Material
 from harness.inputs.reference import Inputs, copies
-from harness.shared.results import Finding
 from harness.timing.clocks import Call, Clock, Measured, Unsteady
 
-RESULT = Finding(
-    "result kept between calls",
-    "the second call on equal inputs did less work than the first; is a result, or something made of inputs, kept?",
-    red=True,
-)
-OUTPUT = Finding(
-    "output kept between calls",
-    "two calls returned the same memory, so the second wrote over the first's result; return a new tensor from each",
-    red=True,
-)
-STALE = Finding(
-    "result of an earlier call",
-    "it returned what was right for the values that its inputs held before; keep no result by a tensor's address",
-    red=True,
-)
 TIMES, MORE_US = 3.0, 50.0
 """A first call this much longer than the next ones is no accident of caches and page faults."""
 REPEATS = 2

@@ -9,6 +9,7 @@ import time
 from types import FrameType
 
 from harness.load.failure import SIDE_PREFIX
+from harness.shared import findings
 from harness.shared.results import Finding
 
 LIBRARIES = ("torch", "triton", "tqdm")
@@ -16,11 +17,6 @@ LIBRARIES = ("torch", "triton", "tqdm")
 POOLS = (*LIBRARIES, "concurrent", "multiprocessing")
 LOOK_S = 0.05
 """Long enough for a busy thread to be charged a tick or more."""
-
-
-RETURNED_TOO_SOON = Finding(
-    "left threads running", "a thread of the call still ran when it returned; join it before returning", red=True
-)
 
 
 class ThreadWatch:
@@ -40,9 +36,7 @@ class ThreadWatch:
         count = sum(1 for frame in self._new_frames() if not _of_a_pool(frame)) or self._busy()
         if not count:
             return None
-        threads = "1 thread" if count == 1 else f"{count} threads"
-        text = f"{threads} of the source still ran after its last call; join them before returning"
-        return Finding("left threads running", text)
+        return findings.make("left_threads", threads="1 thread" if count == 1 else f"{count} threads")
 
     def _new_frames(self) -> list[FrameType | None]:
         """Where each new thread stands."""

@@ -77,7 +77,8 @@ def for_task(known: Environment, request: RunRequest) -> Environment:
     on_cpu = task.device == "cpu" or known.device == "cpu"
     interpreted = task.device == "cuda" and known.device == "cpu"
     fields = dict(known.__dict__)
-    fields.update(interpreted=interpreted, condition=_condition(request, on_cpu, interpreted))
+    l2 = "" if on_cpu else request.condition
+    fields.update(interpreted=interpreted, condition=_condition(request, on_cpu, interpreted), l2=l2)
     if on_cpu:
         fields.update(device="cpu", device_name=processor(), threads=task.threads)
     return Environment(**fields)

@@ -14,6 +14,7 @@ from typing import Any
 
 from harness.device.flush import cache_folder
 from harness.device.gpu import Gpu
+from harness.shared import findings
 from harness.shared.results import Finding
 
 COPIED = 1 << 30
@@ -40,8 +41,7 @@ def impossible(traffic: Traffic, us: float, l2_bytes: int, peak: float | None) -
     floor_us = (traffic.read + max(0.0, traffic.written - l2_bytes)) / peak * 1e6
     if us >= floor_us:
         return None
-    text = f"{us:.2f} us for bytes that the bus cannot move in under {floor_us:.2f} us: part of the work was not done"
-    return Finding("impossible", text, red=True)
+    return findings.make("impossible_time", us=us, floor_us=floor_us)
 
 
 def copy_bandwidth(gpu: Gpu) -> float:

@@ -6,7 +6,10 @@ import importlib
 import inspect
 from typing import Any
 
-MISSING = {"inline_asm": "interpreter has no inline asm", "extern_elementwise": "interpreter has no libdevice"}
+from harness.shared.codes import Reason
+
+MISSING: dict[str, Reason] = {"inline_asm": "no_inline_asm", "extern_elementwise": "no_libdevice"}
+"""By the word in Triton's own message."""
 
 
 def install() -> None:
@@ -35,10 +38,10 @@ def _no_libdevice(*args: Any, **kwargs: Any) -> None:
     raise NotImplementedError("extern_elementwise not supported in interpreter mode")
 
 
-def lacks(problem: BaseException) -> str | None:
+def lacks(problem: BaseException) -> Reason | None:
     """Why an interpreted call could not run, when that is the interpreter's doing."""
     text = f"{problem} {problem.__cause__ or ''}"
-    for word, sentence in MISSING.items():
+    for word, reason in MISSING.items():
         if word in text and "interpreter" in text:
-            return sentence
+            return reason
     return None

@@ -13,20 +13,17 @@ import torch
 from harness.check.threads import ThreadWatch
 from harness.inputs.reference import Draw, forms
 from harness.load.failure import BadTask
-from harness.run.case_timing import LATER, Contest
+from harness.run.case_timing import Contest
 from harness.run.context import Subject
 from harness.run.failures import Mishaps
 from harness.run.opponents import Opponents
 from harness.run.progress import Cancelled, Progress
 from harness.run.quick_checks import QuickChecks
 from harness.run.slow_checks import SlowChecks
-from harness.shared.results import CaseResult, Finding, Status
+from harness.shared import findings
+from harness.shared.results import CaseResult, Status
 from harness.shared.task import Case
 from harness.timing.case_timer import Stopwatch
-
-FEWER_CHECKS = Finding(
-    "fewer checks", "memory ran out while other values were tried; those that were tried came out right"
-)
 
 
 @dataclass
@@ -38,7 +35,7 @@ class Row:
 
     @property
     def lacks_baseline(self) -> bool:
-        return self.result.detail == LATER
+        return self.result.reason == "baseline_compiling"
 
 
 class Rows:
@@ -100,7 +97,7 @@ class Rows:
         except (Cancelled, BadTask):
             raise
         except torch.OutOfMemoryError as problem:  # right and timed as far as it went: that stays
-            fewer = replace(FEWER_CHECKS, help=f"{FEWER_CHECKS.help} ({self._mishaps.row(row.case, problem).detail})")
+            fewer = findings.make("fewer_checks", detail=self._mishaps.row(row.case, problem).detail)
             result = replace(row.result, checked=2, findings=(*row.result.findings, fewer))
         except BaseException as problem:
             result = replace(self._mishaps.row(row.case, problem), checked=2)

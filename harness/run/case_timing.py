@@ -11,25 +11,19 @@ from typing import Any
 
 import torch
 
-from harness.check import clock_guard, compare, memoised
+from harness.check import clock_guard, compare
 from harness.inputs.cache import Material
 from harness.inputs.reference import BadOutput, Outputs, named_outputs
 from harness.run.context import Subject
-from harness.run.opponents import Opponents
+from harness.run.opponents import FirstCall, Opponents
 from harness.run.progress import Progress
+from harness.shared import findings
+from harness.shared.reasons import explain
 from harness.shared.results import CaseResult, Finding, OutputError
 from harness.shared.task import Case
 from harness.timing import blocks
 from harness.timing.case_timer import Stopwatch, Timed
 from harness.timing.samples import Timing
-
-COMPILING = "being compiled"
-LATER = f"baseline: {COMPILING}"
-"""The detail of a row that was served before its baseline could be called."""
-LESS_ACCURATE = Finding(
-    "less accurate than the baseline",
-    "the largest error is over twice the baseline's; check the accumulation dtype and fast-math functions",
-)
 
 
 @dataclass(frozen=True)
@@ -43,10 +37,11 @@ class Contest:
         """The row with its times; only a patient one waits for a baseline that has still to be compiled."""
         reference = self.subject.reference
         self.progress.step("baseline", case)
-        baseline, reached, word = None, None, COMPILING
+        first = FirstCall(missing=explain("baseline_compiling"))
         if patient or self.opponents.ready(reference, case):
-            baseline, reached, word = self.opponents.first_baseline(reference, case, materials[0])
-        best = None if word == "best" else self.opponents.best
+            first = self.opponents.first_baseline(reference, case, materials[0])
+        baseline, missing = first.function, first.missing
+        best = None if self.opponents.best is baseline else self.opponents.best
         sides: blocks.Sides = {}
         if baseline is not None:
             sides["baseline"] = baseline
@@ -57,12 +52,12 @@ class Contest:
         self.progress.step("time", case)
         timed = self._measured(case, sides, [material.inputs for material in materials])
         if baseline is not None and "baseline" not in timed.samples.samples:
-            baseline, word = None, "fails when called again"
+            missing = explain("baseline_fails_again")
         problem, stale = self._timed_output(timed.samples, materials)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
-        result = _with_error(self._with_threads(result, timed.samples), reached, materials[0].expected)
-        row = self.stopwatch.row(case, result, timed, None if baseline is not None else word)
+        result = _with_error(self._with_threads(result, timed.samples), first.largest_error, materials[0].expected)
+        row = self.stopwatch.row(case, result, timed, missing)
         traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
         return self.stopwatch.lit(row, traffic, self.subject.environment.bandwidth)
 
@@ -93,7 +88,7 @@ class Contest:
         stale = (
             wrong is not None and before is not material and not compare.compare(outputs, before.truth, task).problem
         )
-        return wrong, (memoised.STALE,) if stale else ()
+        return wrong, (findings.make("stale_result"),) if stale else ()
 
     def _with_threads(self, result: CaseResult, timed: Timing) -> CaseResult:
         """On a CPU the threads are part of the condition: a side that takes more is not comparable."""
@@ -103,9 +98,12 @@ class Contest:
         if self.subject.device != "cpu" or (not changed and busy < allowed + 0.5):
             return result
         torch.set_num_threads(allowed)
-        used = f"it kept {busy:.1f} processors busy" if not changed else "it called torch.set_num_threads"
-        text = f"{used}, and task.toml allows {allowed}; set threads there to compare with more"
-        return replace(result, findings=(*result.findings, Finding("more threads than the task", text, red=True)))
+        more = (
+            findings.make("thread_limit_changed", allowed=allowed)
+            if changed
+            else findings.make("too_many_threads", busy=busy, allowed=allowed)
+        )
+        return replace(result, findings=(*result.findings, more))
 
 
 def _with_error(result: CaseResult, reached: float | None, expected: Outputs) -> CaseResult:
@@ -115,7 +113,8 @@ def _with_error(result: CaseResult, reached: float | None, expected: Outputs) ->
         return result
     error = OutputError(**{**error.__dict__, "baseline_max": reached})
     worse = error.max is not None and error.max > 2 * reached + _one_ulp(error, expected)
-    return replace(result, error=error, findings=(*result.findings, LESS_ACCURATE) if worse else result.findings)
+    more = (findings.make("less_accurate"),) if worse else ()
+    return replace(result, error=error, findings=(*result.findings, *more))
 
 
 def _one_ulp(error: OutputError, expected: Outputs) -> float:

@@ -11,6 +11,7 @@ import torch
 from harness.inputs.cache import Shelf
 from harness.load import interpreter
 from harness.load.failure import Paths, describe
+from harness.shared.reasons import Explanation, explain
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case
@@ -32,9 +33,9 @@ class Mishaps:
             problem = problem.__cause__ or problem
         lacking = interpreter.lacks(problem) if self._interpreted else None
         if lacking is not None:
-            return CaseResult(case.id, "skipped", detail=lacking, known=case.known)
+            return _skipped(case, explain(lacking))
         if isinstance(problem, torch.OutOfMemoryError) and not own:
-            return CaseResult(case.id, "skipped", detail=self._too_large(problem), known=case.known)
+            return _skipped(case, self._too_large(problem))
         fault = describe(problem, self._paths)
         return CaseResult(
             case.id,
@@ -55,7 +56,7 @@ class Mishaps:
         except BaseException:
             os._exit(POISONED)
 
-    def _too_large(self, problem: BaseException) -> str:
+    def _too_large(self, problem: BaseException) -> Explanation:
         """A case that does not fit is nobody's mistake; the next one gets the memory back."""
         self._shelf.trim(everything=True)  # what it keeps of other cases is no need of this one
         held = 0 if self._device == "cpu" else torch.cuda.memory_allocated()
@@ -63,11 +64,15 @@ class Mishaps:
         problem.__traceback__ = None  # its frames hold the tensors
         gc.collect()
         if self._device == "cpu":
-            return "needs more memory than there is"
+            return explain("out_of_memory")
         torch.cuda.empty_cache()
         needed = held - torch.cuda.memory_allocated() + wanted
         free = torch.cuda.mem_get_info()[0]
-        return f"needs at least {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB free"
+        return explain("too_large", needed_gib=needed / 2**30, free_gib=free / 2**30)
+
+
+def _skipped(case: Case, why: Explanation) -> CaseResult:
+    return CaseResult(case.id, "skipped", detail=why.detail, reason=why.reason, known=case.known)
 
 
 def asked_for(message: str) -> int:

@@ -5,22 +5,36 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.check import compare
 from harness.inputs.cache import Material, Shelf
 from harness.inputs.reference import Reference, copies, named_outputs
 from harness.load.failure import Paths, describe
+from harness.shared import findings
+from harness.shared.reasons import Explanation, explain
 from harness.shared.results import Finding, Verdict
 from harness.shared.run import RunRequest
 from harness.shared.task import Case
 
-SHARED_NAME = "shared operator name"
-
 
 class NoBaseline(Exception):
-    """Why there is nothing to compare with, in a few words."""
+    """There is nothing to compare with."""
+
+    def __init__(self, why: Explanation) -> None:
+        super().__init__(why.detail)
+        self.why = why
+
+
+@dataclass(frozen=True)
+class FirstCall:
+    """The baseline of a case after one call."""
+
+    function: Callable[..., Any] | None = None
+    largest_error: float | None = None
+    missing: Explanation | None = None
+    """Why there is no function."""
 
 
 class Opponents:
@@ -34,20 +48,20 @@ class Opponents:
         """Loads the best source beside the solution, unless their operators would run each other's bodies."""
         side = self.shelf.side("solution")
         shared = sorted(side.operators.shared) if side is not None else []
-        findings = []
+        found = []
         if shared:
             self.shelf.drop("best")
-            findings.append(_shared_finding(shared))
+            found.append(_shared_finding(shared))
         elif self.request.best and not self.interpreted:
-            findings += self._load_best(self.request.best)
-        return findings
+            found += self._load_best(self.request.best)
+        return found
 
     def _load_best(self, folder: str) -> list[Finding]:
         try:
             self.best = self.shelf.function("best", "solution.py", folder, self.task, self.request.build)
         except BaseException as problem:
             message = describe(problem, self._paths).message
-            return [Finding("best cannot be loaded", f"the best source so far fails to load: {message}")]
+            return [findings.make("best_not_loaded", message=message)]
         side = self.shelf.side("best")
         if side is not None and side.operators.shared:
             self.best = None
@@ -63,7 +77,7 @@ class Opponents:
             return self.shelf.compiled(reference.entry, reference.entry.__module__.partition(".")[0], case)
         if kind == "best":
             if self.best is None:
-                raise NoBaseline("there is no best source yet")
+                raise NoBaseline(explain("no_best_yet"))
             return self.best
         return self._from_file(kind)
 
@@ -80,23 +94,21 @@ class Opponents:
         function = self.shelf.function("baseline", name, folder, task, self.request.build)
         mine, other = self.shelf.side("baseline"), self.shelf.side("solution")
         if mine is not None and other is not None and mine.operators.shared & other.operators.shared:
-            raise NoBaseline(f"{name} and the solution share an operator name")
+            raise NoBaseline(explain("baseline_shares_operator", file=name))
         return function
 
-    def first_baseline(
-        self, reference: Reference, case: Case, fixed: Material
-    ) -> tuple[Callable[..., Any] | None, float | None, str]:
-        """The baseline after one call, its largest error, and a word: what it is, or why there is none."""
+    def first_baseline(self, reference: Reference, case: Case, fixed: Material) -> FirstCall:
+        """The baseline after one call, or why there is none."""
         try:
             function = self.baseline(reference, case)
             error = self._verdict(function, fixed, reference).error
-            return function, error.max if error is not None else None, self.request.baseline
+            return FirstCall(function, error.max if error is not None else None)
         except NoBaseline as problem:
-            return None, None, str(problem)
+            return FirstCall(missing=problem.why)
         except BaseException as problem:
             fault = describe(problem, self._paths)
             place = f"{fault.where}: " if fault.where else ""
-            return None, None, f"fails ({place}{fault.message})"
+            return FirstCall(missing=explain("baseline_fails", fault=f"{place}{fault.message}"))
 
     def best_is_right(self, reference: Reference, fixed: Material) -> bool:
         """A best source that fails here (another device, a changed library) is left out of the row."""
@@ -121,9 +133,4 @@ class Opponents:
 
 
 def _shared_finding(names: list[str]) -> Finding:
-    spelled = ", ".join(f"torch.ops.{name}" for name in names)
-    return Finding(
-        SHARED_NAME,
-        f"the source spells {spelled} out, so its operators cannot be kept apart from another source's: "
-        "no comparison with best; call the function that custom_op returns instead",
-    )
+    return findings.make("shared_operator", operators=", ".join(f"torch.ops.{name}" for name in names))

@@ -10,18 +10,15 @@ import torch
 
 from harness.check import compare, memoised
 from harness.check.guarded_call import Judgement, Trial, judge, touched
-from harness.check.threads import RETURNED_TOO_SOON, ThreadWatch
+from harness.check.threads import ThreadWatch
 from harness.inputs import tensor_layout
 from harness.inputs.cache import Material
 from harness.inputs.reference import Draw, Outputs, Reference
 from harness.load.failure import BadTask, describe
+from harness.shared.findings import make
 from harness.shared.results import Finding
 from harness.shared.task import Case, Task
 from harness.timing.clocks import Clock
-
-NONDETERMINISTIC = Finding(
-    "nondeterministic", "the same inputs gave other bits the second time; look for atomics or a race between threads"
-)
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ class SlowChecks:
             if judgement.problem is not None:
                 detail = f"{judgement.problem} ({draw})"
                 return replace(judgement, problem=detail, findings=(*findings, *judgement.findings))
-        return Judgement(findings=(*findings, memoised.RESULT) if less and all(less) else findings)
+        return Judgement(findings=(*findings, make("result_kept")) if less and all(less) else findings)
 
     def _twice(
         self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]
@@ -65,7 +62,7 @@ class SlowChecks:
         late = self.threads is not None and self.threads.at_work()
         judgement = judge(first, fixed, fixed.expected, self.task)
         judgement = judgement if judgement.problem else self._manners(case, first, fixed)
-        findings = (RETURNED_TOO_SOON,) if late else ()
+        findings = (make("returned_too_soon"),) if late else ()
         if judgement.problem is not None:
             return judgement, findings
         outputs = first.outputs
@@ -73,9 +70,9 @@ class SlowChecks:
         beat()
         second = Trial.of(function, fixed.inputs, self.task)
         if compare.shared(outputs, second.outputs):
-            findings = (*findings, memoised.OUTPUT)
+            findings = (*findings, make("output_kept"))
         elif not _same(outputs, second.outputs):
-            findings = (*findings, NONDETERMINISTIC)
+            findings = (*findings, make("nondeterministic"))
         return judgement, findings
 
     def _manners(self, case: Case, trial: Trial, material: Material) -> Judgement:

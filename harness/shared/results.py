@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from harness.shared.codes import FindingCode, Reason
 from harness.shared.errors import Where
 
 Status = Literal["ok", "wrong", "build_error", "runtime_error", "timeout", "crashed", "skipped", "interpreted"]
@@ -23,6 +24,8 @@ class Finding:
     help: str
     red: bool = False
     """A source with a red finding never becomes best."""
+    code: FindingCode | None = None
+    """None in a row that a version without codes logged and that no legacy pattern knows."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,8 @@ class CaseResult:
     known: dict[str, Any] | None = None
     detail: str | None = None
     """One sentence: why it failed or was skipped, why there is no baseline time."""
+    reason: Reason | None = None
+    """The code behind `detail`, where its words come from reasons.py."""
     where: Where | None = None
     traceback: str = ""
     """Of what the solution raised, or of the crash; where it is kept, the user's own frames alone, and bounded."""

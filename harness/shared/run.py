@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from harness.shared.codes import L2State
 from harness.shared.task import Task
 
 Step = Literal["load", "build", "baseline", "inputs", "check", "time", "recheck"]
@@ -28,6 +29,8 @@ class Environment:
     threads: int | None = None
     condition: str = ""
     """Words that stand beside every geomean, such as `rotated over 64 MiB, 1 thread`."""
+    l2: L2State = ""
+    """State of the GPU's L2 in this run; two states are two series."""
     python: str = ""
     torch: str | None = None
     triton: str | None = None

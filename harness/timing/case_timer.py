@@ -16,7 +16,8 @@ from typing import Any
 from harness.device import gpu, roofline
 from harness.device.activity import LostRecords
 from harness.inputs.reference import Inputs
-from harness.shared import stats
+from harness.shared import findings, stats
+from harness.shared.reasons import Explanation
 from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
 from harness.shared.run import RunRequest
 from harness.shared.task import Case
@@ -95,7 +96,7 @@ class Stopwatch:
         sets = rotation(self._gpu.device if self._gpu else "cpu", masters, self._request.task.mutates, sides)
         return blocks.Bench(clock, sets, self._request.budget_ms * share, beat, began=began)
 
-    def row(self, case: Case, result: CaseResult, timed: Timed, missing: str | None) -> CaseResult:
+    def row(self, case: Case, result: CaseResult, timed: Timed, missing: Explanation | None) -> CaseResult:
         """The figures of a row that is right; `missing` says why there is no baseline."""
         samples = timed.samples
         own, base, best = (samples.time_us(side) for side in ("solution", "baseline", "best"))
@@ -124,7 +125,8 @@ class Stopwatch:
             blocks=samples.blocks,
             dropped=samples.dropped,
             dropped_for=samples.unsteady,
-            detail=None if missing is None else f"baseline: {missing}",
+            detail=None if missing is None else missing.detail,
+            reason=None if missing is None else missing.reason,
             floor=floor,
             samples={name: tuple(round(value, 4) for value in values) for name, values in samples.samples.items()},
         )
@@ -158,18 +160,17 @@ def _neighbours(device: gpu.Gpu) -> list[Finding]:
     others = device.nvml.foreign_processes()
     if not others:
         return []
-    text = f"{others} other process{'es' if others > 1 else ''} computed on this GPU meanwhile; times may be off"
-    return [Finding("shared GPU", text)]
+    return [findings.make("shared_gpu", processes=f"{others} other process{'es' if others > 1 else ''}")]
 
 
 def _by_events(problem: Exception) -> Finding:
     """Why there is no device time."""
     if isinstance(problem, LostRecords):
-        return Finding("events", f"{problem}; event pairs were timed instead, and each adds a few microseconds")
-    return Finding("throttled", f"the GPU did not recover ({problem}), and event pairs were timed; let it cool down")
+        return findings.make("event_pairs", problem=problem)
+    return findings.make("not_recovered", problem=problem)
 
 
 def _throttled(samples: Timing) -> list[Finding]:
     if samples.unsteady is None:
         return []
-    return [Finding("throttled", f"{samples.dropped} blocks were dropped ({samples.unsteady}); let the GPU cool down")]
+    return [findings.make("throttled", dropped=samples.dropped, cause=samples.unsteady)]

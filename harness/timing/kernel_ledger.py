@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.device.activity import Activity
+from harness.shared.findings import make
 from harness.shared.results import Finding, KernelTime
 
 LIBRARIES = ("at::native", "at_cuda_detail", "cub::", "cublas", "cutlass", "cudnn", "nvjet", "sm90_xmma", "thrust::")
@@ -44,17 +45,13 @@ def findings(solution: Sequence[Activity], baseline: Sequence[Activity]) -> list
 
 def _nothing_ran(calls: Sequence[Activity]) -> Finding | None:
     empty = sum(not call.records for call in calls)
-    if not empty:
-        return None
-    text = f"{empty} of {len(calls)} timed calls put nothing on the GPU; is a result kept from an earlier call?"
-    return Finding("no kernel ran", text, red=True)
+    return make("no_kernel_ran", empty=empty, calls=len(calls)) if empty else None
 
 
 def _other_stream(calls: Sequence[Activity]) -> Finding | None:
     if not any(call.home is not None and call.streams - {call.home} for call in calls):
         return None
-    text = "kernels ran on another stream than the caller's; make the caller's stream wait, or launch on it"
-    return Finding("other stream", text)
+    return make("other_stream")
 
 
 def _uneven(calls: Sequence[Activity]) -> Finding | None:
@@ -62,25 +59,21 @@ def _uneven(calls: Sequence[Activity]) -> Finding | None:
     if len(counts) < 2:
         return None
     spelled = ", ".join(f"{count} kernels in {times} calls" for count, times in sorted(counts.items()))
-    return Finding(
-        "uneven calls", f"equal calls did unequal work ({spelled}); is something cached or batched up?", red=True
-    )
+    return make("uneven_calls", counts=spelled)
 
 
 def _library_only(calls: Sequence[Activity]) -> Finding | None:
     names = {name for call in calls for name in call.names}
     if not names or not all(any(word in name for word in LIBRARIES) for name in names):
         return None
-    text = f"only library kernels ran ({min(names, key=len)[:60]}); did the solution fall back?"
-    return Finding("library kernels only", text)
+    return make("library_kernels_only", kernel=min(names, key=len)[:60])
 
 
 def _one_sided_graph(solution: Sequence[Activity], baseline: Sequence[Activity]) -> Finding | None:
     own, other = _uses_graph(solution), _uses_graph(baseline)
     if own == other or not baseline:
         return None
-    who = "the solution" if own else "the baseline"
-    return Finding("graph on one side", f"only {who} replays a CUDA graph: the wall times are not comparable")
+    return make("one_sided_graph", side="solution" if own else "baseline")
 
 
 def _uses_graph(calls: Sequence[Activity]) -> bool:

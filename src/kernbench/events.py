@@ -16,6 +16,39 @@ from harness.shared.task import Task
 from kernbench.diagnosis.counters import Profile
 from kernbench.diagnosis.rules import Diagnosis
 
+FailedStatus = Literal["build_error", "timeout", "crashed", "bad_task"]
+"""How a run ended that answered no case."""
+
+RefusalCode = Literal[
+    "permission",
+    "counters_taken",
+    "exclusive",
+    "no_counters",
+    "no_gpu",
+    "no_device",
+    "lock",
+    "no_room",
+    "gpu_full",
+    "no_kernel",
+    "driver_mismatch",
+    "unknown_gpu",
+    "unknown_metrics",
+    "ncu_missing",
+    "not_a_program",
+    "no_version",
+    "not_started",
+    "timed_out",
+    "ncu_failed",
+    "ended",
+    "side_failed",
+    "mixed_sides",
+    "task_left",
+    "on_cpu",
+    "no_case",
+    "same_source",
+]
+"""Why there is no profile; ncu/refusals.py holds the words."""
+
 
 @dataclass(frozen=True)
 class WorkerChanged:
@@ -79,7 +112,7 @@ class BuildFailed:
     """One sentence, without the place."""
     where: Where | None = None
     traceback: str = ""
-    status: Literal["build_error", "timeout", "crashed", "bad_task"] = "build_error"
+    status: FailedStatus = "build_error"
     failed_builds: int = 1
     """How many in a row, this one included."""
 
@@ -259,6 +292,8 @@ class ProfileFailed:
     where: Where | None = None
     known: Profile | None = None
     """What the compiler says all the same: no kernels, only facts."""
+    code: RefusalCode | None = None
+    """None where something else than the profiler failed, such as reading the log."""
 
 
 Event = (

@@ -60,8 +60,13 @@ def spread(ratio: Ratio) -> str:
     return f"±{percent:.1f}%" if percent < 99.95 else f"±{percent:.0f}%"
 
 
+def exact(ratio: Ratio | None) -> str:
+    """A row's ratio without its interval, to three places."""
+    return DASH if ratio is None else f"{ratio.speedup:.3f}x"
+
+
 def speedup(ratio: Ratio | None) -> str:
-    return DASH if ratio is None else f"{ratio.speedup:.3f}x {spread(ratio)}"
+    return DASH if ratio is None else f"{exact(ratio)} {spread(ratio)}"
 
 
 def geomean(ratio: Ratio | None) -> str:
@@ -148,7 +153,12 @@ def outcome(summary: Summary) -> str:
 
 
 def counts(summary: Summary) -> str:
-    """`15/15 right, 2 unclear, 1 not run`: what happened to the cases, failures first."""
+    """`15/15 right, 2 unclear, 1 not run`."""
+    return ", ".join(count_parts(summary))
+
+
+def count_parts(summary: Summary) -> list[str]:
+    """What happened to the cases: how many are right, then the failures, then the rest."""
     tally = summary.counts
     run = sum(tally.get(name, 0) for name in STATUS_WORDS if name != "skipped")
     right = tally.get("ok", 0) + tally.get("interpreted", 0)
@@ -157,8 +167,7 @@ def counts(summary: Summary) -> str:
         if tally.get(name):
             parts.append(f"{tally[name]} {STATUS_WORDS[name].lower()}")
     parts += [f"{tally[name]} {name}" for name in ("slower", "unclear") if tally.get(name)]
-    parts += [f"{tally['skipped']} not run"] if tally.get("skipped") else []
-    return ", ".join(parts)
+    return parts + ([f"{tally['skipped']} not run"] if tally.get("skipped") else [])
 
 
 def minute(at: str) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from harness.shared.lines import SCHEMA, encode, to_dict
+from harness.shared.reasons import NOT_RUN
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case, Task
@@ -76,7 +77,7 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
     checks = [results[case.id] for case in task.cases if case.kind == "check" and case.id in results]
     if checks:
         text.append(render.checks(checks))
-    return text + [f"not run: {count} ({why.removeprefix('not run: ')})" for why, count in rest.items()]
+    return text + [f"not run: {count} ({why.removeprefix(NOT_RUN)})" for why, count in rest.items()]
 
 
 def outcome(summary: Summary) -> str:

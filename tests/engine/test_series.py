@@ -8,14 +8,14 @@ from harness.shared.run import Environment
 from kernbench.events import Summary
 from kernbench.log.runs.series import Series, best_of, series_of
 
-GPU = Environment(device="cuda:0", device_name="NVIDIA H200", condition="cold L2")
+GPU = Environment(device="cuda:0", device_name="NVIDIA H200", condition="cold L2", l2="cold")
 RUN = Summary(
     "r", "a" * 64, "2026-11-14T21:03:00+00:00", True, 2.0, best=True, baseline="eager", task_hash="t", environment=GPU
 )
 
 
 def test_another_state_of_the_l2_is_another_series() -> None:
-    warm = replace(RUN, run="w", environment=replace(GPU, condition="warm L2"))
+    warm = replace(RUN, run="w", environment=replace(GPU, condition="warm L2", l2="warm"))
     assert [item.run for item in series_of([RUN, warm], Series.of(warm))] == ["w"]
     assert best_of(series_of([RUN, warm], Series("t", "eager", "NVIDIA H200", "dirty"))) is None
 

@@ -65,6 +65,7 @@ async def test_a_bad_row_is_named_and_the_next_save_is_served(
     bad = summaries(it)[-1]
     row = it.session.logbook.journal.last_cases["b"]
     assert (row.status, row.detail) == (status, words)
+    assert row.reason == {"crashed": "worker_crashed", "timeout": "worker_timeout"}.get(status)
     assert not bad.right
     assert not bad.best
     assert row.solution_us is None
@@ -83,7 +84,7 @@ async def test_a_crash_skips_the_rows_not_reached(watched: Callable[..., Watched
     assert isinstance(summary, Summary)
     rows = it.session.logbook.journal.last_cases
     assert rows["a"].status == "ok"
-    assert rows["c"].detail == "not run: crashed on b"
+    assert (rows["c"].reason, rows["c"].detail) == ("after_crash", "not run: crashed on b")
     assert not summary.best
     assert (summary.geomean, summary.worst, summary.ratio) == (None, None, None)
 

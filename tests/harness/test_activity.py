@@ -124,26 +124,26 @@ def test_busy_is_the_union_and_gap_is_what_it_leaves_of_the_span() -> None:
     assert call().busy_us == 0
 
 
-def names(solution: list[Activity], baseline: list[Activity]) -> list[str]:
-    return [finding.name for finding in kernel_ledger.findings(solution, baseline)]
+def codes(solution: list[Activity], baseline: list[Activity]) -> list[str | None]:
+    return [finding.code for finding in kernel_ledger.findings(solution, baseline)]
 
 
 def test_an_honest_row_raises_nothing() -> None:
     two = call(record("first", 0, 1, 1), record("second", 1, 2, 2))
-    assert names([two] * 5, [two] * 5) == []
-    assert names([call(record("own", 0, 1, 1, graph=True))] * 3, [call(record("b", 0, 1, 1, graph=True))] * 3) == []
+    assert codes([two] * 5, [two] * 5) == []
+    assert codes([call(record("own", 0, 1, 1, graph=True))] * 3, [call(record("b", 0, 1, 1, graph=True))] * 3) == []
 
 
 def test_what_makes_a_time_untrue_is_named() -> None:
     own, other = call(record("own", 0, 1, 1)), call(record("baseline", 0, 1, 1))
-    assert names([own, call()], [other]) == ["no kernel ran", "uneven calls"]
-    assert names([call(record("own", 0, 1, 1, stream=13))], [other]) == ["other stream"]
-    assert names([own, call(*own.records, record("more", 2, 3, 2))], [other]) == ["uneven calls"]
-    assert names([call(record("void at::native::vectorized_elementwise_kernel", 0, 1, 1))], [other]) == [
-        "library kernels only"
+    assert codes([own, call()], [other]) == ["no_kernel_ran", "uneven_calls"]
+    assert codes([call(record("own", 0, 1, 1, stream=13))], [other]) == ["other_stream"]
+    assert codes([own, call(*own.records, record("more", 2, 3, 2))], [other]) == ["uneven_calls"]
+    assert codes([call(record("void at::native::vectorized_elementwise_kernel", 0, 1, 1))], [other]) == [
+        "library_kernels_only"
     ]
-    assert names([call(record("own", 0, 1, 1, graph=True))], [other]) == ["graph on one side"]
-    assert names([own], [call(record("b", 0, 1, 1, graph=True))]) == ["graph on one side"]
+    assert codes([call(record("own", 0, 1, 1, graph=True))], [other]) == ["one_sided_graph"]
+    assert codes([own], [call(record("b", 0, 1, 1, graph=True))]) == ["one_sided_graph"]
 
 
 def test_the_ledger_lists_kernels_with_their_mean_time() -> None:
@@ -160,5 +160,5 @@ def test_light_is_a_share_and_beyond_the_bus_is_impossible() -> None:
     assert roofline.impossible(traffic, us=1.0, l2_bytes=8 << 20, peak=4.8e12) is None  # writes may still sit in the L2
     finding = roofline.impossible(traffic, us=0.5, l2_bytes=8 << 20, peak=4.8e12)
     assert finding is not None
-    assert finding.red
+    assert (finding.code, finding.red) == ("impossible_time", True)
     assert roofline.impossible(traffic, us=0.001, l2_bytes=0, peak=None) is None

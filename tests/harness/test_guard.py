@@ -27,8 +27,9 @@ def test_one_element_outside_an_output_is_found(dtype: torch.dtype, element: int
     poke(out, element, bytes(out.element_size()))
     found = watch.breach({"output 0": out})
     assert found is not None
-    assert (found.name, found.red) == ("out-of-bounds write", True)
-    assert f"{words} of output 0" in found.help
+    assert (found.finding.code, found.finding.red) == ("out_of_bounds_write", True)
+    assert found.problem == f"the call wrote {words} of output 0"
+    assert found.finding.help == f"{found.problem}; check the bounds of the last block or row"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int32])
@@ -49,13 +50,13 @@ def test_one_element_outside_an_input_or_a_temporary_is_found() -> None:
     poke(scratch, 6, b"\1\1\1\1")
     found = watch.breach({})
     assert found is not None
-    assert "a temporary of shape [2, 3]" in found.help
+    assert "a temporary of shape [2, 3]" in found.problem
     watch = Guard()
     placed = watch.place({"x": torch.ones(5)}, ())
     poke(placed["x"], 5, b"\1\1\1\1")
     found = watch.breach({})
     assert found is not None
-    assert "past the end of x" in found.help
+    assert "past the end of x" in found.problem
 
 
 def test_nothing_is_found_where_nothing_happened() -> None:

@@ -67,13 +67,13 @@ def test_one_element_outside_is_found(child: Child, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "words"),
-    [(ASM, "interpreter has no inline asm"), ("values = libdevice.abs(values)", "interpreter has no libdevice")],
+    ("extra", "reason"),
+    [(ASM, "no_inline_asm"), ("values = libdevice.abs(values)", "no_libdevice")],
 )
-def test_what_the_interpreter_lacks_is_skipped(child: Child, tmp_path: Path, extra: str, words: str) -> None:
+def test_what_the_interpreter_lacks_is_skipped(child: Child, tmp_path: Path, extra: str, reason: str) -> None:
     folder = write_task(tmp_path, task_toml=INTERPRETED, solution_py=kernel(extra=extra))
     result = results(child.run(folder, cases=("small",)))["small"]
-    assert (result["status"], result["detail"]) == ("skipped", words)
+    assert (result["status"], result["reason"]) == ("skipped", reason)
 
 
 def test_an_error_in_a_kernel_points_at_its_line(child: Child, tmp_path: Path) -> None:

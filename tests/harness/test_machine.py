@@ -41,5 +41,5 @@ def test_a_gpu_task_on_a_cpu_is_interpreted_and_a_cpu_task_stays_on_the_cpu(tmp_
     request = RunRequest("r", replace(task, device="cuda"), str(tmp_path))
     assert environment.for_task(Environment(device="cpu"), request).condition == "solution.cu not compiled, not timed"
     beside = environment.for_task(Environment(device="cuda:0", device_name="NVIDIA H200"), RunRequest("r", task, "/s"))
-    assert (beside.device, beside.interpreted, beside.threads) == ("cpu", False, 1)
+    assert (beside.device, beside.interpreted, beside.threads, beside.l2) == ("cpu", False, 1, "")
     assert beside.device_name == environment.processor()

@@ -51,8 +51,9 @@ def test_a_case_that_does_not_fit_is_skipped_and_gives_its_memory_back(monkeypat
         call()
     except torch.OutOfMemoryError as problem:
         result = raised("cuda:0", problem)
-    assert (result.status, result.detail) == ("skipped", "needs at least 5.5 GiB, 5 GiB free")
-    assert raised("cpu", torch.OutOfMemoryError("full")).detail == "needs more memory than there is"
+    assert (result.status, result.reason) == ("skipped", "too_large")
+    assert result.detail == "needs at least 5.5 GiB, 5 GiB free"
+    assert raised("cpu", torch.OutOfMemoryError("full")).reason == "out_of_memory"
 
 
 def test_memory_that_runs_out_in_the_solution_is_its_own_failure() -> None:

@@ -44,7 +44,8 @@ def test_a_best_is_called_once_for_the_same_inputs_and_again_for_others() -> Non
         run = opponents(twice)
         assert run.best_is_right(REFERENCE, first)
         assert run.best_is_right(REFERENCE, second)
-        assert run.first_baseline(REFERENCE, SimpleNamespace(id="a"), first)[1:] == (0.0, "best")  # type: ignore[arg-type]
+        found = run.first_baseline(REFERENCE, SimpleNamespace(id="a"), first)  # type: ignore[arg-type]
+        assert (found.function, found.largest_error, found.missing) == (twice, 0.0, None)
     assert calls == [3, 5]
 
 

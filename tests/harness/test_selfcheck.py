@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from kernbench.engine.jobs import Options
+from kernbench.ncu.refusals import refuse
 from kernbench.selfcheck import Report, accuracy, agreement
 from kernbench.selfcheck.workshop import Workshop
 
@@ -115,8 +116,8 @@ def test_others_methods_work_on_the_gpu_that_was_timed(monkeypatch: pytest.Monke
 
 def test_the_ncu_to_compare_with_is_the_one_that_a_profile_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(given: str | None = None) -> Path:
-        raise agreement.nsight.NoNcu(f"there is no {given}: install it")
+        raise agreement.nsight.NoNcu(refuse("not_a_program", path=given))
 
     monkeypatch.setattr(agreement.nsight, "find", find)
     report = asyncio.run(agreement.with_ncu("rms_norm", Options(ncu="/opt/ncu"), print))
-    assert report.notes == ["nothing to compare with: there is no /opt/ncu: install it"]
+    assert report.notes == [f"nothing to compare with: {refuse('not_a_program', path='/opt/ncu').text}"]

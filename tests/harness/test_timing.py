@@ -403,14 +403,14 @@ def test_the_wall_of_a_side_is_not_that_of_its_first_calls_after_another(monkeyp
 
 
 @pytest.mark.parametrize(
-    ("problem", "name", "says"),
+    ("problem", "code", "says"),
     [
-        (LostRecords("6 calls left 5 marks in the activity records"), "events", "6 calls left 5 marks"),
-        (clocks.Unsteady("hardware thermal"), "throttled", "did not recover (hardware thermal)"),
+        (LostRecords("6 calls left 5 marks in the activity records"), "event_pairs", "6 calls left 5 marks"),
+        (clocks.Unsteady("hardware thermal"), "not_recovered", "did not recover (hardware thermal)"),
     ],
 )
 def test_a_row_timed_by_event_pairs_says_why(
-    monkeypatch: pytest.MonkeyPatch, problem: Exception, name: str, says: str
+    monkeypatch: pytest.MonkeyPatch, problem: Exception, code: str, says: str
 ) -> None:
     class Failing(FakeClock):
         def measure(self, calls: Sequence[clocks.Call]) -> list[clocks.Measured]:
@@ -426,6 +426,6 @@ def test_a_row_timed_by_event_pairs_says_why(
     monkeypatch.setattr(case_timer.time, "perf_counter", lambda: 5.0)
     monkeypatch.setattr(watch, "_bench", lambda clock, *_: timing.Bench(clock, FakeRotation(), 1.0, lambda: None))  # type: ignore[arg-type]
     (finding,) = watch._on_gpu(gpu, {"solution": lambda: 5.0}, [], lambda: None).findings
-    assert finding.name == name
+    assert finding.code == code
     assert says in finding.help
     assert left == [pytest.approx(0.86 / 0.72 * 1e6)]  # of a bench that was given a millisecond

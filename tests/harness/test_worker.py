@@ -345,6 +345,7 @@ def test_a_baseline_that_fails_leaves_the_row_its_own_time(child: Child, tmp_pat
     assert result["status"] == "ok"
     assert result["solution_us"] > 0
     assert (result["baseline_us"], result["speedup"], result["verdict"]) == (None, None, None)
+    assert result["reason"] == "baseline_fails"
     assert result["detail"] == "baseline: fails (baseline.py:2: ValueError: not here)"
 
 
@@ -352,7 +353,7 @@ def test_a_file_and_best_can_be_the_baseline(child: Child, tmp_path: Path) -> No
     folder = write_task(tmp_path, baseline_py=SOLUTION)
     assert only(child.run(folder, baseline="baseline.py", cases=SMALL))["speedup"] is not None
     assert only(child.run(folder, baseline="best", best=str(folder), cases=SMALL))["vs_best"] is not None
-    assert only(child.run(folder, baseline="best", cases=SMALL))["detail"] == "baseline: there is no best source yet"
+    assert only(child.run(folder, baseline="best", cases=SMALL))["reason"] == "no_best_yet"
 
 
 def test_a_spelled_out_operator_gets_no_comparison_with_best(child: Child, tmp_path: Path) -> None:

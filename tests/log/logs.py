@@ -24,6 +24,7 @@ ENVIRONMENT = Environment(
     device="cuda:0",
     device_name="NVIDIA H200",
     condition="cold L2",
+    l2="cold",
     python="3.12.3",
     torch="2.11.0",
     triton="3.6.0",

@@ -126,7 +126,7 @@ async def test_a_profile_that_is_being_taken_goes_with_its_task(
     assert taken.cancelled()
     answer = await waiting
     assert isinstance(answer, ProfileFailed)
-    assert answer.message == "the task was left before its turn"
+    assert answer.code == "task_left"
     (only,) = started
     assert not only.folder.exists()
     assert await gone(only)
@@ -194,10 +194,11 @@ async def test_without_permission_the_compilers_facts_are_shown(
     it = watched()
     answer = await it.session.profile("a")
     assert isinstance(answer, ProfileFailed)
-    assert answer.message == refusals.PERMISSION
+    assert answer.code == "permission"
+    assert "ERR_NVGPUCTRPERM" in answer.message
     assert answer.known is not None
     assert answer.known.facts[0].registers == 40
-    assert it.session.explainer.profiler.refused == refusals.PERMISSION
+    assert it.session.explainer.profiler.refused == refusals.refuse("permission")
 
 
 @pytest.mark.anyio
@@ -248,19 +249,20 @@ async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("case", "against", "part"),
+    ("case", "against", "code", "part"),
     [
-        ("raise", None, "has no case 'raise'"),
-        ("a", "best", "nothing was run on this machine yet, so there is no best"),
-        ("a", "7", "there is no iteration '7'"),
-        ("a", "now", "is what is being profiled"),
+        ("raise", None, "no_case", "has no case 'raise'"),
+        ("a", "best", None, "nothing was run on this machine yet, so there is no best"),
+        ("a", "7", None, "there is no iteration '7'"),
+        ("a", "now", "same_source", "is what is being profiled"),
     ],
 )
 async def test_what_cannot_be_is_said(
-    watched: Callable[..., Watched], case: str, against: str | None, part: str
+    watched: Callable[..., Watched], case: str, against: str | None, code: str | None, part: str
 ) -> None:
     answer = await watched().session.profile(case, against)
     assert isinstance(answer, ProfileFailed)
+    assert answer.code == code
     assert part in answer.message
 
 

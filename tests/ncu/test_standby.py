@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import os
 import signal
+import string
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from kernbench.diagnosis.counters import read_csv
+from kernbench.events import RefusalCode
 from kernbench.ncu import nsight, refusals
 from kernbench.ncu import standby as ncu
 from tests.ncu.conftest import NCU
@@ -102,35 +105,37 @@ async def test_ncu_killed_from_outside_is_a_sentence(start: Callable) -> None:
     os.killpg(standby.group, signal.SIGKILL)
     outcome = await asking
     assert outcome.problem is not None
-    assert outcome.problem.startswith("ncu exited with code 137")
+    assert outcome.problem.code == "ended"
+    assert outcome.problem.text.startswith("ncu exited with code 137")
 
 
 async def test_the_sources_own_fault_has_its_place(start: Callable) -> None:
     outcome = await (await start()).profile({**REQUEST, "case": "raise"})
-    assert outcome.problem == "solution fails: NameError: boom"
+    assert outcome.problem == refusals.Refusal("side_failed", "solution fails: NameError: boom")
     assert str(outcome.where) == "solution.py:7"
 
 
 async def test_a_crash_is_told(start: Callable) -> None:
     outcome = await (await start()).profile({**REQUEST, "case": "crash"})
-    assert outcome.problem == "ncu failed: The application returned an error code (-11)."
+    assert outcome.problem is not None
+    assert outcome.problem.code == "ncu_failed"
+    assert outcome.problem.text == "ncu failed: The application returned an error code (-11)."
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "sentence"),
+    ("variable", "value", "code"),
     [
-        ("FAKE_NCU", "permission", refusals.PERMISSION),
-        ("FAKE_NCU", "counters", refusals.COUNTERS_TAKEN),
-        ("FAKE_NCU_CSV", "none", refusals.NO_KERNEL),
-        ("FAKE_TARGET", "busy", refusals.EXCLUSIVE),
+        ("FAKE_NCU", "permission", "permission"),
+        ("FAKE_NCU", "counters", "counters_taken"),
+        ("FAKE_NCU_CSV", "none", "no_kernel"),
+        ("FAKE_TARGET", "busy", "exclusive"),
     ],
 )
-async def test_refusals(
-    start: Callable, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, sentence: str
-) -> None:
+async def test_refusals(start: Callable, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, code: str) -> None:
     monkeypatch.setenv(variable, value)
     outcome = await (await start()).profile({**REQUEST, "case": "a"})
-    assert outcome.problem == sentence
+    assert outcome.problem is not None
+    assert outcome.problem.code == code
 
 
 @pytest.mark.usefixtures("rms_csv")
@@ -217,26 +222,56 @@ def test_permission_is_known_beforehand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
+    ("text", "code", "part"),
     [
-        ("==ERROR== InterprocessLockFailed: /tmp/nsight-compute-lock", "TMPDIR is private"),
-        ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "LibraryNotLoaded"),
-        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "do not fit together"),
-        ("==ERROR== Profiling is not supported on this device", "newer Nsight Compute"),
-        ("==ERROR== AcceleratorError: CUDA error: out of memory", "not enough free GPU memory"),
-        ("==ERROR== Something new happened", "ncu failed: Something new happened"),
-        ("AcceleratorError: CUDA error: invalid device ordinal", "torch sees no such CUDA device"),
-        ("", "ncu exited with code 9: it said nothing"),
+        ("==ERROR== InterprocessLockFailed: /tmp/nsight-compute-lock", "lock", "TMPDIR is private"),
+        ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "no_counters", "LibraryNotLoaded"),
+        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "driver_mismatch", "do not fit together"),
+        ("==ERROR== Profiling is not supported on this device", "unknown_gpu", "newer Nsight Compute"),
+        ("==ERROR== Failed to find metric lts__t_x", "unknown_metrics", "does not know the metrics"),
+        ("==ERROR== AcceleratorError: CUDA error: out of memory", "no_room", "not enough free GPU memory"),
+        ("==ERROR== Something new happened", "ncu_failed", "ncu failed: Something new happened"),
+        ("AcceleratorError: CUDA error: invalid device ordinal", "no_device", "torch sees no such CUDA device"),
+        ("", "ended", "ncu exited with code 9: it said nothing"),
     ],
 )
-def test_every_complaint_becomes_one_sentence(text: str, part: str) -> None:
+def test_every_complaint_becomes_one_sentence(text: str, code: str, part: str) -> None:
     said = refusals.explain(text, "exited with code 9")
-    assert part in said
-    assert "\n" not in said
+    assert said.code == code
+    assert part in said.text
+    assert "\n" not in said.text
+
+
+def test_every_refusal_has_words_and_all_words_a_code() -> None:
+    assert set(refusals.WORDS) == set(get_args(RefusalCode))
+    assert len(set(refusals.WORDS.values())) == len(refusals.WORDS)
+    assert set(refusals.WORDS) > refusals.LASTING | refusals.NO_DEVICE
+
+
+@pytest.mark.parametrize("code", get_args(RefusalCode))
+def test_a_refusal_fills_its_gaps(code: RefusalCode) -> None:
+    gaps = {name for _text, name, _format, _conversion in string.Formatter().parse(refusals.WORDS[code]) if name}
+    values = {name: 7.0 if name == "seconds" else f"<{name}>" for name in gaps - {"who"}}
+    found = refusals.refuse(code, **values)
+    assert found.code == code
+    assert all(str(value).removesuffix(".0") in found.text for value in values.values())
+    assert ("who" not in gaps) or "ncu" in found.text
+
+
+def test_a_trace_is_made_without_ncu_and_says_so() -> None:
+    """Only who was at work is named: what the kernel itself raised stays as it is, whatever it is about."""
+    who = refusals.TRACED_CALL
+    assert refusals.timed_out("load", 60.0, who).text.startswith("the traced call was still loading the source")
+    assert refusals.explain("", "exited with code 9", who=who).text == (
+        "the traced call exited with code 9: it said nothing"
+    )
+    failed = refusals.explain("==ERROR== ncu is not here", "exited with code 9", who=who)
+    assert failed == refusals.Refusal("ncu_failed", "the traced call failed: ncu is not here")
 
 
 def test_a_target_that_finished_without_a_kernel_is_no_failure_of_ncu() -> None:
     stopped = "==ERROR== The application returned an error code (18)."
-    assert refusals.explain(stopped, "exited with code 9", finished=True) == refusals.NO_KERNEL
-    assert refusals.explain(stopped, "exited with code 9") != refusals.NO_KERNEL
-    assert "Disk full" in refusals.explain(f"{stopped}\n==ERROR== Disk full", "exited with code 9", finished=True)
+    assert refusals.explain(stopped, "exited with code 9", finished=True).code == "no_kernel"
+    assert refusals.explain(stopped, "exited with code 9").code == "ncu_failed"
+    full = refusals.explain(f"{stopped}\n==ERROR== Disk full", "exited with code 9", finished=True)
+    assert full == refusals.Refusal("ncu_failed", "ncu failed: Disk full")

@@ -12,6 +12,7 @@ import pytest
 from harness.shared import taskfile
 from harness.shared.lines import to_dict
 from kernbench.ncu import standby as ncu
+from kernbench.ncu.refusals import Refusal
 
 pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 TASK = """
@@ -63,7 +64,7 @@ async def test_what_a_call_spends_is_ranked_and_written_as_a_trace(folder: Path)
 async def test_a_source_that_fails_is_blamed_by_its_line(folder: Path) -> None:
     (folder / "solution.py").write_text("def toy(x):\n    return y\n")
     outcome = await asked(folder)
-    assert outcome.problem == "solution fails: NameError: name 'y' is not defined"
+    assert outcome.problem == Refusal("side_failed", "solution fails: NameError: name 'y' is not defined")
     assert str(outcome.where) == "solution.py:2"
 
 
@@ -71,4 +72,4 @@ async def test_a_task_that_fails_is_a_sentence_too(folder: Path) -> None:
     (folder / "reference.py").write_text("def make_inputs(case, seed, device):\n    return 3\ndef toy(x): ...\n")
     outcome = await asked(folder)
     assert outcome.problem is not None
-    assert "make_inputs returned a int for case a" in outcome.problem
+    assert "make_inputs returned a int for case a" in outcome.problem.text

@@ -485,7 +485,7 @@ def test_a_part_of_the_cases_is_no_point_of_the_plot() -> None:
     assert "".join(part).count("o") == "".join(whole).count("o")
 
 
-@pytest.mark.parametrize("other", [{"baseline": "eager"}, {"device_name": "AMD EPYC"}, {"condition": "warm L2"}])
+@pytest.mark.parametrize("other", [{"baseline": "eager"}, {"device_name": "AMD EPYC"}, {"l2": "warm"}])
 def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, str]) -> None:
     """3.5x over eager is no better than 1.3x over compile."""
     newest = summary(12)

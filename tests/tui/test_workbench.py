@@ -8,10 +8,10 @@ from typing import Literal
 import pytest
 
 from harness.shared.errors import UserError, Where
+from harness.shared.reasons import explain
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from kernbench.events import BuildFailed, Event, LogLine, Notice, RunCancelled, RunFinished, TaskLoaded, WorkerChanged
-from kernbench.task.case_choice import NEEDS_GPU
 from kernbench.tui import screen
 from kernbench.tui.actions import draft_file
 from kernbench.tui.pages.dialogs import Page
@@ -705,7 +705,8 @@ async def test_the_order_is_the_same_before_and_after_the_worker_is_up(monkeypat
     async with app.run_test(size=(80, 24)) as pilot:
         before = app.board.cases
         engine.say(WorkerChanged("ready", Environment(device="cpu", device_name="Neoverse N1, 2 cores")))
-        skipped = [CaseResult(case.id, "skipped", detail=NEEDS_GPU) for case in engine.task.timed]
+        why = explain("needs_gpu")._asdict()
+        skipped = [CaseResult(case.id, "skipped", **why) for case in engine.task.timed]
         engine.say(STARTED, *landed(*skipped), RunFinished(summary(13)))
         await settle(pilot)
         assert app.board.cases == before
@@ -719,8 +720,8 @@ async def test_a_row_that_does_not_fit_comes_last_and_one_not_reached_stays(engi
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
         engine.say(READY, STARTED)
-        engine.say(*landed(CaseResult(right(1).id, "skipped", detail="not run: crashed on wan 75600x5120")))
-        engine.say(*landed(CaseResult(right(0).id, "skipped", detail="needs at least 5.5 GiB, 5 GiB free")))
+        engine.say(*landed(CaseResult(right(1).id, "skipped", reason="after_crash")))
+        engine.say(*landed(CaseResult(right(0).id, "skipped", reason="too_large")))
         await settle(pilot)
         ids = [case.id for case in app.board.cases]
         assert (ids[0], ids[-1]) == (right(1).id, right(0).id)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kernbench.engine.explainer import Answer
     from kernbench.engine.jobs import Options
     from kernbench.engine.session import Session
+    from kernbench.events import RefusalCode
 
 MOST_NAMED = 8
 """Cases that a message lists."""
@@ -134,14 +135,13 @@ def _failed(answer: Answer, as_json: bool) -> int:
     elif answer.known is not None:
         for line in profile_text.summary_lines(answer.known, diagnose(answer.known), width=80):
             click.echo(line)
-    return _status(answer.message, WRONG)
+    return _status(answer.code, WRONG)
 
 
-def _status(refusal: str, otherwise: int) -> int:
+def _status(refusal: RefusalCode | None, otherwise: int) -> int:
     from kernbench.ncu import refusals
 
-    without = (refusals.NO_GPU, refusals.NO_DEVICE, refusals.EXCLUSIVE, refusals.FULL)
-    return NO_DEVICE if refusal in without else otherwise
+    return NO_DEVICE if refusal in refusals.NO_DEVICE else otherwise
 
 
 @click.command()
@@ -163,6 +163,7 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
 
     from harness.shared.errors import UserError
     from kernbench.ncu import profile_text
+    from kernbench.ncu.refusals import Refused
 
     loaded = load_task(task)
     only = _only(loaded, case)
@@ -174,7 +175,7 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
             rows = await session.trace(only, place)
         except UserError as problem:
             click.echo(f"kernbench: {problem}", err=True)
-            return _status(str(problem), USAGE)
+            return _status(problem.code if isinstance(problem, Refused) else None, USAGE)
         finally:
             await session.close()
         for line in [json.dumps(asdict(row)) for row in rows] if as_json else profile_text.trace_lines(rows):

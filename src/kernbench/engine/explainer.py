@@ -80,13 +80,14 @@ class Explainer:
             source = self._logbook.take_source()
             _check(task, case)
             if device == "cpu":
-                raise NoProfile(f"{task.name} runs on the CPU here; Nsight Compute sees GPUs only, `trace` sees both")
+                raise NoProfile(refusals.refuse("on_cpu", task=task.name))
             wanted = sides(task, source, against, baseline, self._logbook.journal)
             found = await self._taken(Wanted(task, case, wanted, device, full))
         except NoProfile as problem:
-            return ProfileFailed(case, str(problem), problem.where, problem.known)
+            return ProfileFailed(case, str(problem), problem.where, problem.known, problem.code)
         except UserError as problem:
-            return ProfileFailed(case, str(problem))
+            code = problem.code if isinstance(problem, refusals.Refused) else None
+            return ProfileFailed(case, str(problem), code=code)
         except OSError as problem:
             return ProfileFailed(case, f"{problem.filename or self._logbook.state}: {problem.strerror}")
         with contextlib.suppress(UserError, OSError):
@@ -99,7 +100,7 @@ class Explainer:
         try:
             return await self.profiler.take(wanted)
         except NoProfile as problem:
-            if str(problem) != refusals.EXCLUSIVE or not self._supervisor.pids or self._supervisor.busy:
+            if problem.code != "exclusive" or not self._supervisor.pids or self._supervisor.busy:
                 raise
         await self._supervisor.close()
         return await self.profiler.take(wanted)
@@ -107,4 +108,4 @@ class Explainer:
 
 def _check(task: Task, case: str) -> None:
     if all(item.id != case for item in task.cases):
-        raise NoProfile(f"{task.name} has no case {case!r}; an id is {task.cases[0].id!r}")
+        raise NoProfile(refusals.refuse("no_case", task=task.name, case=case, known=task.cases[0].id))

@@ -13,11 +13,12 @@ from typing import Any, cast
 
 from harness.shared.errors import Where
 from harness.shared.lines import decode
+from harness.shared.reasons import explain
 from harness.shared.results import CaseResult, Finding
 from harness.shared.run import Environment, Step
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunCancelled, RunStarted
+from kernbench.events import BuildFailed, CaseLanded, Event, FailedStatus, Progress, RunCancelled, RunStarted
 from kernbench.worker import tracebacks
 from kernbench.worker.supervisor import Lost
 
@@ -66,25 +67,21 @@ class Attempt:
             return []
         where = self._fault(lost)
         doing = render.STEP_WORDS.get(lost.step, lost.step)
-        detail = (
-            f"the worker {lost.detail} while {doing}"
-            if lost.kind == "crashed"
-            else f"{lost.detail} while {doing}; stopped"
-        )
+        crashed = lost.kind == "crashed"
+        why = explain("worker_crashed" if crashed else "worker_timeout", ending=lost.detail, doing=doing)
         if lost.case is None:
-            self._fail(lost.kind, detail, where, tracebacks.fatal_stack(lost.log) or "\n".join(lost.log))
+            self._fail(lost.kind, why.detail, where, tracebacks.fatal_stack(lost.log) or "\n".join(lost.log))
             return []
         before = self.results.get(lost.case, CaseResult(lost.case, "skipped"))
         events: list[Event] = []
         if not before.failed:  # a row that failed on its own keeps its word: it left the CUDA context useless
-            lost_row = replace(
-                before.untimed(lost.kind, detail), where=where, traceback=tracebacks.fatal_stack(lost.log)
-            )
-            events.append(self._land(lost_row))
-        blame = self.task.case(lost.case).label
+            lost_row = before.untimed(lost.kind, why.detail)
+            stack = tracebacks.fatal_stack(lost.log)
+            events.append(self._land(replace(lost_row, reason=why.reason, where=where, traceback=stack)))
+        left = explain("after_crash" if crashed else "after_timeout", blame=self.task.case(lost.case).label)
         for case in self.started.cases:
             if case not in self.results:
-                events.append(self._land(CaseResult(case, "skipped", detail=f"not run: {lost.kind} on {blame}")))
+                events.append(self._land(CaseResult(case, "skipped", detail=left.detail, reason=left.reason)))
         return events
 
     def _land(self, result: CaseResult) -> CaseLanded:
@@ -93,7 +90,7 @@ class Attempt:
         self.results[result.id] = result
         return CaseLanded(self.started.run, result)
 
-    def _fail(self, status: Any, message: str, where: Where | None, traceback: str) -> None:
+    def _fail(self, status: FailedStatus, message: str, where: Where | None, traceback: str) -> None:
         started, count = self.started, self._failed_builds + 1
         own = self._own_frames(traceback)
         self.failure = BuildFailed(started.run, started.source, message, where, own, status, count)

@@ -201,9 +201,7 @@ def _environment(about: Collected, pair: Pair) -> list[str]:
     made_on = after.environment
     driver = made_on.driver and f"driver {made_on.driver}"
     machine = [made_on.device_name or made_on.device, driver, render.clocks(made_on), made_on.condition]
-    versions = [
-        part for part in entry_text.provenance(after) if part.split()[0] in ("torch", "triton", "Python", "kernbench")
-    ]
+    versions = entry_text.versions(after)
     baseline, task = (digest[: entry_text.HASH] for digest in (after.baseline_hash, after.task_hash))
     against = f"baseline {after.baseline} ({baseline}), task {task}"
     lines = [f"- {', '.join(part for part in parts if part)}" for parts in (machine, versions, [against])]

@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from harness.shared.lines import decode
-from harness.shared.results import CaseResult
 from kernbench import render
 from kernbench.events import Elsewhere
 from kernbench.export.collect import Collected, name_of
 from kernbench.log.entries import entry_text
+from kernbench.log.runs import legacy
 
 EXACT = ["run", "iteration", "case", "status", "baseline_us", "solution_us", "speedup", "speedup_low", "speedup_high"]
 
@@ -52,7 +51,7 @@ def _entries(about: Collected) -> Iterator[str]:
         item = missing[run]
         while written and written[0][0] <= (item.iteration or 0):
             yield written.popleft()[1]
-        results = {row["id"]: decode(CaseResult, row) for row in rows if row["id"] in known}
+        results = {row["id"]: legacy.decode_row(row) for row in rows if row["id"] in known}
         yield entry_text.EntryText(about.task, item, results)(item.iteration or 0)
     yield from (text for _number, text in written)
 

@@ -10,7 +10,6 @@ import shutil
 import signal
 from pathlib import Path
 
-from harness.shared.errors import UserError
 from kernbench.ncu import refusals
 
 TOOLKITS = (Path("/usr/local/cuda/bin"), Path("/opt/nvidia/nsight-compute"))
@@ -21,8 +20,8 @@ CAPABILITIES = Path("/proc/self/status")
 SYS_ADMIN, PERFMON = 1 << 21, 1 << 38
 
 
-class NoNcu(UserError):
-    """ncu cannot be used here; one sentence with what to do."""
+class NoNcu(refusals.Refused):
+    """ncu cannot be used here."""
 
 
 def find(given: str | None = None) -> Path:
@@ -31,7 +30,7 @@ def find(given: str | None = None) -> Path:
         path = Path(given).expanduser()
         if path.is_file() and os.access(path, os.X_OK):
             return path.absolute()
-        raise NoNcu(refusals.not_there(path))
+        raise NoNcu(refusals.refuse("not_a_program", path=path))
     homes = [Path(os.environ[name]) / "bin" for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     found = shutil.which("ncu") or shutil.which("ncu", path=os.pathsep.join(map(str, [*homes, TOOLKITS[0]])))
     if found:
@@ -40,8 +39,9 @@ def find(given: str | None = None) -> Path:
     if standalone:
         return standalone[-1]
     if not any(path.exists() for path in DRIVERS):
-        raise NoNcu(refusals.NO_GPU)
-    raise NoNcu(refusals.missing(("PATH", *map(str, homes), str(TOOLKITS[0]), f"{TOOLKITS[1]}/*")))
+        raise NoNcu(refusals.refuse("no_gpu"))
+    places = ", ".join(("PATH", *map(str, homes), str(TOOLKITS[0]), f"{TOOLKITS[1]}/*"))
+    raise NoNcu(refusals.refuse("ncu_missing", places=places))
 
 
 async def version(ncu: Path) -> str:
@@ -49,7 +49,7 @@ async def version(ncu: Path) -> str:
     text = await read(ncu, "--version", seconds=20.0)
     found = re.search(r"Version (\d+(?:\.\d+)+)", text)
     if found is None:
-        raise NoNcu(f"{ncu} does not say its version; is it Nsight Compute? name another with `--ncu PATH`")
+        raise NoNcu(refusals.refuse("no_version", path=ncu))
     return ".".join(found[1].split(".")[:3])
 
 

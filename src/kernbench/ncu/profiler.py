@@ -3,8 +3,8 @@
 A Profiler keeps up to two standbys warm: one with the summary's metrics and, once a summary was asked for, one with the
 full set, so that the drilldown after it is warm too. Both are started only while nothing is timed; one that is still
 importing when a run begins is given up. `take` returns the profiles of the sides asked for, the solution's first; a
-side other than it comes from what was kept where possible. Where ncu cannot be used `take` raises NoProfile with one
-sentence, and with what the compiler alone knows.
+side other than it comes from what was kept where possible. Where ncu cannot be used `take` raises NoProfile with the
+refusal, and with what the compiler alone knows.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from kernbench.log.runs.journal import Journal
 from kernbench.ncu import drilldown, nsight, refusals
 from kernbench.ncu import standby as ncu
 from kernbench.ncu.profile_store import Profiles
+from kernbench.ncu.refusals import Refusal
 from kernbench.task.baseline import Baseline
 from kernbench.task.snapshot import Source
 
@@ -36,8 +37,6 @@ COMPILE_SECONDS = 180.0
 """With torch.compile among the sides."""
 FAILURES = 2
 """Standbys that died before they were ready; after so many none is started until a key asks for it."""
-LASTING = (refusals.PERMISSION, refusals.NO_COUNTERS)
-"""Refusals that the next try would meet again: no standby is kept for them."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +65,11 @@ class Wanted:
     full: bool = False
 
 
-class NoProfile(UserError):
-    """Why there is none, in one sentence; `known` is what the compiler says all the same."""
+class NoProfile(refusals.Refused):
+    """Why there is none; `known` is what the compiler says all the same."""
 
-    def __init__(self, message: str, where: Where | None = None, known: Profile | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, refusal: Refusal, where: Where | None = None, known: Profile | None = None) -> None:
+        super().__init__(refusal)
         self.where, self.known = where, known
 
 
@@ -84,7 +83,7 @@ class Profiler:
         on_log: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.kept = Profiles(state)
-        self.refused: str | None = None
+        self.refused: Refusal | None = None
         """Why no ncu is tried any more."""
         self._build = str(state / "build")
         self._python, self._harness, self._given, self._on_log = python, harness, ncu_path, on_log
@@ -125,7 +124,7 @@ class Profiler:
     async def take(self, wanted: Wanted) -> list[Profile]:
         """Profiles of all sides, in their order. To be called with the GPU slot in hand, one at a time."""
         if self._closed:
-            raise NoProfile("the task was left before its turn")
+            raise NoProfile(refusals.refuse("task_left"))
         self._taking = asyncio.current_task()
         try:
             return await self._take(wanted)
@@ -135,8 +134,8 @@ class Profiler:
     async def _take(self, wanted: Wanted) -> list[Profile]:
         try:
             await self._locate()
-        except UserError as problem:
-            raise NoProfile(str(problem), None, await self._facts(wanted)) from None
+        except nsight.NoNcu as problem:
+            raise NoProfile(problem.refusal, None, await self._facts(wanted)) from None
         standby = await self._claim(wanted)
         known = self._known(wanted, str(standby.gpu.get("name", "")))
         missing = [side for side in wanted.sides if side.name not in known]
@@ -156,7 +155,7 @@ class Profiler:
         finally:
             await standby.close()
         if outcome.problem is not None:
-            raise NoProfile(outcome.problem.replace("ncu ", "the traced call ", 1), outcome.where)
+            raise NoProfile(outcome.problem, outcome.where)
         return tuple(decode(TraceRow, row) for row in outcome.trace)
 
     async def drilldown(self, profile: Profile) -> drilldown.Drilldown:
@@ -211,10 +210,10 @@ class Profiler:
 
     async def _refuse(self, outcome: ncu.Outcome, wanted: Wanted) -> None:
         assert outcome.problem is not None
-        if outcome.problem in LASTING:
+        if outcome.problem.code in refusals.LASTING:
             self.refused = outcome.problem
         known = _facts_only(wanted, outcome) if outcome.facts else None
-        if known is None and outcome.where is None and outcome.problem != refusals.EXCLUSIVE:
+        if known is None and outcome.where is None and outcome.problem.code != "exclusive":
             known = await self._facts(wanted)
         raise NoProfile(outcome.problem, outcome.where, known)
 
@@ -222,10 +221,8 @@ class Profiler:
         table = read_csv(outcome.text)
         parts = table.sides(len(sides))
         if parts is None or not parts[0]:
-            said = (
-                refusals.NO_KERNEL if parts is not None else "ncu's kernels cannot be told apart by side; try one side"
-            )
-            raise NoProfile(said, None, _facts_only(wanted, outcome))
+            why = refusals.refuse("mixed_sides" if parts is None else "no_kernel")
+            raise NoProfile(why, None, _facts_only(wanted, outcome))
         found = {}
         for index, (side, kernels) in enumerate(zip(sides, parts, strict=True)):
             about = _about(wanted, side, outcome)
@@ -250,8 +247,8 @@ class Profiler:
         if self._tool is None:
             found = nsight.find(self._given)
             if not nsight.permitted():
-                self.refused = refusals.PERMISSION
-                raise nsight.NoNcu(refusals.PERMISSION)
+                self.refused = refusals.refuse("permission")
+                raise nsight.NoNcu(self.refused)
             self._version, self._tool = await nsight.version(found), found
 
     async def _ensure(self, device: str, full: bool) -> None:
@@ -294,7 +291,7 @@ def sides(task: Task, source: Source, against: str | None, baseline: Baseline, j
         return solution, _baseline_side(task, source, baseline)
     point = stored_sources.find(task, journal, "best" if against == "baseline" else against)
     if point.summary is None:
-        raise NoProfile(f"{against} is what is being profiled; compare it with baseline, best or an iteration's number")
+        raise NoProfile(refusals.refuse("same_source", against=against))
     return solution, Side(against, point.summary.source, "file", str(point.folder))
 
 

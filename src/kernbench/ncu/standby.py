@@ -5,7 +5,7 @@ case. While it waits it is stopped (SIGSTOP): a waiting ncu would keep one core 
 Its metrics are fixed on its command line, so a standby is either of the summary's set or of the full one. What
 ncu has to say, csv and complaints alike, goes to a file of its own; what the program prints goes to the log. Everything
 lies in a private folder that is also its TMPDIR (ncu keeps a lock file there, which may be another user's in /tmp). No
-exception leaves `Standby.profile`: an Outcome carries either the csv or one sentence.
+exception leaves `Standby.profile`: an Outcome carries either the csv or a refusal.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Outcome:
     gpu: dict[str, Any] = field(default_factory=dict)
     trace: tuple[dict[str, Any], ...] = ()
     """Rows of torch's profiler, where a trace was asked for."""
-    problem: str | None = None
+    problem: refusals.Refusal | None = None
     where: Where | None = None
     report: Path | None = None
     """The .ncu-rep of a full profile; the caller takes it away before the standby is closed."""
@@ -106,7 +106,7 @@ class Standby:
         self._facts: dict[str, dict[str, Any]] = {}
         self._trace: tuple[dict[str, Any], ...] = ()
         self._step = "start"
-        self._problem: str | None = None
+        self._problem: refusals.Refusal | None = None
         self._where: Where | None = None
         self._ready = asyncio.Event()
         self._buffer = b""
@@ -133,11 +133,16 @@ class Standby:
             )
         except OSError as problem:
             shutil.rmtree(folder, ignore_errors=True)
-            raise NoNcu(f"{setup.ncu or setup.python} cannot be started: {problem.strerror}") from None
+            path = setup.ncu or setup.python
+            raise NoNcu(refusals.refuse("not_started", path=path, problem=problem.strerror)) from None
         standby = cls(process, folder, full, counts=setup.ncu is not None)
         asyncio.get_running_loop().add_reader(standby._events, standby._read_events)
         standby._tasks = [asyncio.create_task(standby._read_log(on_log)), asyncio.create_task(standby._wait())]
         return standby
+
+    @property
+    def _who(self) -> str:
+        return refusals.NCU if self.counts else refusals.TRACED_CALL
 
     @property
     def alive(self) -> bool:
@@ -161,7 +166,7 @@ class Standby:
         """Sends the one request and waits for ncu's end; killed with its group when the time is over."""
         if not await self.wait_ready():
             if self.alive:
-                self._problem = refusals.timed_out("start", START_SECONDS)
+                self._problem = refusals.timed_out("start", START_SECONDS, self._who)
             return await self._outcome()
         self._step = "load"
         self._signal(signal.SIGCONT)
@@ -170,7 +175,7 @@ class Standby:
         try:
             await asyncio.wait_for(self.process.wait(), seconds)
         except TimeoutError:
-            self._problem = refusals.timed_out(self._step, seconds)
+            self._problem = refusals.timed_out(self._step, seconds, self._who)
         return await self._outcome()
 
     async def close(self) -> None:
@@ -213,7 +218,7 @@ class Standby:
         if problem is None and (self._step != "done" or (self.counts and CSV_HEADER not in text)):
             said = text + "\n" + "\n".join(self._tail)
             ended = ending(self.process.returncode)
-            problem = refusals.explain(said, ended, str(self.folder), finished=self._step == "done")
+            problem = refusals.explain(said, ended, str(self.folder), self._step == "done", self._who)
         place = report if report.is_file() else None
         return Outcome(text, self._facts, self.gpu, self._trace, problem, self._where, place)
 
@@ -258,11 +263,11 @@ class Standby:
         elif kind == "failed":
             where = message.get("where")
             self._where = decode(Where, where) if where else None
-            self._problem = f"{message['side']} fails: {message['message']}"
+            self._problem = refusals.refuse("side_failed", side=message["side"], message=message["message"])
         elif kind == "unusable":
             reason = (message["message"].strip().splitlines() or ["it said nothing"])[0]  # torch adds advice below it
-            problem = refusals.explain(reason, f"cannot start: {reason}")
-            self._problem = refusals.FULL if problem == refusals.NO_ROOM else problem
+            problem = refusals.explain(reason, f"cannot start: {reason}", who=self._who)
+            self._problem = refusals.refuse("gpu_full") if problem.code == "no_room" else problem
 
     async def _wait(self) -> None:
         await self.process.wait()

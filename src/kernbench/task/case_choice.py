@@ -6,12 +6,12 @@ import fnmatch
 import random
 from collections.abc import Mapping, Sequence
 
+from harness.shared.reasons import explain
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case, Task
 
 GRID_PER_SAVE = 32
-NEEDS_GPU = "needs a GPU: here small cases are checked on the CPU, and nothing is timed"
 
 
 def matching(task: Task, glob: str | None) -> list[Case]:
@@ -41,7 +41,9 @@ def choose(
     run = [case for case in cases if not case.id.startswith("grid:")] + grid
     if not interpreted:
         return run, []
-    skipped = [CaseResult(case.id, "skipped", detail=NEEDS_GPU) for case in run if case.kind == "case"]
+    why = explain("needs_gpu")
+    timed = [case for case in run if case.kind == "case"]
+    skipped = [CaseResult(case.id, "skipped", detail=why.detail, reason=why.reason) for case in timed]
     return [case for case in run if case.kind != "case"], skipped
 
 

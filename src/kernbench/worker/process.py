@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import harness
+from harness.shared.codes import UnusableCode
 from harness.shared.errors import UserError
 from harness.shared.lines import PROTOCOL, decode
 from harness.shared.run import Environment
@@ -40,9 +41,9 @@ NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "
 
 
 class Unusable(UserError):
-    """The worker cannot do its work here; `code` is no_torch, no_device or broken."""
+    """The worker cannot do its work here."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: UnusableCode, message: str) -> None:
         super().__init__(message)
         self.code = code
 
@@ -208,7 +209,7 @@ class Child:
         elif kind == "warm":
             self.warm = True
         elif kind == "unusable":
-            self.problem = Unusable(str(message.get("code")), str(message.get("message")))
+            self.problem = Unusable(message.get("code", "broken"), str(message.get("message")))
         else:
             self.messages.put_nowait(message)
 

@@ -115,6 +115,13 @@ def provenance(summary: Summary) -> list[str]:
         ("baseline", summary.baseline_hash[:HASH]),
         ("driver", about.driver),
         ("clocks", render.clocks(about)),
+    ]
+    return [f"{name} {value}" for name, value in named if value] + versions(summary)
+
+
+def versions(summary: Summary) -> list[str]:
+    about = summary.environment
+    named = [
         ("torch", about.torch),
         ("triton", about.triton),
         ("Python", about.python),

@@ -18,6 +18,7 @@ from kernbench.events import Elsewhere, Summary
 from kernbench.log.entries import entry_text, iterations_file
 from kernbench.log.entries.edited_words import UNDECODED, Handwritten
 from kernbench.log.entries.entry_list import Key, Listing, key_of
+from kernbench.log.runs import legacy
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.run_table import Brief
 from kernbench.log.runs.series import Series
@@ -176,6 +177,7 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
     at, *circumstances = said["when"].split(" · ")
     baselines = [part.removeprefix(BASELINE) for part in circumstances if part.startswith(BASELINE)]
     machine = [part for part in circumstances if not part.startswith(("source ", BASELINE, "same source", "after "))]
+    condition = ", ".join(machine[1:])
     return Elsewhere(
         run="",
         source=source,
@@ -190,7 +192,9 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
         baseline=baselines[0] if baselines else "",
         command=said["command"].strip("`"),
         task_hash=said["with task"].partition(" · ")[0],
-        environment=Environment(device_name=machine[0] if machine else "", condition=", ".join(machine[1:])),
+        environment=Environment(
+            device_name=machine[0] if machine else "", condition=condition, l2=legacy.l2_of(condition)
+        ),
         outcome=outcome,
     )
 

@@ -152,8 +152,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
 
 def axis_of(run: Summary) -> tuple[str, str, str]:
     """What a speedup is over, and where; also of an entry that was made elsewhere, which does not tell its series."""
-    l2 = run.environment.condition.partition(" ")[0]
-    return run.baseline, run.environment.device_name, l2 if l2 in ("cold", "warm", "dirty") else ""
+    return run.baseline, run.environment.device_name, run.environment.l2
 
 
 def best_levels(entries: Sequence[Summary]) -> list[float | None]:

@@ -18,11 +18,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from harness.shared.lines import SCHEMA, decode, encode
+from harness.shared.lines import SCHEMA, encode
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
-from kernbench.log.runs import runs_index
+from kernbench.log.runs import legacy, runs_index
 from kernbench.log.runs.run_records import UNREADABLE, PastRuns
 from kernbench.log.runs.run_table import BriefTable
 from kernbench.log.runs.runs_file import PARSED_AT_ONCE, RunsFile, parse, parse_all
@@ -245,6 +245,6 @@ def _names(line: bytes) -> tuple[bytes, bytes]:
 
 def _take_row(found: dict[str, CaseResult], data: dict[str, Any]) -> None:
     try:
-        found[str(data["id"])] = decode(CaseResult, data)
+        found[str(data["id"])] = legacy.decode_row(data)
     except UNREADABLE:
         return

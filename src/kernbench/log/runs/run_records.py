@@ -13,6 +13,7 @@ from typing import Any, overload
 from harness.shared.lines import decode
 from harness.shared.run import Environment
 from kernbench.events import Summary
+from kernbench.log.runs import legacy
 from kernbench.log.runs.run_table import BriefTable
 from kernbench.log.runs.runs_file import PARSED_AT_ONCE, RunsFile, parse, parse_all
 
@@ -59,7 +60,7 @@ class PastRuns(Sequence[Summary]):
         if key not in self._environments:
             if len(self._environments) >= KEPT_ENVIRONMENTS:
                 self._environments.clear()
-            self._environments[key] = decode(Environment, about)
+            self._environments[key] = legacy.decode_environment(about)
         return self._environments[key]
 
     def __len__(self) -> int:
@@ -101,7 +102,7 @@ class PastRuns(Sequence[Summary]):
 
     def _decode(self, index: int, data: dict[str, Any]) -> Summary:
         try:
-            found = decode(Summary, {**data, "environment": self._environment(data)})
+            found = decode(Summary, {**legacy.with_codes(data), "environment": self._environment(data)})
             for changed in self._file.lines_at(self._reworded[index]) if index in self._reworded else ():
                 found = replace(found, **said(parse(changed) or {}))  # type: ignore[arg-type]
         except UNREADABLE:
@@ -126,7 +127,11 @@ class PastRuns(Sequence[Summary]):
             baseline=series.baseline,
             task_hash=series.task_hash,
             environment=Environment(
-                device=device, device_name=series.device_name, interpreted=interpreted, condition=series.l2
+                device=device,
+                device_name=series.device_name,
+                interpreted=interpreted,
+                condition=series.l2,
+                l2=legacy.l2_of(series.l2),
             ),
         )
 

@@ -31,7 +31,7 @@ class Series:
     @classmethod
     def of(cls, run: Summary) -> Series:
         about = run.environment
-        l2 = about.condition.partition(" ")[0] if about.device.startswith("cuda") else ""
+        l2 = about.l2 if about.device.startswith("cuda") else ""
         return cls(run.task_hash, run.baseline, about.device_name, l2)
 
     @classmethod

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from harness.shared.reasons import AFTER_ANOTHER
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case, Task
@@ -276,7 +277,7 @@ class Board:
     def _is_left_out(self, case_id: str) -> bool:
         """Skipped for a reason of its own; a row that another one kept from running stays where it is."""
         result = self._results.get(case_id)
-        return result is not None and result.status == "skipped" and not (result.detail or "").startswith("not run")
+        return result is not None and result.status == "skipped" and result.reason not in AFTER_ANOTHER
 
     def _has_row(self, case: Case) -> bool:
         return case.kind != "check" or self._is_failed(case.id)

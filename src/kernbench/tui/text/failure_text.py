@@ -7,6 +7,7 @@ import re
 from rich.cells import cell_len
 
 from harness.shared.errors import Where
+from harness.shared.reasons import SHORT
 from harness.shared.results import CaseResult
 from kernbench import render
 from kernbench.events import BuildFailed
@@ -66,8 +67,8 @@ def _lines(text: str) -> list[list[Span]]:
 def brief(result: CaseResult, room: int) -> str:
     """Whole or short by the room alone, so that the rows of a table are worded alike; what does not fit is cut."""
     whole = clean(render.place(result.where, sentence(result)))
-    if result.status == "skipped" and cell_len(whole) > room:
-        whole = whole.partition(":")[0]  # the hint says the rest once for all such rows
+    if result.reason in SHORT and cell_len(whole) > room:
+        whole = SHORT[result.reason]
     return clip(whole if room >= WHOLE_FROM else _short(whole), room)
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from harness.shared.results import CaseResult, WallTime
+from harness.shared.results import CaseResult, Ratio, WallTime
 from kernbench import render
 from kernbench.tui.state.board import GridCount, Row
 from kernbench.tui.text import failure_text
@@ -216,8 +216,8 @@ def _judged(name: str, result: CaseResult, table: Table) -> Span:
         text = render.DASH if speedup is None else f"{speedup:.3f}x"
         return (text if name == "ratio" else f"{text:>7}"), ""
     if name == "ratio":
-        return render.speedup(ratio).split(" ")[0], style
-    return _aligned(render.speedup(ratio)), style
+        return render.exact(ratio), style
+    return _aligned(ratio), style
 
 
 def _speedup(result: CaseResult, wall: bool) -> float | None:
@@ -262,10 +262,10 @@ def _against_last(row: Row, result: CaseResult) -> str:
     return f"{(ratio - 1) * 100:+.1f}%" if ratio < 10 else f"{ratio:.0f}x"  # +42538.2% is too much for a column
 
 
-def _aligned(speedup: str) -> str:
+def _aligned(ratio: Ratio | None) -> str:
     """`1.396x ±0.1%` with the x of every row in one column."""
-    ratio, _, spread = speedup.partition(" ")
-    return f"{ratio:>7} {spread}" if spread else f"{ratio:>7}"
+    speedup = f"{render.exact(ratio):>7}"
+    return speedup if ratio is None else f"{speedup} {render.spread(ratio)}"
 
 
 def _against_best(result: CaseResult) -> Span:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from kernbench import render
 from kernbench.events import RunStarted, Summary
-from kernbench.task import case_choice
 from kernbench.tui.state.board import Board, Row
 from kernbench.tui.state.engine_protocol import Engine
 from kernbench.tui.text.spans import Part, Span, clean, clip, fit, spell
@@ -203,7 +202,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     number = f"#{summary.iteration}" if summary.iteration is not None else ""
     # A run at a key carries what the next save will: said once.
     why = summary.hypothesis if summary.hypothesis != engine.remarks.hypothesis else ""
-    counted, *others = render.counts(summary).split(", ")
+    counted, *others = render.count_parts(summary)
     worst = summary.worst
     seconds = f"{summary.seconds:.1f}s" if summary.seconds is not None else ""
     saved = board.last_run is not None and board.last_run.reason == "save"
@@ -265,7 +264,7 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
         seen = next((row for row in red if row.case.id not in hidden), None)
         why = f"enter on {clean(seen.case.label)} says why" if seen else FILTERED
         return f"{_rows(len(red))} cannot be believed: {why}"
-    waiting = sum(1 for row in board.rows() if row.result and row.result.detail == case_choice.NEEDS_GPU)
+    waiting = sum(1 for row in board.rows() if row.result and row.result.reason == "needs_gpu")
     if waiting:
         need = "needs" if waiting == 1 else "need"
         return f"{_rows(waiting)} {need} a GPU: here small cases are checked on the CPU, nothing is timed"
