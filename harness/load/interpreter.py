@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from typing import Any
+
+from harness.private import triton_private
 
 MISSING = {"inline_asm": "interpreter has no inline asm", "extern_elementwise": "interpreter has no libdevice"}
 
@@ -25,7 +26,9 @@ def install() -> None:
         return original(list(configs)[:1], *args, **kwargs)
 
     triton.autotune = autotune
-    libdevice = importlib.import_module("triton.language.extra.libdevice")
+    libdevice = triton_private.libdevice()
+    if libdevice is None:
+        return
     for name, value in vars(libdevice).items():
         if inspect.isfunction(value) and value.__module__ == libdevice.__name__:
             setattr(libdevice, name, _no_libdevice)

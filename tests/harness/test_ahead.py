@@ -127,8 +127,11 @@ def run_python(code: str, *words: str, **environment: str) -> Any:
 class Builder:
     """The process under test, started as the workbench starts it."""
 
-    def __init__(self, *words: str) -> None:
-        command = [sys.executable, "-c", BOOT, str(ROOT / "harness"), "precompile.server", *words]
+    def __init__(self, *words: str, before: str = "") -> None:
+        """`before` is Python that runs in the process ahead of the server, with the harness at hand."""
+        head, start, tail = BOOT.partition("importlib.import_module(")
+        boot = head + before + start + tail
+        command = [sys.executable, "-c", boot, str(ROOT / "harness"), "precompile.server", *words]
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
