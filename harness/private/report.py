@@ -32,7 +32,7 @@ def untried(torch_version: str, triton_version: str | None) -> str:
     pair = (_minor(torch_version), _minor(triton_version) if triton_version else None)
     if any(pair[0] == torch_tried and pair[1] in (triton_tried, None) for torch_tried, triton_tried in TRIED):
         return ""
-    return f"torch {torch_version}" + (f" with triton {triton_version}" if triton_version else "")
+    return f"torch {torch_version}" + (f" and triton {triton_version}" if triton_version else "")
 
 
 def _minor(version: str) -> str:

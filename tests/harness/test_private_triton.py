@@ -179,8 +179,8 @@ def test_the_report_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
         ("2.11.0+cu130", "3.6.0", ""),
         ("2.13.0+cpu", "3.6.1", ""),
         ("2.13.0+cpu", None, ""),
-        ("2.6.0", "3.2.0", "torch 2.6.0 with triton 3.2.0"),
-        ("2.13.0", "3.7.0", "torch 2.13.0 with triton 3.7.0"),
+        ("2.6.0", "3.2.0", "torch 2.6.0 and triton 3.2.0"),
+        ("2.13.0", "3.7.0", "torch 2.13.0 and triton 3.7.0"),
         ("2.1.1", None, "torch 2.1.1"),
     ],
 )
