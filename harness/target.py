@@ -132,11 +132,12 @@ class _Calls:
 
     def __init__(self, lines: Lines, task: Task, message: dict[str, Any], device: str) -> None:
         from harness.inputs.cache import Shelf
+        from harness.private import triton_private
 
         self.lines, self.task, self.device = lines, task, device
         self.case, self.build = task.case(message["case"]), str(message.get("build", ""))
         self.shelf = Shelf()
-        self.compiled = _watch_triton()
+        self.compiled = triton_private.watch_kernels()
         lines.emit("step", step="load", side=None)
         self.reference = self.shelf.reference(task, message["sides"][0]["source"], self.build)
 
@@ -197,39 +198,17 @@ def _turn(device: str) -> AbstractContextManager[None]:
 def _replayed(calls: list[Callable[[], Any]]) -> None:
     import torch
 
+    from harness.private import torch_private
+
+    spin = torch_private.spin()
     torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
     for index, call in enumerate(calls):
         if index:
-            torch.cuda._sleep(1)  # type: ignore[no-untyped-call]
+            spin(1)
         kept = call()
         torch.cuda.synchronize()
         del kept
     torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
-
-
-def _watch_triton() -> dict[str, dict[str, Any]]:
-    """What the compiler said of every Triton kernel that is loaded from now on, by name and hash."""
-    seen: dict[str, dict[str, Any]] = {}
-    try:
-        from triton.compiler.compiler import CompiledKernel
-    except ImportError:
-        return seen
-    load = CompiledKernel._init_handles
-
-    def note(kernel: Any) -> None:
-        load(kernel)
-        about = kernel.metadata
-        seen[f"{about.name} {kernel.hash}"] = {
-            "name": str(about.name),
-            "registers": getattr(kernel, "n_regs", None),
-            "spills": getattr(kernel, "n_spills", None),
-            "shared_bytes": getattr(about, "shared", None),
-            "warps": getattr(about, "num_warps", None),
-            "stages": getattr(about, "num_stages", None),
-        }
-
-    CompiledKernel._init_handles = note
-    return seen
 
 
 def _gpu(device: str) -> dict[str, Any]:

@@ -32,13 +32,6 @@ IDLE_S = 0.3
 """A worker that nobody asks for so long has time for the slow imports."""
 MANY_MODULES = 200
 """More of them than a source and what it imports."""
-COMPILER = (
-    "sympy", "networkx", "torch.fx.experimental.symbolic_shapes", "torch.distributed.tensor", "torch.distributed.fsdp",
-    "torch._dynamo", "torch._inductor.codecache", "torch._inductor.decomposition", "torch._inductor.lowering",
-    "torch._inductor.compile_fx",
-)  # fmt: skip
-"""Most of a compile baseline's slow first start, in pieces: 7 s on an H200's host, of which a run that comes meanwhile
-waits for one piece. What a torch does not have, or has in another order, is imported with the next."""
 
 
 class Channel:
@@ -209,12 +202,15 @@ def _pin_triton_cache() -> None:
     """torch.compile sets another folder when it is first used, and whatever Triton built before would be built again:
     0.6 s of the first save after a compile baseline was ready. Where the home is read-only torch's folder is better.
     """
-    with contextlib.suppress(ImportError, AttributeError, OSError):  # of another Triton, of a home
-        from triton import knobs
+    from harness.private import triton_private
 
-        os.makedirs(knobs.cache.dir, exist_ok=True)
-        if os.access(knobs.cache.dir, os.W_OK):
-            os.environ.setdefault("TRITON_CACHE_DIR", knobs.cache.dir)
+    folder = triton_private.cache_folder()
+    if folder is None:
+        return
+    with contextlib.suppress(OSError):
+        os.makedirs(folder, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            os.environ.setdefault("TRITON_CACHE_DIR", folder)
 
 
 def _open_gpu(channel: Channel, device: str) -> str:
@@ -239,8 +235,10 @@ def _open_gpu(channel: Channel, device: str) -> str:
 def _warm_up(channel: Channel, gpu: Any) -> None:
     """The slow first times, while nobody waits; `warm` says that a run would wait for none of them."""
     if gpu is not None:
+        from harness.private import torch_private
+
         gpu.warm()
-        for number, name in enumerate(COMPILER):
+        for number, name in enumerate(torch_private.COMPILE_IMPORTS):
             if not channel.quiet_for(0 if number else IDLE_S):
                 break
             with contextlib.suppress(Exception):  # whoever needs it will be told

@@ -8,15 +8,14 @@ another border byte than inputs: a kernel that copies one element too many still
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.inputs import tensor_layout
 from harness.inputs.reference import Inputs, Outputs
+from harness.private import torch_private
 from harness.shared import findings
 from harness.shared.results import Finding
 
@@ -64,22 +63,12 @@ class _Guarded:
     name: str | None
 
 
-class Guard(TorchDispatchMode):
+class Guard(torch_private.CheckingMode):  # type: ignore[no-untyped-call]
     """Active around one checked call; afterwards `breach` says what was written outside."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self._guarded: list[_Guarded] = []
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """A compiled solution is checked as it will be timed: compiled."""
-        return True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Keeping Dynamo out of the handler imports it, for seconds; see `GuardBesideDynamo`."""
-        return False
 
     def place(self, inputs: Inputs, mutates: tuple[str, ...]) -> Inputs:
         """Copies of the inputs in bordered blocks."""
@@ -119,11 +108,11 @@ class Guard(TorchDispatchMode):
     def _through(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Runs a custom operator with the guard still on: its body allocates its outputs."""
         tensors = [arg for arg in [*args, *kwargs.values()] if isinstance(arg, torch.Tensor)]
-        key = torch._C.DispatchKey.CUDA if any(arg.is_cuda for arg in tensors) else torch._C.DispatchKey.CPU
-        if not tensors or not torch._C._dispatch_has_computed_kernel_for_dispatch_key(func.name(), key.name):
+        body = torch_private.own_kernel(func, any(arg.is_cuda for arg in tensors)) if tensors else None
+        if body is None:
             return func(*args, **kwargs)
         with self:
-            return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+            return body(*args, **kwargs)
 
     def breach(self, outputs: Outputs) -> Breach | None:
         """The first border that a call wrote over."""
@@ -136,19 +125,15 @@ class Guard(TorchDispatchMode):
         return None
 
 
-class GuardBesideDynamo(Guard):  # type: ignore[no-untyped-call]
-    """The guard once torch.compile is in use: its handler is not for Dynamo to trace."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return True
+class GuardBesideDynamo(torch_private.OutOfDynamo, Guard):  # type: ignore[no-untyped-call]
+    """The guard once torch.compile is in use."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return super().__torch_dispatch__(func, types, args, kwargs)
 
 
 def new_guard() -> Guard:
-    return GuardBesideDynamo() if "torch._dynamo" in sys.modules else Guard()
+    return GuardBesideDynamo() if torch_private.dynamo_is_loaded() else Guard()
 
 
 def _guardable(result: Any) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from . import torch_internals
 from .arguments import Packed, declared_by
 
 
@@ -64,10 +65,10 @@ class Kernel:
     def _start(self, grid: Any, block: Any, shared: int) -> Callable[[int], None]:
         """Launches on torch's current stream, with the arguments that lie packed where `extra` says."""
         where = (*_three(grid), *_three(block), shared)
-        driver, private = _driver(), torch._C
+        driver = _driver()
         # the bindings take bare numbers for handles too, but make and unmake an object of each in every call
         launch = functools.partial(driver.cuLaunchKernel, driver.CUfunction(int(self._kernel.handle)), *where)
-        stream, device, streams = private._cuda_getCurrentRawStream, private._cuda_getDevice, _streams
+        stream, device, streams = torch_internals.raw_stream(), torch_internals.current_device(), _streams
         allowed = self._shared
         if shared:  # now, so that what the GPU refuses is said before anything runs
             self._allow(shared, device())

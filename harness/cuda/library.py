@@ -100,7 +100,7 @@ def load(
     _require(user_path)
     folders = (os.path.dirname(path), *(os.path.join(folder, place) for place in includes))
     macros = [f"-D{key}={int(value) if isinstance(value, bool) else value}" for key, value in (defines or {}).items()]
-    cache = scope.get("__kernbench_build__") or os.path.expanduser("~/.cache/kernbench/cuda")
+    cache = scope.get("__kernbench_build__") or _user_cache()
     source = Source(path, user_path, (*FLAGS, f"-arch={_architecture()}", *macros, *options), folders, cache)
     if "__kernbench_reads__" in scope:
         scope["__kernbench_reads__"](texts(source))
@@ -115,6 +115,11 @@ def _require(user_path: str) -> None:
         import cuda.core  # noqa: F401
     except ImportError as problem:
         raise CompileError(_MISSING.format(problem=problem), user_path) from None
+
+
+def _user_cache() -> str:
+    root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(root, "kernbench", "cuda")
 
 
 def _architecture() -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+from . import torch_internals
 
 MOST_KEYS, MOST_FORMS = 4096, 8
 """Lengths that never come back must not fill the memory; the forms that have a key in common are found by trying."""
@@ -32,7 +33,7 @@ def same_form_as(*tensors: torch.Tensor) -> Callable[..., bool]:
     Torch has one for it, with which torch.compile guards its graphs; it also tells tensors with gradients and calls in
     inference mode from others, which only costs a plan more. Beside an H200 it saves 0.7 us for six tensors.
     """
-    guards = _of_torch_compile("TensorGuards")
+    guards = torch_internals.tensor_guards()
     shapes, strides = [list(x.shape) for x in tensors], [list(x.stride()) for x in tensors]
     with contextlib.suppress(TypeError):  # a torch that has none, or another one
         same: Callable[..., bool] = guards(*tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides).check
@@ -56,21 +57,14 @@ def outputs_like(
     """
     about = torch.empty_like(x, device="meta", memory_format=memory_format)
     size, stride, dtype, device = tuple(about.shape), about.stride(), x.dtype, x.device
-    onlookers = getattr(torch._C, "_len_torch_dispatch_stack", None)
-    allocated = _of_torch_compile("_empty_strided_cuda")
-    if allocated is None or onlookers is None or not x.is_cuda:
+    faster = torch_internals.allocator()
+    if faster is None or not x.is_cuda:
         return lambda: torch.empty_strided(size, stride, dtype=dtype, device=device)
+    allocated, onlookers = faster
 
     def output() -> torch.Tensor:
         if onlookers():
             return torch.empty_strided(size, stride, dtype=dtype, device=device)
-        return allocated(size, stride, dtype)  # type: ignore[no-any-return]
+        return allocated(size, stride, dtype)
 
     return output
-
-
-def _of_torch_compile(name: str) -> Any:
-    """What the code that torch.compile makes calls; None in a torch that has it no more."""
-    with contextlib.suppress(ImportError):
-        return getattr(importlib.import_module("torch._C._dynamo.guards"), name, None)
-    return None

@@ -15,12 +15,13 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from harness import host
 from harness.device.activity import LostRecords, Record
+from harness.private import torch_private
 
 KINDS = KERNEL, COPY, FILL = 10, 1, 2
 """CUPTI's numbers for them."""
@@ -46,7 +47,8 @@ class Cupti:
         if version.value < OLDEST:
             raise LostRecords(f"CUPTI of version {version.value} has other records")
         self._names: dict[int, str] = {}
-        _notice_profilers()
+        if not _notice_profilers():
+            raise LostRecords("whether torch's profiler is used cannot be seen")
 
     @property
     def disturbed(self) -> bool:
@@ -162,20 +164,8 @@ _profiled: list[str] = []
 
 
 @functools.cache
-def _notice_profilers() -> None:
-    from torch.autograd import profiler
-
-    for name in ("_prepare_profiler", "_enable_profiler"):
-        setattr(profiler, name, _noticed(name, getattr(profiler, name)))
-
-
-def _noticed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def entered(*words: Any, **named: Any) -> Any:
-        _profiled.append(name)
-        return function(*words, **named)
-
-    return entered
+def _notice_profilers() -> bool:
+    return torch_private.watch_profilers(lambda name: _profiled.append(name))
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 """The state of the GPU that decides whether a time can be believed: clocks, throttling, neighbours, the lock, the L2.
 
-NVML is asked through pynvml where the worker's Python has it, else through ctypes; a question the driver refuses gets
-None. CUDA and NVML count devices differently, so the device is found by its uuid.
+NVML is asked through ctypes: the worker's Python needs no package for it. A question that the driver refuses gets None.
+CUDA and NVML count devices differently, so the device is found by its uuid.
 """
 
 from __future__ import annotations

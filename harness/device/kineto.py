@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.device.activity import Record
+from harness.private import torch_private
 
 ON_THE_HOST = frozenset(("cuda_runtime", "cuda_driver"))
 ON_THE_DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
@@ -16,15 +17,12 @@ class Kineto:
     """Takes activity records between `start` and `stop`; the first start in a process is the slow one."""
 
     def __init__(self) -> None:
-        from torch._C._autograd import _disable_profiler, _enable_profiler, _prepare_profiler
-        from torch._C._profiler import ProfilerActivity, ProfilerConfig, ProfilerState, _ExperimentalConfig
-
-        options = (False, False, False, False, False)
-        self._config = ProfilerConfig(ProfilerState.KINETO, *options, _ExperimentalConfig())
-        self._everything = self._device_alone = {ProfilerActivity.CUDA}
+        found = torch_private.profiler()
+        self._config, kinds = found.config, found.activities
+        self._everything = self._device_alone = {kinds.CUDA}
         # kernels, copies and fills with the launches of another kind of device, of which there are none here
-        self._other = {getattr(ProfilerActivity, "XPU", ProfilerActivity.CUDA)}
-        self._prepare, self._enable, self._disable = _prepare_profiler, _enable_profiler, _disable_profiler
+        self._other = {getattr(kinds, "XPU", kinds.CUDA)}
+        self._prepare, self._enable, self._disable = found.prepare, found.enable, found.disable
 
     def warm(self, launch: Callable[[], Any]) -> None:
         """The slow first start; and whether the device's records can be had without the host's, which cost as much.
@@ -56,13 +54,12 @@ class Kineto:
 
 def read(events: Sequence[Any]) -> list[Record]:
     """The device's records among the profiler's events."""
-    from torch._C._autograd import DeviceType
-
+    on_cuda = torch_private.is_cuda_type()
     graphs, found, says_kind = set(), [], bool(events) and hasattr(events[0], "activity_type")
     for item in events:
         # a word: comparing torch's DeviceType costs three times as much
         kind = item.activity_type() if says_kind else ""
-        if kind in ON_THE_DEVICE or (kind not in ON_THE_HOST and item.device_type() == DeviceType.CUDA):
+        if kind in ON_THE_DEVICE or (kind not in ON_THE_HOST and on_cuda(item.device_type())):
             found.append(item)
         elif "GraphLaunch" in item.name():
             graphs.add(item.correlation_id())

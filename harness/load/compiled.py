@@ -1,4 +1,4 @@
-"""What the solution is measured against: eager, compile, a file, or the best source so far."""
+"""The compile baseline: torch.compile on the task's reference, one copy of it per case."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from typing import Any
 
+from harness.private import triton_private
 from harness.shared.codes import Reason
 
 MISSING: dict[str, Reason] = {"inline_asm": "no_inline_asm", "extern_elementwise": "no_libdevice"}
@@ -28,7 +28,9 @@ def install() -> None:
         return original(list(configs)[:1], *args, **kwargs)
 
     triton.autotune = autotune
-    libdevice = importlib.import_module("triton.language.extra.libdevice")
+    libdevice = triton_private.libdevice()
+    if libdevice is None:
+        return
     for name, value in vars(libdevice).items():
         if inspect.isfunction(value) and value.__module__ == libdevice.__name__:
             setattr(libdevice, name, _no_libdevice)

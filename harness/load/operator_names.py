@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from harness.load.failure import SIDE_PREFIX
+from harness.private import torch_private
 
 DEFINERS = ("custom_op", "triton_op", "define")
 REGISTERERS = ("impl", "register_fake", "impl_abstract", "register_kernel", "register_autograd", "register_vmap")
@@ -54,12 +55,7 @@ class Names:
     def release(self) -> None:
         """Takes the side's operators out of torch's registry, as far as torch offers a way."""
         _names.pop(self.package, None)
-        registry = getattr(sys.modules.get("torch._library.custom_ops"), "OPDEF_TO_LIB", {})
-        mine = [name for name in registry if name.partition("::")[0].endswith(self.suffix)]
-        for library in [*self._libraries, *(registry.pop(name) for name in mine)]:
-            destroy = getattr(library, "_destroy", None)
-            if destroy is not None:
-                destroy()
+        torch_private.drop_operators(self.suffix, self._libraries)
         self._libraries.clear()
 
 

@@ -17,13 +17,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
-from triton.compiler.compiler import make_backend
-from triton.runtime import _async_compile, autotuner, jit
 
 from harness.cuda import library
 from harness.inputs.cache import Shelf
 from harness.inputs.reference import Draw
 from harness.precompile import SETTINGS, fake_gpu
+from harness.private import triton_private
 from harness.shared.run import RunRequest
 
 NOT_HERE = ("torch.utils.cpp_extension", "cupy")
@@ -64,28 +63,13 @@ def _prepare(said: dict[str, Any], collected: Collected) -> None:
         del os.environ[name]
     os.environ.update(said["settings"])
     fake_gpu.install(said)
-    backend = type(make_backend(jit.driver.active.get_current_target()))
-    backend.hash = lambda self: said["backend"]
-    _async_compile.active_mode.set(collected)
-    run = jit.JITFunction.run
-    jit.JITFunction.run = lambda self, *args, **options: run(self, *args, **{**options, "warmup": True})
-    autotuner.Autotuner.run = _every_config
+    triton_private.pin_backend_key(said["backend"])
+    triton_private.collect_compilations(collected)
     prepare_cuda(collected)
     torch.compile = _refuse
     torch.set_num_threads(1)  # for inputs that are made on the CPU: the cores belong to what is timed
     for module in NOT_HERE:
         sys.modules[module] = None  # type: ignore[assignment]  # importing it raises
-
-
-def _every_config(tuner: Any, *args: Any, **options: Any) -> None:
-    """What an autotuner times, it compiles first."""
-    tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
-    for config in tuner.prune_configs(options):
-        chosen = {**options, **config.all_kwargs()}
-        with contextlib.suppress(Exception):
-            if config.pre_hook is not None:
-                config.pre_hook({**tuner.nargs, **chosen})
-            tuner.fn.run(*args, **chosen)
 
 
 def prepare_cuda(collected: Collected) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from harness.private import torch_private, triton_private
+
 ADDRESS = 1 << 20
 """Of every allocation: as aligned as torch's own."""
 META = torch.device("meta")
@@ -25,7 +27,7 @@ class Phantom(torch.Tensor):
     """A tensor on the GPU, to whoever asks it."""
 
     place = torch.device("cuda", 0)
-    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    __torch_function__ = torch_private.no_torch_function()
 
     @property
     def device(self) -> torch.device:  # type: ignore[override]
@@ -93,9 +95,7 @@ class Driver:
     """What Triton asks before it compiles; what it asks before a launch is not here."""
 
     def __init__(self, facts: dict[str, Any], index: int) -> None:
-        from triton.backends.compiler import GPUTarget
-
-        self._target, self._index = GPUTarget(*facts["target"]), index
+        self._target, self._index = triton_private.gpu_target(*facts["target"]), index
         self.utils = types.SimpleNamespace(get_device_properties=lambda device: facts["driver_properties"])
 
     def get_current_target(self) -> Any:
@@ -113,11 +113,9 @@ class Driver:
 
 def install(facts: dict[str, Any]) -> None:
     """Makes this process believe in the GPU that `facts` describes (see server.py)."""
-    import triton
-
     Phantom.place = torch.device(facts["device"])
     index, about = Phantom.place.index or 0, types.SimpleNamespace(**facts["device_properties"])
-    triton.runtime.driver.set_active(Driver(facts, index))
+    triton_private.use_driver(Driver(facts, index))
     torch.Generator = Generator  # type: ignore[misc]
     silent = dict.fromkeys(("synchronize", "wait_stream"), _nothing())
     stream = types.SimpleNamespace(cuda_stream=0, device=Phantom.place, **silent)

@@ -32,32 +32,26 @@ from harness.shared.run import RunRequest
 
 NICE = 5
 LONGEST_S = 30
-IMPORTS = (
-    "triton.runtime._async_compile",
-    "triton.experimental.gluon.nvidia.hopper",
-    "torch._dynamo",
-    "harness.precompile.dryrun",
-)
-"""What every child would begin with; Triton and torch import gluon and Dynamo when they are first used."""
 
 
 def facts(device: str) -> dict[str, Any] | None:
     """For the worker: what this process compiles for and with; None where Triton is too old or absent."""
     try:
-        importlib.import_module(IMPORTS[0])  # what dryrun.py takes the place of
         import torch
-        from triton.compiler.compiler import make_backend
-        from triton.runtime.driver import driver
 
-        target, about = driver.active.get_current_target(), torch.cuda.get_device_properties(device)
+        from harness.private import triton_private
+
+        if not triton_private.compiles_ahead():
+            return None
+        target, about = triton_private.target(), torch.cuda.get_device_properties(device)
         properties = {name: getattr(about, name) for name in dir(about) if not name.startswith("_")}
         return {
             "device": device,
             "target": [target.backend, target.arch, target.warp_size],
-            "backend": make_backend(target).hash(),
+            "backend": triton_private.backend_key(),
             "settings": {name: value for name, value in os.environ.items() if name.startswith(SETTINGS)},
             "device_properties": {name: v for name, v in properties.items() if isinstance(v, (int, float, str))},
-            "driver_properties": driver.active.utils.get_device_properties(torch.device(device).index or 0),
+            "driver_properties": triton_private.driver_properties(torch.device(device).index or 0),
         }
     except Exception:
         return None
@@ -73,14 +67,21 @@ def main(longest_s: str = f"{LONGEST_S}") -> None:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.nice(NICE)
     _say(events, "hello", protocol=PROTOCOL, pid=os.getpid())
-    for module in IMPORTS:
-        with contextlib.suppress(Exception):  # of another Triton: what a child needs of it, it imports itself
-            importlib.import_module(module)
-    with contextlib.suppress(Exception):  # Triton hashes its own files: once for all children
-        importlib.import_module("triton.runtime.cache").triton_key()
+    _preload()
     gc.freeze()
     _say(events, "ready", environment={})
     _serve(requests, events, float(longest_s))
+
+
+def _preload() -> None:
+    """What every child would begin with: torch imports Dynamo when it is first used, and Triton is as slow to start."""
+    with contextlib.suppress(Exception):  # what a child needs, it imports itself
+        from harness.private import torch_private, triton_private
+
+        triton_private.preload()
+        with contextlib.suppress(Exception):
+            importlib.import_module(torch_private.DYNAMO)
+        importlib.import_module("harness.precompile.dryrun")
 
 
 def _serve(requests: int, events: int, longest_s: float) -> None:

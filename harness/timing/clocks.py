@@ -151,8 +151,10 @@ class EventClock:
     def __init__(self, flush: Flush) -> None:
         import torch
 
+        from harness.private import torch_private
+
         self._torch: Any = torch
-        self._flush = flush
+        self._flush, self._spin = flush, torch_private.spin()
 
     def measure(self, calls: Sequence[Call]) -> list[Measured]:
         event: Any = self._torch.cuda.Event
@@ -160,7 +162,7 @@ class EventClock:
         for call in calls:
             if call.prepare is not None:
                 call.prepare()
-            self._torch.cuda._sleep(HEAD_START_CYCLES)
+            self._spin(HEAD_START_CYCLES)
             self._flush()
             start, end = event(enable_timing=True), event(enable_timing=True)
             start.record()

@@ -23,6 +23,7 @@ folder, device = sys.argv[1:3]
 spec = importlib.util.spec_from_file_location("harness", folder + "/__init__.py", submodule_search_locations=[folder])
 sys.modules["harness"] = module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
+BEFORE
 from harness.worker import main
 main(device)
 """
@@ -73,11 +74,12 @@ def write_task(folder: Path, **files: str) -> Path:
 class Child:
     """One worker; `run` sends a request and returns its events."""
 
-    def __init__(self, device: str = "cpu", **environment: str) -> None:
+    def __init__(self, device: str = "cpu", before: str = "", **environment: str) -> None:
+        """`before` is Python that runs in the worker's process ahead of it, with the harness at hand."""
         env = {**os.environ, **environment}
         for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH"):
             env.pop(name, None)
-        command = [sys.executable, "-c", BOOT, str(ROOT / "harness"), device]
+        command = [sys.executable, "-c", BOOT.replace("BEFORE", before), str(ROOT / "harness"), device]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
         )

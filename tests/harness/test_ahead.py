@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +127,11 @@ def run_python(code: str, *words: str, **environment: str) -> Any:
 class Builder:
     """The process under test, started as the workbench starts it."""
 
-    def __init__(self, *words: str) -> None:
-        command = [sys.executable, "-c", BOOT, str(ROOT / "harness"), "precompile.server", *words]
+    def __init__(self, *words: str, before: str = "") -> None:
+        """`before` is Python that runs in the process ahead of the server, with the harness at hand."""
+        head, start, tail = BOOT.partition("importlib.import_module(")
+        boot = head + before + start + tail
+        command = [sys.executable, "-c", boot, str(ROOT / "harness"), "precompile.server", *words]
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
@@ -190,6 +193,20 @@ def written(folder: Path, decorator: str = "", block: str = BLOCK, before: str =
     return write_task(folder, task_toml=TASK, reference_py=REFERENCE, solution_py=solution)
 
 
+def until(done: Callable[[], bool]) -> None:
+    """Waits for what must come; the test's own time limit ends it where it does not."""
+    while not done():
+        time.sleep(0.01)
+
+
+def ended(process: str) -> bool:
+    """Whether it has come to its end, waited for or not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 def cubins(cache: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in cache.rglob("*.cubin")}
 
@@ -237,11 +254,15 @@ BAD = {
 
 @pytest.mark.parametrize("before", BAD.values(), ids=BAD.keys())
 def test_a_bad_source_harms_nobody(builder: Builder, facts: dict[str, Any], tmp_path: Path, before: str) -> None:
-    bad, good = written(tmp_path / "bad", before=before), written(tmp_path / "good")
+    reached = tmp_path / "reached"
+    bad = written(tmp_path / "bad", before=f"open({str(reached)!r}, 'w').close(); {before}")  # a kernel's line counts
+    good = written(tmp_path / "good")
     run = builder.send(bad, facts, tmp_path / "cache")
     if before == BAD["floods"]:  # which is no reason not to build it
         assert builder.read()["run"] == run
-    time.sleep(0.5)
+    until(reached.exists)
+    if before != BAD["hangs"]:
+        until(lambda: all(map(ended, builder.children())))
     assert builder.build(good, facts, tmp_path / "cache") == 3
     assert len(cubins(tmp_path / "cache")) == 3
 
@@ -262,12 +283,10 @@ def test_the_newest_request_wins(builder: Builder, facts: dict[str, Any], tmp_pa
 def test_overtime_is_ended_and_nothing_stays_behind(facts: dict[str, Any], tmp_path: Path) -> None:
     builder = Builder("1")
     builder.send(written(tmp_path / "hangs", before=BAD["hangs"]), facts, tmp_path / "cache")
-    time.sleep(0.5)
-    assert len(builder.children()) == 1
-    time.sleep(1.5)
-    assert builder.children() == []
+    until(lambda: len(builder.children()) == 1)
+    until(lambda: builder.children() == [])
     builder.send(written(tmp_path / "hangs again", before=BAD["hangs"] + " "), facts, tmp_path / "cache")
-    time.sleep(0.5)
+    until(lambda: len(builder.children()) == 1)
     (child,) = builder.children()
     assert builder.close() == ""
     assert not Path(f"/proc/{child}").exists()
@@ -277,16 +296,27 @@ ORPHANS = """
 import json, os, time
 from harness.precompile import server as ahead
 
+def children(process):
+    return open(f"/proc/{process}/task/{process}/children").read().split()
+
+def compiling(parent):
+    while os.getppid() == parent:
+        time.sleep(0.01)
+    os._exit(0)  # it finishes what it has begun, and its parent is gone by then
+
 ahead._adopt()
 for _ in range(2):
     child = os.fork()
     if not child:
-        os.fork() or time.sleep(0.2) or os._exit(0)  # a compiling process finishes what it has begun
+        parent = os.getpid()
+        os.fork() or compiling(parent)
         time.sleep(100)
-    time.sleep(0.1)
+    while not (started := children(child)):
+        time.sleep(0.01)
     ahead._stop(child)
-    time.sleep(0.5)
-print(json.dumps(open(f"/proc/self/task/{os.getpid()}/children").read().split()))
+    while open(f"/proc/{started[0]}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+print(json.dumps(children(os.getpid())))
 """
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from harness import cuda
-from harness.cuda import arguments, compiling, launching
+from harness.cuda import arguments, compiling, launching, library
 from kernbench.task import scaffold
 from tests.gates.judged import PASSING
 from tests.harness.child import Child, results, write_task
@@ -244,6 +244,20 @@ def test_what_load_needs_is_one_sentence(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
     with pytest.raises(cuda.CompileError, match=r"needs cuda-core and cuda-bindings.*pip install 'kernbench\[cuda"):
         exec("load('solution.cu')", scope)
+
+
+@pytest.mark.parametrize("home", ["", "elsewhere"])
+def test_images_are_kept_in_the_users_cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    (tmp_path / "solution.cu").write_text(SCALE)
+    for name, stands_in in (("_require", lambda path: None), ("_architecture", lambda: "sm_90a")):
+        monkeypatch.setattr(library, name, stands_in)
+    monkeypatch.setattr(library, "Library", lambda source, names: source)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / home) if home else "")
+    scope: dict[str, Any] = {"__file__": str(tmp_path / "solution.py"), "load": cuda.load}
+    exec("made = load('solution.cu')", scope)
+    root = tmp_path / home if home else tmp_path / "home" / ".cache"
+    assert scope["made"].cache == str(root / "kernbench" / "cuda")
 
 
 @pytest.fixture

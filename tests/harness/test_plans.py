@@ -9,7 +9,7 @@ import torch
 
 from harness import cuda
 from harness.check.guard import Guard
-from harness.cuda import plans
+from harness.cuda import plans, torch_internals
 
 Same = Callable[..., bool]
 
@@ -20,7 +20,7 @@ def by_guards(*tensors: torch.Tensor) -> Same:
 
 def by_comparing(*tensors: torch.Tensor) -> Same:
     with pytest.MonkeyPatch.context() as without:
-        without.setattr(plans, "_of_torch_compile", lambda name: None)
+        without.setattr(torch_internals, "find", lambda path: None)
         return cuda.same_form_as(*tensors)
 
 

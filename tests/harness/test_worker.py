@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from harness import worker
+from harness.private.torch_private import COMPILE_IMPORTS
 from harness.shared.lines import decode
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
@@ -121,7 +122,7 @@ def test_a_home_that_cannot_be_written_leaves_the_cache_to_torch(
         assert "TRITON_CACHE_DIR" not in os.environ
 
 
-@pytest.mark.parametrize("pieces", [0, 2, len(worker.COMPILER)])
+@pytest.mark.parametrize("pieces", [0, 2, len(COMPILE_IMPORTS)])
 def test_a_worker_is_warm_when_nothing_slow_is_left(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
     """Also the imports that it makes when nobody asks for it: a save that comes meanwhile waits for one of them."""
     seen: list[str] = []
@@ -133,7 +134,7 @@ def test_a_worker_is_warm_when_nothing_slow_is_left(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(worker.importlib, "import_module", imported)
     channel: Any = SimpleNamespace(quiet_for=lambda seconds: len(seen) <= pieces, emit=seen.append)
     worker._warm_up(channel, SimpleNamespace(warm=lambda: seen.append("GPU")))
-    assert seen == ["GPU", *worker.COMPILER[:pieces], "warm"]
+    assert seen == ["GPU", *COMPILE_IMPORTS[:pieces], "warm"]
     seen.clear()
     worker._warm_up(channel, None)
     assert seen == ["warm"]

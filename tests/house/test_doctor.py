@@ -46,6 +46,7 @@ def test_the_torch_of_this_python_is_seen_without_importing_it() -> None:
     code = f"{look}; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
     assert re.search(r"(?m)^ok +torch +\d", done.stdout)
+    assert re.search(r"(?m)^ok +private names +all \d+ of torch and triton found", done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,53 @@ def test_a_gpu_that_torch_does_not_see_is_told_of(
     assert str(answer.get("gpus_problem", "none is listed")) in found["torch"].says
     monkeypatch.setattr(installation, "_nvml", lambda: Nvml(problem="NVML Shared Library Not Found"))
     assert by_name(installation.checks(tmp_path, str(fake_python)))["torch"].ok
+
+
+@pytest.mark.parametrize(
+    ("private", "ok", "says", "fix"),
+    [
+        ({"missing": {}, "untried": ""}, True, "all 43 of torch and triton found", ""),
+        (
+            {"missing": {}, "untried": "torch 2.6.0 and triton 3.2.0"},
+            True,
+            "all 43 of torch and triton found; not tried with torch 2.6.0 and triton 3.2.0",
+            "",
+        ),
+        (
+            {"missing": {"torch.a._b": "x is off", "torch.a._c": "x is off", "triton.d": "y"}, "untried": "torch 3.0"},
+            None,
+            "3 of 43 not found: torch.a._b, torch.a._c, triton.d; not tried with torch 3.0",
+            "Without them: x is off; y.",
+        ),
+    ],
+)
+def test_private_names_that_fell_back_are_told_with_what_is_off(
+    tmp_path: Path, fake_python: Path, private: dict[str, object], ok: bool | None, says: str, fix: str
+) -> None:
+    answer = {"python": "3.12.1", "torch": "2.6.0", "cuda": None, "gpus": [], "private": {"count": 43, **private}}
+    fake_python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    check = by_name(installation.checks(tmp_path, str(fake_python)))["private names"]
+    assert (check.ok, check.says, check.fix) == (ok, says, fix)
+
+
+def test_a_private_name_that_is_absent_in_the_workers_python_is_found_out(tmp_path: Path) -> None:
+    """By a Python in which one is taken away, and from which kernbench cannot be imported."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\nsys.modules['kernbench'] = None\nimport torch\ndel torch.cuda._sleep\n"
+    )
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (check,) = installation._private(installation.probe(str(python)))
+    assert check.ok is None
+    assert re.match(r"1 of \d+ not found: torch\.cuda\._sleep\b", check.says)
+    assert check.fix.startswith("Without them: event pairs include the launch")
+
+
+def test_a_torch_that_the_harness_cannot_be_imported_with_is_a_line() -> None:
+    (check,) = installation._private({"torch": "2.11.0", "private_problem": "No module named 'torch.overrides'"})
+    assert check.ok is False
+    assert check.says.endswith("No module named 'torch.overrides'")
 
 
 class FakeNvml(ModuleType):

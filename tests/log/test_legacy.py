@@ -16,8 +16,8 @@ from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from kernbench.log.runs import legacy
-from kernbench.log.runs.series import Series
 from kernbench.log.runs.journal import Journal
+from kernbench.log.runs.series import Series
 
 OLD_LOG = Path(__file__).with_name("runs_v1.jsonl")
 VALUES: dict[str, Any] = {

@@ -21,6 +21,7 @@ from kernbench import render
 from kernbench.ncu import nsight
 from kernbench.task.lookup import repository_root
 from kernbench.worker import sanitizer
+from kernbench.worker.process import harness_folder
 
 PROBE_SECONDS = 30.0
 COMMAND_SECONDS = 3.0
@@ -49,6 +50,16 @@ if "torch" in found:
         found["gpus"] = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     except BaseException as problem:
         found["gpus_problem"] = (str(problem).splitlines() or [type(problem).__name__])[0]
+    try:
+        folder = sys.argv[1]
+        spec = importlib.util.spec_from_file_location(
+            "harness", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
+        )
+        sys.modules["harness"] = package = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(package)
+        found["private"] = importlib.import_module("harness.private.report").report()
+    except BaseException as problem:
+        found["private_problem"] = (str(problem).splitlines() or [type(problem).__name__])[0]
 print("\\n" + json.dumps(found))
 """
 
@@ -80,7 +91,7 @@ def checks(folder: Path | None = None, python: str | None = None) -> list[Check]
     seen = _nvml()
     steps: list[Callable[[], list[Check]]] = [
         lambda: _graphics(worker, seen),
-        lambda: [_torch(worker, seen.count > 0), _triton(worker)],
+        lambda: [_torch(worker, seen.count > 0), _triton(worker), *_private(worker)],
         lambda: [_compiler(), _nvrtc(worker), _headers(worker), _ncu(), _sanitizer()],
         lambda: [_clipboard()] if os.environ.get("TMUX") else [],
         lambda: [_writable(folder), _git(folder)],
@@ -110,7 +121,12 @@ def probe(python: str) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
         done = subprocess.run(
-            [python, "-c", PROBE], capture_output=True, text=True, timeout=PROBE_SECONDS, env=environment, check=False
+            [python, "-c", PROBE, str(harness_folder())],
+            capture_output=True,
+            text=True,
+            timeout=PROBE_SECONDS,
+            env=environment,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         return {"problem": f"{python} did not answer within {PROBE_SECONDS:.0f} s"}
@@ -201,6 +217,22 @@ def _triton(worker: dict[str, Any]) -> Check:
         return Check("triton", True, str(worker["triton"]))
     says = worker.get("triton_problem", "could not be asked")
     return Check("triton", None, says, "Triton tasks need it: `pip install triton` in the worker's Python.")
+
+
+def _private(worker: dict[str, Any]) -> list[Check]:
+    """Which private names of torch and triton fell back in the worker's Python; no line where torch cannot be asked."""
+    name, found = "private names", worker.get("private")
+    if "private_problem" in worker:
+        fix = "Report it: the worker may not start with this torch either."
+        return [Check(name, False, f"the harness cannot be imported there: {worker['private_problem']}", fix)]
+    if found is None:
+        return []
+    untried = f"; not tried with {found['untried']}" if found["untried"] else ""
+    missing: dict[str, str] = found["missing"]
+    if not missing:
+        return [Check(name, True, f"all {found['count']} of torch and triton found{untried}")]
+    says = f"{len(missing)} of {found['count']} not found: {', '.join(missing)}{untried}"
+    return [Check(name, None, says, f"Without them: {'; '.join(dict.fromkeys(missing.values()))}.")]
 
 
 def _compiler() -> Check:

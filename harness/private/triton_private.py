@@ -1,0 +1,138 @@
+"""The private names of triton that the harness uses, and what it does without each of them."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from types import ModuleType
+from typing import Any
+
+from harness.private.lookup import PrivateNames
+
+GLUON = "triton.experimental.gluon.nvidia.hopper"
+_NOT_AHEAD = "kernels are not compiled ahead"
+_AHEAD = (
+    "triton.runtime._async_compile:active_mode",
+    "triton.runtime.jit:JITFunction.run",
+    "triton.runtime.autotuner:Autotuner.run",
+    "triton.compiler.compiler:make_backend",
+    "triton.backends.compiler:GPUTarget",
+    "triton.runtime.driver:driver.set_active",
+)
+_SLOWER_AHEAD = "kernels are compiled ahead more slowly"
+
+NAMES = PrivateNames(
+    {
+        **dict.fromkeys(_AHEAD, _NOT_AHEAD),
+        "triton.runtime.driver:driver": _NOT_AHEAD,
+        "triton.runtime.cache:triton_key": _SLOWER_AHEAD,
+        GLUON: _SLOWER_AHEAD,
+        "triton.knobs:cache": "Triton's kernels are built again after the first torch.compile",
+        "triton.compiler.compiler:CompiledKernel._init_handles": "profiles do not show what Triton's compiler reports",
+        "triton.language.extra.libdevice": "an interpreted kernel gets None from libdevice instead of an error",
+    }
+)
+
+
+def compiles_ahead() -> bool:
+    """Whether this Triton has all that compiling without a launch needs."""
+    return all(NAMES.find(path) is not None for path in (*_AHEAD, "triton.runtime.driver:driver"))
+
+
+def preload() -> None:
+    """What every process that compiles ahead needs; Triton imports gluon and hashes its own files on first use."""
+    compiles_ahead()
+    NAMES.find(GLUON)
+    key = NAMES.find("triton.runtime.cache:triton_key")
+    if key is not None:
+        with contextlib.suppress(Exception):
+            key()
+
+
+def target() -> Any:
+    """What the active driver compiles for."""
+    return NAMES.find("triton.runtime.driver:driver").active.get_current_target()
+
+
+def gpu_target(*facts: Any) -> Any:
+    return NAMES.find("triton.backends.compiler:GPUTarget")(*facts)
+
+
+def backend_key() -> str:
+    """What the compiler puts into every kernel's key for itself: its version, and that of ptxas."""
+    return str(_backend().hash())
+
+
+def pin_backend_key(key: str) -> None:
+    """From now on compiled kernels have the keys that another process gives them."""
+    type(_backend()).hash = lambda self: key
+
+
+def _backend() -> Any:
+    return NAMES.find("triton.compiler.compiler:make_backend")(target())
+
+
+def driver_properties(device: int) -> dict[str, Any]:
+    found: dict[str, Any] = NAMES.find("triton.runtime.driver:driver").active.utils.get_device_properties(device)
+    return found
+
+
+def use_driver(driver: Any) -> None:
+    NAMES.find("triton.runtime.driver:driver").set_active(driver)
+
+
+def collect_compilations(collected: Any) -> None:
+    """From now on no kernel is launched: what a launch would compile goes to `collected.submit`, which stands where
+    Triton keeps its AsyncCompileMode."""
+    jit = importlib.import_module("triton.runtime.jit")
+    autotuner = importlib.import_module("triton.runtime.autotuner")
+    run = jit.JITFunction.run
+    NAMES.find("triton.runtime._async_compile:active_mode").set(collected)
+    jit.JITFunction.run = lambda self, *args, **options: run(self, *args, **{**options, "warmup": True})
+    autotuner.Autotuner.run = _every_config
+
+
+def _every_config(tuner: Any, *args: Any, **options: Any) -> None:
+    """What an autotuner times, it compiles first."""
+    tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+    for config in tuner.prune_configs(options):
+        chosen = {**options, **config.all_kwargs()}
+        with contextlib.suppress(Exception):
+            if config.pre_hook is not None:
+                config.pre_hook({**tuner.nargs, **chosen})
+            tuner.fn.run(*args, **chosen)
+
+
+def cache_folder() -> str | None:
+    """Where Triton keeps what it compiled."""
+    found = getattr(NAMES.find("triton.knobs:cache"), "dir", None)
+    return found if isinstance(found, str) else None
+
+
+def libdevice() -> ModuleType | None:
+    found: ModuleType | None = NAMES.find("triton.language.extra.libdevice")
+    return found
+
+
+def watch_kernels() -> dict[str, dict[str, Any]]:
+    """What the compiler said of every kernel that is loaded from now on, by name and hash."""
+    seen: dict[str, dict[str, Any]] = {}
+    load = NAMES.find("triton.compiler.compiler:CompiledKernel._init_handles")
+    if load is None:
+        return seen
+
+    def note(kernel: Any) -> None:
+        load(kernel)
+        with contextlib.suppress(AttributeError):
+            about = kernel.metadata
+            seen[f"{about.name} {kernel.hash}"] = {
+                "name": str(about.name),
+                "registers": getattr(kernel, "n_regs", None),
+                "spills": getattr(kernel, "n_spills", None),
+                "shared_bytes": getattr(about, "shared", None),
+                "warps": getattr(about, "num_warps", None),
+                "stages": getattr(about, "num_stages", None),
+            }
+
+    importlib.import_module("triton.compiler.compiler").CompiledKernel._init_handles = note
+    return seen
