@@ -28,16 +28,16 @@ def main() -> None:
 def _cases(request: dict[str, Any]) -> Any:
     import torch
 
-    from harness.inputs.cache import Shelf
+    from harness.inputs.cache import RunCache
     from harness.inputs.reference import Draw
     from harness.shared.lines import decode
     from harness.shared.task import Task
 
     task, source, device = decode(Task, request["task"]), request["source"], request["device"]
     torch.cuda.set_device(device)
-    shelf = Shelf()
-    function = shelf.function("solution", "solution.py", source, task, "")
-    reference = shelf.reference(task, source, "")
+    cache = RunCache()
+    function = cache.function("solution", "solution.py", source, task, "")
+    reference = cache.reference(task, source, "")
     for case in task.timed:
         inputs = reference.make(case, Draw(0), device)
         function(**inputs)

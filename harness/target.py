@@ -116,9 +116,9 @@ def _serve(lines: Lines, message: dict[str, Any], device: str, mode: str) -> Non
             name = side["name"]
             ready.append(call.warmed(side))
         if message.get("trace"):
-            from harness.device.trace import traced
+            from harness.device.trace import trace_call
 
-            lines.emit("trace", rows=traced(ready[0], device, message["trace"]))
+            lines.emit("trace", rows=trace_call(ready[0], device, message["trace"]))
         elif mode != "facts":
             _profiled(lines, ready, device)
         lines.emit("done")
@@ -131,15 +131,15 @@ class _Calls:
     """The sides of one case, loaded as the worker loads them."""
 
     def __init__(self, lines: Lines, task: Task, message: dict[str, Any], device: str) -> None:
-        from harness.inputs.cache import Shelf
+        from harness.inputs.cache import RunCache
         from harness.private import triton_private
 
         self.lines, self.task, self.device = lines, task, device
         self.case, self.build = task.case(message["case"]), str(message.get("build", ""))
-        self.shelf = Shelf()
+        self.cache = RunCache()
         self.compiled = triton_private.watch_kernels()
         lines.emit("step", step="load", side=None)
-        self.reference = self.shelf.reference(task, message["sides"][0]["source"], self.build)
+        self.reference = self.cache.reference(task, message["sides"][0]["source"], self.build)
 
     def warmed(self, side: dict[str, Any]) -> Callable[[], Any]:
         """Loads a side and calls it once; what is returned makes the profiled call on copies of the inputs."""
@@ -167,8 +167,8 @@ class _Calls:
         if side["kind"] == "eager":
             return self.reference.entry
         if side["kind"] == "compile":
-            return self.shelf.compiled(self.reference.entry, "reference", self.case)
-        return self.shelf.function(side["name"], side["file"], side["source"], self.task, self.build)
+            return self.cache.compiled(self.reference.entry, "reference", self.case)
+        return self.cache.function(side["name"], side["file"], side["source"], self.task, self.build)
 
     def _step(self, step: str, side: dict[str, Any]) -> None:
         self.lines.emit("step", step=step, side=side["name"])

@@ -108,18 +108,18 @@ def main(device: str) -> None:
     device = _prepare(channel, device)
     from harness.device import environment as machine
     from harness.device.gpu import Gpu
-    from harness.inputs.cache import Shelf
+    from harness.inputs.cache import RunCache
 
     gpu = None if device == "cpu" else Gpu(device)
     environment = machine.environment(device, gpu)
     channel.emit("ready", environment=environment)
     _warm_up(channel, gpu)
-    shelf, settled = Shelf(gpu), _settle()
+    cache, settled = RunCache(gpu), _settle()
     while True:
         message, read_at = channel.next()
-        _serve(channel, message, read_at, environment, shelf)
+        _serve(channel, message, read_at, environment, cache)
         if len(sys.modules) > settled + MANY_MODULES:
-            shelf.drop("solution")  # the next run loads its own; frozen, the cycles in this one would never be freed
+            cache.drop("solution")  # the next run loads its own; frozen, the cycles in this one would never be freed
             gc.collect()
             settled = _settle()
 
@@ -133,7 +133,7 @@ def _settle() -> int:
     return len(sys.modules)
 
 
-def _serve(channel: Channel, message: dict[str, Any], read_at: float, environment: Any, shelf: Any) -> None:
+def _serve(channel: Channel, message: dict[str, Any], read_at: float, environment: Any, cache: Any) -> None:
     from harness.run.run import Run
 
     kind = message.get("request")
@@ -149,7 +149,7 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
 
     try:
         request = decode(RunRequest, message)
-        run = Run(request, environment, shelf, emit, lambda: channel.cancelled(name))
+        run = Run(request, environment, cache, emit, lambda: channel.cancelled(name))
         run.go() if kind == "run" else run.floors()
     except BaseException as problem:  # a mistake of ours must not take the worker down without a word
         import traceback

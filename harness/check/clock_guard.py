@@ -38,7 +38,7 @@ _ORIGINALS: list[tuple[str, Any, str, Any]] = [
 ]
 
 
-def restore() -> Finding | None:
+def restore_clocks() -> Finding | None:
     """Puts back whatever was replaced; says which, if any was."""
     replaced = []
     for path, owner, name, original in _ORIGINALS:

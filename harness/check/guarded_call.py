@@ -10,14 +10,14 @@ import torch
 
 from harness.check import compare
 from harness.check.guard import Breach, new_guard
-from harness.inputs.cache import Material
+from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import BadOutput, Inputs, Outputs, named_outputs
 from harness.shared.results import Finding, OutputError
 from harness.shared.task import Task
 
 
 @dataclass(frozen=True)
-class Trial:
+class GuardedCall:
     """What a call left behind. What the call itself raised is not caught here."""
 
     result: Any
@@ -27,7 +27,7 @@ class Trial:
     problem: str | None = None
 
     @classmethod
-    def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task) -> Trial:
+    def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task) -> GuardedCall:
         guard = new_guard()
         placed = guard.place(inputs, task.mutates)
         with guard:
@@ -42,7 +42,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class CheckResult:
     problem: str | None = None
     error: OutputError | None = None
     errors: tuple[OutputError, ...] = ()
@@ -50,23 +50,23 @@ class Judgement:
     findings: tuple[Finding, ...] = ()
 
 
-def judge(trial: Trial, material: Material, expected: Outputs, task: Task) -> Judgement:
+def judge(call: GuardedCall, material: CaseInputs, expected: Outputs, task: Task) -> CheckResult:
     """Form, borders, then every element; `expected` gives the form."""
-    if trial.breach is not None:
-        return Judgement(trial.breach.problem, findings=(trial.breach.finding,))
-    problem = trial.problem or compare.form(trial.outputs, expected, task.layout)
+    if call.breach is not None:
+        return CheckResult(call.breach.problem, findings=(call.breach.finding,))
+    problem = call.problem or compare.form(call.outputs, expected, task.layout)
     if problem:
-        return Judgement(problem)
-    verdict = compare.compare(trial.outputs, material.truth, task, fresh=True)
-    return Judgement(verdict.problem, verdict.error, verdict.errors)
+        return CheckResult(problem)
+    verdict = compare.compare(call.outputs, material.truth, task, fresh=True)
+    return CheckResult(verdict.problem, verdict.error, verdict.errors)
 
 
-def touched(trial: Trial, material: Material, task: Task) -> str | None:
+def touched(call: GuardedCall, material: CaseInputs, task: Task) -> str | None:
     """What the call did to its inputs that it may not; None where it left alone what is not its own."""
-    changed = compare.changed_inputs(material.inputs, trial.inputs, task.mutates)
+    changed = compare.changed_inputs(material.inputs, call.inputs, task.mutates)
     if changed is not None:
         return f"the call wrote to its input {changed!r}, which is not in mutates"
-    shared = compare.aliased(trial.outputs, trial.inputs) if not task.mutates else None
+    shared = compare.aliased(call.outputs, call.inputs) if not task.mutates else None
     if shared is not None and compare.aliased(material.expected, material.inputs) is None:
         return f"{shared[0]} lives in the memory of input {shared[1]!r}; return a tensor of its own"
     return None

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.device.activity import LostRecords
-from harness.inputs.cache import Material
+from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import Inputs, copies
 from harness.timing.clocks import Call, Clock, Measured, Unsteady
 
@@ -21,8 +21,8 @@ TIMES, MORE_US = 3.0, 50.0
 REPEATS = 2
 
 
-def second_does_less(
-    clock: Clock, function: Callable[..., Any], seen: Material, new: Material, mutates: tuple[str, ...]
+def second_call_is_cheaper(
+    clock: Clock, function: Callable[..., Any], seen: CaseInputs, new: CaseInputs, mutates: tuple[str, ...]
 ) -> bool:
     """A few calls on values that the function has not met yet; those that it knows warm it up just before."""
     warm, fresh = (copies(item.inputs) if mutates else item.inputs for item in (seen, new))

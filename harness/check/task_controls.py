@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from harness.check import compare
-from harness.inputs.cache import Shelf
+from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw, Outputs, Reference
 from harness.load.failure import BadTask
 from harness.shared.task import Case
@@ -44,12 +44,12 @@ def _numbers(values: list[Any]) -> list[float]:
     return flat
 
 
-def try_task(reference: Reference, shelf: Shelf, device: str, beat: Callable[[Case], None]) -> None:
+def run_controls(reference: Reference, cache: RunCache, device: str, beat: Callable[[Case], None]) -> None:
     """Raises BadTask when the task cannot tell right from wrong."""
     task = reference.task
     for case in smallest_cases(task.cases):
         beat(case)
-        material = shelf.material(reference, case, Draw(), device)
+        material = cache.material(reference, case, Draw(), device)
         right = compare.compare(material.expected, material.truth, task)
         if right.problem is not None:
             raise BadTask(f"[tolerance] is too tight for case {case.id}: the reference itself fails ({right.problem})")

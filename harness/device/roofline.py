@@ -1,6 +1,6 @@
 """The speed of light: how fast the bytes could move at best, and what no kernel can do.
 
-The copy bandwidth is measured once per GPU and kept by its uuid in the user's cache. `light` is the time those bytes
+The copy bandwidth is measured once per GPU and kept by its uuid in the user's cache. `roofline` is the time those bytes
 would take at that rate over the time measured. A kernel that beats the bus itself (bytes read, and bytes written beyond
 what may still sit in the L2, over the driver's peak) did not do the work: red.
 """

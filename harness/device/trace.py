@@ -13,17 +13,17 @@ OUTSIDE = "outside torch's operators"
 """What the call spends in Python and in code of its own: without it, the shares of the rest would say nothing."""
 
 
-def traced(call: Callable[[], Any], device: str, path: str) -> list[dict[str, Any]]:
+def trace_call(call: Callable[[], Any], device: str, path: str) -> list[dict[str, Any]]:
     """Rows of kernels and operators, the largest first; the chrome trace goes to `path`."""
     cuda = device != "cpu"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
-    for attempt in range(2):  # the first session of a process carries the profiler's own start
+    for progress in range(2):  # the first session of a process carries the profiler's own start
         with profile(activities=activities) as session:
             with record_function(OUTSIDE):
                 call()
             if cuda:
                 torch.cuda.synchronize()
-        if attempt:
+        if progress:
             session.export_chrome_trace(path)
     rows = [_row(event) for event in session.key_averages()]
     seen = (row for row in rows if row["us"] > 0 and (row["kind"], row["name"]) != ("kernel", OUTSIDE))

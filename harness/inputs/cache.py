@@ -23,7 +23,7 @@ ROOM = 256 << 20
 """Bytes of inputs and truths kept; on a GPU a sixteenth of its memory."""
 
 
-class Material:
+class CaseInputs:
     """One draw of a case's inputs, with truth and the reference's outputs worked out when first asked for.
 
     Lazy on purpose: the candidate runs before anything here has computed the right answer.
@@ -56,14 +56,14 @@ class Material:
         return nbytes(self.inputs) + nbytes(self._truth or {}) + nbytes(self._expected or {})
 
 
-class Shelf:
+class RunCache:
     def __init__(self, gpu: Gpu | None = None) -> None:
         self.gpu = gpu
         self._room = gpu.memory_bytes // 16 if gpu else ROOM
         self._sides: dict[str, Side] = {}
         self._reference: tuple[str, Reference] | None = None
         self._prepared: dict[tuple[str, ...], Callable[..., Any]] = {}
-        self._materials: dict[tuple[str, str, str, Draw], Material] = {}
+        self._materials: dict[tuple[str, str, str, Draw], CaseInputs] = {}
         self.first_case: str | None = None
         """Of the last run."""
 
@@ -121,11 +121,11 @@ class Shelf:
     def is_compiled(self, package: str, case: Case) -> bool:
         return (package, case.id) in self._prepared
 
-    def material(self, reference: Reference, case: Case, draw: Draw, device: str) -> Material:
+    def material(self, reference: Reference, case: Case, draw: Draw, device: str) -> CaseInputs:
         key = (reference.task.hash, case.id, device, draw)
         found = self._materials.get(key)
         if found is None:
-            found = Material(reference, case, draw, device)
+            found = CaseInputs(reference, case, draw, device)
         if draw.seed == 0:
             self._materials[key] = found
         return found

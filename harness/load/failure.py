@@ -23,7 +23,7 @@ _LONGEST = 400
 
 
 @dataclass(frozen=True)
-class Fault:
+class Failure:
     message: str
     where: Where | None
     traceback: str
@@ -62,10 +62,10 @@ class Paths:
         return self.to_user(text).replace(self.user_folder + os.sep, "")
 
 
-def describe(problem: BaseException, paths: Paths) -> Fault:
+def describe(problem: BaseException, paths: Paths) -> Failure:
     text = "".join(traceback.format_exception(type(problem), problem, _own_frames(problem.__traceback__)))
     text += str(getattr(problem, "output", ""))  # all that a compiler had to say
-    return Fault(_message(problem, paths), _where(problem, paths), paths.to_user(text))
+    return Failure(_message(problem, paths), _where(problem, paths), paths.to_user(text))
 
 
 def _message(problem: BaseException, paths: Paths) -> str:

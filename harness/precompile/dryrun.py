@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import torch
 
 from harness.cuda import library
-from harness.inputs.cache import Shelf
+from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw
 from harness.precompile import SETTINGS, fake_gpu
 from harness.private import triton_private
@@ -34,10 +34,10 @@ def jobs(request: RunRequest, said: dict[str, Any]) -> list[Job]:
     """What calls of all cases would compile, in order and each once, without what the first case needs."""
     collected = Collected()
     _prepare(said, collected)
-    shelf, task = Shelf(), request.task
-    with fake_gpu.Phantoms():
-        entry = shelf.function("solution", "solution.py", request.source, task, request.build)
-        reference = shelf.reference(task, request.source, request.build)
+    cache, task = RunCache(), request.task
+    with fake_gpu.FakeTensors():
+        entry = cache.function("solution", "solution.py", request.source, task, request.build)
+        reference = cache.reference(task, request.source, request.build)
         first: set[Any] = set()
         for index, case in enumerate(request.cases):
             with contextlib.suppress(BaseException):

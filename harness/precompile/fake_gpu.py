@@ -1,8 +1,8 @@
 """A GPU that is only described: tensors without memory, torch.cuda's answers, and a Triton driver without a device.
 
-A `Phantom` has shape, strides, dtype, offset and a device of type cuda, as far as Python asks; underneath it lies on
-torch's `meta` device, so that whatever is done with it costs next to nothing and never reaches CUDA. What needs values
-(`item`, a copy to the host) raises, as on every meta tensor.
+A `FakeCudaTensor` has shape, strides, dtype, offset and a device of type cuda, as far as Python asks; underneath it is
+on torch's `meta` device, so that whatever is done with it costs next to nothing and never reaches CUDA. What needs
+values (`item`, a copy to the host) raises, as on every meta tensor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ META = torch.device("meta")
 _Generator = torch.Generator
 
 
-class Phantom(torch.Tensor):
+class FakeCudaTensor(torch.Tensor):
     """A tensor on the GPU, to whoever asks it."""
 
     place = torch.device("cuda", 0)
@@ -48,7 +48,7 @@ class Phantom(torch.Tensor):
         return ADDRESS + int(self.storage_offset()) * self.element_size()
 
 
-class Phantoms(TorchFunctionMode):
+class FakeTensors(TorchFunctionMode):
     """While it is on, what is made on the GPU, brought to it or computed from what is there is a phantom."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -74,14 +74,14 @@ def _each(change: Callable[[Any], Any], value: Any) -> Any:
 
 def _beneath(value: Any) -> Any:
     """What torch is to work with: its own meta tensors instead of phantoms, and their device instead of the GPU."""
-    if isinstance(value, Phantom):
+    if isinstance(value, FakeCudaTensor):
         return value.as_subclass(torch.Tensor)
     name = value.type if isinstance(value, torch.device) else value.partition(":")[0] if isinstance(value, str) else ""
     return META if name == "cuda" else value
 
 
 def _above(value: Any) -> Any:
-    return value.as_subclass(Phantom) if type(value) is torch.Tensor and value.is_meta else value
+    return value.as_subclass(FakeCudaTensor) if type(value) is torch.Tensor and value.is_meta else value
 
 
 class Generator(_Generator):
@@ -108,17 +108,17 @@ class Driver:
         return 0
 
     def get_active_torch_device(self) -> torch.device:
-        return Phantom.place
+        return FakeCudaTensor.place
 
 
 def install(facts: dict[str, Any]) -> None:
     """Makes this process believe in the GPU that `facts` describes (see server.py)."""
-    Phantom.place = torch.device(facts["device"])
-    index, about = Phantom.place.index or 0, types.SimpleNamespace(**facts["device_properties"])
+    FakeCudaTensor.place = torch.device(facts["device"])
+    index, about = FakeCudaTensor.place.index or 0, types.SimpleNamespace(**facts["device_properties"])
     triton_private.use_driver(Driver(facts, index))
     torch.Generator = Generator  # type: ignore[misc]
     silent = dict.fromkeys(("synchronize", "wait_stream"), _nothing())
-    stream = types.SimpleNamespace(cuda_stream=0, device=Phantom.place, **silent)
+    stream = types.SimpleNamespace(cuda_stream=0, device=FakeCudaTensor.place, **silent)
     answers: dict[str, Callable[..., Any]] = {
         "is_available": lambda: True,
         "is_initialized": lambda: True,

@@ -13,9 +13,9 @@ import torch
 from harness.check.threads import ThreadWatch
 from harness.inputs.reference import Draw, forms
 from harness.load.failure import BadTask
-from harness.run.case_timing import Contest
-from harness.run.context import Subject
-from harness.run.failures import Mishaps
+from harness.run.case_timing import CaseTiming
+from harness.run.context import RunContext
+from harness.run.failures import CaseFailures
 from harness.run.opponents import Opponents
 from harness.run.progress import Cancelled, Progress
 from harness.run.quick_checks import QuickChecks
@@ -23,7 +23,7 @@ from harness.run.slow_checks import SlowChecks
 from harness.shared import findings
 from harness.shared.results import CaseResult, Status
 from harness.shared.task import Case
-from harness.timing.case_timer import Stopwatch
+from harness.timing.case_timer import CaseTimer
 
 
 @dataclass
@@ -38,20 +38,20 @@ class Row:
         return self.result.reason == "baseline_compiling"
 
 
-class Rows:
+class CaseRun:
     def __init__(
         self,
-        subject: Subject,
+        context: RunContext,
         opponents: Opponents,
-        stopwatch: Stopwatch,
+        timer: CaseTimer,
         progress: Progress,
-        mishaps: Mishaps,
+        failures: CaseFailures,
         threads: ThreadWatch,
     ) -> None:
-        self._subject, self._stopwatch, self._progress = subject, stopwatch, progress
-        self._mishaps, self._threads = mishaps, threads
-        self._quick = QuickChecks(subject, progress)
-        self._contest = Contest(subject, opponents, stopwatch, progress)
+        self._context, self._timer, self._progress = context, timer, progress
+        self._failures, self._threads = failures, threads
+        self._quick = QuickChecks(context, progress)
+        self._contest = CaseTiming(context, opponents, timer, progress)
 
     def answer(self, case: Case) -> Row | None:
         """Quick checks and time of one case; None when there is nothing left to check about it."""
@@ -60,20 +60,20 @@ class Rows:
         except (Cancelled, BadTask):
             raise
         except BaseException as problem:
-            result = self._mishaps.row(case, problem)
+            result = self._failures.row(case, problem)
         self._progress.done += 1
         right = result.status in ("ok", "interpreted")
         if right and case.kind == "check":  # many and small: two draws each are all they are for
             result, right = replace(result, checked=2), False
         self._land(result)
-        self._subject.shelf.trim()
+        self._context.cache.trim()
         return Row(case, result) if right else None
 
     def catch_up(self, row: Row) -> None:
         """The comparison that a row was served without, because its baseline had still to be compiled."""
         case = row.case
         try:
-            materials = [self._subject.material(case, Draw(seed)) for seed in (0, self._subject.request.seed)]
+            materials = [self._context.material(case, Draw(seed)) for seed in (0, self._context.request.seed)]
             done = row.result
             bare = CaseResult(
                 case.id, "ok", known=case.known, error=done.error, errors=done.errors, inputs=done.inputs, checked=1
@@ -82,25 +82,25 @@ class Rows:
         except (Cancelled, BadTask):
             raise
         except BaseException as problem:
-            row.result = self._mishaps.row(case, problem)
+            row.result = self._failures.row(case, problem)
         self._land(row.result)
-        self._subject.shelf.trim()
+        self._context.cache.trim()
 
     def recheck(self, row: Row) -> None:
         """Adds what the slow checks find; a row that they prove wrong loses its time."""
         self._progress.step("recheck", row.case)
         slow = self._slow_checks(row.case)
         try:
-            fixed = self._subject.material(row.case, Draw(0))
+            fixed = self._context.material(row.case, Draw(0))
             beat = self._progress.pulse(row.case, "recheck")
-            judgement = slow.run(row.case, self._subject.solution, fixed, beat)
+            judgement = slow.run(row.case, self._context.solution, fixed, beat)
         except (Cancelled, BadTask):
             raise
         except torch.OutOfMemoryError as problem:  # right and timed as far as it went: that stays
-            fewer = findings.make("fewer_checks", detail=self._mishaps.row(row.case, problem).detail)
+            fewer = findings.make("fewer_checks", detail=self._failures.row(row.case, problem).detail)
             result = replace(row.result, checked=2, findings=(*row.result.findings, fewer))
         except BaseException as problem:
-            result = replace(self._mishaps.row(row.case, problem), checked=2)
+            result = replace(self._failures.row(row.case, problem), checked=2)
         else:
             result = replace(row.result, checked=2, findings=(*row.result.findings, *judgement.findings))
             if judgement.problem is not None:
@@ -109,7 +109,7 @@ class Rows:
 
     def _try(self, case: Case) -> CaseResult:
         judgement, materials = self._quick.run(case)
-        interpreted = self._subject.environment.interpreted
+        interpreted = self._context.environment.interpreted
         status: Status = "interpreted" if interpreted else "ok"
         result = CaseResult(
             case.id, status, known=case.known, error=judgement.error, errors=judgement.errors, checked=1
@@ -123,11 +123,11 @@ class Rows:
         return self._contest.time(case, result, materials)
 
     def _slow_checks(self, case: Case) -> SlowChecks:
-        subject, interpreted = self._subject, self._subject.environment.interpreted
-        clock = None if interpreted or case.kind != "case" else self._stopwatch.clock()
-        seed = subject.request.seed
-        return SlowChecks(subject.task, subject.reference, subject.device, seed, interpreted, clock, self._threads)
+        context, interpreted = self._context, self._context.environment.interpreted
+        clock = None if interpreted or case.kind != "case" else self._timer.clock()
+        seed = context.request.seed
+        return SlowChecks(context.task, context.reference, context.device, seed, interpreted, clock, self._threads)
 
     def _land(self, result: CaseResult) -> None:
         self._progress.emit("case", result=result)
-        self._mishaps.leave_if_poisoned(result)
+        self._failures.leave_if_poisoned(result)

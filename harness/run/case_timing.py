@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from harness.check import clock_guard, compare
-from harness.inputs.cache import Material
+from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import BadOutput, Outputs, named_outputs
-from harness.run.context import Subject
+from harness.run.context import RunContext
 from harness.run.opponents import FirstCall, Opponents
 from harness.run.progress import Progress
 from harness.shared import findings
@@ -22,20 +22,20 @@ from harness.shared.reasons import explain
 from harness.shared.results import CaseResult, Finding, OutputError
 from harness.shared.task import Case
 from harness.timing import blocks
-from harness.timing.case_timer import Stopwatch, Timed
+from harness.timing.case_timer import CaseTimer, Timed
 from harness.timing.samples import Timing
 
 
 @dataclass(frozen=True)
-class Contest:
-    subject: Subject
+class CaseTiming:
+    context: RunContext
     opponents: Opponents
-    stopwatch: Stopwatch
+    timer: CaseTimer
     progress: Progress
 
-    def time(self, case: Case, result: CaseResult, materials: list[Material], patient: bool = False) -> CaseResult:
+    def time(self, case: Case, result: CaseResult, materials: list[CaseInputs], patient: bool = False) -> CaseResult:
         """The row with its times; only a patient one waits for a baseline that has still to be compiled."""
-        reference = self.subject.reference
+        reference = self.context.reference
         self.progress.step("baseline", case)
         first = FirstCall(missing=explain("baseline_compiling"))
         if patient or self.opponents.ready(reference, case):
@@ -47,8 +47,8 @@ class Contest:
             sides["baseline"] = baseline
         if best is not None and self.opponents.best_is_right(reference, materials[0]):
             sides["best"] = best
-        sides["solution"] = self.subject.solution
-        self.progress.say_once(clock_guard.restore())
+        sides["solution"] = self.context.solution
+        self.progress.say_once(clock_guard.restore_clocks())
         self.progress.step("time", case)
         timed = self._measured(case, sides, [material.inputs for material in materials])
         if baseline is not None and "baseline" not in timed.samples.samples:
@@ -57,26 +57,26 @@ class Contest:
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
         result = _with_error(self._with_threads(result, timed.samples), first.largest_error, materials[0].expected)
-        row = self.stopwatch.row(case, result, timed, missing)
+        row = self.timer.row(case, result, timed, missing)
         traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
-        return self.stopwatch.lit(row, traffic, self.subject.environment.bandwidth)
+        return self.timer.with_roofline(row, traffic, self.context.environment.bandwidth)
 
     def _measured(self, case: Case, sides: blocks.Sides, masters: list[Any]) -> Timed:
         """The sides that can be timed; one that fails on the way, and is not the solution, is left out."""
         while True:
             try:
-                return self.stopwatch.time(sides, masters, self.progress.pulse(case))
+                return self.timer.time(sides, masters, self.progress.pulse(case))
             except blocks.SideFailed as failure:
                 if failure.side == "solution":
                     raise
                 sides = {name: side for name, side in sides.items() if name != failure.side}
 
-    def _timed_output(self, timed: Timing, materials: list[Material]) -> tuple[str | None, tuple[Finding, ...]]:
+    def _timed_output(self, timed: Timing, materials: list[CaseInputs]) -> tuple[str | None, tuple[Finding, ...]]:
         """The result of one more measured call, judged like any other: at an address it knows, with other values."""
         assert timed.last is not None
         result, working = timed.last
         timed.last = None
-        task, material = self.subject.task, materials[working.master]
+        task, material = self.context.task, materials[working.master]
         try:
             outputs = named_outputs(result, working.inputs, task.mutates)
         except BadOutput as problem:
@@ -92,10 +92,10 @@ class Contest:
 
     def _with_threads(self, result: CaseResult, timed: Timing) -> CaseResult:
         """On a CPU the threads are part of the condition: a side that takes more is not comparable."""
-        allowed = self.subject.task.threads
+        allowed = self.context.task.threads
         busy = timed.busy.get("solution", 0.0)
         changed = torch.get_num_threads() != allowed
-        if self.subject.device != "cpu" or (not changed and busy < allowed + 0.5):
+        if self.context.device != "cpu" or (not changed and busy < allowed + 0.5):
             return result
         torch.set_num_threads(allowed)
         more = (

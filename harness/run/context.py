@@ -6,19 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from harness.inputs.cache import Material, Shelf
+from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import Draw, Reference
 from harness.shared.run import Environment, RunRequest
 from harness.shared.task import Case, Task
 
 
 @dataclass(frozen=True)
-class Subject:
+class RunContext:
     request: RunRequest
     environment: Environment
     solution: Callable[..., Any]
     reference: Reference
-    shelf: Shelf
+    cache: RunCache
 
     @property
     def task(self) -> Task:
@@ -28,5 +28,5 @@ class Subject:
     def device(self) -> str:
         return self.environment.device
 
-    def material(self, case: Case, draw: Draw) -> Material:
-        return self.shelf.material(self.reference, case, draw, self.device)
+    def material(self, case: Case, draw: Draw) -> CaseInputs:
+        return self.cache.material(self.reference, case, draw, self.device)

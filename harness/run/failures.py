@@ -8,23 +8,21 @@ import re
 
 import torch
 
-from harness.inputs.cache import Shelf
+from harness.inputs.cache import RunCache
 from harness.load import interpreter
 from harness.load.failure import Paths, describe
+from harness.shared.codes import CUDA_ERROR_EXIT
 from harness.shared.reasons import Explanation, explain
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case
 from harness.timing.blocks import SideFailed
 
-POISONED = 70
-"""Exit code after a CUDA error: the context is gone, and the process with it."""
 
-
-class Mishaps:
-    def __init__(self, environment: Environment, paths: Paths, shelf: Shelf) -> None:
+class CaseFailures:
+    def __init__(self, environment: Environment, paths: Paths, cache: RunCache) -> None:
         self._device, self._interpreted = environment.device, environment.interpreted
-        self._paths, self._shelf = paths, shelf
+        self._paths, self._cache = paths, cache
 
     def row(self, case: Case, problem: BaseException) -> CaseResult:
         """Of all that is raised on the way to a row, only the solution's failures are called failures."""
@@ -54,11 +52,11 @@ class Mishaps:
             torch.cuda.synchronize()
             torch.zeros(1, device=self._device).item()
         except BaseException:
-            os._exit(POISONED)
+            os._exit(CUDA_ERROR_EXIT)
 
     def _too_large(self, problem: BaseException) -> Explanation:
         """A case that does not fit is nobody's mistake; the next one gets the memory back."""
-        self._shelf.trim(everything=True)  # what it keeps of other cases is no need of this one
+        self._cache.trim(everything=True)  # what it keeps of other cases is no need of this one
         held = 0 if self._device == "cpu" else torch.cuda.memory_allocated()
         wanted = asked_for(str(problem))
         problem.__traceback__ = None  # its frames hold the tensors

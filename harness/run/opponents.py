@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from harness.check import compare
-from harness.inputs.cache import Material, Shelf
+from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import Reference, copies, named_outputs
 from harness.load.failure import Paths, describe
 from harness.shared import findings
@@ -38,19 +38,19 @@ class FirstCall:
 
 
 class Opponents:
-    def __init__(self, request: RunRequest, shelf: Shelf, interpreted: bool) -> None:
-        self.request, self.task, self.shelf = request, request.task, shelf
+    def __init__(self, request: RunRequest, cache: RunCache, interpreted: bool) -> None:
+        self.request, self.task, self.cache = request, request.task, cache
         self.interpreted = interpreted
         self.best: Callable[..., Any] | None = None
         self._paths = Paths(self.task.folder, request.source, request.best)
 
     def load_best(self) -> list[Finding]:
         """Loads the best source beside the solution, unless their operators would run each other's bodies."""
-        side = self.shelf.side("solution")
+        side = self.cache.side("solution")
         shared = sorted(side.operators.shared) if side is not None else []
         found = []
         if shared:
-            self.shelf.drop("best")
+            self.cache.drop("best")
             found.append(_shared_finding(shared))
         elif self.request.best and not self.interpreted:
             found += self._load_best(self.request.best)
@@ -58,11 +58,11 @@ class Opponents:
 
     def _load_best(self, folder: str) -> list[Finding]:
         try:
-            self.best = self.shelf.function("best", "solution.py", folder, self.task, self.request.build)
+            self.best = self.cache.function("best", "solution.py", folder, self.task, self.request.build)
         except BaseException as problem:
             message = describe(problem, self._paths).message
             return [findings.make("best_not_loaded", message=message)]
-        side = self.shelf.side("best")
+        side = self.cache.side("best")
         if side is not None and side.operators.shared:
             self.best = None
             return [_shared_finding(sorted(side.operators.shared))]
@@ -74,7 +74,7 @@ class Opponents:
         if kind == "eager":
             return reference.entry
         if kind == "compile":
-            return self.shelf.compiled(reference.entry, reference.entry.__module__.partition(".")[0], case)
+            return self.cache.compiled(reference.entry, reference.entry.__module__.partition(".")[0], case)
         if kind == "best":
             if self.best is None:
                 raise NoBaseline(explain("no_best_yet"))
@@ -84,20 +84,20 @@ class Opponents:
     def ready(self, reference: Reference, case: Case) -> bool:
         """Whether the baseline can be called at once; a compiled one takes a second or more the first time."""
         package = reference.entry.__module__.partition(".")[0]
-        return self.request.baseline != "compile" or self.shelf.is_compiled(package, case)
+        return self.request.baseline != "compile" or self.cache.is_compiled(package, case)
 
     def _from_file(self, name: str) -> Callable[..., Any]:
         task, folder = self.task, self.request.source
         if os.path.isabs(name):
             folder = os.path.dirname(name)
             task, name = replace(task, folder=folder), os.path.basename(name)
-        function = self.shelf.function("baseline", name, folder, task, self.request.build)
-        mine, other = self.shelf.side("baseline"), self.shelf.side("solution")
+        function = self.cache.function("baseline", name, folder, task, self.request.build)
+        mine, other = self.cache.side("baseline"), self.cache.side("solution")
         if mine is not None and other is not None and mine.operators.shared & other.operators.shared:
             raise NoBaseline(explain("baseline_shares_operator", file=name))
         return function
 
-    def first_baseline(self, reference: Reference, case: Case, fixed: Material) -> FirstCall:
+    def first_baseline(self, reference: Reference, case: Case, fixed: CaseInputs) -> FirstCall:
         """The baseline after one call, or why there is none."""
         try:
             function = self.baseline(reference, case)
@@ -110,7 +110,7 @@ class Opponents:
             place = f"{fault.where}: " if fault.where else ""
             return FirstCall(missing=explain("baseline_fails", fault=f"{place}{fault.message}"))
 
-    def best_is_right(self, reference: Reference, fixed: Material) -> bool:
+    def best_is_right(self, reference: Reference, fixed: CaseInputs) -> bool:
         """A best source that fails here (another device, a changed library) is left out of the row."""
         assert self.best is not None
         try:
@@ -118,7 +118,7 @@ class Opponents:
         except BaseException:
             return False
 
-    def _verdict(self, function: Callable[..., Any], fixed: Material, reference: Reference) -> Verdict:
+    def _verdict(self, function: Callable[..., Any], fixed: CaseInputs, reference: Reference) -> Verdict:
         """What a side makes of these inputs; both mostly stay from run to run, and then it is known."""
         with contextlib.suppress(KeyError, TypeError):  # an entry that takes no weak reference is called every time
             return fixed.verdicts[function]

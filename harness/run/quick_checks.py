@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from harness.check.guarded_call import Judgement, Trial, judge, touched
-from harness.inputs.cache import Material
+from harness.check.guarded_call import CheckResult, GuardedCall, judge, touched
+from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import Draw
-from harness.run.context import Subject
+from harness.run.context import RunContext
 from harness.run.progress import Progress
 from harness.shared.run import Step
 from harness.shared.task import Case
@@ -23,41 +23,41 @@ from harness.timing.blocks import SideFailed
 
 @dataclass(frozen=True)
 class QuickChecks:
-    subject: Subject
+    context: RunContext
     progress: Progress
 
-    def run(self, case: Case) -> tuple[Judgement, list[Material]]:
+    def run(self, case: Case) -> tuple[CheckResult, list[CaseInputs]]:
         """What came of it, and the inputs that may be timed: those of the fixed seed first."""
         self.progress.step("inputs", case)
-        fixed = self.subject.material(case, Draw(0))
+        fixed = self.context.material(case, Draw(0))
         self.progress.step(self._first_step(), case)
         began = time.perf_counter()
-        trial = self._call(fixed)
+        call = self._call(fixed)
         self.progress.emit("built", case=case.id, ms=(time.perf_counter() - began) * 1000)
         self.progress.step("check", case)
-        return self._judged(case, trial, fixed)
+        return self._judged(case, call, fixed)
 
     def _first_step(self) -> Step:
         """A first call that may compile gets the time for it; one that cannot is only a call, and a hang shows soon."""
-        side = self.subject.shelf.side("solution")
-        lazy = ("torch.compile", "triton", "cupy") if self.subject.device != "cpu" else ("torch.compile",)
+        side = self.context.cache.side("solution")
+        lazy = ("torch.compile", "triton", "cupy") if self.context.device != "cpu" else ("torch.compile",)
         return "build" if side is not None and side.mentions(*lazy) else "check"
 
-    def _call(self, material: Material) -> Trial:
+    def _call(self, material: CaseInputs) -> GuardedCall:
         """A checked call of the solution; memory that runs out in it is the solution's own doing."""
         try:
-            return Trial.of(self.subject.solution, material.inputs, self.subject.task)
+            return GuardedCall.of(self.context.solution, material.inputs, self.context.task)
         except torch.OutOfMemoryError as problem:
             raise SideFailed("solution") from problem
 
-    def _judged(self, case: Case, trial: Trial, fixed: Material) -> tuple[Judgement, list[Material]]:
-        task, seed = self.subject.task, self.subject.request.seed
-        judgement = judge(trial, fixed, fixed.expected, task)
+    def _judged(self, case: Case, call: GuardedCall, fixed: CaseInputs) -> tuple[CheckResult, list[CaseInputs]]:
+        task, seed = self.context.task, self.context.request.seed
+        judgement = judge(call, fixed, fixed.expected, task)
         if judgement.problem is None and case.kind == "check":  # of the others the slow checks see to it
-            judgement = replace(judgement, problem=touched(trial, fixed, task))
+            judgement = replace(judgement, problem=touched(call, fixed, task))
         if judgement.problem is not None or seed == 0:
             return judgement, [fixed]
-        fresh = self.subject.material(case, Draw(seed))
+        fresh = self.context.material(case, Draw(seed))
         again = judge(self._call(fresh), fresh, fixed.expected, task)
         if again.problem is not None:
             return replace(again, problem=f"{again.problem} ({fresh.draw})"), [fixed]

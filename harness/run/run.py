@@ -16,40 +16,40 @@ import torch
 from harness.check import clock_guard, task_controls
 from harness.check.threads import ThreadWatch
 from harness.device import environment
-from harness.inputs.cache import Shelf
+from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw, Reference, copies
 from harness.load.failure import BadTask, Paths, describe
 from harness.precompile import server
-from harness.run.case_run import Rows
-from harness.run.context import Subject
-from harness.run.failures import Mishaps
+from harness.run.case_run import CaseRun
+from harness.run.context import RunContext
+from harness.run.failures import CaseFailures
 from harness.run.opponents import Opponents
 from harness.run.progress import Cancelled, Emit, Progress
 from harness.shared.run import Environment, RunRequest
 from harness.shared.task import Case
-from harness.timing.case_timer import Stopwatch
+from harness.timing.case_timer import CaseTimer
 
 
 class Run:
     """One request from its first step to its last event."""
 
     def __init__(
-        self, request: RunRequest, known: Environment, shelf: Shelf, emit: Emit, cancelled: Callable[[], bool]
+        self, request: RunRequest, known: Environment, cache: RunCache, emit: Emit, cancelled: Callable[[], bool]
     ) -> None:
-        self.request, self.task, self.shelf, self.emit = request, request.task, shelf, emit
+        self.request, self.task, self.cache, self.emit = request, request.task, cache, emit
         self.environment = environment.for_task(known, request)
         self.device = self.environment.device
-        self.stopwatch = Stopwatch(request, None if self.device == "cpu" else shelf.gpu)
+        self.timer = CaseTimer(request, None if self.device == "cpu" else cache.gpu)
         self.paths = Paths(self.task.folder, request.source, request.best)
-        self.mishaps = Mishaps(self.environment, self.paths, shelf)
+        self.failures = CaseFailures(self.environment, self.paths, cache)
         self.threads = ThreadWatch()
-        self.opponents = Opponents(request, shelf, self.environment.interpreted)
+        self.opponents = Opponents(request, cache, self.environment.interpreted)
         self.progress = Progress(emit, cancelled, len(request.cases))
 
     def go(self) -> None:
         torch.set_num_threads(self.task.threads)
         os.environ["OMP_NUM_THREADS"] = str(self.task.threads)  # read by OpenMP libraries that are loaded from now on
-        self.shelf.first_case = self.request.cases[0] if self.request.cases else None
+        self.cache.first_case = self.request.cases[0] if self.request.cases else None
         self.emit("started", environment=self.environment)
         try:
             self._whole()
@@ -62,9 +62,9 @@ class Run:
 
     def _tidy(self) -> None:
         """Leaves the GPU's memory to others, such as a profiler of the very case, where the run took much of it."""
-        self.shelf.trim()
+        self.cache.trim()
         gc.collect()
-        gpu = self.shelf.gpu
+        gpu = self.cache.gpu
         if self.device != "cpu" and gpu is not None and torch.cuda.memory_reserved() > gpu.memory_bytes // 4:
             torch.cuda.empty_cache()
 
@@ -76,7 +76,7 @@ class Run:
             for case in self._cases():
                 self.progress.step("baseline", case)
                 function = self.opponents.baseline(reference, case)
-                function(**copies(self.shelf.material(reference, case, Draw(0), self.device).inputs))
+                function(**copies(self.cache.material(reference, case, Draw(0), self.device).inputs))
                 self.progress.step("time", case)
                 self.emit("floor", case=case.id, floor=self._floor(reference, case, function))
             self.emit("finished")
@@ -86,17 +86,17 @@ class Run:
             fault = describe(problem, self.paths)
             self._failed("bad_task", fault.message, fault.where, fault.traceback)
         finally:
-            self.shelf.trim()
+            self.cache.trim()
 
     def _floor(self, reference: Reference, case: Case, function: Callable[..., Any]) -> float:
-        masters = [self.shelf.material(reference, case, Draw(seed), self.device).inputs for seed in (0, 1)]
-        return self.stopwatch.floor(function, masters, self.progress.pulse(case))
+        masters = [self.cache.material(reference, case, Draw(seed), self.device).inputs for seed in (0, 1)]
+        return self.timer.floor(function, masters, self.progress.pulse(case))
 
     def _whole(self) -> None:
         self.progress.step("load")
-        self.shelf.drop("solution")
+        self.cache.drop("solution")
         try:
-            solution = self.shelf.function(
+            solution = self.cache.function(
                 "solution", "solution.py", self.request.source, self.task, self.request.build
             )
         except BaseException as problem:
@@ -107,20 +107,22 @@ class Run:
         self._tell_builder()
         reference = self._load_reference()
         if self.request.controls:
-            task_controls.try_task(reference, self.shelf, self.device, lambda case: self.progress.step("check", case))
+            task_controls.run_controls(
+                reference, self.cache, self.device, lambda case: self.progress.step("check", case)
+            )
             self.emit("controls", passed=True)
         for finding in self.opponents.load_best():
             self.emit("finding", finding=finding)
-        self._answer(Subject(self.request, self.environment, solution, reference, self.shelf))
+        self._answer(RunContext(self.request, self.environment, solution, reference, self.cache))
         left = self.threads.left_running()
         if left is not None:
             self.emit("finding", finding=left)
         self._own_clocks()
         self.emit("finished")
 
-    def _answer(self, subject: Subject) -> None:
+    def _answer(self, context: RunContext) -> None:
         """Every case first, so that all rows are there soon; what takes longer comes after the last of them."""
-        rows = Rows(subject, self.opponents, self.stopwatch, self.progress, self.mishaps, self.threads)
+        rows = CaseRun(context, self.opponents, self.timer, self.progress, self.failures, self.threads)
         right = [row for case in self._cases() if (row := rows.answer(case)) is not None]
         for index, row in enumerate(right):
             self.progress.done = index
@@ -133,16 +135,16 @@ class Run:
 
     def _tell_builder(self) -> None:
         """For the process that compiles the kernels of the other cases meanwhile: how it is done here."""
-        side = self.shelf.side("solution")
+        side = self.cache.side("solution")
         if self.device != "cpu" and side is not None and side.mentions("triton"):
             self.emit("loaded", compiler=server.facts(self.device))
 
     def _own_clocks(self) -> None:
         """Puts back what the source replaced among the things that times are taken with, and says so once."""
-        self.progress.say_once(clock_guard.restore())
+        self.progress.say_once(clock_guard.restore_clocks())
 
     def _load_reference(self) -> Reference:
-        return self.shelf.reference(self.task, self.request.source, self.request.build)
+        return self.cache.reference(self.task, self.request.source, self.request.build)
 
     def _cases(self) -> list[Case]:
         return [self.task.case(case_id) for case_id in self.request.cases]

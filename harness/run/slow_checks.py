@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from harness.check import compare, memoised
-from harness.check.guarded_call import Judgement, Trial, judge, touched
+from harness.check.guarded_call import CheckResult, GuardedCall, judge, touched
 from harness.check.threads import ThreadWatch
 from harness.inputs import tensor_layout
-from harness.inputs.cache import Material
+from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import Draw, Outputs, Reference
 from harness.load.failure import BadTask, describe
 from harness.shared.findings import make
@@ -38,7 +38,7 @@ class SlowChecks:
         draws = [Draw(self.seed + 1, spread=4.0), Draw(self.seed + 2, spread=0.25), Draw(self.seed + 3, offset=3.0)]
         return draws[:1] if self.interpreted else draws
 
-    def run(self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]) -> Judgement:
+    def run(self, case: Case, function: Callable[..., Any], fixed: CaseInputs, beat: Callable[[], None]) -> CheckResult:
         """Everything about one case; `beat` is called between calls and may raise to stop."""
         judgement, findings = self._twice(case, function, fixed, beat)
         if judgement.problem is not None:
@@ -46,19 +46,19 @@ class SlowChecks:
         less: list[bool] = []
         for draw in self.draws():
             beat()
-            material = Material(self.reference, case, draw, self.device)
+            material = CaseInputs(self.reference, case, draw, self.device)
             if self.clock is not None and (self.clock.name != "device" or not less):  # records need no second draw
-                less.append(memoised.second_does_less(self.clock, function, fixed, material, self.task.mutates))
+                less.append(memoised.second_call_is_cheaper(self.clock, function, fixed, material, self.task.mutates))
             judgement = self._draw(function, fixed, material)
             if judgement.problem is not None:
                 detail = f"{judgement.problem} ({draw})"
                 return replace(judgement, problem=detail, findings=(*findings, *judgement.findings))
-        return Judgement(findings=(*findings, make("result_kept")) if less and all(less) else findings)
+        return CheckResult(findings=(*findings, make("result_kept")) if less and all(less) else findings)
 
     def _twice(
-        self, case: Case, function: Callable[..., Any], fixed: Material, beat: Callable[[], None]
-    ) -> tuple[Judgement, tuple[Finding, ...]]:
-        first = Trial.of(function, fixed.inputs, self.task)
+        self, case: Case, function: Callable[..., Any], fixed: CaseInputs, beat: Callable[[], None]
+    ) -> tuple[CheckResult, tuple[Finding, ...]]:
+        first = GuardedCall.of(function, fixed.inputs, self.task)
         late = self.threads is not None and self.threads.at_work()
         judgement = judge(first, fixed, fixed.expected, self.task)
         judgement = judgement if judgement.problem else self._manners(case, first, fixed)
@@ -68,43 +68,43 @@ class SlowChecks:
         outputs = first.outputs
         del first  # its inputs; the outputs stay, so that the next call cannot get their memory by chance
         beat()
-        second = Trial.of(function, fixed.inputs, self.task)
+        second = GuardedCall.of(function, fixed.inputs, self.task)
         if compare.shared(outputs, second.outputs):
             findings = (*findings, make("output_kept"))
         elif not _same(outputs, second.outputs):
             findings = (*findings, make("nondeterministic"))
         return judgement, findings
 
-    def _manners(self, case: Case, trial: Trial, material: Material) -> Judgement:
-        problem = touched(trial, material, self.task)
-        return Judgement(problem) if problem is not None else self._own_checks(case, trial)
+    def _manners(self, case: Case, call: GuardedCall, material: CaseInputs) -> CheckResult:
+        problem = touched(call, material, self.task)
+        return CheckResult(problem) if problem is not None else self._own_checks(case, call)
 
-    def _own_checks(self, case: Case, trial: Trial) -> Judgement:
+    def _own_checks(self, case: Case, call: GuardedCall) -> CheckResult:
         """Rows of reference.check: (name, error, bound)."""
         own, axes = self.reference.extra_check, dict(case.axes)
         if own is None:
-            return Judgement()
-        outputs = trial.outputs if self.task.mutates else trial.result
+            return CheckResult()
+        outputs = call.outputs if self.task.mutates else call.result
         try:
-            rows = [(str(name), float(error), float(bound)) for name, error, bound in own(axes, trial.inputs, outputs)]
+            rows = [(str(name), float(error), float(bound)) for name, error, bound in own(axes, call.inputs, outputs)]
         except BaseException as problem:
             fault = describe(problem, self.reference.paths)
             raise BadTask(f"check of reference.py fails for case {case.id}: {fault.message}", fault.where) from None
         for name, error, bound in rows:
             if not error <= bound:
-                return Judgement(f"check {name!r}: error {error:.3g}, allowed {bound:.3g}")
-        return Judgement()
+                return CheckResult(f"check {name!r}: error {error:.3g}, allowed {bound:.3g}")
+        return CheckResult()
 
-    def _draw(self, function: Callable[..., Any], fixed: Material, material: Material) -> Judgement:
-        trial = Trial.of(function, material.inputs, self.task)
+    def _draw(self, function: Callable[..., Any], fixed: CaseInputs, material: CaseInputs) -> CheckResult:
+        call = GuardedCall.of(function, material.inputs, self.task)
         if not _finite(material.truth):  # then only form and borders can be judged
-            return judge(trial, material, fixed.expected, self.task) if trial.breach else Judgement()
-        judgement = judge(trial, material, fixed.expected, self.task)
+            return judge(call, material, fixed.expected, self.task) if call.breach else CheckResult()
+        judgement = judge(call, material, fixed.expected, self.task)
         if judgement.problem is None or judgement.findings or self._reference_holds(material):
             return judgement
-        return Judgement()
+        return CheckResult()
 
-    def _reference_holds(self, material: Material) -> bool:
+    def _reference_holds(self, material: CaseInputs) -> bool:
         """Values this wide may be beyond the tolerance for anybody: then they prove nothing."""
         return compare.compare(material.expected, material.truth, self.task).problem is None
 

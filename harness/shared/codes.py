@@ -59,3 +59,6 @@ UnusableCode = Literal["no_torch", "no_device", "broken"]
 
 L2State = Literal["cold", "warm", "dirty", ""]
 """What a GPU's L2 held before each timed call; empty where no GPU was timed."""
+
+CUDA_ERROR_EXIT = 70
+"""Exit code of a worker after a CUDA error: the context is gone, and the process with it."""

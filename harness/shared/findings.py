@@ -16,7 +16,7 @@ class Definition(NamedTuple):
     name: str
     help: str
     """What was seen, and what to look at; gaps are filled by `make`."""
-    red: bool = False
+    disqualifying: bool = False
     """A source with such a finding never becomes best."""
 
 
@@ -28,7 +28,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     "clock_replaced": Definition(
         "clock replaced",
         "the source put another function in the place of {names}; leave what times are taken with alone",
-        red=True,
+        disqualifying=True,
     ),
     "event_pairs": Definition("events", "{problem}; event pairs were timed instead, and each adds a few microseconds"),
     "fewer_checks": Definition(
@@ -38,7 +38,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     "impossible_time": Definition(
         "impossible",
         "{us:.2f} us for bytes that the bus cannot move in under {floor_us:.2f} us: part of the work was not done",
-        red=True,
+        disqualifying=True,
     ),
     "left_threads": Definition(
         "left threads running",
@@ -54,7 +54,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     "no_kernel_ran": Definition(
         "no kernel ran",
         "{empty} of {calls} timed calls put nothing on the GPU; is a result kept from an earlier call?",
-        red=True,
+        disqualifying=True,
     ),
     "nondeterministic": Definition(
         "nondeterministic",
@@ -71,21 +71,23 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "kernels ran on another stream than the caller's; make the caller's stream wait, or launch on it",
     ),
     "out_of_bounds_write": Definition(
-        "out-of-bounds write", OUT_OF_BOUNDS + "; check the bounds of the last block or row", red=True
+        "out-of-bounds write", OUT_OF_BOUNDS + "; check the bounds of the last block or row", disqualifying=True
     ),
     "output_kept": Definition(
         "output kept between calls",
         "two calls returned the same memory, so the second wrote over the first's result;"
         " return a new tensor from each",
-        red=True,
+        disqualifying=True,
     ),
     "result_kept": Definition(
         "result kept between calls",
         "the second call on equal inputs did less work than the first; is a result, or something made of inputs, kept?",
-        red=True,
+        disqualifying=True,
     ),
     "returned_too_soon": Definition(
-        "left threads running", "a thread of the call still ran when it returned; join it before returning", red=True
+        "left threads running",
+        "a thread of the call still ran when it returned; join it before returning",
+        disqualifying=True,
     ),
     "shared_gpu": Definition("shared GPU", "{processes} computed on this GPU meanwhile; times may be off"),
     "shared_operator": Definition(
@@ -96,21 +98,23 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     "stale_result": Definition(
         "result of an earlier call",
         "it returned what was right for the values that its inputs held before; keep no result by a tensor's address",
-        red=True,
+        disqualifying=True,
     ),
     "thread_limit_changed": Definition(
         "more threads than the task",
         "it called torch.set_num_threads, and task.toml allows {allowed}; set threads there to compare with more",
-        red=True,
+        disqualifying=True,
     ),
     "throttled": Definition("throttled", "{dropped} blocks were dropped ({cause}); let the GPU cool down"),
     "too_many_threads": Definition(
         "more threads than the task",
         "it kept {busy:.1f} processors busy, and task.toml allows {allowed}; set threads there to compare with more",
-        red=True,
+        disqualifying=True,
     ),
     "uneven_calls": Definition(
-        "uneven calls", "equal calls did unequal work ({counts}); is something cached or batched up?", red=True
+        "uneven calls",
+        "equal calls did unequal work ({counts}); is something cached or batched up?",
+        disqualifying=True,
     ),
 }
 
@@ -118,4 +122,4 @@ DEFINITIONS: dict[FindingCode, Definition] = {
 def make(code: FindingCode, /, **values: object) -> Finding:
     """The finding with its words; `values` fill the gaps of its help."""
     known = DEFINITIONS[code]
-    return Finding(known.name, known.help.format(**values), known.red, code)
+    return Finding(known.name, known.help.format(**values), known.disqualifying, code)

@@ -1,6 +1,7 @@
 """Records as JSON lines: `encode` makes one line, `decode` reads a dict back and ignores keys it does not know.
 
-NaN and infinities never reach a line. Any dataclass will do, those of the workbench too.
+NaN and infinities never reach a line. Any dataclass will do, those of the workbench too. A field whose name in Python
+is not its key on disk says so where it is declared: `disqualifying: bool = renamed("red", False)`.
 """
 
 from __future__ import annotations
@@ -22,21 +23,27 @@ SCHEMA = 1
 _T = TypeVar("_T")
 
 
+def renamed(key: str, default: Any) -> Any:
+    """A field that has another key on disk and on the wire: files written before the field got its name stay valid."""
+    return dataclasses.field(default=default, metadata={"key": key})
+
+
 def finite(value: Any) -> Any:
-    """The same data with every NaN and infinity replaced by None."""
+    """The same data as plain JSON, with every NaN and infinity replaced by None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
     return value
 
 
 def to_dict(record: Any) -> dict[str, Any]:
     """A record as plain JSON data."""
-    result: dict[str, Any] = finite(dataclasses.asdict(record))
-    return result
+    return {key: finite(getattr(record, name)) for key, name in _plan(typing.cast(Any, type(record))).names.items()}
 
 
 def encode(event: str, record: Any = None, **extra: Any) -> str:
@@ -48,7 +55,7 @@ def encode(event: str, record: Any = None, **extra: Any) -> str:
 def decode(cls: type[_T], data: dict[str, Any]) -> _T:
     """A record from JSON data; unknown keys are ignored, missing ones take their default."""
     plan = _plan(typing.cast(Any, cls))
-    known = {name: value for name, value in data.items() if name in plan.names}
+    known = {plan.names[key]: value for key, value in data.items() if key in plan.names}
     for name, convert in plan.converters:
         value = known.get(name)
         if value is not None:
@@ -67,7 +74,8 @@ def decode(cls: type[_T], data: dict[str, Any]) -> _T:
 class _Plan(typing.NamedTuple):
     """How a class is read, worked out once: a log of 10,000 runs is decoded on every start."""
 
-    names: frozenset[str]
+    names: dict[str, str]
+    """Of the fields, by their keys."""
     required: frozenset[str]
     converters: tuple[tuple[str, Callable[[Any], Any]], ...]
     defaults: dict[str, Any]
@@ -83,10 +91,10 @@ def _plan(cls: type) -> _Plan:
     converters = ((item.name, _converter(hints[item.name])) for item in fields)
     plain = {item.name: item.default for item in fields if item.default is not dataclasses.MISSING}
     made = [(item.name, item.default_factory) for item in fields if item.default_factory is not dataclasses.MISSING]
-    names = frozenset(item.name for item in fields)
+    names = {item.metadata.get("key", item.name): item.name for item in fields}
     return _Plan(
         names=names,
-        required=names - plain.keys() - {name for name, _make in made},
+        required=frozenset(names.values()) - plain.keys() - {name for name, _make in made},
         converters=tuple((name, convert) for name, convert in converters if convert is not None),
         defaults=plain,
         factories=tuple(made),

@@ -23,8 +23,8 @@ WORDS: dict[Reason, str] = {
     "baseline_fails_again": "baseline: fails when called again",
     "baseline_shares_operator": "baseline: {file} and the solution share an operator name",
     "no_best_yet": "baseline: there is no best source yet",
-    "worker_crashed": "the worker {ending} while {doing}",
-    "worker_timeout": "{ending} while {doing}; stopped",
+    "worker_crashed": "the worker {outcome} while {doing}",
+    "worker_timeout": "{outcome} while {doing}; stopped",
 }
 SHORT: dict[Reason, str] = {"needs_gpu": "needs a GPU", "after_crash": "not run", "after_timeout": "not run"}
 """For a narrow table, where the screen says the rest once for all such rows."""

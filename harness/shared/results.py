@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from harness.shared.codes import FindingCode, Reason
 from harness.shared.errors import Where
+from harness.shared.lines import renamed
 
 Status = Literal["ok", "wrong", "build_error", "runtime_error", "timeout", "crashed", "skipped", "interpreted"]
 VerdictWord = Literal["faster", "same", "slower", "unclear"]
 ClockName = Literal["device", "events", "wall"]
 FAILURES: frozenset[str] = frozenset({"wrong", "build_error", "runtime_error", "timeout", "crashed"})
 """Statuses of a case that was tried and did not come out right."""
-TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "light")
+TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "roofline")
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Finding:
 
     name: str
     help: str
-    red: bool = False
-    """A source with a red finding never becomes best."""
+    disqualifying: bool = renamed("red", False)
+    """A source with such a finding never becomes best."""
     code: FindingCode | None = None
     """None in a row that a version without codes logged and that no legacy pattern knows."""
 
@@ -111,8 +112,8 @@ class CaseResult:
     verdict: VerdictWord | None = None
     vs_best: Ratio | None = None
     wall: WallTime | None = None
-    light: float | None = None
-    """Fraction of the speed of light, 0 to 1."""
+    roofline: float | None = renamed("light", None)
+    """Fraction of what the copy bandwidth measured here allows, 0 to 1."""
     error: OutputError | None = None
     errors: tuple[OutputError, ...] = ()
     """The worst element of every output, where there are several."""
@@ -155,8 +156,8 @@ class CaseResult:
         return self.status in FAILURES
 
     @property
-    def red(self) -> bool:
-        return self.failed or any(finding.red for finding in self.findings)
+    def disqualifying(self) -> bool:
+        return self.failed or any(finding.disqualifying for finding in self.findings)
 
     @property
     def ratio(self) -> Ratio | None:

@@ -41,7 +41,7 @@ class Timed:
     findings: list[Finding] = field(default_factory=list)
 
 
-class Stopwatch:
+class CaseTimer:
     def __init__(self, request: RunRequest, device: gpu.Gpu | None) -> None:
         self._request, self._gpu = request, device
 
@@ -131,7 +131,7 @@ class Stopwatch:
             samples={name: tuple(round(value, 4) for value in values) for name, values in samples.samples.items()},
         )
 
-    def lit(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
+    def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
         """Adds the share of the speed of light, and the finding where a time is beyond it."""
         if self._gpu is None or bandwidth is None or result.solution_us is None or result.clock != "device":
             return result
@@ -140,7 +140,7 @@ class Stopwatch:
             beyond = roofline.impossible(traffic, result.solution_us, self._gpu.l2_bytes, self._gpu.nvml.memory_peak())
         return replace(
             result,
-            light=roofline.fraction(traffic, result.solution_us, bandwidth),
+            roofline=roofline.fraction(traffic, result.solution_us, bandwidth),
             findings=(*result.findings, beyond) if beyond else result.findings,
         )
 

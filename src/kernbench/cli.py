@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> Any:
         if crash_report.is_asked_for():
             raise
         click.echo(crash_report.sentence(problem), err=True)
-        sys.exit(crash_report.CODE)
+        sys.exit(crash_report.EXIT_CODE)
 
 
 if __name__ == "__main__":

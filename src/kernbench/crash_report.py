@@ -12,7 +12,7 @@ import tempfile
 import traceback
 from pathlib import Path
 
-CODE = 70
+EXIT_CODE = 70
 """EX_SOFTWARE of sysexits.h: told apart from a case that is wrong."""
 ASKED = "KERNBENCH_TRACEBACK"
 _OURS = Path(__file__).parent

@@ -207,9 +207,9 @@ class Summary:
         """The stall rule looks at it: no plain run, nothing interpreted or timed against the best alone, no source that
         an entry had before or that was the best already."""
         kept_its_place = self.best and not self.new_best
-        attempt = self.iteration is not None and self.repeats is None and not self.environment.interpreted
-        attempt = attempt and self.baseline != "best"
-        return attempt and not kept_its_place
+        progress = self.iteration is not None and self.repeats is None and not self.environment.interpreted
+        progress = progress and self.baseline != "best"
+        return progress and not kept_its_place
 
     @property
     def disproved(self) -> bool:
@@ -229,7 +229,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Elsewhere(Summary):
+class PulledEntry(Summary):
     """An entry that ITERATIONS.md brought along: as it is worded there, without a run or rows on this machine."""
 
     outcome: str = ""

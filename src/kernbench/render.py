@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from harness.shared.errors import Where
 from harness.shared.results import CaseResult, Ratio
 from harness.shared.run import Environment
-from kernbench.events import Elsewhere, Progress, Summary
+from kernbench.events import Progress, PulledEntry, Summary
 
 DASH = "-"
 SIGNS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
@@ -25,7 +25,7 @@ STATUS_WORDS = {
 }
 MUCH_SPREAD = 10.0
 """Percent; from here on an interval that is even in its logarithm is visibly uneven."""
-FAILURES = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
+FAILURE_ORDER = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
 """Statuses of a case that came to nothing, the most telling first: a wrong value says more than what broke off."""
 STEP_WORDS = {
     "load": "loading",
@@ -137,10 +137,10 @@ def outcome(summary: Summary) -> str:
 
     A run of a part of the cases is neither better nor worse than one of all.
     """
-    if isinstance(summary, Elsewhere):
+    if isinstance(summary, PulledEntry):
         return summary.outcome or DASH
     if not summary.right:
-        return next((STATUS_WORDS[name].lower() for name in FAILURES if summary.counts.get(name)), "wrong")
+        return next((STATUS_WORDS[name].lower() for name in FAILURE_ORDER if summary.counts.get(name)), "wrong")
     if summary.environment.interpreted:
         return "checked"
     if not summary.complete:
@@ -163,7 +163,7 @@ def count_parts(summary: Summary) -> list[str]:
     run = sum(tally.get(name, 0) for name in STATUS_WORDS if name != "skipped")
     right = tally.get("ok", 0) + tally.get("interpreted", 0)
     parts = [f"{right}/{run} right"]
-    for name in FAILURES:
+    for name in FAILURE_ORDER:
         if tally.get(name):
             parts.append(f"{tally[name]} {STATUS_WORDS[name].lower()}")
     parts += [f"{tally[name]} {name}" for name in ("slower", "unclear") if tally.get(name)]

@@ -117,7 +117,7 @@ def _row(label: str, result: CaseResult, ascii_only: bool) -> tuple[str, ...]:
         render.speedup(result.ratio),
         render.verdict(result, ascii_only),
         render.times(result.vs_best.speedup if result.vs_best else None),
-        render.percent(result.light),
+        render.percent(result.roofline),
         render.error(result.error.max if result.error else None),
     )
 

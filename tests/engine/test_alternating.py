@@ -29,9 +29,9 @@ async def test_a_day_of_alternating_saves(watched: Callable[..., Watched], folde
         await it.session.supervisor.prepare_spare()
         pids.update(it.session.supervisor.pids)
         write(folder, f"TIME_US = 50.0\nNUMBER = {number}")
-        ending = await it.session.run_once(iteration=True)
-        assert isinstance(ending, Summary)
-        assert ending.right
+        outcome = await it.session.run_once(iteration=True)
+        assert isinstance(outcome, Summary)
+        assert outcome.right
     await it.session.close()
     assert [pid for pid in pids if not gone(pid)] == []
     lines = [json.loads(line) for line in it.session.logbook.journal.path.read_text().splitlines()]

@@ -11,7 +11,7 @@ import pytest
 
 from harness.shared import taskfile
 from kernbench.engine.jobs import Options
-from kernbench.engine.runner import Order
+from kernbench.engine.runner import RunOrder
 from kernbench.engine.save_queue import Decision
 from kernbench.engine.session import Session
 from kernbench.events import (
@@ -140,7 +140,7 @@ async def test_a_mistake_of_ours_costs_one_save(
     await it.ended(1)
     order = Session._order
 
-    def fails(*_: object) -> Order:
+    def fails(*_: object) -> RunOrder:
         raise ZeroDivisionError("no such number")
 
     monkeypatch.setattr(Session, "_order", fails)

@@ -84,10 +84,10 @@ async def test_one_that_always_dies_is_left_alone(
     it = watched()
     process = it.session.supervisor.builder
     await it.session.run_once(iteration=False)
-    for _ in range(precompiler.FAILURES + 2):
+    for _ in range(precompiler.MOST_FAILURES + 2):
         await process.prepare(lambda: False)
     assert process.pid is None
-    assert process._failures == precompiler.FAILURES
+    assert process._failures == precompiler.MOST_FAILURES
 
 
 async def test_without_spares_there_is_none(

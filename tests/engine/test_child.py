@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernbench.worker.log_limit import LogLimiter
-from kernbench.worker.process import Child, Unusable
+from kernbench.worker.process import ChildProcess, Unusable
 from tests.engine.conftest import FAKE, Watched, write
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ def test_a_worker_is_not_started_from_a_thread_that_may_end() -> None:
 
     def body() -> None:
         try:
-            asyncio.run(Child.start(sys.executable, FAKE, "cpu", print))
+            asyncio.run(ChildProcess.start(sys.executable, FAKE, "cpu", print))
         except RuntimeError as problem:
             problems.append(problem)
 
@@ -90,7 +90,7 @@ async def test_a_worker_that_ignores_cancel_is_killed(watched: object, folder: P
 
 @pytest.mark.anyio
 async def test_what_the_kernel_leaves_in_the_group_is_killed_too() -> None:
-    child = await Child.start(sys.executable, FAKE, "cpu", lambda line: None)
+    child = await ChildProcess.start(sys.executable, FAKE, "cpu", lambda line: None)
     await child.wait_ready()
     os.killpg(child.pid, signal.SIGCONT)  # the group is the child's own
     await child.close()
@@ -103,7 +103,7 @@ async def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
     broken.mkdir()
     (broken / "__init__.py").write_text("")
     (broken / "worker.py").write_text("raise ImportError('no such thing')\n")
-    child = await Child.start(sys.executable, broken, "cpu", lambda line: None)
+    child = await ChildProcess.start(sys.executable, broken, "cpu", lambda line: None)
     with pytest.raises(Unusable, match=r"exited with code 1 at its start: ImportError: no such thing; is .* a Python"):
         await child.wait_ready()
     await child.close()
@@ -111,7 +111,7 @@ async def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_what_is_no_python_is_doubted() -> None:
-    child = await Child.start("/bin/ls", FAKE, "cpu", lambda line: None)
+    child = await ChildProcess.start("/bin/ls", FAKE, "cpu", lambda line: None)
     with pytest.raises(Unusable, match="; is /bin/ls a Python with torch\\? choose another with --python"):
         await child.wait_ready()
     await child.close()

@@ -17,7 +17,7 @@ from kernbench import export, render
 from kernbench.cli import cli
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
-from kernbench.events import Elsewhere, RunStarted, Summary
+from kernbench.events import PulledEntry, RunStarted, Summary
 from kernbench.log import overview, stored_sources
 from kernbench.log.entries import iterations_file, pulled_entries
 from kernbench.log.runs.journal import Journal
@@ -31,13 +31,13 @@ SHIPPED = Path(__file__).parents[2] / "kernels"
 async def run(folder: Path, state: str, words: str | None = None, case: str | None = None, **options: str) -> Summary:
     """One run with the state of one machine or another; with words it is an iteration."""
     session = Session(taskfile.load(folder), folder / state, Options(harness=FAKE, case=case, **options))  # type: ignore[arg-type]
-    session.remarks.hypothesis = words or ""
+    session.notes.hypothesis = words or ""
     try:
-        ending = await session.run_once(iteration=words is not None)
+        outcome = await session.run_once(iteration=words is not None)
     finally:
         await session.close()
-    assert isinstance(ending, Summary)
-    return ending
+    assert isinstance(outcome, Summary)
+    return outcome
 
 
 def said(*words: str, state: Path) -> str:
@@ -81,8 +81,8 @@ async def test_a_run_of_an_entrys_source_stands_beside_it(shipped: Path, watched
     opening = it.session.logbook.journal.summaries[0]
     assert (opening.iteration, opening.repeats, opening.best) == (None, 2, True)
     listed = it.session.logbook.iterations()
-    assert [(type(item), item.iteration) for item in listed] == [(Elsewhere, 1), (Elsewhere, 2)]
-    assert isinstance(listed[1], Elsewhere)
+    assert [(type(item), item.iteration) for item in listed] == [(PulledEntry, 1), (PulledEntry, 2)]
+    assert isinstance(listed[1], PulledEntry)
     assert listed[1].again == opening
     assert (listed[1].hypothesis, render.outcome(listed[1])) == ("two rows a warp", "improved")
     write(shipped, "TIME_US = 60.0")
@@ -107,7 +107,7 @@ async def test_an_earlier_entrys_source_makes_no_new_entry_when_opened(shipped: 
     await it.session.start()
     await it.ended(1)
     assert iterations_file.last_entry(shipped / "ITERATIONS.md") == (2, it.session.logbook.iterations()[1].source)
-    again = [item.again for item in it.session.logbook.iterations() if isinstance(item, Elsewhere)]
+    again = [item.again for item in it.session.logbook.iterations() if isinstance(item, PulledEntry)]
     assert [run and run.run for run in again] == [it.session.logbook.journal.summaries[0].run, None]
 
 
@@ -137,8 +137,8 @@ async def test_a_later_run_changes_nothing_of_an_entry_made_elsewhere(shipped: P
 async def test_a_part_of_the_cases_stands_for_no_entry(shipped: Path) -> None:
     await run(shipped, ".here", case="a")
     journal = Journal(shipped / ".here")
-    assert [type(item) for item in pulled_entries.Entries(shipped / "ITERATIONS.md").iterations(journal)] == [
-        Elsewhere
+    assert [type(item) for item in pulled_entries.PulledEntries(shipped / "ITERATIONS.md").iterations(journal)] == [
+        PulledEntry
     ] * 2
     found = overview.of(shipped, shipped / ".here")
     assert (found.iterations, found.best, found.last) == (2, "2.00x", "2.00x part of the cases")
@@ -330,9 +330,9 @@ def test_headings(heading: str, expected: tuple[str, float | None, str, bool]) -
 @pytest.mark.parametrize("text", ["", "# Iterations of toy\n", "words\n\n### 3 · not one of ours\n"])
 def test_a_log_without_entries(folder: Path, text: str) -> None:
     path = folder / "ITERATIONS.md"
-    assert not pulled_entries.Entries(path).iterations(Journal(folder / ".here"))
+    assert not pulled_entries.PulledEntries(path).iterations(Journal(folder / ".here"))
     path.write_text(text)
-    assert not pulled_entries.Entries(path).iterations(Journal(folder / ".here"))
+    assert not pulled_entries.PulledEntries(path).iterations(Journal(folder / ".here"))
 
 
 async def test_the_best_of_a_pulled_log_is_that_over_the_tasks_own_baseline(shipped: Path) -> None:

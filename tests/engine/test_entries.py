@@ -34,7 +34,7 @@ async def test_opening_again_times_without_a_new_entry(watched: Callable[..., Wa
 
 
 def say(it: Watched, text: str) -> str:
-    remarks = it.session.remarks
+    remarks = it.session.notes
     return remarks.set_hypothesis(remarks.hypothesis_for(), text)
 
 
@@ -45,7 +45,7 @@ async def test_words_go_to_the_entry_they_belong_to(watched: Callable[..., Watch
     text = it.session.logbook.path.read_text()
     assert "## 1 · 16-byte loads halve the instructions · 2.00x" in text
     assert "- hypothesis: 16-byte loads\n  halve the instructions\n" in text
-    assert it.session.remarks.set_next("eight rows") == "entry 1 was updated"
+    assert it.session.notes.set_next("eight rows") == "entry 1 was updated"
     assert "- next: eight rows\n" in it.session.logbook.path.read_text()
     write(folder, "TIME_US = 51.0")
     await it.session.run_once(iteration=True)
@@ -67,17 +67,17 @@ async def test_the_next_step_goes_to_the_last_entry_after_reopening(
     def reopened(state: str) -> Session:
         return Session(taskfile.load(folder), folder / state, Options(harness=FAKE))
 
-    assert reopened("elsewhere").remarks.next_now() == ""
-    assert reopened(".kernbench").remarks.set_next("eight rows") == "entry 1 was updated"
-    assert reopened(".kernbench").remarks.next_now() == "eight rows"
-    assert reopened("elsewhere").remarks.next_now() == "eight rows"  # is there to be edited, and so is not lost
+    assert reopened("elsewhere").notes.next_now() == ""
+    assert reopened(".kernbench").notes.set_next("eight rows") == "entry 1 was updated"
+    assert reopened(".kernbench").notes.next_now() == "eight rows"
+    assert reopened("elsewhere").notes.next_now() == "eight rows"  # is there to be edited, and so is not lost
     assert reopened(".kernbench").logbook.iterations()[0].next == "eight rows"
-    assert reopened("elsewhere").remarks.set_next("ten rows") == "entry 1 was updated"  # the log came without its runs
+    assert reopened("elsewhere").notes.set_next("ten rows") == "entry 1 was updated"  # the log came without its runs
     assert "- next: ten rows\n" in path.read_text()
-    assert reopened(".kernbench").remarks.next_now() == "ten rows"
-    assert reopened(".kernbench").remarks.set_next("twelve rows") == "entry 1 was updated"
+    assert reopened(".kernbench").notes.next_now() == "ten rows"
+    assert reopened(".kernbench").notes.set_next("twelve rows") == "entry 1 was updated"
     path.write_text(path.read_text().replace("- next: twelve rows\n", "- next: mine\n- next: and this\n"))
-    assert "changed by hand" in reopened("elsewhere").remarks.set_next("fourteen rows")
+    assert "changed by hand" in reopened("elsewhere").notes.set_next("fourteen rows")
     assert "fourteen rows" not in path.read_text()
 
 
@@ -91,7 +91,7 @@ async def test_a_hypothesis_given_while_the_run_is_on_belongs_to_it(
     await it.until(lambda: it.session.running is not None and len(it.of(RunStarted)) == 2)
     say(it, "typed meanwhile")
     await it.ended(2)
-    await it.until(lambda: it.session.remarks.hypothesis == "")
+    await it.until(lambda: it.session.notes.hypothesis == "")
     assert it.session.logbook.iterations()[-1].hypothesis == "typed meanwhile"
     assert "- hypothesis: typed meanwhile\n" in it.session.logbook.path.read_text()
 

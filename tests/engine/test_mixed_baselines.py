@@ -12,7 +12,7 @@ from harness.shared import taskfile
 from kernbench import export, report
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
-from kernbench.events import Elsewhere, Notice, Summary
+from kernbench.events import Notice, PulledEntry, Summary
 from kernbench.log import overview
 from kernbench.log.runs import comparison
 from kernbench.task.baseline import Baseline, BaselineError
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 async def run(folder: Path, words: str, state: str = ".kernbench", baseline: str | None = None) -> list[object]:
     """One iteration; its summary and what was said after it."""
     session = Session(taskfile.load(folder), folder / state, Options(harness=FAKE, baseline=baseline))
-    session.remarks.hypothesis, heard = words, list[object]()
+    session.notes.hypothesis, heard = words, list[object]()
     session.listen(heard.append)
     try:
         summary = await session.run_once(iteration=True)
@@ -193,7 +193,7 @@ async def test_the_best_itself_is_not_called_not_best(folder: Path) -> None:
 
 
 def test_a_pulled_best_that_was_timed_again_keeps_the_line() -> None:
-    known = Elsewhere("", "ab", "2026-11-14T21:03:00+00:00", True, best=True)
+    known = PulledEntry("", "ab", "2026-11-14T21:03:00+00:00", True, best=True)
     entries = [
         dataclasses.replace(known, geomean=geomean, outcome=outcome)
         for geomean, outcome in ((2.0, "first"), (3.0, "improved"), (2.6, "best"), (2.9, "same"))

@@ -123,12 +123,12 @@ async def test_a_save_while_the_gpu_is_lent_out_gives_way_to_a_newer_one(
     it = watched()
     await it.session.start()
     await it.ended(1)
-    await it.session.supervisor.hold()
+    await it.session.supervisor.lend_gpu()
     write(folder, "TIME_US = 40.0")
     await it.until(lambda: len(it.of(RunStarted)) == 2)
     write(folder, "TIME_US = 20.0")
     await reached(lambda: it.session._saves.waiting is not None)  # the watch has seen it
-    it.session.supervisor.release()
+    it.session.supervisor.take_back_gpu()
     await it.until(lambda: len(summaries(it)) == 2)
     assert len(it.of(RunCancelled)) == 1
     assert summaries(it)[-1].geomean == pytest.approx(5.0)
@@ -142,12 +142,12 @@ async def test_a_source_that_comes_back_while_another_runs_is_timed_again_withou
     await it.session.start()
     await it.ended(1)
     good = (folder / "solution.py").read_text()
-    await it.session.supervisor.hold()
+    await it.session.supervisor.lend_gpu()
     write(folder, "TIME_US = 40.0")
     await it.until(lambda: len(it.of(RunStarted)) == 2)
     (folder / "solution.py").write_text(good)
     await reached(lambda: it.session._saves.waiting is not None)  # the watch has seen it
-    it.session.supervisor.release()
+    it.session.supervisor.take_back_gpu()
     await it.until(lambda: len(summaries(it)) == 2)
     first, again = summaries(it)
     assert len(it.of(RunCancelled)) == 1
@@ -250,7 +250,7 @@ async def test_a_key_has_the_save_that_waits_run_and_entered(watched: Callable[.
     await it.session.start()
     await it.ended(1)
     it.session.set_paused(True)
-    it.session.remarks.set_hypothesis(None, "twenty")
+    it.session.notes.set_hypothesis(None, "twenty")
     write(folder, "TIME_US = 20.0")
     await it.until(lambda: any("the save waits" in e.text for e in it.of(Notice)))  # type: ignore[attr-defined]
     it.session.rerun()

@@ -237,12 +237,12 @@ async def test_cases_that_are_only_checked_belong_to_the_whole(watched: Callable
     """All that is timed, and right, is not best where a pattern left out what is wrong."""
     write(folder, 'TIME_US = 10.0\nDO = "wrong"\nON = "grid:rows=2"')
     it = watched(case="?")
-    ending = await it.session.run_once(iteration=True)
-    assert isinstance(ending, Summary)
+    outcome = await it.session.run_once(iteration=True)
+    assert isinstance(outcome, Summary)
     assert {event.result.id for event in it.of(CaseLanded)} == {"a", "b", "c"}  # type: ignore[attr-defined]
-    assert ending.right
-    assert not ending.complete
-    assert not ending.best
+    assert outcome.right
+    assert not outcome.complete
+    assert not outcome.best
     whole = await watched(case="*").session.run_once(iteration=True)
     assert isinstance(whole, Summary)
     assert whole.complete

@@ -46,8 +46,8 @@ async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
     states: list[str] = []
     it.session.listen(lambda event: states.append(state_of(spare)) if isinstance(event, CaseLanded) else None)
     write(folder, "TIME_US = 40.0")
-    ending = await it.session.run_once(iteration=False)
-    assert isinstance(ending, Summary)
+    outcome = await it.session.run_once(iteration=False)
+    assert isinstance(outcome, Summary)
     assert set(states) == {"T"}
     await until(lambda: it.session.supervisor.spare_warm)
     states.clear()
@@ -62,9 +62,9 @@ async def test_it_rests_while_somebody_else_has_the_gpu(
 ) -> None:
     it = watched()
     spare = await warming(it, monkeypatch)
-    await it.session.supervisor.hold()
+    await it.session.supervisor.lend_gpu()
     await until(lambda: state_of(spare) == "T")
-    it.session.supervisor.release()
+    it.session.supervisor.take_back_gpu()
     await until(lambda: it.session.supervisor.spare_warm)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted, Summary
-from kernbench.worker.supervisor import Deadlines, Lost, Supervisor
+from kernbench.worker.supervisor import Deadlines, Supervisor, WorkerLost
 from tests.engine.conftest import FAKE, Watched, write
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +51,7 @@ async def test_a_save_while_the_worker_comes_up_again_cancels_the_run_before_it(
     supervisor.cancel()
     start.go.set()
     (said,) = await talk
-    assert isinstance(said, Lost)
+    assert isinstance(said, WorkerLost)
     assert said.kind == "cancelled"
 
 
@@ -61,14 +61,14 @@ async def test_nothing_begins_on_a_gpu_that_was_lent_while_the_worker_came_up(
     start = SlowStart(supervisor, monkeypatch)
     talk = asyncio.create_task(conversation(supervisor))
     await start.asked.wait()
-    await supervisor.hold()
+    await supervisor.lend_gpu()
     start.go.set()
     while supervisor._child is None or not supervisor._child.ready:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0)
     assert not supervisor.busy
     assert not talk.done()
-    supervisor.release()
+    supervisor.take_back_gpu()
     assert [message["event"] for message in await talk] == ["floor", "finished"]
 
 

@@ -6,14 +6,14 @@ import importlib.util
 from pathlib import Path
 
 from harness import shared
-from harness.inputs.cache import Shelf
+from harness.inputs.cache import RunCache
 from harness.load.failure import Paths
-from harness.run.failures import Mishaps
+from harness.run.failures import CaseFailures
 from harness.shared.lines import decode, to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case, Task
-from kernbench.engine.run_progress import Attempt
+from kernbench.engine.run_progress import RunProgress
 from kernbench.events import RunStarted
 from kernbench.worker import tracebacks
 
@@ -43,11 +43,11 @@ def test_only_the_users_frames_of_an_exception(tmp_path: Path) -> None:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    mishaps = Mishaps(Environment(), Paths(str(tmp_path)), Shelf())
+    failures = CaseFailures(Environment(), Paths(str(tmp_path)), RunCache())
     try:
         module.entry()
     except ValueError as problem:
-        raised = mishaps.row(Case("a", "a"), problem)
+        raised = failures.row(Case("a", "a"), problem)
     assert decode(CaseResult, to_dict(raised)) == raised
     lines = landed(raised, str(tmp_path)).traceback.splitlines()
     assert [line for line in lines if line.startswith("  File")][-2:] == [
@@ -60,9 +60,9 @@ def test_only_the_users_frames_of_an_exception(tmp_path: Path) -> None:
 def landed(result: CaseResult, folder: str) -> CaseResult:
     """As an attempt takes it from the worker."""
     task = Task("t", "entry", folder, "", "eager", "cpu", 1, (), "any", {}, (Case("a", "a"),), "0")
-    attempt = Attempt(task, RunStarted("run", "ab", "save", ("a",), "", "eager", ""), f"{folder}/.kernbench/ab", 0)
-    attempt.take({"event": "case", "result": to_dict(result)})
-    return attempt.results["a"]
+    progress = RunProgress(task, RunStarted("run", "ab", "save", ("a",), "", "eager", ""), f"{folder}/.kernbench/ab", 0)
+    progress.on_message({"event": "case", "result": to_dict(result)})
+    return progress.results["a"]
 
 
 def test_a_row_of_before_has_no_traceback() -> None:

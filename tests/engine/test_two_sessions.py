@@ -97,11 +97,11 @@ async def test_a_best_that_another_process_made_counts(folder: Path, watched: Ca
     assert started.best == fast.source
     assert [item.iteration for item in mine.session.logbook.iterations()] == [1, 2, 3]
     assert mine.session.logbook.journal.cases_of(fast.run) == other.session.logbook.journal.cases_of(fast.run) != {}
-    assert not mine.session.logbook.journal.take_in()
+    assert not mine.session.logbook.journal.read_new()
 
 
 async def _begun_while_held(it: Watched) -> object:
-    await it.session.supervisor.hold()
+    await it.session.supervisor.lend_gpu()
     return await it.session.run_once(iteration=True)
 
 
@@ -110,7 +110,7 @@ async def test_of_two_runs_of_one_new_source_at_once_one_is_the_first(watched: C
     both = asyncio.gather(*(_begun_while_held(it) for it in (one, two)))
     await asyncio.gather(*(it.until(lambda it=it: bool(it.of(RunStarted))) for it in (one, two)))  # type: ignore[misc]
     for it in (one, two):
-        it.session.supervisor.release()
+        it.session.supervisor.take_back_gpu()
     runs = await both
     first, second = sorted((run for run in runs if isinstance(run, Summary)), key=lambda run: run.iteration or 0)
     assert (first.repeats, first.took_over) == (None, True)
@@ -126,10 +126,10 @@ async def test_a_best_made_meanwhile_is_not_beaten_by_what_was_timed_beside_anot
     write(folder, 'TIME_US = 40.0\nDO = "slow"')
     running = asyncio.create_task(mine.session.run_once(iteration=True))
     await mine.until(lambda: len(mine.of(RunStarted)) == 2)
-    await mine.session.supervisor.hold()
+    await mine.session.supervisor.lend_gpu()
     write(folder, "TIME_US = 20.0")
     fast = await other.session.run_once(iteration=True)
-    mine.session.supervisor.release()
+    mine.session.supervisor.take_back_gpu()
     late = await running
     assert isinstance(fast, Summary)
     assert isinstance(late, Summary)

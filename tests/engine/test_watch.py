@@ -143,7 +143,7 @@ async def test_waiting_for_a_network_makes_no_look_rarer(folder: Path, monkeypat
         return {}
 
     monkeypatch.setattr(snapshot, "stamps", slowly)
-    looks = watch.Looks(folder, None, print)
+    looks = watch.FolderPoller(folder, None, print)
     await looks.found_a_change()
     assert looks._took < 0.1  # of a processor
     looks._took = 1000.0

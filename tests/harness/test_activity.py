@@ -160,5 +160,5 @@ def test_light_is_a_share_and_beyond_the_bus_is_impossible() -> None:
     assert roofline.impossible(traffic, us=1.0, l2_bytes=8 << 20, peak=4.8e12) is None  # writes may still sit in the L2
     finding = roofline.impossible(traffic, us=0.5, l2_bytes=8 << 20, peak=4.8e12)
     assert finding is not None
-    assert (finding.code, finding.red) == ("impossible_time", True)
+    assert (finding.code, finding.disqualifying) == ("impossible_time", True)
     assert roofline.impossible(traffic, us=0.001, l2_bytes=0, peak=None) is None

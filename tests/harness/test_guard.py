@@ -27,7 +27,7 @@ def test_one_element_outside_an_output_is_found(dtype: torch.dtype, element: int
     poke(out, element, bytes(out.element_size()))
     found = watch.breach({"output 0": out})
     assert found is not None
-    assert (found.finding.code, found.finding.red) == ("out_of_bounds_write", True)
+    assert (found.finding.code, found.finding.disqualifying) == ("out_of_bounds_write", True)
     assert found.problem == f"the call wrote {words} of output 0"
     assert found.finding.help == f"{found.problem}; check the bounds of the last block or row"
 

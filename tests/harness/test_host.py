@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from harness import host
-from harness.inputs.cache import Shelf
+from harness.inputs.cache import RunCache
 from harness.shared import taskfile
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="no C++ compiler")
@@ -152,7 +152,7 @@ def test_a_side_is_another_when_its_cpp_or_a_header_is(role: str, tmp_path: Path
         snapshot(tmp_path / "three", file, include, "#define VALUE 3\n"),
     ]
     (tmp_path / "one" / "solution.py").touch()
-    task, shelf = taskfile.load(tmp_path / "one"), Shelf()
+    task, cache = taskfile.load(tmp_path / "one"), RunCache()
     build = str(tmp_path / "build")
-    said = [float(shelf.function(role, f"{file}.py", source, task, build)(None)) for source in [*sources, sources[2]]]
+    said = [float(cache.function(role, f"{file}.py", source, task, build)(None)) for source in [*sources, sources[2]]]
     assert said == [1, 2, 3, 3]

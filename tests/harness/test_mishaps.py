@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from harness.inputs.cache import Shelf
+from harness.inputs.cache import RunCache
 from harness.load.failure import Paths
 from harness.run import failures
-from harness.run.failures import Mishaps
+from harness.run.failures import CaseFailures
 from harness.shared.run import Environment
 from harness.shared.task import Case
 from harness.timing.blocks import SideFailed
@@ -29,7 +29,7 @@ def test_what_torch_was_asked_for(message: str, found: int) -> None:
 
 
 def raised(device: str, problem: BaseException) -> Any:
-    return Mishaps(Environment(device=device), Paths("/task"), Shelf()).row(Case("big", "big"), problem)
+    return CaseFailures(Environment(device=device), Paths("/task"), RunCache()).row(Case("big", "big"), problem)
 
 
 def test_a_case_that_does_not_fit_is_skipped_and_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:

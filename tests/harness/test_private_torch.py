@@ -146,7 +146,7 @@ def test_calls_are_timed_by_event_pairs_without_torchs_profiler(monkeypatch: pyt
         flush = staticmethod(lambda condition: None)
         recorder = property(lambda self: Kineto())
 
-    made: Any = case_timer.Stopwatch(SimpleNamespace(condition="cold"), Gpu())  # type: ignore[arg-type]
+    made: Any = case_timer.CaseTimer(SimpleNamespace(condition="cold"), Gpu())  # type: ignore[arg-type]
     monkeypatch.setattr(clocks, "DeviceClock", lambda gpu, flush, recorder: recorder)
     assert isinstance(made.clock(), Kineto)
     hide(monkeypatch, NAMES, path)

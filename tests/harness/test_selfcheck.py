@@ -17,7 +17,7 @@ import pytest
 from kernbench.engine.jobs import Options
 from kernbench.ncu.refusals import refuse
 from kernbench.selfcheck import Report, accuracy, agreement
-from kernbench.selfcheck.workshop import Workshop
+from kernbench.selfcheck.workshop import TaskCopy
 
 DEMO = Path(__file__).parents[2] / "kernels" / "softmax_host"
 ONE_CASE = ("--case", "19x3072", "--baseline", "eager")
@@ -65,7 +65,7 @@ def test_a_path_that_leads_upwards_leaves_what_lies_there(tmp_path: Path, monkey
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
 
     async def use() -> None:
-        async with Workshop("../softmax_host", Options(), print):
+        async with TaskCopy("../softmax_host", Options(), print):
             pass
 
     asyncio.run(use())
@@ -106,7 +106,7 @@ def test_others_methods_work_on_the_gpu_that_was_timed(monkeypatch: pytest.Monke
 
     async def asked() -> dict[str, object]:
         fake = Path(__file__).parents[1] / "fake" / "harness"
-        async with Workshop("rms_norm", Options(harness=fake, device="cuda:3"), print) as shop:
+        async with TaskCopy("rms_norm", Options(harness=fake, device="cuda:3"), print) as shop:
             await shop.session.supervisor.ready()
             await shop.run()
             return shop.contrasted()

@@ -7,23 +7,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.inputs.cache import Shelf
+from harness.inputs.cache import RunCache
 from harness.run.run import Run
 from harness.shared.run import Environment, RunRequest
 from harness.shared.taskfile import load
 from tests.harness.child import write_task
 
 
-def shelved(room: int, first: str | None = None, **sizes: int) -> Shelf:
-    shelf = Shelf()
-    shelf._room, shelf.first_case = room, first
+def shelved(room: int, first: str | None = None, **sizes: int) -> RunCache:
+    cache = RunCache()
+    cache._room, cache.first_case = room, first
     held = {("task", case, "cpu", "draw"): SimpleNamespace(nbytes=size) for case, size in sizes.items()}
-    shelf._materials = held  # type: ignore[assignment]
-    return shelf
+    cache._materials = held  # type: ignore[assignment]
+    return cache
 
 
-def kept(shelf: Shelf) -> list[str]:
-    return [key[1] for key in shelf._materials]
+def kept(cache: RunCache) -> list[str]:
+    return [key[1] for key in cache._materials]
 
 
 @pytest.mark.parametrize(
@@ -41,27 +41,27 @@ def kept(shelf: Shelf) -> list[str]:
 def test_the_smallest_that_is_enough_goes_and_never_the_first_before_others(
     room: int, first: str | None, left: list[str]
 ) -> None:
-    shelf = shelved(room, first, a=60, b=30, c=20, d=5)
-    shelf.trim()
-    assert kept(shelf) == left
+    cache = shelved(room, first, a=60, b=30, c=20, d=5)
+    cache.trim()
+    assert kept(cache) == left
 
 
 def test_everything_is_let_go_when_a_case_needs_it() -> None:
-    shelf = shelved(100, "a", a=60, b=40)
-    shelf.trim(everything=True)
-    assert not kept(shelf)
+    cache = shelved(100, "a", a=60, b=40)
+    cache.trim(everything=True)
+    assert not kept(cache)
 
 
 @pytest.mark.parametrize("order", [("large", "small"), ("small", "large")])
 def test_what_a_run_answered_first_is_there_for_the_next(order: tuple[str, ...], tmp_path: Path) -> None:
     """The slow checks at its end ask for every case once more."""
-    shelf, build = Shelf(), str(tmp_path / "build")
+    cache, build = RunCache(), str(tmp_path / "build")
     request = RunRequest("r", load(write_task(tmp_path)), str(tmp_path), cases=order, build=build, budget_ms=1.0)
     sizes: dict[str, int] = {}
     for _ in range(3):
-        Run(request, Environment(device="cpu"), shelf, lambda *_, **__: None, lambda: False).go()
-        sizes = sizes or {key[1]: material.nbytes for key, material in shelf._materials.items()}
-        assert order[0] in kept(shelf)
-        shelf._room = sizes["large"]
+        Run(request, Environment(device="cpu"), cache, lambda *_, **__: None, lambda: False).go()
+        sizes = sizes or {key[1]: material.nbytes for key, material in cache._materials.items()}
+        assert order[0] in kept(cache)
+        cache._room = sizes["large"]
     assert set(sizes) == set(order)
-    assert kept(shelf) == [order[0]]
+    assert kept(cache) == [order[0]]

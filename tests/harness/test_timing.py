@@ -418,7 +418,7 @@ def test_a_row_timed_by_event_pairs_says_why(
 
     gpu: Any = SimpleNamespace(flush=lambda condition: None, nvml=SimpleNamespace(foreign_processes=lambda: 0))
     request: Any = SimpleNamespace(condition="cold", budget_ms=100.0)
-    watch = case_timer.Stopwatch(request, gpu)
+    watch = case_timer.CaseTimer(request, gpu)
     monkeypatch.setattr(watch, "clock", Failing)
     monkeypatch.setattr(clocks, "EventClock", lambda flush: FakeClock())
     left: list[float] = []

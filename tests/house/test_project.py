@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.engine.workbench_lock import Presence
+from kernbench.engine.workbench_lock import WorkbenchLock
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.runs_file import RunsFile
 from kernbench.machine import clipboard
@@ -163,7 +163,7 @@ def test_it_is_hidden_again_by_whoever_makes_it_anew(tmp_path: Path) -> None:
         lambda: Logbook(tmp_path, state).take_source(),
         lambda: RunsFile(state / "runs.jsonl").append("{}"),
         lambda: clipboard.keep("text", state, {}),
-        lambda: Presence(state).take(),
+        lambda: WorkbenchLock(state).announce(),
     ):
         shutil.rmtree(state)
         make()

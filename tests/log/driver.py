@@ -43,7 +43,7 @@ async def main(folder: Path, count: int, same: bool) -> None:
             if not same:
                 text = f"def toy(): ...\nTIME_US = {50.0 + number / 7}\nWHO = {os.getpid()}\n"
                 (folder / "solution.py").write_text(text)
-            session.remarks.hypothesis = f"idea {number} of {os.getpid()}"
+            session.notes.hypothesis = f"idea {number} of {os.getpid()}"
             await session.run_once(iteration=True)
     finally:
         await session.close()

@@ -109,7 +109,7 @@ def row(case: str, base_us: float, speed: float, best: float | None, noise: rand
         verdict=ratio.verdict,
         vs_best=Ratio(speed / best, speed / best * 0.995, speed / best * 1.005, "same") if best else None,
         wall=WallTime(base_us + 14.0, own + 12.0, (base_us + 14.0) / (own + 12.0)),
-        light=min(0.95, 0.5 * speed),
+        roofline=min(0.95, 0.5 * speed),
         kernels=1,
         blocks=blocks,
         dropped=0,
@@ -142,7 +142,7 @@ def summary_of(task: Task, number: int, rows: list[CaseResult], series: list[Sum
         hypothesis=words,
         task_hash=task.hash,
     )
-    about = comparison.Circumstances(
+    about = comparison.SummaryInputs(
         environment=ENVIRONMENT,
         series=series[-40:],
         complete=True,

@@ -15,7 +15,7 @@ import pytest
 import kernbench
 from harness.shared.task import Task
 from kernbench import export, render
-from kernbench.events import Elsewhere, Summary
+from kernbench.events import PulledEntry, Summary
 from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text, iterations_file
 from kernbench.log.logbook import Logbook
@@ -62,7 +62,7 @@ def test_of_two_entries_of_one_source_a_run_has_the_words_of_its_own_time(book: 
     text = iterations_file.entry_of(book.path, 3) or ""
     theirs = text.replace(mine.hypothesis, "theirs").replace(render.minute(mine.at), "2026-01-02 03:04 UTC")
     edit(book, text, f"{theirs}\n{text}" if first else f"{text}\n{theirs}")
-    assert listed(book)[2:] == [(Summary, 3, mine.hypothesis), (Elsewhere, 3, "theirs")]
+    assert listed(book)[2:] == [(Summary, 3, mine.hypothesis), (PulledEntry, 3, "theirs")]
 
 
 def test_of_two_that_are_alike_in_that_too_it_has_those_that_show_prints(book: Logbook) -> None:
@@ -97,7 +97,7 @@ def test_an_entry_that_lost_its_source_is_still_that_of_the_run(
 
 def test_one_of_a_number_that_another_has_too_is_somebodys(book: Logbook) -> None:
     book.path.write_text(book.path.read_text() + "\n## 3 · by hand · 1.0x\nwords of theirs\n")
-    assert listed(book)[3] == (Elsewhere, 3, "by hand")
+    assert listed(book)[3] == (PulledEntry, 3, "by hand")
     assert "words of theirs" in (iterations_file.entry_of(book.path, 3, "") or "")
     assert "words of theirs" not in (iterations_file.entry_of(book.path, 3, book.journal.summaries[2].source) or "")
 

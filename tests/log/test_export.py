@@ -67,7 +67,7 @@ def test_csv_parses_back_to_the_numbers_of_the_log(task: Task, state: Path) -> N
             ("speedup_high", result.high),
             ("vs_best_speedup", result.vs_best.speedup if result.vs_best else None),
             ("wall_speedup", result.wall.speedup if result.wall else None),
-            ("light_fraction", result.light),
+            ("light_fraction", result.roofline),
         ):
             assert number(row[column]) == value
 

@@ -22,7 +22,7 @@ from kernbench.log.runs.series import Series
 OLD_LOG = Path(__file__).with_name("runs_v1.jsonl")
 VALUES: dict[str, Any] = {
     "needed_gib": 5.5, "free_gib": 5.0, "blame": "wan 75600x5120", "fault": "baseline.py:2: ValueError: not here",
-    "file": "baseline.py", "ending": "segfaulted", "doing": "checking", "message": "no module", "names": "time.time",
+    "file": "baseline.py", "outcome": "segfaulted", "doing": "checking", "message": "no module", "names": "time.time",
     "problem": "6 calls left 5 marks", "detail": "needs more memory than there is", "us": 0.5, "floor_us": 0.83,
     "threads": "2 threads", "kernel": "at::native::x", "empty": 1, "calls": 9, "side": "past the end",
     "elements": "1 element", "tensor": "output 0", "processes": "1 other process", "operators": "torch.ops.a.b",
@@ -93,7 +93,7 @@ def test_a_reason_comes_back_from_its_sentence(reason: Reason) -> None:
 @pytest.mark.parametrize("code", get_args(FindingCode))
 def test_a_finding_comes_back_from_its_name_and_help(code: FindingCode) -> None:
     made = findings.make(code, **VALUES)
-    assert (made.code, made.red) == (code, findings.DEFINITIONS[code].red)
+    assert (made.code, made.disqualifying) == (code, findings.DEFINITIONS[code].disqualifying)
     row = CaseResult("a", "ok", findings=(made,))
     assert legacy.decode_row(old(to_dict(row))) == row
 
@@ -162,4 +162,4 @@ def test_old_and_new_runs_of_one_gpu_are_one_series(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text(text, encoding="utf-8")
     journal = Journal(tmp_path)
     series = Series("t", "", "NVIDIA H200", "cold")
-    assert [journal.summaries[item.position].run for item in journal.briefs.series(series)] == ["old", "new"]
+    assert [journal.summaries[item.position].run for item in journal.table.series(series)] == ["old", "new"]

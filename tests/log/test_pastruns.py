@@ -15,7 +15,7 @@ from harness.shared.results import Ratio
 from harness.shared.run import Environment
 from kernbench.events import RunStarted, Summary
 from kernbench.log import stored_sources
-from kernbench.log.entries.pulled_entries import Entries
+from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs import comparison, run_records
 from kernbench.log.runs import series as series_rules
 from kernbench.log.runs.journal import Journal
@@ -90,10 +90,10 @@ def test_a_brief_says_what_the_record_says(long_log: tuple[list[Summary], Journa
     runs, *journals = long_log
     assert {run.new_best for run in runs if run.best} == {True, False}
     for journal in journals:
-        for run, brief in zip(runs, journal.briefs.all(), strict=True):
+        for run, brief in zip(runs, journal.table.all(), strict=True):
             assert {name: getattr(brief, name) for name in FLAGS} == {name: getattr(run, name) for name in FLAGS}
         for run in runs[::400]:  # where its lines begin, so that its rows are found without reading the file
-            line = journal.path.read_bytes()[journal.briefs.begin(run.run) :].split(b"\n", 1)[0]
+            line = journal.path.read_bytes()[journal.table.begin(run.run) :].split(b"\n", 1)[0]
             assert (json.loads(line)["event"], json.loads(line)["run"]) == ("start", run.run)
 
 
@@ -111,7 +111,7 @@ def test_best_and_stall_of_a_long_log(long_log: tuple[list[Summary], Journal, Jo
     assert len(wanted) == 4
     for journal in journals:
         for series in wanted:
-            whole, brief = series_rules.series_of(runs, series), journal.briefs.series(series)
+            whole, brief = series_rules.series_of(runs, series), journal.table.series(series)
             assert journal.best(series) == series_rules.best_of(whole) is not None
             for end in (1, 40, len(whole)):
                 assert comparison.streak(brief[:end], False, True) == comparison.streak(whole[:end], False, True)
@@ -122,7 +122,7 @@ def test_the_trajectory_of_a_long_log(long_log: tuple[list[Summary], Journal, Jo
     runs, *journals = long_log
     iterations = [run for run in runs if run.iteration is not None]
     for journal in journals:
-        listed = Entries(journal.state / "no log").iterations(journal)
+        listed = PulledEntries(journal.state / "no log").iterations(journal)
         assert list(listed) == iterations
         assert listed[-200:] == iterations[-200:]
         assert listed.numbers() == [run.iteration for run in iterations]
@@ -203,7 +203,7 @@ def test_what_is_no_number_is_left_out(tmp_path: Path) -> None:
         ("r2", "ab" * 32),
         ("r3", "odd hash"),
     ]
-    assert [item.iteration for item in again.briefs.numbered()] == [1, 2, 3]
+    assert [item.iteration for item in again.table.numbered()] == [1, 2, 3]
 
 
 def _plain(run: Summary) -> dict[str, object]:

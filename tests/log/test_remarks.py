@@ -9,7 +9,7 @@ import pytest
 
 from harness.shared import taskfile
 from kernbench.engine.jobs import Job
-from kernbench.engine.run_notes import Remarks
+from kernbench.engine.run_notes import RunNotes
 from kernbench.events import Summary
 from kernbench.log.entries import iterations_file
 from kernbench.log.logbook import Logbook
@@ -28,8 +28,8 @@ def book(tmp_path: Path) -> Logbook:
 
 
 @pytest.fixture
-def remarks(book: Logbook) -> Remarks:
-    return Remarks(book, Idle())
+def remarks(book: Logbook) -> RunNotes:
+    return RunNotes(book, Idle())
 
 
 @pytest.fixture
@@ -54,11 +54,11 @@ def run(book: Logbook) -> Summary:
 
 
 def test_words_given_while_it_ran_are_kept_when_the_entry_cannot_be_changed(
-    book: Logbook, remarks: Remarks, saved_meanwhile: pytest.MonkeyPatch
+    book: Logbook, remarks: RunNotes, saved_meanwhile: pytest.MonkeyPatch
 ) -> None:
     remarks.set_hypothesis(remarks.hypothesis_for(), "words typed while it ran")
     entered = run(book)
-    assert remarks.settle(entered, SAVE) == BUSY
+    assert remarks.attach_to(entered, SAVE) == BUSY
     assert remarks.hypothesis == "words typed while it ran"
     assert remarks.set_hypothesis(remarks.hypothesis_for(), "typed again") == BUSY
     assert remarks.hypothesis == "typed again"
@@ -69,17 +69,17 @@ def test_words_given_while_it_ran_are_kept_when_the_entry_cannot_be_changed(
     assert Journal(book.state).summaries[-1].hypothesis == "typed again"
 
 
-def test_words_given_while_it_ran_are_written_into_the_entry(book: Logbook, remarks: Remarks) -> None:
+def test_words_given_while_it_ran_are_written_into_the_entry(book: Logbook, remarks: RunNotes) -> None:
     remarks.hypothesis, remarks.next_step = "said while it ran", "and what comes then"
     entered = run(book)
-    assert remarks.settle(entered, SAVE) == ""
+    assert remarks.attach_to(entered, SAVE) == ""
     assert (remarks.hypothesis, remarks.next_step) == ("", "")
     text = iterations_file.entry_of(book.path, entered.iteration or 0) or ""
     assert "- hypothesis: said while it ran\n" in text
     assert "- next: and what comes then\n" in text
 
 
-def test_a_next_step_edited_by_hand_is_what_is_offered_and_replaced(book: Logbook, remarks: Remarks) -> None:
+def test_a_next_step_edited_by_hand_is_what_is_offered_and_replaced(book: Logbook, remarks: RunNotes) -> None:
     remarks.set_next("try float4")
     book.path.write_text(book.path.read_text().replace("- next: try float4", "- next: try float8 first"))
     assert remarks.next_now() == book.iterations()[-1].next == "try float8 first"
@@ -89,7 +89,7 @@ def test_a_next_step_edited_by_hand_is_what_is_offered_and_replaced(book: Logboo
 
 
 def test_a_next_step_that_cannot_be_written_is_offered_again(
-    book: Logbook, remarks: Remarks, saved_meanwhile: pytest.MonkeyPatch
+    book: Logbook, remarks: RunNotes, saved_meanwhile: pytest.MonkeyPatch
 ) -> None:
     assert remarks.set_next("a long paragraph") == BUSY
     assert remarks.next_now() == remarks.next_step == "a long paragraph"
@@ -98,7 +98,7 @@ def test_a_next_step_that_cannot_be_written_is_offered_again(
     assert (remarks.next_now(), remarks.next_step) == ("a long paragraph", "")
 
 
-def test_nor_is_one_lost_whose_line_was_taken_out(book: Logbook, remarks: Remarks) -> None:
+def test_nor_is_one_lost_whose_line_was_taken_out(book: Logbook, remarks: RunNotes) -> None:
     book.path.write_text(book.path.read_text().replace("- next: -\n", ""))
     assert "changed by hand meanwhile; edit it there (what was typed waits" in remarks.set_next("a long paragraph")
     assert remarks.next_now() == "a long paragraph"

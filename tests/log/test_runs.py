@@ -131,7 +131,7 @@ def test_a_run_that_was_killed_keeps_its_place_in_the_index(tmp_path: Path, monk
     first, second = Journal(tmp_path), Journal(tmp_path)
     first.start(STARTED, "t", Environment())
     first.case(CaseLanded("r1", CaseResult("a", "ok", checked=2)))
-    second.hold("something else")
+    second.keep_controls("something else")
     Journal(tmp_path)  # writes the index while r1 is still going on
     first.case(CaseLanded("r1", CaseResult("b", "ok", checked=2)))
     first.finish(Summary("r1", "ab" * 32, STARTED.at, True), [])
@@ -210,7 +210,7 @@ def test_a_task_that_nobody_expected_is_a_row_with_its_problem(tmp_path: Path, m
         (OverflowError("too long"), "/t: kernbench itself failed: OverflowError: too long"),
         (PermissionError(errno.EACCES, "Permission denied", "/t/ITERATIONS.md"), "/t/ITERATIONS.md: Permission denied"),
     ):
-        monkeypatch.setattr(overview, "Entries", raising(problem))
+        monkeypatch.setattr(overview, "PulledEntries", raising(problem))
         found = overview.of(tmp_path / "t")
         assert (found.name, found.last) == ("t", "cannot be opened")
         assert says in (found.problem or "")

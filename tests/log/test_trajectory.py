@@ -62,7 +62,7 @@ def test_a_file_too_large_to_be_kept_is_not_replaced(task: Task, journal: Journa
     folder = Path(task.folder)
     large = "x = 1\n" * (snapshot.LARGEST_FILE // 6 + 1)
     (folder / "solution.py").write_text(large)
-    with pytest.raises(stored_sources.TrajectoryError, match=r"solution\.py .* too large to be kept"):
+    with pytest.raises(stored_sources.SourceError, match=r"solution\.py .* too large to be kept"):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == large
     assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
@@ -82,7 +82,7 @@ def save_after_the_snapshot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_save_of_this_moment_is_not_replaced(task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(task.folder)
     save_after_the_snapshot(folder / "solution.py", monkeypatch)
-    with pytest.raises(stored_sources.TrajectoryError, match="was saved this moment"):
+    with pytest.raises(stored_sources.SourceError, match="was saved this moment"):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == "saved this moment\n"
 
@@ -157,9 +157,7 @@ def test_a_restore_that_one_file_forbids_has_changed_none(
     (folder / "helper.py").write_text("of a later one\n")
     (folder / "solution.py").write_text("import helper\n")
     save_after_the_snapshot(folder / "helper.py", monkeypatch)
-    with pytest.raises(
-        stored_sources.TrajectoryError, match=r"helper\.py was saved this moment .*; nothing was restored"
-    ):
+    with pytest.raises(stored_sources.SourceError, match=r"helper\.py was saved this moment .*; nothing was restored"):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == "import helper\n"
 
@@ -167,7 +165,7 @@ def test_a_restore_that_one_file_forbids_has_changed_none(
 def test_a_full_disk_names_the_file_and_leaves_nothing_behind(task: Task, journal: Journal) -> None:
     folder = Path(task.folder)
     snapshot.take(folder, journal.state)  # so that the restore has only the solution to write
-    with largest_file(32), pytest.raises(stored_sources.TrajectoryError) as refused:
+    with largest_file(32), pytest.raises(stored_sources.SourceError) as refused:
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert str(refused.value) == f"{folder / 'solution.py'} cannot be written: File too large; restore again"
     assert (folder / "solution.py").read_text() == source_text(0)
@@ -214,7 +212,7 @@ def test_a_state_folder_inside_the_task_is_no_source_of_now(task: Task, journal:
 
 
 def test_a_digit_that_is_no_number_is_one_sentence(task: Task, journal: Journal) -> None:
-    with pytest.raises(stored_sources.TrajectoryError, match="there is no iteration '²' here"):
+    with pytest.raises(stored_sources.SourceError, match="there is no iteration '²' here"):
         stored_sources.summary_of(task, journal, "²")
 
 
@@ -223,7 +221,7 @@ def test_a_source_that_is_not_here_is_listed_and_says_so(task: Task, journal: Jo
         path.unlink()
     (journal.state / "sources" / source_hash(2)).rmdir()
     assert "(source not in this state folder)" in kernbench("log", task.folder).stdout
-    with pytest.raises(stored_sources.TrajectoryError, match=r"of 2 \([0-9a-f]{8}\) is not in this state folder"):
+    with pytest.raises(stored_sources.SourceError, match=r"of 2 \([0-9a-f]{8}\) is not in this state folder"):
         stored_sources.find(task, journal, "2")
 
 

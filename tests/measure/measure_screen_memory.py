@@ -21,7 +21,7 @@ from kernbench.engine.session import Session  # noqa: E402
 from kernbench.events import Event, RunFinished, Summary  # noqa: E402
 from kernbench.log.runs.run_records import KEPT_RECORDS  # noqa: E402
 from kernbench.tui.app import Workbench  # noqa: E402
-from kernbench.tui.panes.output import KEPT  # noqa: E402
+from kernbench.tui.panes.output import MOST_LINES  # noqa: E402
 
 ROWS, RUNS, STEP = 8, 1000, 250
 SETTLED = 500
@@ -52,7 +52,9 @@ async def main(folder: Path) -> None:
     started = time.perf_counter()
     tracemalloc.start()
     async with app.run_test(size=(160, 48)) as pilot:
-        for line in range(KEPT):  # the output pane is full from the start, with lines like those that runs leave there
+        for line in range(
+            MOST_LINES
+        ):  # the output pane is full from the start
             app.main.output.add(f"-- 21:29:58 key, source {line:08x}")
         for run in range(RUNS + 1):
             await asyncio.wait_for(finished.wait(), 20)

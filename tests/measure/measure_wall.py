@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from harness.device.gpu import Gpu
-from harness.inputs.cache import Material, Shelf
+from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import Draw
 from harness.shared import taskfile
 from harness.shared.task import Case
@@ -78,7 +78,7 @@ def walls(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 def told(task_name: str, glob: str | None, empty: Callable[[], None]) -> None:
     folder = KERNELS / task_name
-    task, shelf = taskfile.load(folder), Shelf(Gpu(DEVICE))
+    task, cache = taskfile.load(folder), RunCache(Gpu(DEVICE))
     chosen = [
         case
         for case in task.timed
@@ -88,10 +88,10 @@ def told(task_name: str, glob: str | None, empty: Callable[[], None]) -> None:
         return
     print(f"\n{task_name:<28} {'ours':>7} {'empty':>7} {'beyond':>7}   known: {'sglang':>7} {'published':>9}")
     with tempfile.TemporaryDirectory(prefix="kernbench-measure-") as build:
-        reference = shelf.reference(task, str(folder), build)
-        solution = shelf.function("solution", "solution.py", str(folder), task, build)
+        reference = cache.reference(task, str(folder), build)
+        solution = cache.function("solution", "solution.py", str(folder), task, build)
         for case in chosen:
-            inputs = Material(reference, case, Draw(0), DEVICE).inputs
+            inputs = CaseInputs(reference, case, Draw(0), DEVICE).inputs
             took = walls({"ours": lambda inputs=inputs: solution(**inputs), "empty": empty})  # type: ignore[misc]
             known = [(case.known or {}).get(name) for name in ("sglang_wall_us", "published_wall_us")]
             sglang, published = ("-" if us is None else f"{us:.1f}" for us in known)

@@ -235,12 +235,12 @@ async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
     try:
         await session.start()
         await it.until(lambda: bool(it.of(CaseLanded)), seconds=60)
-        await session.supervisor.hold()
+        await session.supervisor.lend_gpu()
         assert session.running is not None
         before = len(it.of(CaseLanded))
         await asyncio.sleep(0.5)
         assert len(it.of(CaseLanded)) == before
-        session.supervisor.release()
+        session.supervisor.take_back_gpu()
         await it.until(lambda: bool(it.of(RunFinished)), seconds=60)
         assert not it.of(RunCancelled)
     finally:

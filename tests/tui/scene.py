@@ -110,7 +110,7 @@ def right(index: int, checked: int = 2) -> CaseResult:
         high=speedup * 1.004,
         verdict=verdict,
         vs_best=Ratio(1.012, 1.009, 1.015, "faster"),
-        light=light,
+        roofline=light,
         error=SAME,
         errors=(SAME, SUMS),
         inputs=inputs(name),
@@ -256,7 +256,7 @@ class FakeEngine:
         self.is_long = False
         self.archive = self
         self.logbook = self
-        self.remarks = self
+        self.notes = self
         self.profiled: list[tuple[str, bool]] = []
         self.exported: list[tuple[str, bool]] = []
         self.remembered = 0
@@ -313,7 +313,7 @@ class FakeEngine:
     def made(self) -> int:
         return len(self.entries_of_saves)
 
-    def made_since(self, count: int, besides: str = "") -> int | None:
+    def entry_after(self, count: int, besides: str = "") -> int | None:
         return next((item.iteration for item in self.entries_of_saves[count:] if item.run != besides), None)
 
     def enter(self, number: int, hypothesis: str = "") -> None:
@@ -418,7 +418,7 @@ def busy_minute() -> list[Sample]:
 
 def feel(app: Workbench, samples: Sequence[Sample]) -> None:
     for sample in samples:
-        app.main.feel(sample)
+        app.main.show_sample(sample)
 
 
 TASKS = Tasks(

@@ -71,7 +71,7 @@ def test_a_command_that_fails_says_so_in_a_sentence(
     with pytest.raises(SystemExit) as left:
         cli.main(["status"])
     said = capsys.readouterr().err
-    assert left.value.code == crash_report.CODE
+    assert left.value.code == crash_report.EXIT_CODE
     assert said.startswith("kernbench itself failed: ZeroDivisionError: no height at all (kernbench/")
     monkeypatch.setenv(crash_report.ASKED, "1")
     with pytest.raises(ZeroDivisionError):

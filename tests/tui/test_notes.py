@@ -9,7 +9,7 @@ import pytest
 
 from harness.shared import taskfile
 from kernbench.engine.jobs import Job
-from kernbench.engine.run_notes import Remarks
+from kernbench.engine.run_notes import RunNotes
 from kernbench.events import Summary, WorkerChanged
 from kernbench.log.logbook import Logbook
 from tests.log.logs import Idle, make_log, rows_of, summary_of, write_entries
@@ -41,18 +41,18 @@ def hypotheses(book: Logbook) -> list[str]:
 
 
 def test_words_are_written_into_the_entry_that_was_named(book: Logbook) -> None:
-    remarks = Remarks(book, Idle())
+    remarks = RunNotes(book, Idle())
     for number in (2, 3):
-        remarks.turn_to_save()
-        remarks.settle(save(book, number), SAVE)
+        remarks.on_save()
+        remarks.attach_to(save(book, number), SAVE)
     assert remarks.set_hypothesis(2, "two rows a block") == "entry 2 was updated"
     assert hypotheses(book) == ["two rows a block", ""]
     assert remarks.hypothesis == ""
 
 
 def test_words_that_nobody_has_seen_are_not_replaced(book: Logbook) -> None:
-    remarks = Remarks(book, Idle())
-    remarks.settle(save(book, 2, "from elsewhere"), SAVE)
+    remarks = RunNotes(book, Idle())
+    remarks.attach_to(save(book, 2, "from elsewhere"), SAVE)
     said = remarks.set_hypothesis(2, "mine")
     assert said == "entry 2 has another hypothesis: the next run carries this hypothesis"
     assert (hypotheses(book), remarks.hypothesis) == (["from elsewhere"], "mine")
@@ -61,22 +61,22 @@ def test_words_that_nobody_has_seen_are_not_replaced(book: Logbook) -> None:
 
 
 def test_which_entry_the_next_save_made(book: Logbook) -> None:
-    remarks = Remarks(book, Idle())
+    remarks = RunNotes(book, Idle())
     count = remarks.made()
-    remarks.settle(save(book, 2), OPENED)
-    assert remarks.made_since(count) is None
+    remarks.attach_to(save(book, 2), OPENED)
+    assert remarks.entry_after(count) is None
     under_way = save(book, 3, "its own")
-    remarks.settle(under_way, SAVE)
-    remarks.settle(save(book, 4), SAVE)
-    assert remarks.made_since(count) == 3
-    assert remarks.made_since(count, besides=under_way.run) == 4
+    remarks.attach_to(under_way, SAVE)
+    remarks.attach_to(save(book, 4), SAVE)
+    assert remarks.entry_after(count) == 3
+    assert remarks.entry_after(count, besides=under_way.run) == 4
 
 
 def test_the_last_entry_can_have_words_after_a_restart(book: Logbook) -> None:
     save(book, 2)
-    remarks = Remarks(book, Idle())
+    remarks = RunNotes(book, Idle())
     assert remarks.hypothesis_for() == 2
-    remarks.turn_to_save()
+    remarks.on_save()
     assert remarks.hypothesis_for() is None
 
 

@@ -378,7 +378,7 @@ def test_a_filter_takes_globs_as_run_does(engine: FakeEngine) -> None:
 async def test_an_order_by_what_no_row_has_is_not_offered(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        dark = [dataclasses.replace(right(index), light=None) for index in range(5)]
+        dark = [dataclasses.replace(right(index), roofline=None) for index in range(5)]
         engine.say(READY, STARTED, *landed(*dark))
         await settle(pilot)
         seen = []
@@ -613,8 +613,8 @@ def test_what_is_left_of_a_run(engine: FakeEngine) -> None:
     board.usual_seconds = words.usual_seconds(slow, 10)
     assert board.usual_seconds == 30.0
     assert words.usual_seconds(slow, 11) is None
-    board.take(STARTED)
-    board.take(progress("time", 2))
+    board.apply(STARTED)
+    board.apply(progress("time", 2))
     assert words.state(board, engine, NOW)[0] == "timing 3/10 qwen 4096x3072, about 28 s left"
     assert words.state(board, engine, NOW + timedelta(minutes=1))[0] == "timing 3/10 qwen 4096x3072, 62 s so far"
     board.usual_seconds = 1.0
@@ -624,7 +624,7 @@ def test_what_is_left_of_a_run(engine: FakeEngine) -> None:
 def test_a_row_that_hangs_is_named_before_the_figures_of_the_save_before(engine: FakeEngine) -> None:
     board = make_app(engine).board
     for event in (READY, STARTED, progress("check", 4)):
-        board.take(event)
+        board.apply(event)
     board.progress_at = NOW
 
     def line(seconds: float, width: int = 78) -> str:
@@ -638,7 +638,7 @@ def test_a_row_that_hangs_is_named_before_the_figures_of_the_save_before(engine:
 def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:
     app = make_app(engine)
     for event in [STARTED, *landed(wrong(0))]:
-        app.board.take(event)
+        app.board.apply(event)
     text = clipboard_text.row(app.board.rows()[0])
     assert "| wan 75600x5120 | - | - | - | WRONG | 5.0e-01 |" in text
 
@@ -661,12 +661,12 @@ async def test_a_long_past_does_not_hold_the_first_paint(engine: FakeEngine) -> 
 def test_a_ratio_to_another_baseline_is_no_change_of_the_source() -> None:
     board = Board(make_task(), H200)
     for event in whole_run():
-        board.take(event)
-    board.take(dataclasses.replace(STARTED, run="run14", baseline="eager"))
+        board.apply(event)
+    board.apply(dataclasses.replace(STARTED, run="run14", baseline="eager"))
     assert all(row.before is None for row in board.rows())
-    board.take(RunFinished(summary(14, run="run14", baseline="eager")))
-    board.take(dataclasses.replace(STARTED, run="run15", baseline="eager"))
-    board.take(CaseLanded("run15", right(0)))
+    board.apply(RunFinished(summary(14, run="run14", baseline="eager")))
+    board.apply(dataclasses.replace(STARTED, run="run15", baseline="eager"))
+    board.apply(CaseLanded("run15", right(0)))
     assert board.rows()[0].before is not None
 
 
@@ -678,11 +678,11 @@ def test_a_save_that_is_no_python_changes_nothing_about_the_rows_of_the_save_bef
     for drawn, index in ((first, 0), (second, 1)):
         started = dataclasses.replace(STARTED, cases=(right(index).id, drawn.result.id))
         for event in (started, CaseLanded("run", right(index)), drawn, RunFinished(summary())):
-            board.take(event)
+            board.apply(event)
     rows, grid = board.rows(), board.grid()
     for _ in range(2):
-        board.take(STARTED)
-        board.take(BROKEN)
+        board.apply(STARTED)
+        board.apply(BROKEN)
         assert [row.before for row in board.rows()] == [row.before for row in rows]
         assert board.grid() == dataclasses.replace(grid, fresh=False)
     assert (grid.total, grid.landed, grid.right) == (1, 1, 1)
@@ -693,10 +693,10 @@ def test_a_row_is_held_against_the_finished_run_before_its_own() -> None:
     board = Board(make_task(), H200)
     older, newer, newest = (dataclasses.replace(right(0), solution_us=us) for us in (3.0, 2.0, 1.0))
     for event in (STARTED, CaseLanded("run", older), CaseLanded("run", right(1)), RunFinished(summary())):
-        board.take(event)
+        board.apply(event)
     for event in (STARTED, CaseLanded("run", newer), RunCancelled("run", "a newer save"), STARTED):
-        board.take(event)
+        board.apply(event)
     assert [(row.result, row.before) for row in board.rows()[:2]] == [(newer, older), (right(1), None)]
-    board.take(CaseLanded("run", newest))
-    board.take(CaseLanded("run", newest))
+    board.apply(CaseLanded("run", newest))
+    board.apply(CaseLanded("run", newest))
     assert (board.rows()[0].result, board.rows()[0].before) == (newest, older)

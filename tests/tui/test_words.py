@@ -340,7 +340,7 @@ def test_the_headline_names_its_baseline() -> None:
 
 def test_the_state_tells_of_a_save_that_waits_and_of_another_workbench() -> None:
     board, engine = Board(make_task()), FakeEngine()
-    board.take(WorkerChanged("ready", H200))
+    board.apply(WorkerChanged("ready", H200))
     assert words.state(board, engine) == ("watching",)
     engine.is_alone = False
     assert words.state(board, engine)[-1] == "watching, not alone"

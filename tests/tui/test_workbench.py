@@ -16,7 +16,7 @@ from kernbench.tui import screen
 from kernbench.tui.actions import draft_file
 from kernbench.tui.pages.dialogs import Page
 from kernbench.tui.pages.help import Help
-from kernbench.tui.panes.output import KEPT
+from kernbench.tui.panes.output import MOST_LINES
 from tests.tui.scene import (
     BROKEN,
     H200,
@@ -581,10 +581,10 @@ async def test_a_burst_is_painted_seldom(engine: FakeEngine) -> None:
 async def test_the_log_is_bounded_and_counts_what_it_dropped(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        engine.say(*[LogLine(f"line {index}") for index in range(KEPT + 50)])
+        engine.say(*[LogLine(f"line {index}") for index in range(MOST_LINES + 50)])
         await pilot.press("5")
         await settle(pilot)
-        assert f"line {KEPT + 49}" in screen_text(app)
+        assert f"line {MOST_LINES + 49}" in screen_text(app)
         await pilot.press("home")
         await settle(pilot)
         assert "-- 50 earlier lines clipped" in screen_text(app)

@@ -101,10 +101,10 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
 def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
     """`usual` is the task's own baseline: what was held against another says so."""
     from kernbench import render
-    from kernbench.events import Elsewhere
+    from kernbench.events import PulledEntry
     from kernbench.log.entries import entry_text
 
-    written, remarks = isinstance(entry, Elsewhere), entry_text.origin(entry)
+    written, remarks = isinstance(entry, PulledEntry), entry_text.origin(entry)
     if not written and not (sources / entry.source).is_dir():
         remarks.append("source not in this state folder")
     if other := entry_text.over(entry, usual):
@@ -170,7 +170,7 @@ def _entries_with(task: Task, journal: Journal, reference: str) -> list[Summary]
 def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     """As ITERATIONS.md has it, and below it what a run here that made no entry came to."""
     from kernbench import report
-    from kernbench.events import Elsewhere
+    from kernbench.events import PulledEntry
     from kernbench.log.entries import iterations_file
 
     log = Path(task.folder) / "ITERATIONS.md"
@@ -178,7 +178,7 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     text = iterations_file.entry_of(log, number, summary.source, summary.at) if number is not None else None
     if text is not None:
         click.echo(text, nl=False)
-    run = summary.again if isinstance(summary, Elsewhere) else summary
+    run = summary.again if isinstance(summary, PulledEntry) else summary
     if run is None or (text is not None and run is summary and journal.made_entry(run.run)):
         return
     if text is not None:

@@ -258,7 +258,7 @@ def leave_if_failed(mistake: str, code: int | None) -> None:
     if mistake:
         click.echo(mistake, err=True)
     if code:
-        sys.exit(crash_report.CODE)
+        sys.exit(crash_report.EXIT_CODE)
 
 
 def words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
@@ -306,7 +306,7 @@ def run(
         session.listen(printer)
         if next_step and message is None:
             raise click.UsageError("--next goes into an entry of ITERATIONS.md; -m TEXT makes one")
-        session.remarks.hypothesis, session.remarks.next_step = message or "", next_step
+        session.notes.hypothesis, session.notes.next_step = message or "", next_step
         try:
             await session.run_once(iteration=message is not None)
         finally:

@@ -19,7 +19,7 @@ from kernbench.diagnosis.rules import diagnose
 from kernbench.events import Event, LogLine, ProfileFailed, ProfileReady, ProfileStarted
 from kernbench.log.logbook import Logbook
 from kernbench.ncu import refusals
-from kernbench.ncu.profiler import NoProfile, Profiler, Wanted, sides
+from kernbench.ncu.profiler import NoProfile, Profiler, ProfileRequest, sides
 from kernbench.task.baseline import Baseline
 from kernbench.worker.supervisor import Supervisor
 
@@ -53,11 +53,11 @@ class Explainer:
         began = time.monotonic()
         async with self._one_at_a_time:
             self._emit(ProfileStarted(case, full, self.profiler.is_warm(full)))
-            await self._supervisor.hold()
+            await self._supervisor.lend_gpu()
             try:
                 answer = await self._answer(task, case, against, full, baseline, device, began)
             finally:
-                self._supervisor.release()
+                self._supervisor.take_back_gpu()
         self._emit(answer)
         return answer
 
@@ -65,13 +65,13 @@ class Explainer:
         """Torch's own profiler on one call, with the GPU slot in hand; raises a UserError."""
         source = self._logbook.take_source()
         _check(task, case)
-        wanted = Wanted(task, case, sides(task, source, None, baseline, self._logbook.journal), device)
+        wanted = ProfileRequest(task, case, sides(task, source, None, baseline, self._logbook.journal), device)
         async with self._one_at_a_time:
-            await self._supervisor.hold()
+            await self._supervisor.lend_gpu()
             try:
                 return await self.profiler.trace(wanted, path)
             finally:
-                self._supervisor.release()
+                self._supervisor.take_back_gpu()
 
     async def _answer(
         self, task: Task, case: str, against: str | None, full: bool, baseline: Baseline, device: str, began: float
@@ -82,7 +82,7 @@ class Explainer:
             if device == "cpu":
                 raise NoProfile(refusals.refuse("on_cpu", task=task.name))
             wanted = sides(task, source, against, baseline, self._logbook.journal)
-            found = await self._taken(Wanted(task, case, wanted, device, full))
+            found = await self._taken(ProfileRequest(task, case, wanted, device, full))
         except NoProfile as problem:
             return ProfileFailed(case, str(problem), problem.where, problem.known, problem.code)
         except UserError as problem:
@@ -95,15 +95,15 @@ class Explainer:
         other = found[1] if len(found) > 1 else None
         return ProfileReady(case, found[0], diagnose(found[0]), other, time.monotonic() - began)
 
-    async def _taken(self, wanted: Wanted) -> list[Profile]:
+    async def _taken(self, wanted: ProfileRequest) -> list[Profile]:
         """On a GPU that admits one process at a time the worker steps aside, unless it is in the middle of a run."""
         try:
-            return await self.profiler.take(wanted)
+            return await self.profiler.profile(wanted)
         except NoProfile as problem:
             if problem.code != "exclusive" or not self._supervisor.pids or self._supervisor.busy:
                 raise
         await self._supervisor.close()
-        return await self.profiler.take(wanted)
+        return await self.profiler.profile(wanted)
 
 
 def _check(task: Task, case: str) -> None:

@@ -18,7 +18,7 @@ from harness.shared.run import Environment
 from harness.shared.task import Task
 from kernbench.engine.explainer import Explainer
 from kernbench.engine.jobs import Options
-from kernbench.engine.runner import Order, Runner
+from kernbench.engine.runner import Runner, RunOrder
 from kernbench.events import Event, Notice
 from kernbench.task import case_choice
 from kernbench.task.baseline import Baseline
@@ -42,12 +42,12 @@ class Situation:
             return None
         return self.environment.device
 
-    def floors_order(self, options: Options) -> Order | None:
+    def floors_order(self, options: Options) -> RunOrder | None:
         """What times the source once more, where it can be timed; raises a UserError if its baseline is gone."""
         task, source, environment = self.task, self.source, self.environment
         if source is None or environment is None or case_choice.is_interpreted(task, environment):
             return None
-        return Order(
+        return RunOrder(
             task=task,
             source=source,
             environment=environment,
@@ -61,7 +61,7 @@ class Situation:
 
 
 @dataclass(frozen=True)
-class Chores:
+class IdleWork:
     options: Options
     supervisor: Supervisor
     runner: Runner
@@ -73,16 +73,16 @@ class Chores:
     async def until_woken(self, situation: Situation) -> None:
         """Waits for work; what is under way then is cancelled."""
         waiting = asyncio.create_task(self.wake.wait())
-        chores = asyncio.create_task(self._do(situation))
+        idle_work = asyncio.create_task(self._do(situation))
         try:
             await waiting
             self.supervisor.cancel()
-            await chores
+            await idle_work
         finally:
-            for task in (waiting, chores):
+            for task in (waiting, idle_work):
                 task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(waiting, chores, return_exceptions=True)
+                await asyncio.gather(waiting, idle_work, return_exceptions=True)
 
     async def _do(self, situation: Situation) -> None:
         """When something cannot be done, a save is still served."""
@@ -111,7 +111,7 @@ class Chores:
             await asyncio.sleep(0.05)
         return bool(self.supervisor.pids)  # what was sent away to make room must find it again
 
-    async def _measure_floors(self, order: Order) -> None:
+    async def _measure_floors(self, order: RunOrder) -> None:
         for case in order.task.timed:
             if self.wake.is_set():
                 return

@@ -27,7 +27,7 @@ class RunSlot(Protocol):
         """Id of the run in progress."""
 
 
-class Remarks:
+class RunNotes:
     def __init__(self, logbook: Logbook, slot: RunSlot) -> None:
         self._logbook, self._slot = logbook, slot
         self.hypothesis = ""
@@ -61,16 +61,16 @@ class Remarks:
         return last.iteration
 
     def made(self) -> int:
-        """How many entries saves have made so far: from here `made_since` counts."""
+        """How many entries saves have made so far: from here `entry_after` counts."""
         return len(self._made)
 
-    def made_since(self, count: int, besides: str = "") -> int | None:
+    def entry_after(self, count: int, besides: str = "") -> int | None:
         """The entry of the save that came next, once it is made; `besides` is a run that was under way by then."""
         return next((number for run, number in self._made[count:] if run != besides), None)
 
     def _entry(self, number: int) -> Summary | None:
         journal = self._logbook.journal
-        newest_first = (journal.summaries[place] for place in reversed(journal.briefs.numbered().indices))
+        newest_first = (journal.summaries[place] for place in reversed(journal.table.numbered().indices))
         return next((entry for entry in newest_first if entry.iteration == number), None)
 
     def next_now(self) -> str:
@@ -92,11 +92,11 @@ class Remarks:
         self.next_step = ""
         return f"entry {number} was updated"
 
-    def turn_to_save(self) -> None:
+    def on_save(self) -> None:
         """Something was saved: words are no longer for the entry before."""
         self._saved_since = True
 
-    def settle(self, entry: Summary, job: Job) -> str:
+    def attach_to(self, entry: Summary, job: Job) -> str:
         """The entry has taken its words; those given while it ran belong to it too, unless it had some.
 
         Says why they could not be written into it, where that is so: then they wait for the next run.

@@ -1,8 +1,8 @@
 """One run as it happens: the worker's messages folded into results, findings and an ending.
 
-The attempt knows nothing of journal or screen: `take` returns the events that a message gives rise to, `lose` those of
-a worker that is gone. A row on which the worker died or overstayed says so; rows not reached are skipped, by name of
-the row to blame.
+It knows nothing of journal or screen: `on_message` returns the events that a message gives rise to, `on_worker_lost`
+those of a worker that is gone. A row on which the worker died or overstayed says so; rows not reached are skipped, by
+name of the row to blame.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from harness.shared.task import Task
 from kernbench import render
 from kernbench.events import BuildFailed, CaseLanded, Event, FailedStatus, Progress, RunCancelled, RunStarted
 from kernbench.worker import tracebacks
-from kernbench.worker.supervisor import Lost
+from kernbench.worker.supervisor import WorkerLost
 
 FAULT_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
 
 
-class Attempt:
+class RunProgress:
     def __init__(self, task: Task, started: RunStarted, snapshot: str, failed_builds: int) -> None:
         self.task, self.started = task, started
         self.results: dict[str, CaseResult] = {}
         self.findings: tuple[Finding, ...] = ()
         self.environment: Environment | None = None
-        self.held = False
+        self.controls_passed = False
         """The task was tried against itself and holds."""
         self.failure: BuildFailed | None = None
         self.cancelled: RunCancelled | None = None
         self._snapshot = snapshot
         self._failed_builds = failed_builds
 
-    def take(self, message: dict[str, Any]) -> list[Event]:
+    def on_message(self, message: dict[str, Any]) -> list[Event]:
         kind, run = message.get("event"), self.started.run
         if kind == "case":
             return [self._land(decode(CaseResult, message["result"]))]
@@ -50,7 +50,7 @@ class Attempt:
         elif kind == "finding":
             self.findings += (decode(Finding, message["finding"]),)
         elif kind == "controls":
-            self.held = bool(message.get("passed"))
+            self.controls_passed = bool(message.get("passed"))
         elif kind == "failed":
             where = decode(Where, message["where"]) if message.get("where") else None
             self._fail(
@@ -60,7 +60,7 @@ class Attempt:
             self.cancelled = RunCancelled(run, "a newer save")
         return []
 
-    def lose(self, lost: Lost) -> list[Event]:
+    def on_worker_lost(self, lost: WorkerLost) -> list[Event]:
         """The worker is gone: its row, and those that were still to come."""
         if lost.kind == "cancelled":
             self.cancelled = RunCancelled(self.started.run, lost.detail)
@@ -68,7 +68,7 @@ class Attempt:
         where = self._fault(lost)
         doing = render.STEP_WORDS.get(lost.step, lost.step)
         crashed = lost.kind == "crashed"
-        why = explain("worker_crashed" if crashed else "worker_timeout", ending=lost.detail, doing=doing)
+        why = explain("worker_crashed" if crashed else "worker_timeout", outcome=lost.detail, doing=doing)
         if lost.case is None:
             self._fail(lost.kind, why.detail, where, tracebacks.fatal_stack(lost.log) or "\n".join(lost.log))
             return []
@@ -95,7 +95,7 @@ class Attempt:
         own = self._own_frames(traceback)
         self.failure = BuildFailed(started.run, started.source, message, where, own, status, count)
 
-    def _fault(self, lost: Lost) -> Where | None:
+    def _fault(self, lost: WorkerLost) -> Where | None:
         """The user's line in the fault handler's report, which lists the innermost frame first."""
         for line in lost.log:
             found = FAULT_FRAME.search(line)

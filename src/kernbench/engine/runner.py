@@ -22,7 +22,7 @@ from harness.shared.results import CaseResult
 from harness.shared.run import Environment, RunRequest
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.engine.run_progress import Attempt
+from kernbench.engine.run_progress import RunProgress
 from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.log.entries.iterations_file import LogbookError
 from kernbench.log.logbook import Logbook, author, floor_key
@@ -32,13 +32,13 @@ from kernbench.task import case_choice
 from kernbench.task.baseline import Baseline
 from kernbench.task.snapshot import Source
 from kernbench.version import __version__
-from kernbench.worker.supervisor import Lost, Supervisor
+from kernbench.worker.supervisor import Supervisor, WorkerLost
 
-Ending = Summary | BuildFailed | RunCancelled
+RunOutcome = Summary | BuildFailed | RunCancelled
 
 
 @dataclass(frozen=True)
-class Order:
+class RunOrder:
     """What to run, on what, and what is to be said of it."""
 
     task: Task
@@ -69,7 +69,7 @@ class Runner:
         self.running: str | None = None
         self._told_of_cuda = False
 
-    async def run(self, order: Order) -> Ending:
+    async def run(self, order: RunOrder) -> RunOutcome:
         seed = random.SystemRandom().randrange(1, 2**31)
         interpreted = case_choice.is_interpreted(order.task, order.environment)
         cases, skipped = case_choice.choose(case_choice.matching(order.task, order.case), seed, order.grid, interpreted)
@@ -79,7 +79,7 @@ class Runner:
             order, f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}", ids, seed, best
         )
         started = _started(order, request, best)
-        attempt = Attempt(order.task, started, request.source, self._logbook.journal.failed_builds)
+        progress = RunProgress(order.task, started, request.source, self._logbook.journal.failed_builds)
         self.running = started.run
         try:
             self._logbook.journal.start(started, order.task.name, order.environment)
@@ -87,11 +87,11 @@ class Runner:
             if interpreted:
                 self._tell_of_cuda(order.source)
             for result in skipped:
-                self._record(attempt.take({"event": "case", "result": to_dict(result)}))
-            await self._converse(attempt, request)
+                self._record(progress.on_message({"event": "case", "result": to_dict(result)}))
+            await self._converse(progress, request)
         finally:
             self.running = None
-        return self._conclude(order, attempt)
+        return self._conclude(order, progress)
 
     def _tell_of_cuda(self, source: Source) -> None:
         """Once: what is right here may not even compile where it matters."""
@@ -100,27 +100,31 @@ class Runner:
             self._told_of_cuda = True
             self._emit(Notice(f"no GPU here: {', '.join(files)} is not compiled, only the path for a CPU is checked"))
 
-    async def measure_floor(self, order: Order, case: str) -> bool:
+    async def measure_floor(self, order: RunOrder, case: str) -> bool:
         """A/A floor of one case, kept for later verdicts; False when it was interrupted."""
         request = self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, self._best(order))
         talk = self._supervisor.talk({"request": "floor", **to_dict(request)})
         async with contextlib.aclosing(talk) as conversation:
             async for message in conversation:
-                if isinstance(message, Lost) or message.get("event") in ("cancelled", "failed"):
+                if isinstance(message, WorkerLost) or message.get("event") in ("cancelled", "failed"):
                     return False
                 if message.get("event") == "floor" and message.get("floor") is not None:
                     self._logbook.journal.keep_floor(self._floor_keys(order, case)[0], float(message["floor"]))
         return True
 
-    def wants_floor(self, order: Order, case: str) -> bool:
+    def wants_floor(self, order: RunOrder, case: str) -> bool:
         measured = self._logbook.journal.last_cases.get(case)
         keys = self._floor_keys(order, case)
         return measured is not None and measured.status == "ok" and self._logbook.journal.wants_floor(*keys)
 
-    async def _converse(self, attempt: Attempt, request: RunRequest) -> None:
+    async def _converse(self, progress: RunProgress, request: RunRequest) -> None:
         async with contextlib.aclosing(self._supervisor.talk({"request": "run", **to_dict(request)})) as conversation:
             async for message in conversation:
-                self._record(attempt.lose(message) if isinstance(message, Lost) else attempt.take(message))
+                self._record(
+                    progress.on_worker_lost(message)
+                    if isinstance(message, WorkerLost)
+                    else progress.on_message(message)
+                )
 
     def _record(self, events: Sequence[Event]) -> None:
         """On disk first, then on the screen."""
@@ -129,28 +133,28 @@ class Runner:
                 self._logbook.journal.case(event)
             self._emit(event)
 
-    def _conclude(self, order: Order, attempt: Attempt) -> Ending:
+    def _conclude(self, order: RunOrder, progress: RunProgress) -> RunOutcome:
         journal = self._logbook.journal
-        if attempt.held:
-            journal.hold(_controls_keys(order)[0])
-        if attempt.cancelled is not None:
-            journal.cancel(attempt.cancelled)
-            self._emit(attempt.cancelled)
-            return attempt.cancelled
-        if attempt.failure is not None:
-            journal.fail(attempt.failure)
-            self._emit(attempt.failure)
-            return attempt.failure
+        if progress.controls_passed:
+            journal.keep_controls(_controls_keys(order)[0])
+        if progress.cancelled is not None:
+            journal.cancel(progress.cancelled)
+            self._emit(progress.cancelled)
+            return progress.cancelled
+        if progress.failure is not None:
+            journal.fail(progress.failure)
+            self._emit(progress.failure)
+            return progress.failure
         if order.iteration and not order.is_own():
             order = replace(order, iteration=False)
-        journal.take_in()  # what others have finished while this one ran
-        summary = self._summarise(order, attempt)
+        journal.read_new()  # what others have finished while this one ran
+        summary = self._summarise(order, progress)
         if order.iteration:
             try:
-                summary = self._logbook.enter(order.task, summary, attempt.results)
+                summary = self._logbook.enter(order.task, summary, progress.results)
             except LogbookError as problem:
                 self._emit(Notice(str(problem), "error"))
-        self._logbook.finish(summary, attempt.results)
+        self._logbook.finish(summary, progress.results)
         self._emit(RunFinished(summary))
         self._say_more(summary)
         return summary
@@ -164,35 +168,35 @@ class Runner:
             was = f"#{better.iteration} with {render.times(better.geomean)}, made elsewhere"
             self._emit(Notice(f"the first here; the log's best over {summary.baseline} is {was}"))
 
-    def _summarise(self, order: Order, attempt: Attempt) -> Summary:
-        environment = attempt.environment or order.environment
+    def _summarise(self, order: RunOrder, progress: RunProgress) -> Summary:
+        environment = progress.environment or order.environment
         series = self._logbook.series(order.task, environment, order.condition)
         best = best_of(series)
-        about = comparison.Circumstances(
+        about = comparison.SummaryInputs(
             environment=environment,
             series=series,
             is_same_as_best=best is not None and self._logbook.is_same(order.task, best.source, order.source),
             complete=case_choice.leaves_nothing_out(order.task, order.case)
-            and all(case.id in attempt.results for case in order.task.timed),
-            findings=attempt.findings,
+            and all(case.id in progress.results for case in order.task.timed),
+            findings=progress.findings,
             seconds=time.monotonic() - order.at,
             is_iteration=order.iteration,
             repeats=self._logbook.number_of(order.source),
             failed_builds=self._logbook.journal.failed_builds,
             next=order.next_step if order.iteration else "",
             hypothesis_by=author(self._logbook.path.parent) if order.hypothesis else "",
-            hypothesis_at=order.hypothesis_at or attempt.started.at,
+            hypothesis_at=order.hypothesis_at or progress.started.at,
             profiled=bool(series) and self._logbook.profiled_since(series[-1]),
-            baseline_hash=order.baseline.digest(order.source.folder, attempt.started.best),
+            baseline_hash=order.baseline.digest(order.source.folder, progress.started.best),
             command=command_of(order),
             version=__version__,
         )
-        results: Mapping[str, CaseResult] = attempt.results
-        if self._best(order) != attempt.started.best:  # another has taken over, and nothing was timed beside it
+        results: Mapping[str, CaseResult] = progress.results
+        if self._best(order) != progress.started.best:  # another has taken over, and nothing was timed beside it
             results = {name: replace(row, vs_best=None) for name, row in results.items()}
-        return comparison.summarise(order.task, attempt.started, results, about)
+        return comparison.summarise(order.task, progress.started, results, about)
 
-    def _request(self, order: Order, run: str, cases: Sequence[str], seed: int, best: str | None) -> RunRequest:
+    def _request(self, order: RunOrder, run: str, cases: Sequence[str], seed: int, best: str | None) -> RunRequest:
         known = {case: self._logbook.floor(*self._floor_keys(order, case)) for case in cases}
         is_itself = best is not None and self._logbook.is_same(order.task, best, order.source)
         rival = best if not is_itself or order.baseline.name == "best" else None
@@ -211,25 +215,25 @@ class Runner:
             build=str(self._logbook.state / "build"),
         )
 
-    def _best(self, order: Order) -> str | None:
+    def _best(self, order: RunOrder) -> str | None:
         return self._logbook.best(order.task, order.environment, order.condition)
 
     @staticmethod
-    def _floor_keys(order: Order, case: str) -> tuple[str, str]:
+    def _floor_keys(order: RunOrder, case: str) -> tuple[str, str]:
         """Under the task's hash, and under the one that older versions gave it."""
         name = order.baseline.name + ("" if order.condition == "cold" else f", {order.condition}")
         new, old = (floor_key(known, name, order.environment, case) for known in (order.task.hash, order.task.old_hash))
         return new, old
 
 
-def _controls_keys(order: Order) -> tuple[str, str]:
+def _controls_keys(order: RunOrder) -> tuple[str, str]:
     """A task passes its controls on a device: what the interpreter lets through says nothing about a GPU. The second
     key is that of older versions."""
     device = order.environment.device_name
     return f"{order.task.hash} {device}", f"{order.task.old_hash} {device}"
 
 
-def command_of(order: Order) -> str:
+def command_of(order: RunOrder) -> str:
     """What repeats the run from the shell, wherever the task is found by its folder's name."""
     words = ["kernbench", "run", Path(order.task.folder).name]
     words += ["--case", order.case] if order.case else []
@@ -238,11 +242,11 @@ def command_of(order: Order) -> str:
         words += ["--baseline", str(order.baseline.file or order.baseline.name)]
     words += ["--device", order.environment.device] if order.task.device != "cpu" else []
     words += [f"--{order.condition}"] if order.condition != "cold" else []
-    words += ["--budget", f"{order.budget_ms:g}"] if order.budget_ms != Order.budget_ms else []
+    words += ["--budget", f"{order.budget_ms:g}"] if order.budget_ms != RunOrder.budget_ms else []
     return shlex.join(words)
 
 
-def _started(order: Order, request: RunRequest, best: str | None) -> RunStarted:
+def _started(order: RunOrder, request: RunRequest, best: str | None) -> RunStarted:
     return RunStarted(
         run=request.run,
         source=order.source.sha,

@@ -24,13 +24,13 @@ from kernbench.diagnosis.counters import TraceRow
 from kernbench.engine import task_failures
 from kernbench.engine.archive import Archive
 from kernbench.engine.explainer import Answer, Explainer
-from kernbench.engine.idle_work import Chores, Situation
+from kernbench.engine.idle_work import IdleWork, Situation
 from kernbench.engine.jobs import Job, Options
 from kernbench.engine.listeners import Listener, Listeners
-from kernbench.engine.run_notes import Remarks
-from kernbench.engine.runner import Ending, Order, Runner
+from kernbench.engine.run_notes import RunNotes
+from kernbench.engine.runner import Runner, RunOrder, RunOutcome
 from kernbench.engine.save_queue import Decision, SaveQueue
-from kernbench.engine.workbench_lock import Presence
+from kernbench.engine.workbench_lock import WorkbenchLock
 from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.log.logbook import Logbook
 from kernbench.task import snapshot, watch
@@ -56,10 +56,10 @@ class Session:
         self.supervisor = _supervisor(task, options, self._emit)
         self._runner = Runner(self.supervisor, self.logbook, self._emit)
         self.explainer = Explainer(self.supervisor, self.logbook, self._emit, options.harness, options.ncu)
-        self.remarks = Remarks(self.logbook, self._runner)
-        self._presence = Presence(state)
+        self.notes = RunNotes(self.logbook, self._runner)
+        self._lock = WorkbenchLock(state)
         self._saves = SaveQueue(Path(task.folder), self.logbook)
-        self._chores = Chores(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
+        self._idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
         self._resting = False
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -89,7 +89,7 @@ class Session:
     @property
     def is_alone(self) -> bool:
         """No other workbench is open on the task."""
-        return self._presence.is_alone
+        return self._lock.is_alone
 
     @property
     def state(self) -> Path:
@@ -113,7 +113,7 @@ class Session:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.explainer.profiler.close()
         await self.supervisor.close()
-        self._presence.leave()
+        self._lock.leave()
 
     def leave(self) -> None:
         """Ends `closed`; closing itself is for whoever opened the session."""
@@ -124,13 +124,13 @@ class Session:
         await self._stop.wait()
         self._listeners.raise_failure()
 
-    async def run_once(self, iteration: bool) -> Ending | None:
+    async def run_once(self, iteration: bool) -> RunOutcome | None:
         """One run, now, of the source as it is; None when the task cannot be read or nothing matches.
 
         Raises, when the run is over, what kept a listener from hearing."""
-        ending = await self._execute(Job("command", time.monotonic(), iteration))
+        outcome = await self._execute(Job("command", time.monotonic(), iteration))
         self._listeners.raise_failure()
-        return ending
+        return outcome
 
     def rerun(self) -> None:
         """Times the present source again, without a new entry; a save that waits is done now, with its own."""
@@ -189,11 +189,11 @@ class Session:
     async def _watch(self) -> None:
         folder, stop, poll = Path(self.task.folder), self._stop, self.options.poll
         async for seen in watch.changes(folder, stop, poll, self._warn, self.state):
-            running = self.running is not None or self.supervisor.is_held
+            running = self.running is not None or self.supervisor.is_gpu_lent
             self._carry_out(self._saves.folder_changed(seen, running))
 
     def _look_around(self) -> None:
-        if said := self._presence.take():
+        if said := self._lock.announce():
             self._warn(said)
 
     def _warn(self, sentence: str) -> None:
@@ -208,8 +208,8 @@ class Session:
                 continue
             self._look_around()
             try:
-                ending = await self._execute(job)
-                if ending is not None and not isinstance(ending, RunCancelled):
+                outcome = await self._execute(job)
+                if outcome is not None and not isinstance(outcome, RunCancelled):
                     self._carry_out(self._saves.after_run())
             except Exception as problem:  # the next save is served, whatever this one met
                 self._saves.failed = True
@@ -218,7 +218,9 @@ class Session:
     async def _rest(self) -> None:
         self._resting = True
         try:
-            await self._chores.until_woken(Situation(self.task, self._saves.source, self.environment, self._baseline))
+            await self._idle_work.until_woken(
+                Situation(self.task, self._saves.source, self.environment, self._baseline)
+            )
         except UserError as problem:
             self._emit(Notice(str(problem), "error"))
         except Exception as problem:
@@ -229,13 +231,13 @@ class Session:
 
     # -- one run ----------------------------------------------------------------------------------------------------
 
-    async def _execute(self, job: Job) -> Ending | None:
+    async def _execute(self, job: Job) -> RunOutcome | None:
         self._saves.before_reading()
         if not self._reload():
             return None
         source = self.logbook.take_source()
         if job.reason == "save":
-            self.remarks.turn_to_save()
+            self.notes.on_save()
         decision = self._saves.admit(job, source, self.task.hash)
         if decision.notice is not None:
             self._emit(decision.notice)
@@ -247,24 +249,24 @@ class Session:
         await self.explainer.profiler.make_way()
         if self._saves.waiting is not None and job.reason != "command":
             return None  # superseded while the worker came up or a profile ended
-        self.logbook.journal.take_in()  # another process may have made a best since
+        self.logbook.journal.read_new()  # another process may have made a best since
         self._saves.run_started()
-        ending = await self._runner.run(self._order(decision.job, source, environment))
-        if not isinstance(ending, RunCancelled):
+        outcome = await self._runner.run(self._order(decision.job, source, environment))
+        if not isinstance(outcome, RunCancelled):
             self._saves.run_finished()
-        if isinstance(ending, Summary):
-            self.environment = ending.environment
-            if ending.iteration is not None and (problem := self.remarks.settle(ending, job)):
+        if isinstance(outcome, Summary):
+            self.environment = outcome.environment
+            if outcome.iteration is not None and (problem := self.notes.attach_to(outcome, job)):
                 self._warn(problem)
-        return ending
+        return outcome
 
     def _device(self) -> str:
         return self.environment.device if self.environment is not None else self.supervisor.device
 
-    def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> Order:
+    def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> RunOrder:
         known = job.reason in ("open", "key") and self.logbook.number_of(source) is not None
         self._baseline = self._baseline.of(source.folder)
-        return Order(
+        return RunOrder(
             task=self.task,
             source=source,
             environment=environment,
@@ -277,8 +279,8 @@ class Session:
             selected=self.selected,
             budget_ms=self.options.budget_ms,
             condition=self.options.condition,
-            hypothesis=self.remarks.hypothesis,
-            next_step=self.remarks.next_step,
+            hypothesis=self.notes.hypothesis,
+            next_step=self.notes.next_step,
             is_own=self._saves.is_persons_save,
         )
 

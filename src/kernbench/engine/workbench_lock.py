@@ -14,14 +14,14 @@ from pathlib import Path
 from kernbench.task.lookup import make_state
 
 
-class Presence:
+class WorkbenchLock:
     def __init__(self, state: Path) -> None:
         self._places = (state / "workbench.lock", state / "workbench-2.lock")
         self._held: tuple[Path, int] | None = None
         self.is_alone = True
         """No other workbench was there at the last look."""
 
-    def take(self) -> str:
+    def announce(self) -> str:
         """Takes a place where it has none; says who is there, once when that one has come."""
         other = self._other()
         has_come, self.is_alone = bool(other) and self.is_alone, not other

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from harness.shared.results import CaseResult
 from kernbench import render
-from kernbench.events import Elsewhere, Summary
+from kernbench.events import PulledEntry, Summary
 from kernbench.export import causes, charts, page, tables
 from kernbench.export.collect import Collected, ExportError, name_of
 from kernbench.log import stored_sources
@@ -59,11 +59,11 @@ def _named(about: Collected, reference: str) -> Summary:
     if reference == "best" and about.best is not None:
         return about.best
     found = stored_sources.summary_of(about.task, about.journal, reference)
-    if not isinstance(found, Elsewhere):
+    if not isinstance(found, PulledEntry):
         return found
     if found.again is None:
         raise ExportError(f"entry {found.iteration} was made elsewhere and not timed on this machine: no rows to show")
-    listed = [item for item in about.entries if isinstance(item, Elsewhere) and item.source == found.source]
+    listed = [item for item in about.entries if isinstance(item, PulledEntry) and item.source == found.source]
     return next((item.again for item in listed if item.again), found.again)
 
 

@@ -13,13 +13,13 @@ from harness.shared.errors import UserError
 from harness.shared.results import CaseResult
 from harness.shared.task import Case, Task
 from kernbench import render
-from kernbench.events import Elsewhere, Summary
+from kernbench.events import PulledEntry, Summary
 from kernbench.log import best as best_source
 from kernbench.log import profile_evidence, stored_sources
 from kernbench.log.entries import iterations_file
 from kernbench.log.entries.edited_words import UNDECODED
-from kernbench.log.entries.entry_list import Listing
-from kernbench.log.entries.pulled_entries import Entries
+from kernbench.log.entries.entry_list import EntryList
+from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.series import Series, series_of
 
@@ -49,9 +49,9 @@ class Collected:
     def present(self) -> Series:
         """The task's own series, which decides what is best; where nothing is in it yet, that of the newest iteration,
         or of the newest whole run."""
-        made, runs = self.journal.briefs.numbered(), self.journal.briefs.all()
+        made, runs = self.journal.table.numbered(), self.journal.table.all()
         own = best_source.present_series(self.task, self.journal)
-        if self.journal.briefs.series(own):
+        if self.journal.table.series(own):
             return own
         whole = [run for run in runs if run.complete and run.about.series.baseline != "best"]
         return (made or whole or runs)[-1].about.series
@@ -64,10 +64,10 @@ class Collected:
     @functools.cached_property
     def runs(self) -> list[Summary]:
         """Every finished run, oldest first; those that made entries with the words that these have now."""
-        return list(self._log.handwritten.applied(self.journal.summaries))
+        return list(self._log.edited.applied(self.journal.summaries))
 
     @functools.cached_property
-    def _log(self) -> Entries:
+    def _log(self) -> PulledEntries:
         """ITERATIONS.md, read once."""
         found = stored_sources.entries_of(self.task)
         found.of(self.journal)
@@ -79,7 +79,7 @@ class Collected:
         return list(self._listed)
 
     @functools.cached_property
-    def _listed(self) -> Listing:
+    def _listed(self) -> EntryList:
         return best_source.listing(self.task, self.journal, self._log)
 
     def outcome(self, item: Summary) -> str:
@@ -89,11 +89,11 @@ class Collected:
     @functools.cached_property
     def made(self) -> list[Summary]:
         """The iterations that runs here have made: of these there are rows."""
-        return [item for item in self.entries if not isinstance(item, Elsewhere)]
+        return [item for item in self.entries if not isinstance(item, PulledEntry)]
 
     def written(self) -> Iterator[str]:
         """Of each entry what the file has, all of it; empty where it is not there any more."""
-        return self._log.handwritten.texts(self.entries)
+        return self._log.edited.texts(self.entries)
 
     @property
     def nothing_logged(self) -> str:
@@ -106,7 +106,7 @@ class Collected:
     def series(self) -> list[Summary]:
         """What is drawn: runs that may be compared with the newest entry, in two parts: those that timed entries of
         elsewhere again, then one's own entries. Where there are none of either, the plain runs."""
-        again = [item.again for item in self.entries if isinstance(item, Elsewhere) and item.again is not None]
+        again = [item.again for item in self.entries if isinstance(item, PulledEntry) and item.again is not None]
         unique = {run.run: run for run in [*again, *self.made]}.values()
         return series_of(unique, self.present) or series_of(self.runs, self.present)
 
@@ -114,7 +114,7 @@ class Collected:
     def best(self) -> Summary | None:
         """A run of this machine, which has rows; None where there is none, or only an entry made elsewhere."""
         found = self._best.summary
-        found = found.again if isinstance(found, Elsewhere) else found
+        found = found.again if isinstance(found, PulledEntry) else found
         return next((run for run in self.runs if found is not None and run.run == found.run), found)
 
     @property
@@ -170,7 +170,7 @@ class Collected:
             return None
         try:
             before, after = (stored_sources.point(self.journal, item) for item in (old, new))
-        except stored_sources.TrajectoryError:
+        except stored_sources.SourceError:
             return None
         return stored_sources.diff(before, after, self.journal.state, UNDECODED)
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from kernbench import render
-from kernbench.events import Elsewhere
+from kernbench.events import PulledEntry
 from kernbench.export.collect import Collected, name_of
 from kernbench.log.entries import entry_text
 from kernbench.log.runs import legacy
@@ -46,7 +46,7 @@ def _entries(about: Collected) -> Iterator[str]:
     known = {case.id for case in about.task.cases}
     told = list(zip(about.entries, about.written(), strict=True))
     written = deque((item.iteration or 0, text.rstrip() + "\n") for item, text in told if text)
-    missing = {item.run: item for item, text in told if not text and not isinstance(item, Elsewhere)}
+    missing = {item.run: item for item, text in told if not text and not isinstance(item, PulledEntry)}
     for run, rows in about.journal.runs(set(missing)) if missing else ():
         item = missing[run]
         while written and written[0][0] <= (item.iteration or 0):

@@ -48,7 +48,7 @@ class CaseCells:
 
 
 @dataclass(frozen=True)
-class Told:
+class EntryDetail:
     """One iteration in full."""
 
     name: str
@@ -151,14 +151,14 @@ def _with_previous(about: Collected, chosen: Sequence[Summary]) -> list[tuple[Su
     return [(item, before.get(item.run)) for item in reversed(chosen)]
 
 
-def _told(about: Collected, item: Summary, previous: Summary | None) -> Told:
+def _told(about: Collected, item: Summary, previous: Summary | None) -> EntryDetail:
     rows = about.rows(item)
     checks = [row for row in rows.values() if about.task.case(row.id).kind == "check"]
     told = "\n".join(line for block in entry_text.own_lines(item) for line in block)
     words = [line.strip() for line in told.removeprefix("- ").split("\n- ")]
     words += [entry_text.stall(item).removeprefix("- ")] if item.stalled else []
     lines, note = _diff(about, item, previous)
-    return Told(
+    return EntryDetail(
         name=name_of(item),
         anchor=anchor(item),
         summary=item,

@@ -14,9 +14,9 @@ from typing import Literal
 from harness.shared.run import Environment
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.events import Elsewhere, Summary
-from kernbench.log.entries.entry_list import Key, Listing, key_of
-from kernbench.log.entries.pulled_entries import Entries
+from kernbench.events import PulledEntry, Summary
+from kernbench.log.entries.entry_list import EntryList, Key, key_of
+from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.series import Series
 
@@ -56,7 +56,7 @@ def present_series(task: Task, journal: Journal, environment: Environment | None
 
 
 def find(
-    task: Task, journal: Journal, entries: Entries, environment: Environment | None = None, l2: str = "cold"
+    task: Task, journal: Journal, entries: PulledEntries, environment: Environment | None = None, l2: str = "cold"
 ) -> Best:
     """Without an environment, on the device of the newest run."""
     if not journal.summaries:
@@ -73,14 +73,14 @@ def find(
 
 
 def listing(
-    task: Task, journal: Journal, entries: Entries, environment: Environment | None = None, l2: str = "cold"
-) -> Listing:
+    task: Task, journal: Journal, entries: PulledEntries, environment: Environment | None = None, l2: str = "cold"
+) -> EntryList:
     """The iterations, of which the best is known."""
     series = present_series(task, journal, environment, l2)
     return entries.iterations(journal, series, lambda: find(task, journal, entries, environment, l2).key)
 
 
-def outcome(listed: Listing, entry: Summary) -> str:
+def outcome(listed: EntryList, entry: Summary) -> str:
     """The word that an entry got when it was made, and whether it is the best today."""
     word = render.outcome(entry)
     if not listed.is_best_now(entry):
@@ -88,7 +88,7 @@ def outcome(listed: Listing, entry: Summary) -> str:
     return "best now" if word == "best" else f"{word}, best now"
 
 
-def _written(task: Task, journal: Journal, entries: Entries) -> Elsewhere | None:
+def _written(task: Task, journal: Journal, entries: PulledEntries) -> PulledEntry | None:
     """The last one that the log calls best over the task's own baseline, of those that no run here made."""
     once = [item for item in entries.of(journal) if item.best and _is_of(task, item)]
     own = [item for item in once if item.baseline in ("", task.baseline)]
@@ -96,23 +96,23 @@ def _written(task: Task, journal: Journal, entries: Entries) -> Elsewhere | None
     return max(standing, key=lambda item: item.iteration or 0, default=None)
 
 
-def _is_of(task: Task, entry: Elsewhere) -> bool:
+def _is_of(task: Task, entry: PulledEntry) -> bool:
     """An entry names the task's hash by its first digits; the oldest ones do not name it."""
     return not entry.task_hash or any(known.startswith(entry.task_hash) for known in (task.hash, task.old_hash))
 
 
 def _is_disproved(journal: Journal, source: str) -> bool:
-    return bool(source) and any(run.disproved and run.source.startswith(source) for run in journal.briefs.all())
+    return bool(source) and any(run.disproved and run.source.startswith(source) for run in journal.table.all())
 
 
 def _was_run(journal: Journal, series: Series) -> bool:
     """Whether runs here are of the present task, over whatever baseline."""
     hashes = {series.task_hash, series.old_task_hash}
-    return any(run.about.series.task_hash in hashes for run in journal.briefs.all())
+    return any(run.about.series.task_hash in hashes for run in journal.table.all())
 
 
 def _made_with(journal: Journal, series: Series, source: str) -> Summary | None:
     """The entry that a run of this source made later, where its first run made none."""
-    made = (run for run in journal.briefs.series(series) if run.iteration is not None and run.source == source)
+    made = (run for run in journal.table.series(series) if run.iteration is not None and run.source == source)
     found = next((run for run in made if run.best), None)
     return journal.summaries[found.position] if found else None

@@ -22,11 +22,11 @@ from kernbench.events import Summary
 from kernbench.log import best as best_source
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text, iterations_file
-from kernbench.log.entries.entry_list import Listing
-from kernbench.log.entries.pulled_entries import Entries
+from kernbench.log.entries.entry_list import EntryList
+from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
-from kernbench.log.runs.run_table import About, Brief, BriefList
+from kernbench.log.runs.run_table import RunKind, RunRow, RunRows
 from kernbench.log.runs.series import Series, best_of
 from kernbench.task import snapshot
 from kernbench.task.lookup import cannot_be_written, make_state
@@ -39,19 +39,19 @@ class Logbook:
         self.task = task
         """Decides which series is the current one, and so which entry is best. The session replaces it when it changes;
         without a task no entry is called best."""
-        self._seen = iterations_file.Seen()
+        self._seen = iterations_file.KnownFile()
         self._is_read = False
         """The file held nothing unread when an entry was last appended."""
-        self._elsewhere = Entries(self.path)
+        self._elsewhere = PulledEntries(self.path)
 
     @functools.cached_property
     def journal(self) -> Journal:
         """Read when it is first asked for: a long one takes a second, and the screen opens before that."""
         return Journal(self.state)
 
-    def series(self, task: Task, environment: Environment, l2: str = "cold") -> BriefList:
+    def series(self, task: Task, environment: Environment, l2: str = "cold") -> RunRows:
         """The runs of the task's own series, which decides what is best, whatever a run is compared with."""
-        return self.journal.briefs.series(best_source.present_series(task, self.journal, environment, l2))
+        return self.journal.table.series(best_source.present_series(task, self.journal, environment, l2))
 
     def best(self, task: Task, environment: Environment | None, l2: str = "cold") -> str | None:
         """Hash of the best source, if its snapshot is on this machine."""
@@ -75,13 +75,13 @@ class Logbook:
         Until the worker is up the device is not known; then it is taken to be the one of before.
         """
 
-        def is_comparable(run: About) -> bool:
+        def is_comparable(run: RunKind) -> bool:
             device, name = (run.device, run.series.device_name)
             if environment is not None:
                 device, name = environment.device, environment.device_name
             return Series.present(task, device, name, l2, baseline).includes(run.series)
 
-        found = next((run for run in reversed(self.journal.briefs.all()) if is_comparable(run.about)), None)
+        found = next((run for run in reversed(self.journal.table.all()) if is_comparable(run.about)), None)
         last = self.journal.summaries[found.position] if found else None
         if last is None or baseline != "best":
             return last
@@ -124,10 +124,10 @@ class Logbook:
 
     def changed(self) -> bool:
         """Whether others have finished runs or changed the log since it was last looked at; an editor may be one."""
-        grown = self.journal.take_in()
+        grown = self.journal.read_new()
         return grown or (self.path.is_file() and not self._elsewhere.current())
 
-    def iterations(self) -> Listing:
+    def iterations(self) -> EntryList:
         """Made here, or only written down: by number."""
         if self.task is None:
             return self._elsewhere.iterations(self.journal)
@@ -137,7 +137,7 @@ class Logbook:
         return self.iterations().numbers()
 
     def last_entry(self) -> Summary | None:
-        made = self.journal.briefs.numbered().indices
+        made = self.journal.table.numbered().indices
         return self.journal.summaries[made[-1]] if made else None
 
     def enter(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> Summary:
@@ -196,7 +196,7 @@ class Logbook:
 
     def add_evidence(self, task: Task, source: str) -> str:
         """Writes what the profiles of a source say into its newest entry; returns the line, empty if there is none."""
-        made = (item.position for item in reversed(self.journal.briefs.numbered()) if item.source == source)
+        made = (item.position for item in reversed(self.journal.table.numbered()) if item.source == source)
         index = next(made, None)
         entry = None if index is None else self.journal.summaries[index]
         line = self._evidence(task, entry) if entry else None
@@ -204,7 +204,7 @@ class Logbook:
             iterations_file.add_evidence(self.path, entry, line)
         return line or ""
 
-    def profiled_since(self, run: Brief) -> bool:
+    def profiled_since(self, run: RunRow) -> bool:
         at = self.journal.summaries[run.position].at
         return any(profile.at > at for profile in profile_evidence.profiles(self.state))
 
@@ -223,7 +223,7 @@ class Logbook:
 
     def _best_before(self, summary: Summary) -> str | None:
         """The other source that was best when the run began."""
-        for item in reversed(self.journal.briefs.all()):
+        for item in reversed(self.journal.table.all()):
             if item.best and item.source != summary.source and self.journal.summaries[item.position].at < summary.at:
                 return item.source
         return None

@@ -11,7 +11,7 @@ from kernbench import crash_report, render
 from kernbench.events import Summary
 from kernbench.log import best as best_source
 from kernbench.log.entries import entry_text
-from kernbench.log.entries.pulled_entries import Entries
+from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs.journal import Journal
 from kernbench.task import lookup
 
@@ -48,14 +48,14 @@ def _unopened(folder: Path, problem: str) -> Overview:
 
 def _opened(folder: Path, state: Path) -> Overview:
     task, journal = taskfile.load(folder), Journal(state)
-    entries = Entries(folder / "ITERATIONS.md")
+    entries = PulledEntries(folder / "ITERATIONS.md")
     count = len(entries.iterations(journal))
     best = best_source.find(task, journal, entries).summary
     best_words = render.times(best.geomean) if best else render.DASH
     if not journal.summaries:
         said = "not run here yet" if count else "not run yet"
         return Overview(task.name, str(folder), count, best_words, said, render.DASH)
-    whole = next((run.position for run in reversed(journal.briefs.all()) if run.complete), -1)
+    whole = next((run.position for run in reversed(journal.table.all()) if run.complete), -1)
     last = journal.summaries[whole]
     return Overview(
         name=task.name,

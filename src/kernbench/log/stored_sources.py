@@ -13,12 +13,12 @@ from harness.shared.errors import UserError
 from harness.shared.task import Task
 from harness.shared.task_files import NAMED_BASELINES
 from kernbench.atomic_write import written_aside
-from kernbench.events import Elsewhere, Summary
+from kernbench.events import PulledEntry, Summary
 from kernbench.log import best as best_source
 from kernbench.log import unified_diff
 from kernbench.log.entries import entry_text
-from kernbench.log.entries.entry_list import Listing
-from kernbench.log.entries.pulled_entries import Entries
+from kernbench.log.entries.entry_list import EntryList
+from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs.journal import Journal
 from kernbench.task import snapshot, solution_code
 from kernbench.task.lookup import make_state
@@ -27,12 +27,12 @@ LEAST_DIGITS = 4
 """Of a hash, to name a source."""
 
 
-class TrajectoryError(UserError):
+class SourceError(UserError):
     """The iteration asked for is not here; one sentence."""
 
 
 @dataclass(frozen=True)
-class Point:
+class StoredSource:
     """One source of the trajectory; `folder` is the user's own for `now`."""
 
     name: str
@@ -45,18 +45,18 @@ class Point:
         return snapshot.source_files(self.folder, self.state)
 
 
-def find(task: Task, journal: Journal, reference: str) -> Point:
+def find(task: Task, journal: Journal, reference: str) -> StoredSource:
     """`12`, `ab12cd`, `best`, `last` or `now`; the hash may also be of what a restore has kept and nobody has run."""
     if reference == "now":
-        return Point("now", Path(task.folder), journal.state)
+        return StoredSource("now", Path(task.folder), journal.state)
     try:
         summary = summary_of(task, journal, reference)
-    except TrajectoryError:
+    except SourceError:
         kept = kept_sources(journal.state, reference)
         if len(kept) != 1:
             raise
-        return Point(kept[0].name[:8], kept[0], journal.state)
-    if isinstance(summary, Elsewhere):
+        return StoredSource(kept[0].name[:8], kept[0], journal.state)
+    if isinstance(summary, PulledEntry):
         return _brought_along(task, journal, summary)
     return point(journal, summary)
 
@@ -68,28 +68,28 @@ def kept_sources(state: Path, digits: str) -> list[Path]:
     return [folder for folder in (state / "sources").glob(f"{digits}*") if folder.is_dir()]
 
 
-def point(journal: Journal, summary: Summary) -> Point:
+def point(journal: Journal, summary: Summary) -> StoredSource:
     folder = journal.state / "sources" / summary.source
     if not folder.is_dir():
         source = f"the source of {_name(summary)} ({summary.source[:8]})"
-        raise TrajectoryError(f"{source} is not in this state folder ({journal.state})")
-    return Point(_name(summary), folder, journal.state, summary)
+        raise SourceError(f"{source} is not in this state folder ({journal.state})")
+    return StoredSource(_name(summary), folder, journal.state, summary)
 
 
-def _brought_along(task: Task, journal: Journal, summary: Elsewhere) -> Point:
+def _brought_along(task: Task, journal: Journal, summary: PulledEntry) -> StoredSource:
     """The log came without its sources; the one that was shipped with it may be the folder's own."""
     kept = kept_sources(journal.state, summary.source)
     if len(kept) == 1:
-        return Point(_name(summary), kept[0], journal.state, summary)
+        return StoredSource(_name(summary), kept[0], journal.state, summary)
     folder = Path(task.folder)
     if summary.source and snapshot.sha_of(folder, journal.state).startswith(summary.source):
-        return Point(_name(summary), folder, journal.state, summary)
+        return StoredSource(_name(summary), folder, journal.state, summary)
     source = f"its source ({summary.source})" if summary.source else "its source"
     place = f"this state folder ({journal.state})"
-    raise TrajectoryError(f"entry {_name(summary)} was made elsewhere: {source} is not in {place}")
+    raise SourceError(f"entry {_name(summary)} was made elsewhere: {source} is not in {place}")
 
 
-def diff(old: Point, new: Point, state: Path, errors: str = "replace") -> list[str]:
+def diff(old: StoredSource, new: StoredSource, state: Path, errors: str = "replace") -> list[str]:
     """A unified diff over all files of two sources; `errors` is about bytes that are no UTF-8."""
     names = {path.as_posix() for point in (old, new) for path in snapshot.source_files(point.folder, state)}
     lines: list[str] = []
@@ -99,7 +99,7 @@ def diff(old: Point, new: Point, state: Path, errors: str = "replace") -> list[s
     return lines
 
 
-def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
+def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str]]:
     """Makes the solution's files those of the point; the present ones are kept as a snapshot first.
 
     Returns the hash of what was there before and what changed, in words. Code that the solution uses now and did not
@@ -126,14 +126,14 @@ def restore(task: Task, point: Point, state: Path) -> tuple[str, list[str]]:
                 _must_be_kept(folder, before.folder, path, f"`kernbench restore {before.sha[:8]}` undoes what was")
                 put()
     except OSError as problem:
-        raise TrajectoryError(f"{problem.filename} cannot be written: {problem.strerror}; restore again") from None
+        raise SourceError(f"{problem.filename} cannot be written: {problem.strerror}; restore again") from None
     words = [path.as_posix() if path in changed else f"{path.as_posix()} (behind a link: stays)" for path in others]
     return before.sha, words + [f"{path.as_posix()} (removed)" for path in added]
 
 
 def _must_be_kept(folder: Path, kept: Path, path: Path, otherwise: str) -> None:
     if _bytes(folder / path) != _bytes(kept / path):
-        raise TrajectoryError(f"{path} was saved this moment or is too large to be kept; {otherwise}")
+        raise SourceError(f"{path} was saved this moment or is too large to be kept; {otherwise}")
 
 
 def _aside(path: Path, data: bytes) -> contextlib.AbstractContextManager[Callable[[], None]]:
@@ -142,7 +142,7 @@ def _aside(path: Path, data: bytes) -> contextlib.AbstractContextManager[Callabl
 
 
 def restored(
-    point: Point, before: str, changed: Sequence[str], task: str | None, state: Path | str | None = None
+    point: StoredSource, before: str, changed: Sequence[str], task: str | None, state: Path | str | None = None
 ) -> str:
     """A sentence about it, with the way back; `task` is the word for it here, none inside its folder.
 
@@ -155,26 +155,26 @@ def restored(
     return f"restored {point.name}: {', '.join(changed)}; `{command}` brings back what was there"
 
 
-def copy_out(point: Point, task: Task, target: Path) -> list[str]:
+def copy_out(point: StoredSource, task: Task, target: Path) -> list[str]:
     """Writes the solution's files into a folder that does not have them yet; returns their names."""
     paths = solution_files(point, task)
     taken = [path for path in paths if (target / path).exists()]
     if taken:
-        raise TrajectoryError(f"{target / taken[0]} is there already; name another folder")
+        raise SourceError(f"{target / taken[0]} is there already; name another folder")
     try:
         for path in paths:
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (target / path).write_bytes((point.folder / path).read_bytes())
     except OSError as problem:
-        raise TrajectoryError(f"{problem.filename} cannot be written: {problem.strerror}") from None
+        raise SourceError(f"{problem.filename} cannot be written: {problem.strerror}") from None
     return [path.as_posix() for path in paths]
 
 
-def solution_files(point: Point, task: Task) -> list[Path]:
+def solution_files(point: StoredSource, task: Task) -> list[Path]:
     return [path for path in point.files() if path.as_posix() not in _frozen(task)]
 
 
-def texts(point: Point, task: Task) -> dict[str, str]:
+def texts(point: StoredSource, task: Task) -> dict[str, str]:
     """The solution's files by name."""
     found = {path.as_posix(): _bytes(point.folder / path) for path in solution_files(point, task)}
     return {name: (data or b"").decode("utf-8", "replace") for name, data in found.items()}
@@ -184,34 +184,32 @@ def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
     """The run meant; an Elsewhere where only ITERATIONS.md knows of it."""
     entries = entries_of(task)
     if reference == "last" and not journal.summaries:
-        raise TrajectoryError("nothing was run on this machine yet, so there is no last; give a number")
+        raise SourceError("nothing was run on this machine yet, so there is no last; give a number")
     if reference in ("best", "last"):
         return journal.summaries[-1] if reference == "last" else best(task, journal, entries)
     if reference == "now":
-        raise TrajectoryError(
-            "now is the files as they are, not a run: `show now --source` prints them, `diff` compares"
-        )
+        raise SourceError("now is the files as they are, not a run: `show now --source` prints them, `diff` compares")
     listed = entries.iterations(journal)
     if reference.isdecimal() and (found := listed.with_number(int(reference))):
         sources = {item.source[: entry_text.HASH] or "no source" for item in found}
         if len(sources) > 1:
-            raise TrajectoryError(f"{taken_twice(int(reference))}; give the hash of one: {', '.join(sorted(sources))}")
+            raise SourceError(f"{taken_twice(int(reference))}; give the hash of one: {', '.join(sorted(sources))}")
         return found[-1]
     matches = _with_hash(journal, listed, reference) if len(reference) >= LEAST_DIGITS else {}
     if len(matches) > 1:
-        raise TrajectoryError(f"{reference} names {len(matches)} sources; give more of the hash")
+        raise SourceError(f"{reference} names {len(matches)} sources; give more of the hash")
     if matches:
         return next(iter(matches.values()))
-    raise TrajectoryError(f"there is no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
+    raise SourceError(f"there is no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
 
 
 def taken_twice(number: int) -> str:
     return f"two entries have the number {number}, as after a merge of two logs"
 
 
-def _with_hash(journal: Journal, listed: Listing, digits: str) -> dict[str, Summary]:
+def _with_hash(journal: Journal, listed: EntryList, digits: str) -> dict[str, Summary]:
     """By source, the newest run of it; what is only written down, where nothing here has run it."""
-    table = journal.briefs
+    table = journal.table
     found = [index for index in range(len(table)) if table.source(index).startswith(digits)]
     made = [index for index in found if table.iteration(index) is not None]
     newest = {table.source(index): index for index in [*found, *made]}  # an entry before a plain run of its source
@@ -223,15 +221,15 @@ def _with_hash(journal: Journal, listed: Listing, digits: str) -> dict[str, Summ
     }
 
 
-def entries_of(task: Task) -> Entries:
-    return Entries(Path(task.folder) / "ITERATIONS.md")
+def entries_of(task: Task) -> PulledEntries:
+    return PulledEntries(Path(task.folder) / "ITERATIONS.md")
 
 
-def best(task: Task, journal: Journal, entries: Entries) -> Summary:
+def best(task: Task, journal: Journal, entries: PulledEntries) -> Summary:
     """The answer of log/best.py; raises where there is none."""
     found = best_source.find(task, journal, entries)
     if found.summary is None:
-        raise TrajectoryError(found.problem(task))
+        raise SourceError(found.problem(task))
     return found.summary
 
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from kernbench.diagnosis.counters import Profile
 from kernbench.task.lookup import make_state
 
-KEPT = 50
+MOST_PROFILES = 50
 
 
 class Profiles:
-    def __init__(self, state: Path, kept: int = KEPT) -> None:
+    def __init__(self, state: Path, kept: int = MOST_PROFILES) -> None:
         self.folder = state / "profiles"
         self._kept = kept
 

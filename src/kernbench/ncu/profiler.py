@@ -35,7 +35,7 @@ from kernbench.task.snapshot import Source
 SECONDS = 60.0
 COMPILE_SECONDS = 180.0
 """With torch.compile among the sides."""
-FAILURES = 2
+MOST_FAILURES = 2
 """Standbys that died before they were ready; after so many none is started until a key asks for it."""
 
 
@@ -56,7 +56,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ProfileRequest:
     task: Task
     case: str
     sides: tuple[Side, ...]
@@ -112,7 +112,7 @@ class Profiler:
             for full in (False, *((True,) if self._want_full else ())):
                 if full in self._standbys and not self._usable(full):
                     self._failures += 1
-                if self._failures < FAILURES:
+                if self._failures < MOST_FAILURES:
                     await self._ensure(device, full)
 
     async def make_way(self) -> None:
@@ -121,7 +121,7 @@ class Profiler:
             if not standby.ready:
                 await self._drop(full)
 
-    async def take(self, wanted: Wanted) -> list[Profile]:
+    async def profile(self, wanted: ProfileRequest) -> list[Profile]:
         """Profiles of all sides, in their order. To be called with the GPU slot in hand, one at a time."""
         if self._closed:
             raise NoProfile(refusals.refuse("task_left"))
@@ -131,7 +131,7 @@ class Profiler:
         finally:
             self._taking = None
 
-    async def _take(self, wanted: Wanted) -> list[Profile]:
+    async def _take(self, wanted: ProfileRequest) -> list[Profile]:
         try:
             await self._locate()
         except nsight.NoNcu as problem:
@@ -146,7 +146,7 @@ class Profiler:
         self._want_full, self._failures = True, 0
         return [{**known, **profiles}[side.name] for side in wanted.sides]
 
-    async def trace(self, wanted: Wanted, path: Path) -> tuple[TraceRow, ...]:
+    async def trace(self, wanted: ProfileRequest, path: Path) -> tuple[TraceRow, ...]:
         """What one call of the solution spends, by torch's profiler: no ncu and no GPU is needed."""
         standby = await ncu.Standby.start(self._setup(wanted.device, None), on_log=self._on_log)
         try:
@@ -177,7 +177,7 @@ class Profiler:
         for full in list(self._standbys):
             await self._drop(full)
 
-    def _known(self, wanted: Wanted, gpu: str) -> dict[str, Profile]:
+    def _known(self, wanted: ProfileRequest, gpu: str) -> dict[str, Profile]:
         """Kept profiles of the sides beside the solution, which is always looked at anew."""
         found = {}
         for side in wanted.sides[1:]:
@@ -186,7 +186,7 @@ class Profiler:
                 found[side.name] = replace(profile, side=side.name)
         return found
 
-    async def _claim(self, wanted: Wanted) -> ncu.Standby:
+    async def _claim(self, wanted: ProfileRequest) -> ncu.Standby:
         """A standby for this one request, ready or past hope."""
         await self._ensure(wanted.device, wanted.full)
         standby = self._standbys.pop(wanted.full)
@@ -197,7 +197,7 @@ class Profiler:
             raise
         return standby
 
-    async def _ask(self, standby: ncu.Standby, wanted: Wanted, sides: list[Side]) -> ncu.Outcome:
+    async def _ask(self, standby: ncu.Standby, wanted: ProfileRequest, sides: list[Side]) -> ncu.Outcome:
         try:
             outcome = await standby.profile(self._request(wanted, sides), _seconds(sides))
             if outcome.report is not None:  # the standby's folder goes with it
@@ -208,7 +208,7 @@ class Profiler:
             await standby.close()
         return outcome
 
-    async def _refuse(self, outcome: ncu.Outcome, wanted: Wanted) -> None:
+    async def _refuse(self, outcome: ncu.Outcome, wanted: ProfileRequest) -> None:
         assert outcome.problem is not None
         if outcome.problem.code in refusals.LASTING:
             self.refused = outcome.problem
@@ -217,7 +217,7 @@ class Profiler:
             known = await self._facts(wanted)
         raise NoProfile(outcome.problem, outcome.where, known)
 
-    def _read(self, wanted: Wanted, sides: list[Side], outcome: ncu.Outcome) -> dict[str, Profile]:
+    def _read(self, wanted: ProfileRequest, sides: list[Side], outcome: ncu.Outcome) -> dict[str, Profile]:
         table = read_csv(outcome.text)
         parts = table.sides(len(sides))
         if parts is None or not parts[0]:
@@ -230,7 +230,7 @@ class Profiler:
             found[side.name] = self.kept.keep(profile, outcome.report if index == 0 else None)
         return found
 
-    async def _facts(self, wanted: Wanted) -> Profile | None:
+    async def _facts(self, wanted: ProfileRequest) -> Profile | None:
         """One call without ncu: registers, spills and shared memory, as the compiler gives them."""
         with contextlib.suppress(UserError):
             standby = await ncu.Standby.start(self._setup(wanted.device, None), on_log=self._on_log)
@@ -273,7 +273,7 @@ class Profiler:
         setup = ncu.Setup(self._python, device, tool)
         return setup if self._harness is None else replace(setup, harness=self._harness)
 
-    def _request(self, wanted: Wanted, sides: list[Side]) -> dict[str, Any]:
+    def _request(self, wanted: ProfileRequest, sides: list[Side]) -> dict[str, Any]:
         return {
             "task": to_dict(wanted.task),
             "case": wanted.case,
@@ -310,7 +310,7 @@ def _seconds(sides: list[Side]) -> float:
     return COMPILE_SECONDS if any(side.kind == "compile" for side in sides) else SECONDS
 
 
-def _about(wanted: Wanted, side: Side, outcome: ncu.Outcome) -> Profile:
+def _about(wanted: ProfileRequest, side: Side, outcome: ncu.Outcome) -> Profile:
     """Everything of a profile but the counters."""
     said = outcome.facts.get(side.name, {})
     return Profile(
@@ -325,7 +325,7 @@ def _about(wanted: Wanted, side: Side, outcome: ncu.Outcome) -> Profile:
     )
 
 
-def _facts_only(wanted: Wanted, outcome: ncu.Outcome) -> Profile:
+def _facts_only(wanted: ProfileRequest, outcome: ncu.Outcome) -> Profile:
     return _about(wanted, wanted.sides[0], outcome)
 
 

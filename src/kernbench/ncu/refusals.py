@@ -55,7 +55,7 @@ WORDS: dict[RefusalCode, str] = {
     "not_started": "{path} cannot be started: {problem}",
     "timed_out": "{who} {doing} after {seconds:.0f} s and was killed: does the kernel ever end?",
     "ncu_failed": "{who} failed: {said}",
-    "ended": "{who} {ending}",
+    "ended": "{who} {outcome}",
     "side_failed": "{side} fails: {message}",
     "mixed_sides": "ncu's kernels cannot be told apart by side; try one side",
     "task_left": "the task was left before its turn",
@@ -135,7 +135,7 @@ def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False, 
     if said:
         return refuse("ncu_failed", who=who, said=said[0][:300])
     last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
-    return refuse("ended", who=who, ending=ended if ended.endswith(last) else f"{ended}: {last[:300]}")
+    return refuse("ended", who=who, outcome=ended if ended.endswith(last) else f"{ended}: {last[:300]}")
 
 
 def _complaints(text: str) -> list[str]:

@@ -29,7 +29,7 @@ from kernbench.diagnosis.metrics import NAMES
 from kernbench.ncu import refusals
 from kernbench.ncu.nsight import NoNcu, kill_group
 from kernbench.worker.log_limit import LogLimiter
-from kernbench.worker.process import BOOT, child_environment, ending, harness_folder
+from kernbench.worker.process import BOOT, child_environment, exit_text, harness_folder
 
 GUARD = """
 import os, signal, subprocess, sys, threading
@@ -217,7 +217,7 @@ class Standby:
         problem = self._problem
         if problem is None and (self._step != "done" or (self.counts and CSV_HEADER not in text)):
             said = text + "\n" + "\n".join(self._tail)
-            ended = ending(self.process.returncode)
+            ended = exit_text(self.process.returncode)
             problem = refusals.explain(said, ended, str(self.folder), self._step == "done", self._who)
         place = report if report.is_file() else None
         return Outcome(text, self._facts, self.gpu, self._trace, problem, self._where, place)

@@ -12,7 +12,7 @@ from harness.shared.results import CaseResult
 from kernbench import render
 from kernbench.engine.jobs import Options
 from kernbench.selfcheck import Report, Tell
-from kernbench.selfcheck.workshop import Workshop
+from kernbench.selfcheck.workshop import TaskCopy
 from kernbench.task import lookup
 from kernbench.worker.process import BOOT, child_environment, harness_folder
 
@@ -51,13 +51,13 @@ def rms_norm(x, weight, eps):
 
 async def against_itself(task: str, options: Options, repeats: int, tell: Tell) -> Report:
     report = Report("aa")
-    async with Workshop(task, options, tell, baseline=shipped_solution(task)) as shop:
+    async with TaskCopy(task, options, tell, baseline=shipped_solution(task)) as shop:
         ratios: dict[str, list[CaseResult]] = {}
         spent: dict[str, list[float]] = {}
         for _ in range(repeats + 1):  # the first run builds
-            ending = await shop.run()
+            outcome = await shop.run()
             if not shop.rows():
-                return Report("aa", notes=[f"nothing was timed: {shop.why_untimed(ending)}"])
+                return Report("aa", notes=[f"nothing was timed: {shop.why_untimed(outcome)}"])
             for case, row in shop.rows().items():
                 ratios.setdefault(case, []).append(row)
                 spent.setdefault(case, []).append(shop.steps.get(("time", case), 0.0))
@@ -70,7 +70,7 @@ async def against_itself(task: str, options: Options, repeats: int, tell: Tell) 
 
 
 def _row(
-    shop: Workshop, case: str, rows: list[CaseResult], spent: list[float], contrast: list[float]
+    shop: TaskCopy, case: str, rows: list[CaseResult], spent: list[float], contrast: list[float]
 ) -> dict[str, object]:
     off = [abs((row.speedup or 1.0) - 1) for row in rows]
     words = Counter(row.verdict for row in rows)
@@ -100,7 +100,7 @@ def _sum_up(report: Report, budget_ms: float) -> str:
     return "; ".join([*said, *([] if broad or slow else ["every row within the mark"])])
 
 
-async def one_after_the_other(shop: Workshop, repeats: int) -> dict[str, list[float]]:
+async def one_after_the_other(shop: TaskCopy, repeats: int) -> dict[str, list[float]]:
     """The same kernel against itself with triton.testing.do_bench, in a process of its own."""
     session = shop.session
     request = {**shop.contrasted(), "repeats": min(repeats, 5)}
@@ -132,10 +132,10 @@ async def slowed_down(task: str, options: Options, repeats: int, tell: Tell) -> 
     report, doubtful = Report("slow"), []
     if taskfile.load(lookup.find_task(task, to_edit=False)).entry != SLOWED_ENTRY:
         return Report("slow", notes=[f"it slows {SLOWED_ENTRY} down, and this is another task: not measured"])
-    async with Workshop(task, options, tell, baseline=SLOWED.replace("BALLAST", "0").replace("SHAPE", "()")) as shop:
-        ending = await shop.run()
+    async with TaskCopy(task, options, tell, baseline=SLOWED.replace("BALLAST", "0").replace("SHAPE", "()")) as shop:
+        outcome = await shop.run()
         if not shop.rows():
-            return Report("slow", notes=[f"nothing was timed: {shop.why_untimed(ending)}"])
+            return Report("slow", notes=[f"nothing was timed: {shop.why_untimed(outcome)}"])
         long = [case for case, row in shop.rows().items() if (row.baseline_us or 0) >= 20]
         if not long:
             return Report("slow", notes=["no row takes 20 us or more: nothing to slow down"])
@@ -159,7 +159,7 @@ async def slowed_down(task: str, options: Options, repeats: int, tell: Tell) -> 
     return report
 
 
-def _doubtful(shop: Workshop, slowed: str) -> list[str]:
+def _doubtful(shop: TaskCopy, slowed: str) -> list[str]:
     """Rows other than the slowed one that were not called the same, with what they were called."""
     return [
         f"{shop.session.task.case(case).label} {render.speedup(row.ratio)} {row.verdict}"
@@ -168,7 +168,7 @@ def _doubtful(shop: Workshop, slowed: str) -> list[str]:
     ]
 
 
-def _verdicts(shop: Workshop, slowed: str) -> dict[str, object]:
+def _verdicts(shop: TaskCopy, slowed: str) -> dict[str, object]:
     rows = shop.rows()
     others = [row for case, row in rows.items() if case != slowed]
     return {

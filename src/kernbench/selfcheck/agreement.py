@@ -15,7 +15,7 @@ from typing import Literal
 from kernbench.engine.jobs import Options
 from kernbench.ncu import nsight
 from kernbench.selfcheck import Report, Tell
-from kernbench.selfcheck.workshop import Workshop
+from kernbench.selfcheck.workshop import TaskCopy
 from kernbench.worker.process import BOOT, child_environment, harness_folder
 
 CALLS = 5
@@ -30,7 +30,7 @@ async def with_ncu(task: str, options: Options, tell: Tell) -> Report:
         return Report("ncu", notes=[f"nothing to compare with: {problem}"])
     ours: dict[str, dict[str, float]] = {}
     for condition in CONDITIONS:
-        async with Workshop(task, replace(options, condition=condition, baseline="eager"), tell) as shop:
+        async with TaskCopy(task, replace(options, condition=condition, baseline="eager"), tell) as shop:
             await shop.run()
             for case, row in shop.rows().items():
                 ours.setdefault(case, {})[condition] = row.solution_us or 0.0
@@ -66,7 +66,7 @@ def _beyond(ours: float, theirs: float) -> bool:
     return abs(ours / theirs - 1) > (0.04 if theirs >= 40 else 0.10)
 
 
-async def _durations(shop: Workshop, ncu: Path) -> dict[str, float]:
+async def _durations(shop: TaskCopy, ncu: Path) -> dict[str, float]:
     """Median of five profiled calls per case; a call's duration is the sum over its kernels."""
     session = shop.session
     flags = ["--clock-control", "none", "--profile-from-start", "off", "--metrics", "gpu__time_duration.sum", "--csv"]

@@ -13,14 +13,14 @@ from pathlib import Path
 from kernbench.engine.jobs import Options
 from kernbench.events import Summary
 from kernbench.selfcheck import Report, Tell, bad_kernels
-from kernbench.selfcheck.workshop import Workshop
+from kernbench.selfcheck.workshop import TaskCopy
 from kernbench.worker.supervisor import Deadlines
 
 
 async def latency(task: str, options: Options, repeats: int, tell: Tell) -> Report:
     """Edits of the kernel itself, so that it is compiled again each time; then the same started cold."""
     report = Report("latency")
-    async with Workshop(task, options, tell) as shop:
+    async with TaskCopy(task, options, tell) as shop:
         await shop.run()
         if not shop.rows():
             return Report("latency", notes=["nothing was timed here: no latency to measure"])
@@ -36,7 +36,7 @@ async def latency(task: str, options: Options, repeats: int, tell: Tell) -> Repo
             warm.append(_times("warm edit", shop))
     cold = []
     for number in range(2):
-        async with Workshop(task, options, tell) as shop:
+        async with TaskCopy(task, options, tell) as shop:
             shop.edit(int(time.time()) % 100000 + 500 + number)
             run = asyncio.create_task(shop.run())
             while shop.first() is None and not run.done():
@@ -52,14 +52,14 @@ async def latency(task: str, options: Options, repeats: int, tell: Tell) -> Repo
     return report
 
 
-def _outcome(shop: Workshop) -> str:
+def _outcome(shop: TaskCopy) -> str:
     if shop.failure is not None:
         return f"{shop.failure.status}: {shop.failure.message}"
     bad = next((row for _at, row in shop.landed if row.failed), None)
     return f"{bad.status}: {bad.detail}" if bad is not None else "nothing"
 
 
-def _times(name: str, shop: Workshop) -> dict[str, object]:
+def _times(name: str, shop: TaskCopy) -> dict[str, object]:
     return {
         "what": name,
         "first_row_s": shop.first(),
@@ -73,7 +73,7 @@ async def crashes(task: str, options: Options, rounds: int, tell: Tell) -> Repor
     """Good and bad saves in turn; the spare gets the time it needs in between, as it does between a person's saves."""
     report = Report("crash")
     deadlines = Deadlines(build=8.0, check=6.0)
-    async with Workshop(task, replace(options, deadlines=deadlines), tell) as shop:
+    async with TaskCopy(task, replace(options, deadlines=deadlines), tell) as shop:
         await shop.run()
         on_gpu = {} if shop.environment.device == "cpu" else bad_kernels.ON_A_GPU
         kinds = list({**on_gpu, **bad_kernels.ANYWHERE}.items())
@@ -86,9 +86,9 @@ async def crashes(task: str, options: Options, rounds: int, tell: Tell) -> Repor
             await shop.run()
             said = _outcome(shop)
             shop.edit(number)
-            ending = await shop.run()
+            outcome = await shop.run()
             seen.update(shop.session.supervisor.pids)
-            good = isinstance(ending, Summary) and ending.right
+            good = isinstance(outcome, Summary) and outcome.right
             report.rows.append(
                 {
                     "bad_save": kind,
@@ -112,7 +112,7 @@ async def crashes(task: str, options: Options, rounds: int, tell: Tell) -> Repor
     return report
 
 
-async def _spare(shop: Workshop) -> float:
+async def _spare(shop: TaskCopy) -> float:
     """Until the spare is warm; how long that took."""
     began = time.perf_counter()
     await shop.session.supervisor.prepare_spare()
@@ -132,7 +132,7 @@ def _alive(pid: int) -> bool:
 async def memory(task: str, options: Options, edits: int, tell: Tell) -> Report:
     """Resident memory of the worker over many edits of one case."""
     report = Report("memory")
-    async with Workshop(task, options, tell) as shop:
+    async with TaskCopy(task, options, tell) as shop:
         smallest = min(shop.session.task.timed, key=lambda case: len(str(case.axes)), default=None)
         shop.session.options = replace(shop.session.options, case=smallest.id if smallest else None)
         for number in range(edits + 1):

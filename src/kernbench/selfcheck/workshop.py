@@ -16,13 +16,13 @@ from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from kernbench.engine.jobs import Options
-from kernbench.engine.runner import Ending
+from kernbench.engine.runner import RunOutcome
 from kernbench.engine.session import Session
 from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunStarted, Summary
 from kernbench.task import lookup
 
 
-class Workshop:
+class TaskCopy:
     """`async with Workshop("rms_norm", options, tell) as shop`; everything in it is gone afterwards.
 
     `tell` hears a line about every run: a selfcheck takes minutes.
@@ -60,7 +60,7 @@ class Workshop:
         self.session = Session(taskfile.load(self.folder), self.folder / ".kernbench", options)
         self.session.listen(self._hear)
 
-    async def __aenter__(self) -> Workshop:
+    async def __aenter__(self) -> TaskCopy:
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, value: object, trace: TracebackType | None) -> None:
@@ -86,24 +86,24 @@ class Workshop:
             beside.write_text(self.beside + f"\ntypedef int kernbench_edit_{number};\n", encoding="utf-8")
         self.write(self.original if beside is not None else edited(self.original, number))
 
-    async def run(self) -> Ending | None:
+    async def run(self) -> RunOutcome | None:
         """One run of the source as it is."""
         self._asked = time.perf_counter()
         self.landed, self.steps, self._step, self.failure = [], {}, None, None
-        ending = await self.session.run_once(iteration=False)
+        outcome = await self.session.run_once(iteration=False)
         self._runs += 1
         self._tell(f"run {self._runs}: {self._summary()}")
-        return ending
+        return outcome
 
     def _summary(self) -> str:
         times = {"first row": self.first(), "all timed": self.last(1), "all checked": self.last(2)}
         return ", ".join(f"{what} {at:.2f} s" for what, at in times.items() if at is not None) or "no row was timed"
 
-    def why_untimed(self, ending: Ending | None) -> str:
+    def why_untimed(self, outcome: RunOutcome | None) -> str:
         """One sentence for a run without a timed row."""
-        if isinstance(ending, BuildFailed):
-            return ending.message
-        if isinstance(ending, Summary) and ending.environment.interpreted:
+        if isinstance(outcome, BuildFailed):
+            return outcome.message
+        if isinstance(outcome, Summary) and outcome.environment.interpreted:
             return "this task is timed on a GPU, and there is none here; `kernbench selfcheck softmax_host` needs none"
         failed = next((row.detail for _at, row in self.landed if row.failed and row.detail), None)
         return str(self.session.problem or failed or "the run ended before that")

@@ -30,7 +30,7 @@ SOON_S = 1.0
 """A watch that fails so soon, twice, is not to be had."""
 
 
-class Looks:
+class FolderPoller:
     """What the files' times say, and when that was last asked."""
 
     def __init__(self, folder: Path, state: Path | None, warn: Callable[[str], None]) -> None:
@@ -81,7 +81,7 @@ async def changes(
 
     Outlives the folder's own removal.
     """
-    looks, failed = Looks(folder, state, warn), False
+    looks, failed = FolderPoller(folder, state, warn), False
     await looks.found_a_change()
     while not stop.is_set():
         began = time.monotonic()

@@ -32,12 +32,12 @@ from kernbench.tui import theme
 from kernbench.tui.actions import draft_file, export, hangup, job_control
 from kernbench.tui.actions.copying import Copying
 from kernbench.tui.actions.editor import Editor, solution
-from kernbench.tui.actions.iterations import Past
+from kernbench.tui.actions.iterations import IterationActions
 from kernbench.tui.actions.notes import Notes
 from kernbench.tui.actions.palette import commands
 from kernbench.tui.actions.rows import RowActions
-from kernbench.tui.kernbench_app import OurApp
-from kernbench.tui.messages import Heard, Sampled, Tasks
+from kernbench.tui.kernbench_app import KernbenchApp
+from kernbench.tui.messages import EventsArrived, Sampled, Tasks
 from kernbench.tui.pages import user_keys
 from kernbench.tui.pages.dialogs import TO_SHELL, Choose
 from kernbench.tui.pages.help import Help, key_rows
@@ -52,7 +52,7 @@ from kernbench.tui.text.spans import clean
 SAID_WITH_A_CHANGE_SECONDS = 0.5
 
 
-class Workbench(OurApp[None], inherit_bindings=False):
+class Workbench(KernbenchApp[None], inherit_bindings=False):
     """Without Textual's own ctrl+q, which would leave from a box too, and lose what is typed there."""
 
     CSS_PATH = "kernbench.tcss"
@@ -86,7 +86,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         self.set_keymap(self.settings.keys)
         self._take_engine(engine)
         self.copying = Copying(self, self.copy_to_clipboard)
-        self.past = Past(self, self.copying.copy)
+        self.past = IterationActions(self, self.copying.copy)
         self.notes = Notes(self)
         self.rows = RowActions(self)
         self.editor = Editor(self, self.lend_terminal)
@@ -94,7 +94,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
 
     def _take_engine(self, engine: Engine) -> None:
         self.engine = engine
-        engine.remarks.hypothesis = engine.remarks.hypothesis or draft_file.read(engine.state)
+        engine.notes.hypothesis = engine.notes.hypothesis or draft_file.read(engine.state)
         gpu_here = gpu.looks_present()
         if engine.archive.is_long:
             self.board = Board(engine.task, engine.environment, gpu_here=gpu_here)
@@ -146,7 +146,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         await self._leave(self.engine)
 
     async def _leave(self, engine: Engine) -> None:
-        draft_file.keep(engine.state, engine.remarks.hypothesis)
+        draft_file.keep(engine.state, engine.notes.hypothesis)
         await engine.close()
 
     async def _start(self) -> None:
@@ -162,17 +162,17 @@ class Workbench(OurApp[None], inherit_bindings=False):
         if engine is not self.engine:
             return  # the last words of a task that was left
         if not self._inbox:
-            self.post_message(Heard())
+            self.post_message(EventsArrived())
         self._inbox.append(event)
 
-    def on_heard(self) -> None:
+    def on_events_arrived(self) -> None:
         if not self.main.ready:
             return
         while self._inbox:
             event = self._inbox.popleft()
-            self.main.take(event)
+            self.main.show_event(event)
             if isinstance(event, RunFinished):
-                draft_file.keep(self.engine.state, self.engine.remarks.hypothesis)
+                draft_file.keep(self.engine.state, self.engine.notes.hypothesis)
                 if 0 < self.settings.bell <= (event.summary.seconds or 0):
                     self.bell()
         self.main.paint_soon()
@@ -181,7 +181,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
         self.post_message(Sampled(sample))
 
     def on_sampled(self, event: Sampled) -> None:
-        self.main.feel(event.sample)
+        self.main.show_sample(event.sample)
 
     @property
     def settled(self) -> bool:
@@ -293,7 +293,7 @@ class Workbench(OurApp[None], inherit_bindings=False):
             return
         before = self.engine
         self._take_engine(engine)
-        await self.main.turn_to(self.board)
+        await self.main.switch_task(self.board)
         self.clear_notifications()
         self._connect()
         await self._leave(before)

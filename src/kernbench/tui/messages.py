@@ -11,7 +11,7 @@ from kernbench.tui.pages.picker import TaskRow
 from kernbench.tui.state.engine_protocol import Engine
 
 
-class Heard(Message):
+class EventsArrived(Message):
     """The engine said something: it waits in the inbox."""
 
 

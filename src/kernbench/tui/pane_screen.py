@@ -58,7 +58,7 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         self.single_pane = single
         self.arrange_panes()
 
-    def bring(self, name: str) -> None:
+    def reveal(self, name: str) -> None:
         """Show a pane, if it is not in view, without taking the keys to it where that can be done."""
         pane = self.query_one(f"#{name}")
         if not pane.display and self.is_wide and not self.single_pane:

@@ -34,14 +34,14 @@ from kernbench.events import (
 from kernbench.machine.telemetry import Sample
 from kernbench.tui import bindings
 from kernbench.tui.actions.editor import Editor
-from kernbench.tui.actions.iterations import Past
+from kernbench.tui.actions.iterations import IterationActions
 from kernbench.tui.actions.rows import RowActions
 from kernbench.tui.pages.dialogs import RowPage
 from kernbench.tui.pane_screen import PaneScreen
 from kernbench.tui.panes.gpu import Gpu
 from kernbench.tui.panes.iterations import Iterations
 from kernbench.tui.panes.output import Output
-from kernbench.tui.panes.plot import Trajectory
+from kernbench.tui.panes.plot import Plot
 from kernbench.tui.panes.profile import ProfilePane
 from kernbench.tui.panes.results import Results
 from kernbench.tui.state.bench import Bench
@@ -69,13 +69,15 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     output = query_one("#output", Output)
     gpu = query_one("#gpu", Gpu)
     profile = query_one("#profile", ProfilePane)
-    plot = query_one("#plot", Trajectory)
+    plot = query_one("#plot", Plot)
     filter_line = query_one("#filter", FilterLine)
     line_one = query_one("#line-one", StatusLine)
     line_two = query_one("#line-two", StatusLine)
     hint = query_one("#hint", StatusLine)
 
-    def __init__(self, bench: Bench, rows: RowActions, past: Past, editor: Editor, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, bench: Bench, rows: RowActions, past: IterationActions, editor: Editor, now: Callable[[], datetime]
+    ) -> None:
         super().__init__()
         self._bench, self._now = bench, now
         self._rows, self._past, self._editor = rows, past, editor
@@ -101,7 +103,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
                 yield Gpu(self.ascii_only)
                 yield ProfilePane(self._now, self.ascii_only)
                 yield Iterations(self._now, self.ascii_only)
-                yield Trajectory(self.ascii_only)
+                yield Plot(self.ascii_only)
                 yield Output(self.board, self.ascii_only)
         yield TabLine(id="tabs")
         yield StatusLine(id="hint")
@@ -133,7 +135,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         if self._bench.engine.running:
             self.paint_soon()
 
-    async def turn_to(self, board: Board) -> None:
+    async def switch_task(self, board: Board) -> None:
         """The same screen for another task."""
         self.board = board
         self._turning = True
@@ -156,7 +158,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
 
     # -- events of the engine
 
-    def take(self, event: Event) -> None:
+    def show_event(self, event: Event) -> None:
         """Fold an event into the board; who calls paints when all are in."""
         if isinstance(event, LogLine):
             self.output.add(event.text)
@@ -169,7 +171,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             return
         if isinstance(event, Progress) and event != self.board.progress:
             self.board.progress_at = self._now()
-        change = self.board.take(event)
+        change = self.board.apply(event)
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)
         if isinstance(event, RunStarted):
             self.output.begin_run(event)
@@ -183,7 +185,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         if isinstance(event, CaseLanded) and isinstance(self.app.screen, RowPage):
             self.app.screen.follow(self.board, event)
 
-    def feel(self, sample: Sample) -> None:
+    def show_sample(self, sample: Sample) -> None:
         """The machine, a second later."""
         if not self.ready:
             return

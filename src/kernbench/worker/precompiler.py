@@ -14,17 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kernbench.worker.process import Child, Unusable
+from kernbench.worker.process import ChildProcess, Unusable
 
-FAILURES = 2
+MOST_FAILURES = 2
 """So many that died or hung before they were ready are enough."""
 START_S = 60.0
 
 
-class Builder:
+class Precompiler:
     def __init__(self, python: str, harness: Path) -> None:
         self._python, self._harness = python, harness
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._wanted = False
         self._failures = 0
 
@@ -40,7 +40,7 @@ class Builder:
     def pid(self) -> int | None:
         return self._child.pid if self._child is not None and self._child.alive else None
 
-    def take(self, request: dict[str, Any], compiler: dict[str, Any] | None) -> None:
+    def submit(self, request: dict[str, Any], compiler: dict[str, Any] | None) -> None:
         """A worker has loaded the source of this request, and compiles it as `compiler` says."""
         if compiler is None:
             return
@@ -53,13 +53,13 @@ class Builder:
     async def prepare(self, interrupted: Callable[[], bool]) -> None:
         """To be called while nothing runs: until the process, or another in place of one that died, is ready."""
         await self._bury()
-        if self._wanted and self._child is None and self._failures < FAILURES:
+        if self._wanted and self._child is None and self._failures < MOST_FAILURES:
             try:
-                self._child = await Child.start(
+                self._child = await ChildProcess.start(
                     self._python, self._harness, None, lambda _line: None, module="precompile.server"
                 )
             except Unusable:
-                self._failures = FAILURES
+                self._failures = MOST_FAILURES
         end = time.monotonic() + START_S
         while self.starting and not interrupted():
             if self._child is not None and time.monotonic() > end:

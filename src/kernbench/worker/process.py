@@ -63,7 +63,7 @@ def child_environment(threads: int | None) -> dict[str, str]:
     return environment
 
 
-class Child:
+class ChildProcess:
     """A running worker. `messages` yields its events; None in it means that the process is gone."""
 
     def __init__(self, process: asyncio.subprocess.Process, python: str, on_log: Callable[[str], None]) -> None:
@@ -88,7 +88,7 @@ class Child:
         on_log: Callable[[str], None],
         threads: int | None = None,
         module: str = "worker",
-    ) -> Child:
+    ) -> ChildProcess:
         if threading.current_thread() is not threading.main_thread():
             # The child asks the system to kill it when its creating THREAD ends; only the main one lives long enough.
             raise RuntimeError("a worker must be started from the main thread")
@@ -215,7 +215,7 @@ class Child:
 
     def _why_it_ended(self) -> str:
         last = next((line for line in reversed(self.log_tail) if line.strip()), "it said nothing")
-        told = f"the worker {ending(self.process.returncode)} at its start: {last}"
+        told = f"the worker {exit_text(self.process.returncode)} at its start: {last}"
         return told if self._greeted else f"{told}; is {self._python} a Python with torch? choose another with --python"
 
     async def _read_log(self) -> None:
@@ -243,7 +243,7 @@ class Child:
         del self.log_tail[:-200]
 
 
-def ending(returncode: int | None) -> str:
+def exit_text(returncode: int | None) -> str:
     """How a process ended, in words."""
     if returncode is None:
         return "was lost"

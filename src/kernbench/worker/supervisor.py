@@ -1,11 +1,12 @@
 """The worker and its spare: one conversation at a time, deadlines, and a replacement that is already warm.
 
 `talk` sends one request and yields the worker's messages until the run ends; a worker that dies, or overstays the
-deadline of the step it announced, ends the conversation with a `Lost`. The spare has imported everything, has had its
-slow first times on the GPU, and waits; it is started only while nothing runs, and frozen (SIGSTOP) should a run begin
-before it is warm, so that it takes neither a core nor the GPU from what is being timed. Freezing replaces a nice value,
-which an ordinary user could not take back.
-`hold` lends the GPU to somebody else: the run in progress rests between two rows, and none begins until `release`.
+deadline of the step it announced, ends the conversation with a `WorkerLost`. The spare has imported everything, has had
+its slow first times on the GPU, and waits; it is started only while nothing runs, and frozen (SIGSTOP) should a run
+begin before it is warm, so that it takes neither a core nor the GPU from what is being timed. Freezing replaces a nice
+value, which an ordinary user could not take back.
+`lend_gpu` gives the GPU to another process: the run in progress rests between two rows, and none begins until
+`take_back_gpu`.
 """
 
 from __future__ import annotations
@@ -18,17 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.shared.codes import CUDA_ERROR_EXIT
 from harness.shared.run import Environment
 from kernbench import render
 from kernbench.events import Event, LogLine, Notice, WorkerChanged
-from kernbench.worker.precompiler import Builder
-from kernbench.worker.process import Child, Unusable, ending, harness_folder
+from kernbench.worker.precompiler import Precompiler
+from kernbench.worker.process import ChildProcess, Unusable, exit_text, harness_folder
 
 ENDS = frozenset({"finished", "failed", "cancelled"})
 GROWTH_LIMIT = 2 * 1024**3
 SPARE_TRIES = 2
-POISONED = 70
-"""Exit code of a worker that leaves because a CUDA error made its context useless."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Deadlines:
 
 
 @dataclass(frozen=True)
-class Lost:
+class WorkerLost:
     """The run's worker is gone."""
 
     kind: Literal["crashed", "timeout", "cancelled"]
@@ -90,9 +90,9 @@ class Supervisor:
         self._harness = harness or harness_folder()
         self._emit = emit
         self._spares = spares
-        self.builder = Builder(self.python, self._harness)
-        self._child: Child | None = None
-        self._spare: Child | None = None
+        self.builder = Precompiler(self.python, self._harness)
+        self._child: ChildProcess | None = None
+        self._spare: ChildProcess | None = None
         self._failed_spares = 0
         self._first_size: int | None = None
         self._run: str | None = None
@@ -121,7 +121,7 @@ class Supervisor:
                 return environment
             await self._drop()
 
-    async def _started(self, child: Child) -> Environment:
+    async def _started(self, child: ChildProcess) -> Environment:
         limits = self.deadlines
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(child.wait_ready(), limits.slow_start)
@@ -133,14 +133,14 @@ class Supervisor:
             "broken", f"the worker did not start within {limits.start:g} s and was stopped; save to try again"
         )
 
-    async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | Lost, None]:
+    async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | WorkerLost, None]:
         self._queued, self._cancelled = True, False
         try:
             child = await self._free_child()
         finally:
             self._queued = False
         if self._cancelled:
-            yield Lost("cancelled", "load", None, "cancelled before it began")
+            yield WorkerLost("cancelled", "load", None, "cancelled before it began")
             return
         self._stop_warming()
         self.builder.freeze()
@@ -152,7 +152,7 @@ class Supervisor:
         try:
             while True:
                 message = await self._next(child)
-                if isinstance(message, Lost):
+                if isinstance(message, WorkerLost):
                     await self._drop()
                     yield self._with_case(message, case)
                     return
@@ -163,7 +163,7 @@ class Supervisor:
                     self._deadline = float("inf")
                     continue
                 if message.get("event") == "loaded":
-                    self.builder.take(request, message.get("compiler"))
+                    self.builder.submit(request, message.get("compiler"))
                     continue
                 if message.get("event") == "step":
                     case = message.get("case")
@@ -178,7 +178,7 @@ class Supervisor:
                 self._spare.thaw()
             self.builder.thaw()
 
-    async def _free_child(self) -> Child:
+    async def _free_child(self) -> ChildProcess:
         """A worker that is ready while nobody else has the GPU."""
         while True:
             await self._free.wait()
@@ -186,7 +186,7 @@ class Supervisor:
             if self._free.is_set() and self._child is not None:
                 return self._child
 
-    async def hold(self) -> None:
+    async def lend_gpu(self) -> None:
         """Until nothing of ours uses the GPU: a run rests after its next row, an A/A measurement is given up."""
         self._free.clear()
         self._stop_warming()
@@ -200,11 +200,11 @@ class Supervisor:
         await self._resting.wait()
 
     @property
-    def is_held(self) -> bool:
+    def is_gpu_lent(self) -> bool:
         """Somebody else has the GPU, as for a profile."""
         return not self._free.is_set()
 
-    def release(self) -> None:
+    def take_back_gpu(self) -> None:
         """The run goes on where it rested."""
         self._free.set()
         if self._spare is not None and self._run is None:
@@ -250,7 +250,7 @@ class Supervisor:
             return
         self._failed_spares += 1
         if not self.may_have_spare:
-            why = str(spare.problem or ending(spare.process.returncode)).partition(";")[0]
+            why = str(spare.problem or exit_text(spare.process.returncode)).partition(";")[0]
             self._emit(Notice(f"no spare worker ({why}); after a crash the next save waits for a new one", "warning"))
 
     @property
@@ -292,7 +292,7 @@ class Supervisor:
             await child.close()
         await self.builder.close()
 
-    async def _current(self) -> Child:
+    async def _current(self) -> ChildProcess:
         if self._child is not None and self._child.alive:
             return self._child
         if self._child is not None:
@@ -306,7 +306,7 @@ class Supervisor:
         self._announcing = asyncio.create_task(self._announce(self._child))
         return self._child
 
-    async def _announce(self, child: Child) -> None:
+    async def _announce(self, child: ChildProcess) -> None:
         try:
             environment = await child.wait_ready()
         except Unusable:
@@ -314,8 +314,8 @@ class Supervisor:
         if child is self._child and child.alive:
             self._emit(WorkerChanged("ready", environment))
 
-    async def _start(self) -> Child:
-        return await Child.start(
+    async def _start(self) -> ChildProcess:
+        return await ChildProcess.start(
             self.python, self._harness, self.device, lambda line: self._emit(LogLine(line)), self._threads
         )
 
@@ -328,7 +328,7 @@ class Supervisor:
             await child.close()
             self._emit(WorkerChanged("lost"))
 
-    async def _next(self, child: Child) -> dict[str, Any] | Lost:
+    async def _next(self, child: ChildProcess) -> dict[str, Any] | WorkerLost:
         left = self._deadline - asyncio.get_running_loop().time()
         try:
             message = await asyncio.wait_for(child.messages.get(), max(left, 0.001))
@@ -339,10 +339,10 @@ class Supervisor:
         if message is not None:
             return message
         if self._cancelled:
-            return Lost("cancelled", self._step, None, "cancelled")
+            return WorkerLost("cancelled", self._step, None, "cancelled")
         code = child.process.returncode
-        detail = "left after a CUDA error: its context was useless" if code == POISONED else ending(code)
-        return Lost("crashed", self._step, None, detail, tuple(child.log_tail))
+        detail = "left after a CUDA error: its context was useless" if code == CUDA_ERROR_EXIT else exit_text(code)
+        return WorkerLost("crashed", self._step, None, detail, tuple(child.log_tail))
 
     def _wait_longer(self) -> dict[str, Any]:
         doing, patience, self._patience = render.STEP_WORDS.get(self._step, self._step), self._patience, 0.0
@@ -350,12 +350,12 @@ class Supervisor:
         self._deadline = asyncio.get_running_loop().time() + patience
         return {"event": "still waiting"}
 
-    def _overstayed(self, child: Child) -> Lost:
+    def _overstayed(self, child: ChildProcess) -> WorkerLost:
         child.kill()
         if self._cancelled:
-            return Lost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
+            return WorkerLost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
         limit = self.deadlines.of(self._step)
-        return Lost("timeout", self._step, None, f"no end after {limit:g} s", tuple(child.log_tail))
+        return WorkerLost("timeout", self._step, None, f"no end after {limit:g} s", tuple(child.log_tail))
 
     def _enter(self, step: str) -> None:
         self._step = step
@@ -363,5 +363,5 @@ class Supervisor:
             self._deadline = asyncio.get_running_loop().time() + self.deadlines.of(step)
 
     @staticmethod
-    def _with_case(lost: Lost, case: str | None) -> Lost:
-        return Lost(lost.kind, lost.step, case, lost.detail, lost.log)
+    def _with_case(lost: WorkerLost, case: str | None) -> WorkerLost:
+        return WorkerLost(lost.kind, lost.step, case, lost.detail, lost.log)

@@ -15,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from kernbench.events import Elsewhere, Summary
+from kernbench.events import PulledEntry, Summary
 from kernbench.log.entries import entry_text, iterations_file
 
 UNDECODED = "surrogateescape"
 """How bytes that are no UTF-8 are carried along."""
 
 
-class Handwritten:
+class EditedWords:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._numbers, self._places, self._sizes = array("q"), array("q"), array("q")
@@ -42,7 +42,7 @@ class Handwritten:
         """The runs, each with the words that its entry has now."""
         with self._opened() as file:
             for item in runs:
-                is_own = not isinstance(item, Elsewhere)
+                is_own = not isinstance(item, PulledEntry)
                 yield _with_words(item, self._text_of(item, file).split("\n")) if is_own else item
 
     def texts(self, items: Iterable[Summary]) -> Iterator[str]:

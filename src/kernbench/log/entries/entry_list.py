@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import overload
 
-from kernbench.events import Elsewhere, Summary
+from kernbench.events import PulledEntry, Summary
 from kernbench.log.entries.entry_text import HASH
-from kernbench.log.runs.run_records import PastRuns
+from kernbench.log.runs.run_records import RunRecords
 from kernbench.log.runs.series import Series
 
 Key = tuple[int, str]
@@ -23,12 +23,12 @@ def key_of(entry: Summary) -> Key:
     return entry.iteration or 0, entry.source[:HASH]
 
 
-class Listing(Sequence[Summary]):
+class EntryList(Sequence[Summary]):
     def __init__(
         self,
-        runs: PastRuns,
+        runs: RunRecords,
         made: Sequence[int],
-        written: Sequence[Elsewhere],
+        written: Sequence[PulledEntry],
         again: Mapping[int, int],
         best: Callable[[], Key | None] = lambda: None,
         reworded: Callable[[Iterable[Summary]], Iterable[Summary]] = lambda runs: runs,
@@ -91,5 +91,5 @@ class Listing(Sequence[Summary]):
         return item if again is None else replace(item, again=self._runs[again])
 
     def _number(self, place: int) -> int:
-        found = self._runs.briefs.iteration(place) if place >= 0 else self.written[~place].iteration
+        found = self._runs.table.iteration(place) if place >= 0 else self.written[~place].iteration
         return found or 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.shared.results import CaseResult
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.events import Elsewhere, Summary
+from kernbench.events import PulledEntry, Summary
 
 SHORT = 60
 HASH = 8
@@ -71,7 +71,7 @@ def score(summary: Summary, usual: str) -> str:
 
 def origin(summary: Summary) -> list[str]:
     """What a list says of an entry that was made elsewhere: that it was, and what its source came to here."""
-    if not isinstance(summary, Elsewhere):
+    if not isinstance(summary, PulledEntry):
         return []
     run = summary.again
     again = [f"timed again here: {render.times(run.geomean) if run.ratio else render.outcome(run)}"] if run else []
@@ -92,7 +92,7 @@ def words(summary: Summary, usual: str) -> str:
 
 def speed(summary: Summary) -> str:
     """The geomean as far as it is known: what is only written down has no interval."""
-    return render.times(summary.geomean) if isinstance(summary, Elsewhere) else render.geomean(summary.ratio)
+    return render.times(summary.geomean) if isinstance(summary, PulledEntry) else render.geomean(summary.ratio)
 
 
 def circumstances(summary: Summary) -> list[str]:

@@ -36,7 +36,7 @@ class LogbookError(UserError):
 
 
 @dataclass
-class Seen:
+class KnownFile:
     """What is known of the file since this process last wrote it: an append need not read it all again."""
 
     signature: tuple[int, int, int] | None = None
@@ -44,9 +44,9 @@ class Seen:
     crlf: bool = False
 
 
-def append(path: Path, summary_text: EntryText, at_least: int, seen: Seen | None = None) -> int:
+def append(path: Path, summary_text: EntryText, at_least: int, seen: KnownFile | None = None) -> int:
     """Writes an entry under the next free number and returns that number."""
-    seen = seen if seen is not None else Seen()
+    seen = seen if seen is not None else KnownFile()
     for _attempt in range(ATTEMPTS):
         with _locked(path) as handle:
             _look(handle, seen)
@@ -88,7 +88,7 @@ def reword(path: Path, old: Summary, new: Summary) -> None:
     with _own_entry(path, old.iteration or 0, old.source, old.at) as found:
         changed = _retitled(path, old, new, found.lines)
         for before, after in zip(entry_text.own_lines(old), entry_text.own_lines(new), strict=True):
-            changed = _exchanged(path, old, changed, before, after, found.ending)
+            changed = _exchanged(path, old, changed, before, after, found.outcome)
         _replace(path, found, changed)
 
 
@@ -100,7 +100,7 @@ def set_next(path: Path, number: int, source: str, at: str, step: str) -> None:
             raise _by_hand(path, number)
         place = places[0]
         mark = entry_text.mark_of(found.lines[place.start], "next")
-        lines = [line + found.ending for line in entry_text.field(mark, step)]
+        lines = [line + found.outcome for line in entry_text.field(mark, step)]
         _replace(path, found, [*found.lines[: place.start], *lines, *found.lines[place.stop :]])
 
 
@@ -123,14 +123,14 @@ def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
             else None
         )
         kept = lines[after + old.stop :] if old is not None else lines[after:]
-        _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.ending}", *kept])
+        _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.outcome}", *kept])
 
 
 # -- an entry's own lines ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Found:
+class LocatedEntry:
     """An entry inside the text around it."""
 
     head: str
@@ -140,13 +140,13 @@ class Found:
     """Of the file, from before it was read."""
 
     @property
-    def ending(self) -> str:
+    def outcome(self) -> str:
         """What ends each line besides the newline."""
         return "\r" if self.lines[0].endswith("\r") else ""
 
 
 @contextlib.contextmanager
-def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[Found]:
+def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[LocatedEntry]:
     """The entry of this number and source, of two such that of the time; the file is locked."""
     if not path.exists():
         raise LogbookError(f"{path.name} is not there any more; entry {number} is only in runs.jsonl")
@@ -159,7 +159,7 @@ def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[F
         own = text[slice(*span)]
         if not own.endswith("\n"):  # the end of the file: its last line is a line like the others
             own += "\r\n" if "\r\n" in own else "\n"
-        yield Found(text[: span[0]], own.split("\n"), text[span[1] :], signature)
+        yield LocatedEntry(text[: span[0]], own.split("\n"), text[span[1] :], signature)
 
 
 def _retitled(path: Path, old: Summary, new: Summary, lines: list[str]) -> list[str]:
@@ -172,15 +172,15 @@ def _retitled(path: Path, old: Summary, new: Summary, lines: list[str]) -> list[
 
 
 def _exchanged(
-    path: Path, old: Summary, lines: list[str], before: list[str], after: list[str], ending: str
+    path: Path, old: Summary, lines: list[str], before: list[str], after: list[str], outcome: str
 ) -> list[str]:
     """The entry's lines with one run of them replaced; they must be there, whole and together."""
     if before == after:
         return lines
-    wanted = [line + ending for line in before]
+    wanted = [line + outcome for line in before]
     for index in range(len(lines) - len(wanted) + 1):
         if lines[index : index + len(wanted)] == wanted:
-            return [*lines[:index], *(line + ending for line in after), *lines[index + len(wanted) :]]
+            return [*lines[:index], *(line + outcome for line in after), *lines[index + len(wanted) :]]
     raise _by_hand(path, old.iteration)
 
 
@@ -247,7 +247,7 @@ def signature_of(file: int | Path) -> tuple[int, int, int]:
     return about.st_ino, about.st_size, about.st_mtime_ns
 
 
-def _look(handle: int, seen: Seen) -> None:
+def _look(handle: int, seen: KnownFile) -> None:
     """Reads the file, unless it is as this process left it."""
     if seen.signature == signature_of(handle):
         return
@@ -289,7 +289,7 @@ def _stands(path: Path, handle: int, data: bytes) -> bool:
     return os.pread(handle, len(data), max(size - len(data), 0)) == data or data in os.pread(handle, size, 0)
 
 
-def _replace(path: Path, found: Found, changed: list[str]) -> None:
+def _replace(path: Path, found: LocatedEntry, changed: list[str]) -> None:
     """The whole file anew, beside it first; given up when somebody saved it since it was read."""
     text = found.head + "\n".join(changed) + found.tail
     try:

@@ -14,34 +14,34 @@ from typing import NamedTuple
 
 from harness.shared.run import Environment
 from kernbench import render
-from kernbench.events import Elsewhere, Summary
+from kernbench.events import PulledEntry, Summary
 from kernbench.log.entries import entry_text, iterations_file
-from kernbench.log.entries.edited_words import UNDECODED, Handwritten
-from kernbench.log.entries.entry_list import Key, Listing, key_of
+from kernbench.log.entries.edited_words import UNDECODED, EditedWords
+from kernbench.log.entries.entry_list import EntryList, Key, key_of
 from kernbench.log.runs import legacy
 from kernbench.log.runs.journal import Journal
-from kernbench.log.runs.run_table import Brief
+from kernbench.log.runs.run_table import RunRow
 from kernbench.log.runs.series import Series
 
 TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
 BASELINE = "baseline "
 MINUTE = len("2026-11-14T21:03")
-FAILED = frozenset(render.STATUS_WORDS[name].lower() for name in render.FAILURES)
+FAILED = frozenset(render.STATUS_WORDS[name].lower() for name in render.FAILURE_ORDER)
 
 
-class Entries:
+class PulledEntries:
     """The entries of one log that were made elsewhere; the file is read again only when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._signature: tuple[int, int, int] | None = None
-        self._found: list[Elsewhere] = []
+        self._found: list[PulledEntry] = []
         self._written: Counter[Key] = Counter()
         """How many of these have a number and source: two machines may have made such an entry."""
         self._unsigned: set[int] = set()
         """Numbers that one entry alone has, which does not tell its source (any more)."""
         self._conflict: int | None = None
-        self.handwritten = Handwritten(path)
+        self.edited = EditedWords(path)
 
     def current(self) -> bool:
         """Whether the file is as it was read."""
@@ -54,7 +54,7 @@ class Entries:
         """The file has grown by an entry made here and was like this then: nothing of it has to be read for that."""
         self._signature = signature
 
-    def of(self, journal: Journal) -> list[Elsewhere]:
+    def of(self, journal: Journal) -> list[PulledEntry]:
         """As the file has them, less those that runs here have made."""
         try:
             signature = iterations_file.signature_of(self.path)
@@ -80,9 +80,9 @@ class Entries:
         count = Counter(span.key[0] for span in spans)
         self._unsigned = {number for number, source in self._written if not source and count[number] == 1}
         self._conflict = iterations_file.conflict(text)
-        self.handwritten.locate(text, [(span.key[0], span.start, span.end) for span in spans])
+        self.edited.locate(text, [(span.key[0], span.start, span.end) for span in spans])
 
-    def _is_made(self, item: Elsewhere, journal: Journal, runs: Sequence[int]) -> bool:
+    def _is_made(self, item: PulledEntry, journal: Journal, runs: Sequence[int]) -> bool:
         """By runs here of this number and source; where the file has more of these, by those of its time."""
         if len(runs) >= self._written[key_of(item)]:
             return bool(runs)
@@ -107,7 +107,7 @@ class Entries:
         journal: Journal,
         series: Series | None = None,
         best: Callable[[], Key | None] = lambda: None,
-    ) -> Listing:
+    ) -> EntryList:
         """By number: what was made here, and what is only written down.
 
         Beside the latter stands the first whole run of its source here that came out right, where there is one of the
@@ -116,8 +116,8 @@ class Entries:
         written = self.of(journal)
         runs = _timed_again(journal, {item.source for item in written if item.source}, series)
         again = {place: runs[item.source] for place, item in enumerate(written) if item.source in runs}
-        made = journal.briefs.numbered().indices
-        return Listing(journal.summaries, made, written, again, best, self.handwritten.applied, series)
+        made = journal.table.numbered().indices
+        return EntryList(journal.summaries, made, written, again, best, self.edited.applied, series)
 
 
 class Span(NamedTuple):
@@ -129,12 +129,12 @@ class Span(NamedTuple):
     """Behind the number of its heading."""
     end: int
 
-    def parsed(self, text: str) -> Elsewhere:
+    def parsed(self, text: str) -> PulledEntry:
         words = text[self.begin : self.end].encode("utf-8", UNDECODED).decode("utf-8", "replace")
         return parse(self.key[0], words.replace("\r\n", "\n"), self.key[1])
 
 
-def read(path: Path) -> list[Elsewhere]:
+def read(path: Path) -> list[PulledEntry]:
     """The entries of the file, whoever made them."""
     text = _text(path)
     return [span.parsed(text) for span in _spans(text)]
@@ -165,7 +165,7 @@ def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[int]]) -> list[S
     return [span for span in spans if span.key not in own]
 
 
-def parse(number: int, text: str, source: str) -> Elsewhere:
+def parse(number: int, text: str, source: str) -> PulledEntry:
     """An entry as far as its lines still say what kernbench wrote; `text` begins behind the number of the heading."""
     heading, *lines = text.split("\n")
     title, *score = heading.strip().split(" · ")
@@ -178,7 +178,7 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
     baselines = [part.removeprefix(BASELINE) for part in circumstances if part.startswith(BASELINE)]
     machine = [part for part in circumstances if not part.startswith(("source ", BASELINE, "same source", "after "))]
     condition = ", ".join(machine[1:])
-    return Elsewhere(
+    return PulledEntry(
         run="",
         source=source,
         at=re.sub(r"^(\S+) (\S+) UTC$", r"\1T\2:00+00:00", at),
@@ -201,7 +201,7 @@ def parse(number: int, text: str, source: str) -> Elsewhere:
 
 def _made(journal: Journal) -> dict[Key, list[int]]:
     """The runs here that made entries, by number and short hash."""
-    table, made = journal.briefs, dict[Key, list[int]]()
+    table, made = journal.table, dict[Key, list[int]]()
     for index in table.numbered().indices:
         made.setdefault((table.iteration(index) or 0, table.source(index)[: entry_text.HASH]), []).append(index)
     return made
@@ -209,8 +209,8 @@ def _made(journal: Journal) -> dict[Key, list[int]]:
 
 def _timed_again(journal: Journal, wanted: set[str], series: Series | None) -> dict[str, int]:
     """By short hash the place of a run here of that source."""
-    chosen: dict[str, Brief] = {}
-    table = journal.briefs
+    chosen: dict[str, RunRow] = {}
+    table = journal.table
     for index in range(len(table)) if wanted else ():
         short = table.source(index)[: entry_text.HASH]
         if short in wanted and _is_comparable(run := table[index]):
@@ -222,12 +222,12 @@ def _is_about(item: Summary, source: str) -> bool:
     return bool(item.source) and source.startswith(item.source)
 
 
-def _is_comparable(run: Brief) -> bool:
+def _is_comparable(run: RunRow) -> bool:
     """A part of the cases, an interpreter, or the best as the opponent: such runs time something else."""
     is_other = run.about.interpreted or run.about.series.baseline == "best"
     return run.complete and not is_other
 
 
-def _fitness(run: Brief, series: Series | None) -> tuple[bool, bool]:
+def _fitness(run: RunRow, series: Series | None) -> tuple[bool, bool]:
     """Of several runs of one source the fittest is taken, and of equals the first."""
     return run.about.series == series, run.right

@@ -64,7 +64,7 @@ def _counted(series: Sequence[Judged]) -> Iterator[Judged]:
 
 
 @dataclass(frozen=True)
-class Circumstances:
+class SummaryInputs:
     """What a summary needs to know beyond the rows."""
 
     environment: Environment
@@ -89,7 +89,7 @@ class Circumstances:
     version: str = ""
 
 
-def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult], about: Circumstances) -> Summary:
+def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult], about: SummaryInputs) -> Summary:
     """A source that is not right has no speedup: what its other rows took stands in their own lines."""
     headline = [results[case.id] for case in task.timed if case.headline and case.id in results]
     rows = [(row, row.ratio) for row in headline]
@@ -179,7 +179,7 @@ def _is_best(
     right: bool,
     results: Iterable[CaseResult],
     headline: Sequence[CaseResult],
-    about: Circumstances,
+    about: SummaryInputs,
     is_best_already: bool,
     old_best: Judged | None,
 ) -> bool:
@@ -187,7 +187,7 @@ def _is_best(
     timed = any(row.ratio is not None for row in headline)
     if not right or not checked or not timed or not about.complete or about.environment.interpreted:
         return False
-    if any(row.red for row in headline) or any(finding.red for finding in about.findings):
+    if any(row.disqualifying for row in headline) or any(finding.disqualifying for finding in about.findings):
         return False
     if old_best is None or is_best_already:
         return True
@@ -195,7 +195,7 @@ def _is_best(
     return len(direct) == sum(row.status == "ok" for row in headline) and stats.beats_best(direct)
 
 
-def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], about: Circumstances) -> str:
+def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], about: SummaryInputs) -> str:
     """Why a right source was not taken, where it could have been: the first reason, in the order in which a user can do
     something about it."""
     if about.environment.interpreted:
@@ -208,7 +208,7 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
         return ""
     if not about.complete:
         return "only a part of the cases was run"
-    red = next((row for row in headline if row.red), None)
+    red = next((row for row in headline if row.disqualifying), None)
     if red is not None:
         return f"{task.case(red.id).label} has a finding that rules it out"
     direct = [(row, row.vs_best) for row in headline if row.vs_best is not None]

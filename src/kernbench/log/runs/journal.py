@@ -18,13 +18,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from harness.shared.lines import SCHEMA, encode
+from harness.shared.lines import SCHEMA, encode, to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
 from kernbench.log.runs import legacy, runs_index
-from kernbench.log.runs.run_records import UNREADABLE, PastRuns
-from kernbench.log.runs.run_table import BriefTable
+from kernbench.log.runs.run_records import UNREADABLE, RunRecords
+from kernbench.log.runs.run_table import RunTable
 from kernbench.log.runs.runs_file import PARSED_AT_ONCE, RunsFile, parse, parse_all
 from kernbench.log.runs.series import Series, best_of
 
@@ -48,8 +48,8 @@ class Journal:
         """A/A floors: the median of what was measured, so that one disturbed moment is not kept for good."""
         self._floors: dict[str, list[float]] = {}
         self._file = RunsFile(self.path)
-        self.summaries = PastRuns(self._file)
-        """Read from the file one by one; `briefs` has what is asked of many of them."""
+        self.summaries = RunRecords(self._file)
+        """Read from the file one by one; `table` has what is asked of many of them."""
         self._highest = 0
         self._begun: dict[str, int] = {}
         """Where the lines of the runs begin that have not ended."""
@@ -58,16 +58,16 @@ class Journal:
         self._read()
 
     @property
-    def briefs(self) -> BriefTable:
-        return self.summaries.briefs
+    def table(self) -> RunTable:
+        return self.summaries.table
 
     def best(self, series: Series) -> Summary | None:
-        best = best_of(self.briefs.series(series))
+        best = best_of(self.table.series(series))
         return self.summaries[best.position] if best else None
 
     def made_entry(self, run: str) -> bool:
-        index = self.briefs.find(run)
-        return index is not None and self.briefs.iteration(index) is not None
+        index = self.table.find(run)
+        return index is not None and self.table.iteration(index) is not None
 
     def highest(self) -> int:
         """The highest number that an iteration has; kept, so that a long log costs no more than a short one."""
@@ -75,7 +75,7 @@ class Journal:
 
     def iteration_of(self, source: str, code: str = "") -> int | None:
         """Number of the first iteration with this source or code: later ones name it, so no chain is followed."""
-        table = self.briefs
+        table = self.table
         for index in table.numbered().indices:
             if table.source(index) == source:
                 return table.iteration(index)
@@ -84,7 +84,7 @@ class Journal:
         return None
 
     def start(self, event: RunStarted, task: str, environment: Environment) -> None:
-        line = encode("start", event, schema=SCHEMA, task=task, environment=environment.__dict__)
+        line = encode("start", event, schema=SCHEMA, task=task, environment=to_dict(environment))
         self._begun[event.run] = self._file.append(line)
 
     def case(self, event: CaseLanded) -> None:
@@ -106,7 +106,7 @@ class Journal:
         self._file.append(encode("cancelled", event))
         self._begun.pop(event.run, None)
 
-    def hold(self, key: str) -> None:
+    def keep_controls(self, key: str) -> None:
         self._file.append(encode("controls", task_hash=key))
         self.controls.add(key)
 
@@ -136,7 +136,7 @@ class Journal:
                 run=new.run,
             )
         )
-        index = self.briefs.find(new.run)
+        index = self.table.find(new.run)
         if index is not None:
             self.summaries.reword(index, place)
 
@@ -144,7 +144,7 @@ class Journal:
         """Results of any run, read from the file."""
         found: dict[str, CaseResult] = {}
         wanted = json.dumps(run, ensure_ascii=False)[1:-1].encode()
-        begin = self._begun.get(run) or self.briefs.begin(run) or 0
+        begin = self._begun.get(run) or self.table.begin(run) or 0
         for _place, line in self._file.scan(begin):
             if line.startswith(runs_index.ROW):
                 data = parse(line) if _names(line)[0] == wanted else None
@@ -170,9 +170,9 @@ class Journal:
                 if line.startswith(FINISHED) and (only is None or run_id in only):
                     yield run_id, _parse_rows(landed.values())
 
-    def take_in(self) -> bool:
+    def read_new(self) -> bool:
         """Takes in the runs that other processes have finished since, and says whether there were any."""
-        before = len(self.briefs)
+        before = len(self.table)
         self._taken_in = min(self._taken_in, self._file.size())
         for place, line in self._file.scan(self._taken_in):
             if not line.endswith(b"\n"):  # being written this moment
@@ -182,10 +182,10 @@ class Journal:
                 self._begun.setdefault(begin[1].decode(), place)
             elif end := runs_index.END.match(line):
                 began = self._begun.pop(end[1].decode(), 0)
-                if line.startswith(FINISHED) and self.briefs.find(end[1].decode()) is None:
+                if line.startswith(FINISHED) and self.table.find(end[1].decode()) is None:
                     with contextlib.suppress(*UNREADABLE):
-                        self._fold("finished", json.loads(line), runs_index.Kept(place, began, line))
-        more = len(self.briefs) > before
+                        self._fold("finished", json.loads(line), runs_index.IndexedLine(place, began, line))
+        more = len(self.table) > before
         if more:
             self.last_cases = self.cases_of(self.summaries[-1].run)
         return more
@@ -200,9 +200,9 @@ class Journal:
         if self.summaries:
             self.last_cases = self.cases_of(self.summaries[-1].run)
 
-    def _fold(self, kind: str, data: dict[str, Any], kept: runs_index.Kept) -> None:
+    def _fold(self, kind: str, data: dict[str, Any], kept: runs_index.IndexedLine) -> None:
         if kind == "finished":
-            summary = self.summaries.glance(data, kept.place, kept.begin)
+            summary = self.summaries.add_from_line(data, kept.place, kept.begin)
             self._highest = max(self._highest, summary.iteration or 0)
             self.failed_builds = 0
         elif kind == "failed":
@@ -217,8 +217,8 @@ class Journal:
     def _reword(self, data: dict[str, Any], place: int) -> None:
         """A `words` line names the run, or (as the first files did) only the iteration."""
         run, iteration = data.get("run"), int(data["iteration"])
-        for index in reversed(range(len(self.briefs))):
-            if self.briefs.iteration(index) == iteration and (run is None or self.briefs.is_of(index, run)):
+        for index in reversed(range(len(self.table))):
+            if self.table.iteration(index) == iteration and (run is None or self.table.is_of(index, run)):
                 self.summaries.reword(index, place)
                 return
 

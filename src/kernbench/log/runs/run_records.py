@@ -14,7 +14,7 @@ from harness.shared.lines import decode
 from harness.shared.run import Environment
 from kernbench.events import Summary
 from kernbench.log.runs import legacy
-from kernbench.log.runs.run_table import BriefTable
+from kernbench.log.runs.run_table import RunTable
 from kernbench.log.runs.runs_file import PARSED_AT_ONCE, RunsFile, parse, parse_all
 
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -27,9 +27,9 @@ GLANCED = ("run", "source", "at", "right", "geomean", "vs_best", "best", "best_g
 LOST = "its line in runs.jsonl cannot be read"
 
 
-class PastRuns(Sequence[Summary]):
+class RunRecords(Sequence[Summary]):
     def __init__(self, file: RunsFile) -> None:
-        self.briefs = BriefTable()
+        self.table = RunTable()
         self._file = file
         self._reworded: dict[int, list[int]] = {}
         """Where the lines are that changed the words of a run: as many as somebody typed."""
@@ -38,7 +38,7 @@ class PastRuns(Sequence[Summary]):
 
     def add(self, summary: Summary, place: int, begin: int) -> None:
         """A run that has just ended, and will be asked for."""
-        self.briefs.add(summary, place, begin)
+        self.table.add(summary, place, begin)
         self._keep(len(self) - 1, summary)
 
     def reword(self, index: int, place: int) -> None:
@@ -46,11 +46,11 @@ class PastRuns(Sequence[Summary]):
         self._reworded.setdefault(index, []).append(place)
         self._kept.pop(index, None)
 
-    def glance(self, data: dict[str, Any], place: int, begin: int) -> Summary:
+    def add_from_line(self, data: dict[str, Any], place: int, begin: int) -> Summary:
         """A run of which the `finished` line was read: as much of its record as its brief is made of."""
         known = {name: data[name] for name in GLANCED if name in data}
         found = decode(Summary, {**known, "environment": self._environment(data)})
-        self.briefs.add(found, place, begin)
+        self.table.add(found, place, begin)
         return found
 
     def _environment(self, data: dict[str, Any]) -> Environment:
@@ -64,7 +64,7 @@ class PastRuns(Sequence[Summary]):
         return self._environments[key]
 
     def __len__(self) -> int:
-        return len(self.briefs)
+        return len(self.table)
 
     @overload
     def __getitem__(self, index: int) -> Summary: ...
@@ -78,7 +78,7 @@ class PastRuns(Sequence[Summary]):
         place = range(len(self))[index]
         found = self._kept.pop(place, None)
         if found is None:
-            line = next(self._file.lines_at([self.briefs.places[place]]))
+            line = next(self._file.lines_at([self.table.places[place]]))
             found = self._decode(place, parse(line) or {})
         return self._keep(place, found)
 
@@ -87,7 +87,7 @@ class PastRuns(Sequence[Summary]):
 
     def records(self, indices: Sequence[int]) -> Iterator[Summary]:
         """Those at these places, in one pass over the file; what is read in passing is not kept."""
-        lines = self._file.lines_at([self.briefs.places[index] for index in indices])
+        lines = self._file.lines_at([self.table.places[index] for index in indices])
         for begin in range(0, len(indices), PARSED_AT_ONCE):
             batch = parse_all(list(islice(lines, PARSED_AT_ONCE)))
             for index, data in zip(indices[begin:], batch, strict=False):
@@ -107,11 +107,11 @@ class PastRuns(Sequence[Summary]):
                 found = replace(found, **said(parse(changed) or {}))  # type: ignore[arg-type]
         except UNREADABLE:
             return self._lost(index)
-        return found if self.briefs.is_of(index, found.run) else self._lost(index)
+        return found if self.table.is_of(index, found.run) else self._lost(index)
 
     def _lost(self, index: int) -> Summary:
         """Somebody took the file away or wrote into it while it was open: what is known without it."""
-        brief = self.briefs[index]
+        brief = self.table[index]
         series, device, interpreted = brief.about
         return Summary(
             run="",

@@ -22,7 +22,7 @@ FLAG_BITS = tuple((name, 1 << bit) for bit, name in enumerate(FLAGS))
 NO_ITERATION = -1
 
 
-class About(NamedTuple):
+class RunKind(NamedTuple):
     """What few runs differ in: there is one of these for all that share it."""
 
     series: Series
@@ -30,7 +30,7 @@ class About(NamedTuple):
     interpreted: bool
 
 
-class Brief(NamedTuple):
+class RunRow(NamedTuple):
     """What is known of a run without reading it; the names are those of its Summary."""
 
     position: int
@@ -38,7 +38,7 @@ class Brief(NamedTuple):
     iteration: int | None
     source: str
     geomean: float | None
-    about: About
+    about: RunKind
     right: bool
     best: bool
     new_best: bool
@@ -48,7 +48,7 @@ class Brief(NamedTuple):
     complete: bool
 
 
-class BriefTable:
+class RunTable:
     """Oldest first; a column is an array."""
 
     def __init__(self) -> None:
@@ -61,8 +61,8 @@ class BriefTable:
         """The first digits of each; 0 where there is none."""
         self._odd_sources: dict[int, str] = {}
         """Those that are no SHA-256: no run of ours has one."""
-        self._abouts: list[About] = []
-        self._kind_of: dict[About, int] = {}
+        self._abouts: list[RunKind] = []
+        self._kind_of: dict[RunKind, int] = {}
 
     def add(self, summary: Summary, place: int, begin: int) -> None:
         """A run whose `finished` line begins at `place`, and its first line at `begin`."""
@@ -84,7 +84,7 @@ class BriefTable:
         self._kinds.append(kind)
 
     def _kind(self, summary: Summary) -> int:
-        about = About(Series.of(summary), summary.environment.device, summary.environment.interpreted)
+        about = RunKind(Series.of(summary), summary.environment.device, summary.environment.interpreted)
         kind = self._kind_of.setdefault(about, len(self._abouts))
         if kind == len(self._abouts):
             self._abouts.append(about)
@@ -93,9 +93,9 @@ class BriefTable:
     def __len__(self) -> int:
         return len(self.places)
 
-    def __getitem__(self, index: int) -> Brief:
+    def __getitem__(self, index: int) -> RunRow:
         geomean, flags = self._geomeans[index], self._flags[index]
-        return Brief(
+        return RunRow(
             index,
             self.iteration(index),
             self.source(index),
@@ -128,40 +128,40 @@ class BriefTable:
         index = self.find(run)
         return None if index is None else self._begins[index]
 
-    def all(self) -> BriefList:
-        return BriefList(self, range(len(self)))
+    def all(self) -> RunRows:
+        return RunRows(self, range(len(self)))
 
-    def series(self, wanted: Series) -> BriefList:
+    def series(self, wanted: Series) -> RunRows:
         """The runs that may be compared."""
         kinds = {kind for kind, about in enumerate(self._abouts) if wanted.includes(about.series)}
-        return BriefList(self, array("q", [index for index, kind in enumerate(self._kinds) if kind in kinds]))
+        return RunRows(self, array("q", [index for index, kind in enumerate(self._kinds) if kind in kinds]))
 
-    def numbered(self) -> BriefList:
+    def numbered(self) -> RunRows:
         """The runs that made an iteration; a number that was taken twice (two machines) has both."""
         found = [index for index, iteration in enumerate(self._iterations) if iteration != NO_ITERATION]
-        return BriefList(self, array("q", found))
+        return RunRows(self, array("q", found))
 
 
 def _digits(code: str) -> int:
     return int(code[:8], 16) if DIGEST.fullmatch(code) else 0
 
 
-class BriefList(Sequence[Brief]):
+class RunRows(Sequence[RunRow]):
     """Some of the runs; each is told when it is asked for."""
 
-    def __init__(self, table: BriefTable, indices: Sequence[int]) -> None:
+    def __init__(self, table: RunTable, indices: Sequence[int]) -> None:
         self._table, self.indices = table, indices
 
     def __len__(self) -> int:
         return len(self.indices)
 
     @overload
-    def __getitem__(self, index: int) -> Brief: ...
+    def __getitem__(self, index: int) -> RunRow: ...
 
     @overload
-    def __getitem__(self, index: slice) -> BriefList: ...
+    def __getitem__(self, index: slice) -> RunRows: ...
 
-    def __getitem__(self, index: int | slice) -> Brief | BriefList:
+    def __getitem__(self, index: int | slice) -> RunRow | RunRows:
         if isinstance(index, slice):
-            return BriefList(self._table, self.indices[index])
+            return RunRows(self._table, self.indices[index])
         return self._table[self.indices[index]]

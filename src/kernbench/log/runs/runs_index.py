@@ -27,7 +27,7 @@ VERSION = re.compile(rb',"schema":(\d+)')
 
 
 @dataclass(frozen=True)
-class Kept:
+class IndexedLine:
     """A line that is not a row; of the starts, those of runs whose end was not seen."""
 
     place: int
@@ -36,7 +36,7 @@ class Kept:
     line: bytes
 
 
-def lines(file: RunsFile) -> Iterator[Kept]:
+def lines(file: RunsFile) -> Iterator[IndexedLine]:
     """Every line that is neither a row nor the start of a run, oldest first."""
     cached, covered = _load(file)
     starts = {found[1]: item for item in cached if (found := BEGIN.match(item.line))}
@@ -50,10 +50,10 @@ def lines(file: RunsFile) -> Iterator[Kept]:
         begin, end = BEGIN.match(line), END.match(line)
         if begin:
             _refuse_newer(file, line)
-            starts[begin[1]] = Kept(place, place, line)
+            starts[begin[1]] = IndexedLine(place, place, line)
             continue
         first = starts.pop(end[1], None) if end else None
-        item = Kept(place, first.begin if first else 0, line)
+        item = IndexedLine(place, first.begin if first else 0, line)
         yield item
         if line.endswith(b"\n"):  # else torn, or being written this moment
             kept.append(item)
@@ -73,12 +73,12 @@ def _path(file: RunsFile) -> Path:
     return file.path.with_suffix(".index")
 
 
-def _load(file: RunsFile) -> tuple[list[Kept], int]:
+def _load(file: RunsFile) -> tuple[list[IndexedLine], int]:
     """The cached lines and how far they reach; nothing when the file is not the one they were taken from."""
     try:
         magic, *rows = _path(file).read_bytes().split(b"\n")
         fields = (row.split(b" ", 2) for row in rows)
-        kept = [Kept(int(place), int(begin), line + b"\n") for place, begin, line in fields]
+        kept = [IndexedLine(int(place), int(begin), line + b"\n") for place, begin, line in fields]
     except (OSError, ValueError):
         return [], 0
     if magic != MAGIC or not kept or not all(file.holds(item.place, item.line) for item in (kept[0], kept[-1])):
@@ -86,7 +86,7 @@ def _load(file: RunsFile) -> tuple[list[Kept], int]:
     return kept, kept[-1].place + len(kept[-1].line)
 
 
-def _save(file: RunsFile, kept: list[Kept]) -> None:
+def _save(file: RunsFile, kept: list[IndexedLine]) -> None:
     """Where it cannot be written, the next start reads more."""
     rows = [b"%d %d %s" % (item.place, item.begin, item.line.rstrip(b"\n")) for item in kept]
     with contextlib.suppress(OSError), written_aside(_path(file), b"\n".join([MAGIC, *rows])) as move:

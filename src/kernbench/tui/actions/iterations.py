@@ -12,7 +12,7 @@ from kernbench.tui.state.bench import Bench
 from kernbench.tui.text.diff_text import Sources
 
 
-class Past:
+class IterationActions:
     def __init__(self, bench: Bench, copy: Callable[[str, str], Awaitable[None]]) -> None:
         """`copy` takes a text and what to call it."""
         self._bench, self._copy = bench, copy

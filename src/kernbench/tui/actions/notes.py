@@ -13,7 +13,7 @@ from kernbench.tui.text.status_text import quoted
 if TYPE_CHECKING:
     from kernbench.tui.pages.text_prompt import Target  # the editor widget is worth its import only when it opens
 
-LATELY = 200
+RECENT_ENTRIES = 200
 """Iterations whose words are offered again."""
 
 
@@ -24,13 +24,13 @@ class Notes:
         """What was typed and not saved, by the task's folder and the box."""
 
     def ask_hypothesis(self) -> None:
-        remarks = self._bench.engine.remarks
+        remarks = self._bench.engine.notes
         entry, count, before, run = remarks.hypothesis_for(), remarks.made(), remarks.hypothesis, self._bench.board.run
         under_way = run.run if run is not None and run.hypothesis else ""
 
         def take(target: str, text: str) -> None:
             """The box may have been open for a while: what it named is meant, and the next save may be made by now."""
-            named = entry if target == f"entry {entry}" else remarks.made_since(count, besides=under_way)
+            named = entry if target == f"entry {entry}" else remarks.entry_after(count, besides=under_way)
             self._take_hypothesis(named, text, before)
 
         targets = [self._coming()]
@@ -60,7 +60,7 @@ class Notes:
         earlier = [summary.next for summary in self._lately()]
         # What the last entry says now is there to be changed; what older ones say is a key away.
         target = ("", "What comes next?")
-        now = self._bench.engine.remarks.next_now()
+        now = self._bench.engine.notes.next_now()
         self._ask("next step", [target], now, "eight rows per block", earlier, self._take_next_step)
 
     def unsaved(self) -> list[str]:
@@ -69,14 +69,14 @@ class Notes:
 
     def on_leaving(self) -> list[str]:
         """What was written and is in no entry yet, a sentence each."""
-        remarks = self._bench.engine.remarks
+        remarks = self._bench.engine.notes
         said = [f"kept for the next start: the hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
         said += [f"in no entry yet: the next step {quoted(remarks.next_step)}"] if remarks.next_step else []
         return said + [f"typed and not saved: {quoted(draft)}" for draft in self.unsaved()]
 
     def _lately(self) -> list[Summary]:
         """Newest first, as far back as somebody may want to page."""
-        return list(reversed(self._bench.engine.logbook.iterations()[-LATELY:]))
+        return list(reversed(self._bench.engine.logbook.iterations()[-RECENT_ENTRIES:]))
 
     def _ask(
         self,
@@ -105,7 +105,7 @@ class Notes:
 
     def _take_hypothesis(self, number: int | None, text: str, before: str) -> None:
         bench = self._bench
-        engine, remarks = bench.engine, bench.engine.remarks
+        engine, remarks = bench.engine, bench.engine.notes
         answer = remarks.set_hypothesis(number, text, before)
         if number is not None or remarks.hypothesis != text:  # else the status line shows it
             bench.say(answer)
@@ -114,4 +114,4 @@ class Notes:
         bench.main.paint()
 
     def _take_next_step(self, target: str, text: str) -> None:
-        self._bench.say(self._bench.engine.remarks.set_next(text))
+        self._bench.say(self._bench.engine.notes.set_next(text))

@@ -35,5 +35,5 @@ class RowActions:
         elif not environment.device.startswith("cuda"):
             bench.say("Nsight Compute profiles GPUs, and this run is on the CPU")
         else:
-            bench.main.bring("profile")
+            bench.main.reveal("profile")
             bench.run_worker(bench.engine.profile(row.case.id, None, full), exit_on_error=False)

@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from kernbench import render
 from kernbench.events import Summary
 from kernbench.log.entries import entry_text
-from kernbench.log.entries.entry_list import Listing
+from kernbench.log.entries.entry_list import EntryList
 from kernbench.tui.text.spans import Span, clean, clip, pad
 from kernbench.tui.widgets.row_view import RowView
 
@@ -67,7 +67,7 @@ class Iterations(RowView):
     def header(self, width: int) -> Sequence[Span]:
         age = pad("age", 7) if width >= AGE_FROM else ""
         said = f"{'#':>4} {age}{'geomean':>7} {pad('outcome', 9)} hypothesis"
-        known = isinstance(self._iterations, Listing) and self._iterations.best_now is not None
+        known = isinstance(self._iterations, EntryList) and self._iterations.best_now is not None
         legends = (f"  {BEST_NOW} best now", f"  {BEST_NOW} best") if known else ()
         legend = next((form for form in legends if len(said) + len(form) <= width), "")
         return [(clip(said + legend, width), "head")]
@@ -78,7 +78,7 @@ class Iterations(RowView):
             return [(clip(said, width), "dim")]
         summary = self._iterations[-1 - index]
         word = render.outcome(summary)
-        mark = BEST_NOW if isinstance(self._iterations, Listing) and self._iterations.is_best_now(summary) else ""
+        mark = BEST_NOW if isinstance(self._iterations, EntryList) and self._iterations.is_best_now(summary) else ""
         style = _STYLES.get(word, "" if summary.right else "bad")
         age = pad(render.age(summary.at, self._now()), 7) if width >= AGE_FROM else ""
         stalled = "stalled | " if summary.stalled else ""

@@ -24,7 +24,7 @@ from kernbench.tui.text import failure_text
 from kernbench.tui.text.spans import Span, clean, clip
 from kernbench.tui.widgets.row_view import RowView
 
-KEPT = 2000
+MOST_LINES = 2000
 LONGEST = 2000
 FLUSH_SECONDS = 0.25
 ERROR_SHARE = 3 / 5
@@ -60,7 +60,7 @@ class Output(RowView):
         super().__init__(id="output", ascii_only=ascii_only)
         self.board = board
         self.clipped = 0
-        self._lines: deque[str] = deque(maxlen=KEPT)
+        self._lines: deque[str] = deque(maxlen=MOST_LINES)
         self._shift = 0
         self._top: list[Span] = []
         self.flush_due = False
@@ -72,7 +72,7 @@ class Output(RowView):
 
     def add(self, text: str) -> None:
         """Keep a line; it is painted with the next flush."""
-        if len(self._lines) == KEPT:
+        if len(self._lines) == MOST_LINES:
             self.clipped += 1
         self._lines.append(clean(text[:LONGEST]))
         if not self.flush_due and self.is_attached:

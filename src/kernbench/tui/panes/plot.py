@@ -13,7 +13,7 @@ from importlib import metadata
 from itertools import groupby
 
 from kernbench.events import Summary
-from kernbench.log.entries.entry_list import Listing
+from kernbench.log.entries.entry_list import EntryList
 from kernbench.log.runs import comparison
 from kernbench.log.runs.series import Series
 from kernbench.tui.text.spans import Span, clip
@@ -31,7 +31,7 @@ _ASCII = str.maketrans("┌┐└┘─│┤┬├┴┼", "++++-|||+++")
 
 def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: bool = False) -> list[list[Span]]:
     """Lines of exactly the height, or a sentence where there is nothing to plot."""
-    series = iterations.series if isinstance(iterations, Listing) else None
+    series = iterations.series if isinstance(iterations, EntryList) else None
     alike = _alike(iterations[-NEWEST:], series)
     timed = [item for item in alike if _is_timed(item)]
     if len(timed) < 2:
@@ -169,7 +169,7 @@ def _spans(line: str) -> list[Span]:
     return [("".join(group), name) for name, group in groupby(line.rstrip(), key=style)]
 
 
-class Trajectory(RowView, can_focus=False):
+class Plot(RowView, can_focus=False):
     """The plot below the iterations."""
 
     HEADER = 0

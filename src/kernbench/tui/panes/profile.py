@@ -61,7 +61,7 @@ def _unprofiled(row: Row) -> Iterator[Span]:
         return
     facts = [
         f"{render.microseconds(result.solution_us)} us a call ({result.clock} time)" if result.solution_us else "",
-        f"{render.percent(result.light)} of the speed of light" if result.light is not None else "",
+        f"{render.percent(result.roofline)} of the speed of light" if result.roofline is not None else "",
         render.kernels(result.kernels) if result.kernels is not None else "",
         *(clean(finding.name) for finding in result.findings),
     ]

@@ -33,7 +33,7 @@ class MainView(Protocol):
     @property
     def selected_entry(self) -> Summary | None: ...
 
-    def bring(self, name: str) -> None:
+    def reveal(self, name: str) -> None:
         """Show a pane, if it is not in view, without taking the keys to it."""
 
     def show_iterations(self) -> None:

@@ -116,7 +116,7 @@ class Board:
         self.cases = self._order()
         return Change(rows=True)
 
-    def take(self, event: Event) -> Change:
+    def apply(self, event: Event) -> Change:
         """Fold one event in and say what it changed."""
         if isinstance(event, CaseLanded):
             return self._land(event)

@@ -50,7 +50,7 @@ class Logbook(Protocol):
         """The entry as it is written; of two with one number, that of the source and time."""
 
 
-class Remarks(Protocol):
+class RunNotes(Protocol):
     """What a person says of a run."""
 
     hypothesis: str
@@ -67,7 +67,7 @@ class Remarks(Protocol):
     def made(self) -> int:
         """How many entries saves have made so far."""
 
-    def made_since(self, count: int, besides: str = "") -> int | None:
+    def entry_after(self, count: int, besides: str = "") -> int | None:
         """The first one beyond them, but for that of the run named."""
 
     def next_now(self) -> str:
@@ -115,7 +115,7 @@ class Engine(Protocol):
     def logbook(self) -> Logbook: ...
 
     @property
-    def remarks(self) -> Remarks: ...
+    def notes(self) -> RunNotes: ...
 
     selected: str | None
     """Case id under the cursor: set by the screen, answered early by the engine."""

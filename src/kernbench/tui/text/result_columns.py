@@ -123,7 +123,7 @@ def _has_data(name: str, rows: Sequence[Row]) -> bool:
     if name == "best":
         return any(result.vs_best for result in results)
     if name == "light":
-        return any(result.light is not None for result in results)
+        return any(result.roofline is not None for result in results)
     if name == "findings":
         return any(result.findings for result in results)
     return True
@@ -197,7 +197,7 @@ def _cell(name: str, row: Row, result: CaseResult, table: Table) -> Span:
     if name == "check":
         return _check(result)
     if name == "findings":
-        return clean(", ".join(finding.name for finding in result.findings)), "bad" if result.red else "warn"
+        return clean(", ".join(finding.name for finding in result.findings)), "bad" if result.disqualifying else "warn"
     if name in ("dtype", "models"):
         return clean(_about(name, row)), "dim"
     return _number(name, result, table.wall), ""
@@ -247,7 +247,7 @@ def _number(name: str, result: CaseResult, wall: bool) -> str:
     return {
         "base": lambda: render.microseconds(times.baseline_us if times else None),
         "now": lambda: render.microseconds(times.solution_us if times else None),
-        "light": lambda: render.percent(result.light),
+        "light": lambda: render.percent(result.roofline),
         "error": lambda: render.error(error.max if error else None),
         "bound": lambda: render.error(error.bound if error else None),
     }[name]()
@@ -280,4 +280,7 @@ def _check(result: CaseResult) -> Span:
     """`1/2` until the slow checks are done; findings are counted where their column does not fit."""
     mark = "✓" if result.checked >= 2 else f"{result.checked}/2"
     found = f" !{len(result.findings)}" if result.findings else ""
-    return mark + found, "bad" if result.red else "warn" if found else "faster" if result.checked >= 2 else "dim"
+    return (
+        mark + found,
+        "bad" if result.disqualifying else "warn" if found else "faster" if result.checked >= 2 else "dim",
+    )

@@ -131,7 +131,7 @@ def _measuring(result: CaseResult) -> Iterator[Line]:
     ]
     reached = [
         render.kernels(result.kernels) if result.kernels is not None else "",
-        f"{render.percent(result.light)} of the speed of light" if result.light is not None else "",
+        f"{render.percent(result.roofline)} of the speed of light" if result.roofline is not None else "",
     ]
     for facts in (taken, reached):
         if any(facts):
@@ -167,4 +167,4 @@ def _findings(result: CaseResult) -> Iterator[Line]:
     yield []
     yield [("findings", "head")]
     for finding in result.findings:
-        yield [(f"  {clean(finding.name)}: ", "bad" if finding.red else "warn"), (clean(finding.help), "")]
+        yield [(f"  {clean(finding.name)}: ", "bad" if finding.disqualifying else "warn"), (clean(finding.help), "")]

@@ -74,7 +74,7 @@ def _longest(row: Row) -> float:
 
 
 def _light(row: Row) -> float:
-    return row.result.light if row.result and row.result.light is not None else ABSENT
+    return row.result.roofline if row.result and row.result.roofline is not None else ABSENT
 
 
 def _name(row: Row) -> str:

@@ -22,7 +22,7 @@ STUCK_SECONDS = 3.0
 """A row that takes this long is named, whatever else has to give way."""
 OVERDUE_SECONDS = 4.0
 """A run without a past that takes this long says how long it has taken."""
-LATELY = 50
+RECENT_RUNS = 50
 """Iterations that an estimate looks back on."""
 _NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
 
@@ -90,7 +90,7 @@ def seconds_left(board: Board, now: datetime | None) -> str:
 
 def usual_seconds(iterations: Sequence[Summary], cases: int) -> float | None:
     """The median of the last five runs of so many cases; what is long ago is no guide."""
-    newest = reversed(iterations[-LATELY:])
+    newest = reversed(iterations[-RECENT_RUNS:])
     alike = (item for item in newest if item.seconds is not None and _cases(item) == cases)
     taken = sorted(item.seconds or 0.0 for item in islice(alike, 5))
     return taken[len(taken) // 2] if taken else None
@@ -168,7 +168,7 @@ def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list
 
 def _hypothesis(engine: Engine) -> str:
     """Of the run to come."""
-    return f"hypothesis: {clean(' '.join(engine.remarks.hypothesis.split()))}" if engine.remarks.hypothesis else ""
+    return f"hypothesis: {clean(' '.join(engine.notes.hypothesis.split()))}" if engine.notes.hypothesis else ""
 
 
 def _failure(board: Board, width: int) -> list[Span]:
@@ -201,7 +201,7 @@ def _so_far(board: Board, width: int) -> list[Span]:
 def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> list[Span]:
     number = f"#{summary.iteration}" if summary.iteration is not None else ""
     # A run at a key carries what the next save will: said once.
-    why = summary.hypothesis if summary.hypothesis != engine.remarks.hypothesis else ""
+    why = summary.hypothesis if summary.hypothesis != engine.notes.hypothesis else ""
     counted, *others = render.count_parts(summary)
     worst = summary.worst
     seconds = f"{summary.seconds:.1f}s" if summary.seconds is not None else ""
@@ -259,7 +259,7 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     failed = board.failed_rows()
     if failed:
         return _failed(failed, hidden)
-    red = [row for row in board.rows() if row.fresh and row.result and row.result.red]
+    red = [row for row in board.rows() if row.fresh and row.result and row.result.disqualifying]
     if red:
         seen = next((row for row in red if row.case.id not in hidden), None)
         why = f"enter on {clean(seen.case.label)} says why" if seen else FILTERED
@@ -284,7 +284,7 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     unclear = board.verdicts("unclear")
     if unclear:
         return f"{_rows(unclear)} unclear: r times again"
-    if board.landed() and not engine.remarks.hypothesis:
+    if board.landed() and not engine.notes.hypothesis:
         return f"h says what the next save tries; save {board.solution} to run"
     return f"save {board.solution} to run"
 
