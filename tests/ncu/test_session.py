@@ -17,9 +17,9 @@ from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
 from kernbench.events import CaseLanded, LogLine, ProfileFailed, ProfileReady, ProfileStarted, RunCancelled, RunFinished
 from kernbench.ncu import refusals, standby
-from tests.engine.conftest import TASK, Watched
-from tests.ncu.conftest import DATA, NCU
+from tests.ncu.kept_csv import DATA, NCU
 from tests.ncu.test_standby import gone
+from tests.sessions import TASK, Watched
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ async def test_a_profile_that_is_being_taken_goes_with_its_task(
     monkeypatch.setenv("FAKE_TARGET", starts)
     it = watched(standby=False)
     taken, waiting = (asyncio.create_task(it.session.profile("hang")) for _ in range(2))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (started if starts == "slow" else LogLine('"0","1","printed by the kernel"') in it.events):
             await asyncio.sleep(0.05)
     await it.session.close()
@@ -139,13 +139,13 @@ async def test_the_standby_comes_up_while_nothing_runs(watched: Callable[..., Wa
     await it.session.start()
     await it.ended(1)
     profiler = it.session.explainer.profiler
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not profiler.is_warm():
             await asyncio.sleep(0.02)
     answer = await it.session.profile("a")
     assert isinstance(answer, ProfileReady)
     assert it.of(ProfileStarted) == [ProfileStarted("a", False, warm=True)]
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (profiler.is_warm() and profiler.is_warm(full=True)):
             await asyncio.sleep(0.02)
 
@@ -220,6 +220,16 @@ async def test_a_gpu_for_one_process_is_had_by_sending_the_idle_worker_away(
     await it.ended(2)
 
 
+async def asleep(pid: int) -> None:
+    """Until many looks in a row find the process waiting, with no processor time used in between."""
+    seen: list[str] = []
+    async with asyncio.timeout(60):
+        while len(seen) < 20 or len(set(seen[-20:])) > 1 or not seen[-1].startswith("S"):
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            seen.append(" ".join([fields[0], *fields[11:13]]))  # its state, and ticks in user code and in the kernel
+            await asyncio.sleep(0.01)
+
+
 @pytest.mark.anyio
 @pytest.mark.slow
 async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
@@ -238,7 +248,7 @@ async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
         await session.supervisor.lend_gpu()
         assert session.running is not None
         before = len(it.of(CaseLanded))
-        await asyncio.sleep(0.5)
+        await asleep(session.supervisor.pids[0])
         assert len(it.of(CaseLanded)) == before
         session.supervisor.take_back_gpu()
         await it.until(lambda: bool(it.of(RunFinished)), seconds=60)
