@@ -55,9 +55,9 @@ def test_the_worker_dies_with_its_parent(tmp_path: Path, harness: str) -> None:
     script = (
         "import asyncio, sys\n"
         "from pathlib import Path\n"
-        "from kernbench.worker.process import Child\n"
+        "from kernbench.worker.process import ChildProcess\n"
         "async def main():\n"
-        f"    child = await Child.start(sys.executable, Path({str(folder)!r}), 'cpu', lambda line: None)\n"
+        f"    child = await ChildProcess.start(sys.executable, Path({str(folder)!r}), 'cpu', lambda line: None)\n"
         "    await child.wait_ready()\n"
         "    print(child.pid, flush=True)\n"
         "    await asyncio.sleep(60)\n"

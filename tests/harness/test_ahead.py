@@ -98,7 +98,7 @@ WORKER = (
     + """
 from triton.runtime.jit import JITFunction
 from harness.inputs.reference import Draw
-from harness.inputs.cache import Shelf
+from harness.inputs.cache import RunCache
 from harness.shared.taskfile import load
 
 task, found = load(__import__("pathlib").Path(sys.argv[1])), []
@@ -106,9 +106,9 @@ listener = lambda *, src, metadata, cache_hit, **_: found.append((metadata["hash
 triton.knobs.compilation.listener = listener
 launch = JITFunction.run
 JITFunction.run = lambda self, *args, grid, warmup, **rest: launch(self, *args, grid=grid, warmup=True, **rest)
-shelf = Shelf()
-entry = shelf.function("solution", "solution.py", task.folder, task, "")
-reference = shelf.reference(task, task.folder, "")
+cache = RunCache()
+entry = cache.function("solution", "solution.py", task.folder, task, "")
+reference = cache.reference(task, task.folder, "")
 for case in task.cases:
     entry(**reference.make(case, Draw(0), "cpu"))  # real memory at real addresses
 print(json.dumps(found))
@@ -299,6 +299,12 @@ from harness.precompile import server as ahead
 def children(process):
     return open(f"/proc/{process}/task/{process}/children").read().split()
 
+def alive(process):
+    try:
+        return open(f"/proc/{process}/stat").read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False  # waited for already
+
 def compiling(parent):
     while os.getppid() == parent:
         time.sleep(0.01)
@@ -314,7 +320,7 @@ for _ in range(2):
     while not (started := children(child)):
         time.sleep(0.01)
     ahead._stop(child)
-    while open(f"/proc/{started[0]}/stat").read().rpartition(")")[2].split()[0] != "Z":
+    while alive(started[0]):
         time.sleep(0.01)
 print(json.dumps(children(os.getpid())))
 """
@@ -322,7 +328,7 @@ print(json.dumps(children(os.getpid())))
 
 def test_compiling_processes_without_a_parent_are_waited_for() -> None:
     """By the process itself, at the next request: of two rounds the first has left no zombie."""
-    assert len(run_python(ORPHANS)) == 1
+    assert len(run_python(ORPHANS)) <= 1
 
 
 def test_a_triton_that_cannot_be_asked_has_no_facts() -> None:
