@@ -52,9 +52,7 @@ async def main(folder: Path) -> None:
     started = time.perf_counter()
     tracemalloc.start()
     async with app.run_test(size=(160, 48)) as pilot:
-        for line in range(
-            MOST_LINES
-        ):  # the output pane is full from the start
+        for line in range(MOST_LINES):  # the output pane is full from the start
             app.main.output.add(f"-- 21:29:58 key, source {line:08x}")
         for run in range(RUNS + 1):
             await asyncio.wait_for(finished.wait(), 20)

@@ -337,6 +337,9 @@ class FakeEngine:
         changed, self.changed = self.changed, False
         return changed
 
+    def best_now(self) -> Summary | None:
+        return next((item for item in reversed(self.history) if item.best), None)
+
     def numbers(self) -> Sequence[int]:
         return [item.iteration or 0 for item in self.history]
 

@@ -73,6 +73,8 @@ class Board:
         self.task = task
         self.environment = environment
         self.summary = summary
+        self.best_now: Summary | None = None
+        """The best of today, as the log names it."""
         self.worker: Literal["starting", "ready", "lost"] = "starting" if environment is None else "ready"
         self.worker_detail = ""
         self.run: RunStarted | None = None
