@@ -23,7 +23,6 @@ from kernbench import crash_report
 from kernbench.diagnosis.counters import TraceRow
 from kernbench.engine import task_failures
 from kernbench.engine.archive import Archive
-from kernbench.engine.explainer import Answer, Explainer
 from kernbench.engine.idle_work import IdleWork, Situation
 from kernbench.engine.jobs import Job, Options
 from kernbench.engine.listeners import Listener, Listeners
@@ -33,6 +32,7 @@ from kernbench.engine.save_queue import Decision, SaveQueue
 from kernbench.engine.workbench_lock import WorkbenchLock
 from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.log.logbook import Logbook
+from kernbench.ncu.explainer import Answer, Explainer
 from kernbench.task import snapshot, watch
 from kernbench.task.baseline import Baseline
 from kernbench.worker.process import Unusable

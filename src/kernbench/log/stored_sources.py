@@ -186,7 +186,7 @@ def texts(point: StoredSource, task: Task) -> dict[str, str]:
 def summary_of(
     task: Task, journal: Journal, reference: str, environment: Environment | None = None, l2: str = "cold"
 ) -> Summary:
-    """The run meant; an Elsewhere where only ITERATIONS.md knows of it."""
+    """The run meant; a PulledEntry where only ITERATIONS.md knows of it."""
     entries = entries_of(task)
     if reference == "last" and not journal.summaries:
         raise SourceError("nothing was run on this machine yet, so there is no last; give a number")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from harness.shared.reasons import AFTER_ANOTHER
+from harness.shared.codes import AFTER_ANOTHER
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case, Task
