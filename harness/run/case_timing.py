@@ -18,7 +18,7 @@ from harness.run.context import RunContext
 from harness.run.opponents import FirstCall, Opponents
 from harness.run.progress import Progress
 from harness.shared import findings
-from harness.shared.reasons import explain
+from harness.shared.codes import explain
 from harness.shared.results import CaseResult, Finding, OutputError
 from harness.shared.task import Case
 from harness.timing import blocks

@@ -11,8 +11,7 @@ import torch
 from harness.inputs.cache import RunCache
 from harness.load import interpreter
 from harness.load.failure import Paths, describe
-from harness.shared.codes import CUDA_ERROR_EXIT
-from harness.shared.reasons import Explanation, explain
+from harness.shared.codes import CUDA_ERROR_EXIT, Explanation, explain
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case

@@ -13,7 +13,7 @@ from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import Reference, copies, named_outputs
 from harness.load.failure import Paths, describe
 from harness.shared import findings
-from harness.shared.reasons import Explanation, explain
+from harness.shared.codes import Explanation, explain
 from harness.shared.results import Finding, Verdict
 from harness.shared.run import RunRequest
 from harness.shared.task import Case

@@ -134,7 +134,7 @@ class CaseResult:
     detail: str | None = None
     """One sentence: why it failed or was skipped, why there is no baseline time."""
     reason: Reason | None = None
-    """The code behind `detail`, where its words come from reasons.py."""
+    """The code behind `detail`, where its words come from codes.py."""
     where: Where | None = None
     traceback: str = ""
     """Of what the solution raised, or of the crash; where it is kept, the user's own frames alone, and bounded."""

@@ -17,7 +17,7 @@ from harness.device import gpu, roofline
 from harness.device.activity import LostRecords
 from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
-from harness.shared.reasons import Explanation
+from harness.shared.codes import Explanation
 from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
 from harness.shared.run import RunRequest
 from harness.shared.task import Case

@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from harness.shared.errors import UserError
-from kernbench.commands import export, history, loop, profile, selfcheck, setup
+from kernbench.commands import export, guide, history, loop, profile, selfcheck, setup
 from kernbench.version import __version__
 
 READER_LEFT = 141
@@ -74,6 +74,7 @@ for command in (
     *profile.COMMANDS,
     *selfcheck.COMMANDS,
     *setup.COMMANDS,
+    *guide.COMMANDS,
 ):
     cli.add_command(command)
 

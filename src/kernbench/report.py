@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from harness.shared.codes import NOT_RUN
 from harness.shared.lines import SCHEMA, encode, to_dict
-from harness.shared.reasons import NOT_RUN
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case, Task

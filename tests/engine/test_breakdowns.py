@@ -110,7 +110,7 @@ async def test_a_run_that_the_disk_broke_off_ends_on_the_screen_and_the_next_sav
 ) -> None:
     it = watched()
     board = Board(it.session.task)
-    it.session.listen(board.take)
+    it.session.listen(board.apply)
     await it.session.start()
     await it.ended(1)
     append = RunsFile.append

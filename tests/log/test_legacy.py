@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import pytest
 
-from harness.shared import findings, reasons
+from harness.shared import codes, findings
 from harness.shared.codes import FindingCode, L2State, Reason
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
@@ -61,19 +61,19 @@ def old(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_code_has_words_and_all_words_a_code() -> None:
-    assert set(reasons.WORDS) == set(get_args(Reason))
+    assert set(codes.WORDS) == set(get_args(Reason))
     assert set(findings.DEFINITIONS) == set(get_args(FindingCode))
-    assert all(reasons.WORDS.values())
+    assert all(codes.WORDS.values())
     assert all(item.name and item.help for item in findings.DEFINITIONS.values())
-    words = [*reasons.WORDS.values(), *(item.help for item in findings.DEFINITIONS.values())]
+    words = [*codes.WORDS.values(), *(item.help for item in findings.DEFINITIONS.values())]
     assert len(set(words)) == len(words)
     assert set().union(*map(gaps, words)) == set(VALUES)
 
 
 def test_short_words_begin_the_long_ones_and_what_was_not_reached_says_so() -> None:
-    assert all(reasons.WORDS[reason].startswith(f"{short}: ") for reason, short in reasons.SHORT.items())
-    not_run = {reason for reason, words in reasons.WORDS.items() if words.startswith(reasons.NOT_RUN)}
-    assert not_run == reasons.AFTER_ANOTHER
+    assert all(codes.WORDS[reason].startswith(f"{short}: ") for reason, short in codes.SHORT.items())
+    not_run = {reason for reason, words in codes.WORDS.items() if words.startswith(codes.NOT_RUN)}
+    assert not_run == codes.AFTER_ANOTHER
 
 
 def test_the_legacy_tables_know_every_code() -> None:
@@ -83,7 +83,7 @@ def test_the_legacy_tables_know_every_code() -> None:
 
 @pytest.mark.parametrize("reason", get_args(Reason))
 def test_a_reason_comes_back_from_its_sentence(reason: Reason) -> None:
-    said = reasons.explain(reason, **VALUES)
+    said = codes.explain(reason, **VALUES)
     assert said.reason == reason
     assert not re.search("[{}]", said.detail)
     row = CaseResult("a", STATUSES[reason], detail=said.detail)  # type: ignore[arg-type]

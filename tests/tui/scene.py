@@ -238,6 +238,7 @@ class FakeEngine:
         self.task = make_task()
         self.environment: Environment | None = None
         self.paused = self.waits = False
+        self.finished: Summary | None = None
         self.is_alone = True
         self.changed = False
         self.running: str | None = None
@@ -273,6 +274,8 @@ class FakeEngine:
 
     def say(self, *events: Event) -> None:
         for event in events:
+            if isinstance(event, RunFinished):
+                self.finished = event.summary
             for listener in self._listeners:
                 listener(event)
 
@@ -336,6 +339,13 @@ class FakeEngine:
     def changed_elsewhere(self) -> bool:
         changed, self.changed = self.changed, False
         return changed
+
+    def best_now(self) -> Summary | None:
+        """What the newest run says of it: itself, or the source before it."""
+        last = self.finished or self.last_summary()
+        if last is None or last.best:
+            return last
+        return dataclasses.replace(last, source="of the best", geomean=last.best_geomean) if last.best_geomean else None
 
     def numbers(self) -> Sequence[int]:
         return [item.iteration or 0 for item in self.history]

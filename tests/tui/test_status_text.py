@@ -334,7 +334,7 @@ def test_the_headline_names_its_baseline() -> None:
     assert forms[0].endswith("over best")  # what the best reached was against another
     forms, _ = words.geomean(summary(baseline="/home/me/old/solution.py"))
     assert "over solution.py" in forms[0]
-    forms, _ = words.geomean(summary(baseline="compile"), "eager")
+    forms, _ = words.geomean(summary(baseline="compile"), summary(), "eager")
     assert forms[1].endswith("over compile")  # with less room not the best, which is another than the task's
 
 

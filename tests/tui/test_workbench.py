@@ -7,8 +7,8 @@ from typing import Literal
 
 import pytest
 
+from harness.shared.codes import explain
 from harness.shared.errors import UserError, Where
-from harness.shared.reasons import explain
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from kernbench.events import BuildFailed, Event, LogLine, Notice, RunCancelled, RunFinished, TaskLoaded, WorkerChanged

@@ -23,10 +23,10 @@ from kernbench.commands.loop import (
 
 if TYPE_CHECKING:
     from harness.shared.task import Task
-    from kernbench.engine.explainer import Answer
     from kernbench.engine.jobs import Options
     from kernbench.engine.session import Session
     from kernbench.events import RefusalCode
+    from kernbench.ncu.explainer import Answer
 
 MOST_NAMED = 8
 """Cases that a message lists."""

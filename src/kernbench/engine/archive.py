@@ -36,17 +36,21 @@ class Archive:
 
     def sources(self, reference: str) -> dict[str, str]:
         """Solution files of an iteration, `best`, `last` or `now`, by name."""
-        point = stored_sources.find(self.task, self._logbook.journal, reference)
+        point = self._find(reference)
         return stored_sources.texts(point, self.task)
 
     def restore(self, reference: str) -> str:
         """Brings a source back and says what changed; what was there is kept."""
         task, state = self.task, self._logbook.state
-        point = stored_sources.find(task, self._logbook.journal, reference)
+        point = self._find(reference)
         before, changed = stored_sources.restore(task, point, state)
         here, usual = os.path.relpath(task.folder), Path(task.folder) / STATE_FOLDER
         name = None if here == "." else os.path.join(".", here)
         return stored_sources.restored(point, before, changed, name, None if state == usual else os.path.relpath(state))
+
+    def _find(self, reference: str) -> stored_sources.StoredSource:
+        book = self._logbook
+        return stored_sources.find(self.task, book.journal, reference, book.environment, book.l2)
 
     def profiles(self) -> dict[str, ProfileReady]:
         """The newest kept profile of each case."""

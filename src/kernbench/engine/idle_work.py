@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from harness.shared.errors import UserError
 from harness.shared.run import Environment
 from harness.shared.task import Task
-from kernbench.engine.explainer import Explainer
 from kernbench.engine.jobs import Options
 from kernbench.engine.runner import Runner, RunOrder
 from kernbench.events import Event, Notice
+from kernbench.ncu.explainer import Explainer
 from kernbench.task import case_choice
 from kernbench.task.baseline import Baseline
 from kernbench.task.snapshot import Source

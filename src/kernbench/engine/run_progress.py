@@ -11,9 +11,9 @@ import re
 from dataclasses import replace
 from typing import Any, cast
 
+from harness.shared.codes import explain
 from harness.shared.errors import Where
 from harness.shared.lines import decode
-from harness.shared.reasons import explain
 from harness.shared.results import CaseResult, Finding
 from harness.shared.run import Environment, Step
 from harness.shared.task import Task

@@ -23,7 +23,6 @@ from kernbench import crash_report
 from kernbench.diagnosis.counters import TraceRow
 from kernbench.engine import task_failures
 from kernbench.engine.archive import Archive
-from kernbench.engine.explainer import Answer, Explainer
 from kernbench.engine.idle_work import IdleWork, Situation
 from kernbench.engine.jobs import Job, Options
 from kernbench.engine.listeners import Listener, Listeners
@@ -33,6 +32,7 @@ from kernbench.engine.save_queue import Decision, SaveQueue
 from kernbench.engine.workbench_lock import WorkbenchLock
 from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.log.logbook import Logbook
+from kernbench.ncu.explainer import Answer, Explainer
 from kernbench.task import snapshot, watch
 from kernbench.task.baseline import Baseline
 from kernbench.worker.process import Unusable
@@ -43,7 +43,6 @@ class Session:
     def __init__(self, task: Task, state: Path, options: Options | None = None) -> None:
         self.task = task
         self.options = options = options or Options()
-        self.environment: Environment | None = None
         self.selected: str | None = None
         self.problem: Unusable | None = None
         self._baseline = Baseline.parse(options.baseline or task.baseline, task)
@@ -51,7 +50,7 @@ class Session:
         self._listeners = Listeners(self._stop)
         self._emit = self._listeners.emit
         self._listeners.add(self._note_environment)  # first: the others may ask for it
-        self.logbook = Logbook(Path(task.folder), state, task)
+        self.logbook = Logbook(Path(task.folder), state, task, self.options.condition)
         self.archive = Archive(task, self.logbook)
         self.supervisor = _supervisor(task, options, self._emit)
         self._runner = Runner(self.supervisor, self.logbook, self._emit)
@@ -66,6 +65,11 @@ class Session:
     @property
     def baseline(self) -> str:
         return self._baseline.name
+
+    @property
+    def environment(self) -> Environment | None:
+        """Where the worker runs, as it last said."""
+        return self.logbook.environment
 
     @property
     def running(self) -> str | None:
@@ -255,7 +259,7 @@ class Session:
         if not isinstance(outcome, RunCancelled):
             self._saves.run_finished()
         if isinstance(outcome, Summary):
-            self.environment = outcome.environment
+            self.logbook.environment = outcome.environment
             if outcome.iteration is not None and (problem := self.notes.attach_to(outcome, job)):
                 self._warn(problem)
         return outcome
@@ -292,7 +296,7 @@ class Session:
             self._emit(WorkerChanged("lost", None, str(problem)))
             self._emit(Notice(str(problem), "error"))
             return None
-        self.problem, self.environment = None, self.environment or environment
+        self.problem, self.logbook.environment = None, self.environment or environment
         return environment
 
     def _reload(self) -> bool:
@@ -316,7 +320,7 @@ class Session:
 
     def _note_environment(self, event: Event) -> None:
         if isinstance(event, WorkerChanged) and event.environment is not None:
-            self.environment = event.environment
+            self.logbook.environment = event.environment
 
 
 def _supervisor(task: Task, options: Options, emit: Listener) -> Supervisor:

@@ -75,7 +75,7 @@ class Collected:
 
     @functools.cached_property
     def entries(self) -> list[Summary]:
-        """The iterations as `kernbench log` lists them, by number: made here, or an Elsewhere."""
+        """The iterations as `kernbench log` lists them, by number: made here, or a PulledEntry."""
         return list(self._listed)
 
     @functools.cached_property

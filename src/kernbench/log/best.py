@@ -35,7 +35,7 @@ class Best:
     series: Series | None
     """The present series; None where nothing was run here."""
     summary: Summary | None = None
-    """The run that made it best, as the entry about its source where there is one; an Elsewhere from a pulled log."""
+    """The run that made it best, as the entry about its source where there is one; a PulledEntry from a pulled log."""
     reason: NoBestReason | None = None
     """Why there is none."""
 

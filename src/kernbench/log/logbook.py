@@ -33,12 +33,16 @@ from kernbench.task.lookup import cannot_be_written, make_state
 
 
 class Logbook:
-    def __init__(self, folder: Path, state: Path, task: Task | None = None) -> None:
+    def __init__(self, folder: Path, state: Path, task: Task | None = None, l2: str = "cold") -> None:
         self.path = folder / "ITERATIONS.md"
         self.state = state
         self.task = task
         """Decides which series is the current one, and so which entry is best. The session replaces it when it changes;
         without a task no entry is called best."""
+        self.l2 = l2
+        """State of the L2 that the session times with; it decides the series too, and so does the device."""
+        self.environment: Environment | None = None
+        """Where the session runs; until that is known, the newest run's counts."""
         self._seen = iterations_file.KnownFile()
         self._is_read = False
         """The file held nothing unread when an entry was last appended."""
@@ -131,7 +135,13 @@ class Logbook:
         """Made here, or only written down: by number."""
         if self.task is None:
             return self._elsewhere.iterations(self.journal)
-        return best_source.listing(self.task, self.journal, self._elsewhere)
+        return best_source.listing(self.task, self.journal, self._elsewhere, self.environment, self.l2)
+
+    def best_now(self) -> Summary | None:
+        """The best of the session's series, as every door names it."""
+        if self.task is None:
+            return None
+        return best_source.find(self.task, self.journal, self._elsewhere, self.environment, self.l2).summary
 
     def numbers(self) -> list[int]:
         return self.iterations().numbers()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.shared.errors import UserError
+from harness.shared.run import Environment
 from harness.shared.task import Task
 from harness.shared.task_files import NAMED_BASELINES
 from kernbench.atomic_write import written_aside
@@ -45,12 +46,14 @@ class StoredSource:
         return snapshot.source_files(self.folder, self.state)
 
 
-def find(task: Task, journal: Journal, reference: str) -> StoredSource:
+def find(
+    task: Task, journal: Journal, reference: str, environment: Environment | None = None, l2: str = "cold"
+) -> StoredSource:
     """`12`, `ab12cd`, `best`, `last` or `now`; the hash may also be of what a restore has kept and nobody has run."""
     if reference == "now":
         return StoredSource("now", Path(task.folder), journal.state)
     try:
-        summary = summary_of(task, journal, reference)
+        summary = summary_of(task, journal, reference, environment, l2)
     except SourceError:
         kept = kept_sources(journal.state, reference)
         if len(kept) != 1:
@@ -180,13 +183,15 @@ def texts(point: StoredSource, task: Task) -> dict[str, str]:
     return {name: (data or b"").decode("utf-8", "replace") for name, data in found.items()}
 
 
-def summary_of(task: Task, journal: Journal, reference: str) -> Summary:
-    """The run meant; an Elsewhere where only ITERATIONS.md knows of it."""
+def summary_of(
+    task: Task, journal: Journal, reference: str, environment: Environment | None = None, l2: str = "cold"
+) -> Summary:
+    """The run meant; a PulledEntry where only ITERATIONS.md knows of it."""
     entries = entries_of(task)
     if reference == "last" and not journal.summaries:
         raise SourceError("nothing was run on this machine yet, so there is no last; give a number")
     if reference in ("best", "last"):
-        return journal.summaries[-1] if reference == "last" else best(task, journal, entries)
+        return journal.summaries[-1] if reference == "last" else _best(task, journal, entries, environment, l2)
     if reference == "now":
         raise SourceError("now is the files as they are, not a run: `show now --source` prints them, `diff` compares")
     listed = entries.iterations(journal)
@@ -225,9 +230,9 @@ def entries_of(task: Task) -> PulledEntries:
     return PulledEntries(Path(task.folder) / "ITERATIONS.md")
 
 
-def best(task: Task, journal: Journal, entries: PulledEntries) -> Summary:
+def _best(task: Task, journal: Journal, entries: PulledEntries, environment: Environment | None, l2: str) -> Summary:
     """The answer of log/best.py; raises where there is none."""
-    found = best_source.find(task, journal, entries)
+    found = best_source.find(task, journal, entries, environment, l2)
     if found.summary is None:
         raise SourceError(found.problem(task))
     return found.summary

@@ -6,7 +6,7 @@ import fnmatch
 import random
 from collections.abc import Mapping, Sequence
 
-from harness.shared.reasons import explain
+from harness.shared.codes import explain
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case, Task

@@ -222,7 +222,9 @@ class MainScreen(PaneScreen, inherit_bindings=False):
 
     def show_iterations(self) -> None:
         self.iterations.reading, self.iterations.usual = self.board.reading, self.board.task.baseline
-        iterations = [] if self.board.reading else self._bench.engine.logbook.iterations()
+        logbook = self._bench.engine.logbook
+        iterations = [] if self.board.reading else logbook.iterations()
+        self.board.best_now = None if self.board.reading else logbook.best_now()
         self.iterations.show(iterations)
         self.plot.show(iterations)
 

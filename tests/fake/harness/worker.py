@@ -74,7 +74,8 @@ class Worker:
 
     def run(self, request):
         run, cases = request["run"], request["cases"]
-        self.emit("started", run=run, environment=ENVIRONMENT)
+        l2 = request["condition"] if ENVIRONMENT["device"].startswith("cuda") else ""
+        self.emit("started", run=run, environment={**ENVIRONMENT, "l2": l2})
         self.emit("step", run=run, step="load", case=None, index=0, count=len(cases))
         text = self.text(request["source"])
         todo, where = self.word(text, "DO"), self.word(text, "ON")

@@ -157,7 +157,7 @@ def test_closing_a_side_takes_everything_of_it_away(side: MakeSide) -> None:
     part = "class Weights: pass\nheld = Weights()"
     made = side("solution", solution_py="import part\ndef scale(): pass", part_py=part)
     made.entry("solution.py", "scale")
-    held = weakref.ref(sys.modules[f"{made.package}.part"].controls_passed)
+    held = weakref.ref(sys.modules[f"{made.package}.part"].held)
     assert any(name.startswith(made.package) for name in sys.modules)
     made.close()
     assert not any(name.startswith(made.package) for name in sys.modules)

@@ -16,11 +16,11 @@ phantom.install(
     {"device": "cuda:1", "target": ["cuda", 90, 32], "driver_properties": {}, "device_properties": about}
 )
 seen = []
-with phantom.Phantoms():
+with phantom.FakeTensors():
     x = torch.randn(4, 64, device="cuda", generator=torch.Generator("cuda").manual_seed(3))
     for code in CODE:
         made = eval(code)
-        assert isinstance(made, phantom.Phantom), (code, type(made))
+        assert isinstance(made, phantom.FakeCudaTensor), (code, type(made))
         seen.append([str(made.device), list(made.shape), list(made.stride()), made.data_ptr() % 64])
 print(json.dumps(seen))
 """

@@ -300,6 +300,12 @@ from harness.precompile import server as ahead
 def children(process):
     return open(f"/proc/{process}/task/{process}/children").read().split()
 
+def alive(process):
+    try:
+        return open(f"/proc/{process}/stat").read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False  # waited for already
+
 def compiling(parent):
     while os.getppid() == parent:
         time.sleep(0.01)
@@ -315,7 +321,7 @@ for _ in range(2):
     while not (started := children(child)):
         time.sleep(0.01)
     ahead._stop(child)
-    while open(f"/proc/{started[0]}/stat").read().rpartition(")")[2].split()[0] != "Z":
+    while alive(started[0]):
         time.sleep(0.01)
 print(json.dumps(children(os.getpid())))
 """
@@ -323,7 +329,7 @@ print(json.dumps(children(os.getpid())))
 
 def test_compiling_processes_without_a_parent_are_waited_for() -> None:
     """By the process itself, at the next request: of two rounds the first has left no zombie."""
-    assert len(run_python(ORPHANS)) == 1
+    assert len(run_python(ORPHANS)) <= 1
 
 
 def test_a_triton_that_cannot_be_asked_has_no_facts() -> None:

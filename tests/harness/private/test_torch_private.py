@@ -214,7 +214,7 @@ def test_without_a_spin_event_pairs_and_profiles_go_on(monkeypatch: pytest.Monke
 
 
 DISABLED = """
-made = [x.as_subclass(torch.Tensor), x.t(), phantom.Phantom.__torch_function__(torch.Tensor.t, (), (x,), {})]
+made = [x.as_subclass(torch.Tensor), x.t(), phantom.FakeCudaTensor.__torch_function__(torch.Tensor.t, (), (x,), {})]
 print(json.dumps([seen, [type(one).__name__ for one in made]]))
 """
 

@@ -1,7 +1,7 @@
 """The iterations as people count them: those that runs here made, and those that ITERATIONS.md brought along.
 
-The log travels with the kernel, its runs do not. An entry that no run here has made is an Elsewhere: what its own lines
-say, whatever is run later. A run here of the same source is told beside it and never takes its place.
+The log travels with the kernel, its runs do not. An entry that no run here has made is a PulledEntry: what its own
+lines say, whatever is run later. A run here of the same source is shown with it and never takes its place.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from harness.shared.reasons import AFTER_ANOTHER
+from harness.shared.codes import AFTER_ANOTHER
 from harness.shared.results import CaseResult
 from harness.shared.run import Environment
 from harness.shared.task import Case, Task
@@ -73,6 +73,8 @@ class Board:
         self.task = task
         self.environment = environment
         self.summary = summary
+        self.best_now: Summary | None = None
+        """The best of today, as the log names it."""
         self.worker: Literal["starting", "ready", "lost"] = "starting" if environment is None else "ready"
         self.worker_detail = ""
         self.run: RunStarted | None = None

@@ -43,6 +43,9 @@ class Logbook(Protocol):
     def iterations(self) -> Sequence[Summary]:
         """By number, which each of them has. Only the newest are cheap to read: a log may have thousands."""
 
+    def best_now(self) -> Summary | None:
+        """The best source today: a run, or an entry that was made elsewhere."""
+
     def numbers(self) -> Sequence[int]:
         """Of all iterations, in their order."""
 

@@ -6,8 +6,8 @@ import re
 
 from rich.cells import cell_len
 
+from harness.shared.codes import SHORT
 from harness.shared.errors import Where
-from harness.shared.reasons import SHORT
 from harness.shared.results import CaseResult
 from kernbench import render
 from kernbench.events import BuildFailed

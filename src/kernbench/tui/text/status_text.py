@@ -100,10 +100,13 @@ def _cases(summary: Summary) -> int:
     return sum(summary.counts.get(name, 0) for name in render.STATUS_WORDS)
 
 
-def geomean(summary: Summary | None, baseline: str | None = None) -> tuple[tuple[str, ...], str]:
+def geomean(
+    summary: Summary | None, best_now: Summary | None = None, baseline: str | None = None
+) -> tuple[tuple[str, ...], str]:
     """The headline number in falling length, and its style; `baseline` is the task's own."""
     if summary is None:
-        return ("no result yet", "no result"), "dim"
+        known = f"no result yet (best {render.times(best_now.geomean)})" if best_now and best_now.geomean else ""
+        return (*([known] if known else []), "no result yet", "no result"), "dim"
     if not summary.right:
         return ("NOT RIGHT: no speedup", "NOT RIGHT"), "bad"
     if summary.environment.interpreted:
@@ -113,7 +116,7 @@ def geomean(summary: Summary | None, baseline: str | None = None) -> tuple[tuple
         return ("not timed",), "dim"
     style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "strong")
     short = f"{render.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
-    over, best = f"over {clean(Path(summary.baseline).name)}", _best(summary)
+    over, best = f"over {clean(Path(summary.baseline).name)}", _best(summary, best_now)
     if summary.baseline == "best":  # what the best reached was against another
         return (f"{short} {over}", short, render.times(ratio.speedup)), style
     return (
@@ -125,17 +128,24 @@ def geomean(summary: Summary | None, baseline: str | None = None) -> tuple[tuple
     ), style
 
 
-def _best(summary: Summary) -> str:
-    if summary.best:
+def _best(summary: Summary, best_now: Summary | None) -> str:
+    """The best of today, whatever the run itself took for the best: another process may have found a better one."""
+    if best_now is None:
+        return ""
+    if summary.best and summary.source == best_now.source:
         known = summary.best_geomean if summary.new_best else None
         return "(best)" if known is None else f"(best, was {render.times(known)})"
-    return f"(best {render.times(summary.best_geomean)})" if summary.best_geomean else ""
+    if summary.source == best_now.source:
+        return "(best)"
+    return f"(best {render.times(best_now.geomean)})" if best_now.geomean else ""
 
 
 def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
     environment = board.environment
     name = clean(board.task.name)
-    forms, style = (("reading the log",), "dim") if board.reading else geomean(board.summary, board.task.baseline)
+    forms, style = geomean(board.summary, board.best_now, board.task.baseline)
+    if board.reading:
+        forms, style = ("reading the log",), "dim"
     if board.shows_the_save_before:
         forms = tuple(f"{OF_THE_SAVE_BEFORE} {form}" for form in forms)
     old = board.run is not None or board.failure is not None or not board.landed()
