@@ -31,7 +31,7 @@ class Seen:
         self._more.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 self._more.clear()
                 await self._more.wait()
@@ -50,7 +50,7 @@ async def watching(folder: Path, state: Path | None = None, poll: bool = False) 
         yield seen
     finally:
         stop.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await listening
 
 
@@ -77,7 +77,7 @@ async def test_a_folder_that_was_made_again_is_watched_again(
 ) -> None:
     begun = await watch_begins(monkeypatch)
     monkeypatch.setattr(watch, "LOOK_MS", 60_000)  # the looks tell of nothing here
-    async with watching(folder) as seen, asyncio.timeout(20):
+    async with watching(folder) as seen, asyncio.timeout(60):
         await begun.get()
         shutil.copytree(folder, tmp_path / "made")
         folder.rename(tmp_path / "before")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from kernbench.events import CaseLanded, LogLine, Notice, RunFinished
 from kernbench.worker import precompiler
-from tests.sessions import Watched, gone, write
+from tests.sessions import Watched, gone, reached, write
 
 pytestmark = pytest.mark.anyio
 
@@ -20,9 +19,7 @@ async def two_saves(it: Watched, folder: Path, idle: Callable[[], bool]) -> None
     """A run, time to prepare, and another run."""
     await it.session.start()
     await it.ended(1)
-    async with asyncio.timeout(10):
-        while not idle():
-            await asyncio.sleep(0.02)
+    await reached(idle)
     write(folder, "TIME_US = 25.0")
     await it.ended(2)
 
@@ -35,9 +32,7 @@ async def test_it_is_told_of_every_source_that_loads(
     it = watched()
     process = it.session.supervisor.builder
     await two_saves(it, folder, lambda: process.ready)
-    async with asyncio.timeout(5):
-        while not told.exists():
-            await asyncio.sleep(0.02)
+    await reached(told.exists)
     (request,) = [json.loads(line) for line in told.read_text().splitlines()]
     assert request["compiler"] == {"target": ["fake", 1, 32]}
     assert Path(request["source"]).name == it.session.logbook.journal.summaries[-1].source

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kernbench.events import CaseLanded, Notice, Summary
+from kernbench.worker.process import ChildProcess
 from kernbench.worker.supervisor import SPARE_TRIES
-from tests.sessions import Watched, write
+from tests.sessions import Watched, reached, write
 
 
 def state_of(pid: int) -> str:
@@ -20,36 +21,39 @@ def state_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
-async def warming(it: Watched, monkeypatch: pytest.MonkeyPatch) -> int:
-    """A spare that is ready and not yet warm; its process."""
-    await it.session.run_once(iteration=False)
-    monkeypatch.setenv("FAKE_WARM_UP", "1.5")
-    supervisor = it.session.supervisor
-    await supervisor.prepare_spare()
-    await until(lambda: supervisor.spare_ready)
-    assert not supervisor.spare_warm
-    return supervisor.pids[1]
+class Warming:
+    """A spare that is ready, and warms up until it is let on."""
 
+    def __init__(self, it: Watched, file: Path) -> None:
+        self.supervisor, self._file = it.session.supervisor, file
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.01)
+    async def start(self, it: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+        await it.session.run_once(iteration=False)
+        monkeypatch.setenv("FAKE_WARM_UP", str(self._file))
+        await self.supervisor.prepare_spare()
+        await reached(lambda: self.supervisor.spare_ready)
+        assert not self.supervisor.spare_warm
+        self.pid = self.supervisor.pids[1]
+
+    async def end(self) -> None:
+        self._file.touch()
+        await reached(lambda: self.supervisor.spare_warm)
 
 
 @pytest.mark.anyio
 async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
-    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+    watched: Callable[..., Watched], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = watched()
-    spare = await warming(it, monkeypatch)
+    spare = Warming(it, tmp_path / "warm")
+    await spare.start(it, monkeypatch)
     states: list[str] = []
-    it.session.listen(lambda event: states.append(state_of(spare)) if isinstance(event, CaseLanded) else None)
+    it.session.listen(lambda event: states.append(state_of(spare.pid)) if isinstance(event, CaseLanded) else None)
     write(folder, "TIME_US = 40.0")
     outcome = await it.session.run_once(iteration=False)
     assert isinstance(outcome, Summary)
     assert set(states) == {"T"}
-    await until(lambda: it.session.supervisor.spare_warm)
+    await spare.end()
     states.clear()
     await it.session.run_once(iteration=False)
     assert states
@@ -58,14 +62,15 @@ async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
 
 @pytest.mark.anyio
 async def test_it_rests_while_somebody_else_has_the_gpu(
-    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+    watched: Callable[..., Watched], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     it = watched()
-    spare = await warming(it, monkeypatch)
+    spare = Warming(it, tmp_path / "warm")
+    await spare.start(it, monkeypatch)
     await it.session.supervisor.lend_gpu()
-    await until(lambda: state_of(spare) == "T")
+    await reached(lambda: state_of(spare.pid) == "T")
     it.session.supervisor.take_back_gpu()
-    await until(lambda: it.session.supervisor.spare_warm)
+    await spare.end()
 
 
 @pytest.mark.anyio
@@ -80,20 +85,26 @@ async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_do
     it = watched(standby=False)
     assert isinstance(await it.session.run_once(iteration=False), Summary)
     monkeypatch.setenv(name, value)
-    supervisor, tried = it.session.supervisor, set()
+    supervisor, tried = it.session.supervisor, list[ChildProcess]()
+    start = ChildProcess.start
+
+    async def noted(*words: Any) -> ChildProcess:
+        tried.append(await start(*words))
+        return tried[-1]
+
+    monkeypatch.setattr(ChildProcess, "start", noted)
     for _ in range(SPARE_TRIES + 2):
         await supervisor.prepare_spare()
-        tried.update(supervisor.pids[1:])
-        await until(lambda: len(supervisor.pids) == 1)
+        await reached(lambda: len(supervisor.pids) == 1)
     assert len(tried) == SPARE_TRIES
     (said,) = [event.text for event in it.of(Notice) if isinstance(event, Notice)]
     assert said == f"no spare worker ({why}); after a crash the next save waits for a new one"
     await it.session.start()
     floors = it.session.logbook.journal.floors
-    await until(lambda: len(floors) == 3)
+    await reached(lambda: len(floors) == 3)
     monkeypatch.delenv(name)
     os.kill(supervisor.pids[0], signal.SIGKILL)
-    await until(lambda: not supervisor.pids)
+    await reached(lambda: not supervisor.pids)
     it.session.rerun()
     await it.ended(3)
-    await until(lambda: supervisor.spare_warm)
+    await reached(lambda: supervisor.spare_warm)

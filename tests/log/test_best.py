@@ -20,7 +20,8 @@ from kernbench.engine.session import Session
 from kernbench.events import Summary
 from kernbench.log import overview
 from kernbench.tui.text import status_text
-from tests.engine.conftest import FAKE, TASK, write
+from tests import FAKE
+from tests.sessions import TASK, write
 
 pytestmark = pytest.mark.anyio
 Answers = dict[str, str]

@@ -13,8 +13,8 @@ import pytest
 
 from harness.shared import stats, taskfile
 from harness.shared.task_hash import DEFAULT_TOLERANCE
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "src" / "kernbench" / "guide"
 TOPICS = sorted(path.stem for path in GUIDE.glob("*.md"))
 FIRST_PAGES = {"architecture", "best", "tasks", "words"}
