@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from harness.shared import taskfile
+from kernbench.engine.jobs import Options
+from kernbench.engine.session import Session
+from tests import FAKE
+from tests.sessions import PATIENT, TASK, Watched
 
 
 def _has_gpu() -> bool:
@@ -43,3 +49,30 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("TRITON_CACHE_DIR", str(folder / "triton"))
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
         yield folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The toy task."""
+    place = tmp_path / "toy"
+    place.mkdir()
+    (place / "task.toml").write_text(TASK)
+    (place / "reference.py").write_text("def make_inputs(case, seed, device): ...\ndef toy(): ...\n")
+    (place / "solution.py").write_text("def toy(): ...\nTIME_US = 50.0\n")
+    return place
+
+
+@pytest.fixture
+async def watched(folder: Path) -> AsyncIterator[Callable[..., Watched]]:
+    """Opens sessions on the toy task over the fake harness, and closes them."""
+    opened: list[Session] = []
+
+    def make(**options: object) -> Watched:
+        settings = {"harness": FAKE, "deadlines": PATIENT}
+        session = Session(taskfile.load(folder), folder / ".kernbench", Options(**{**settings, **options}))  # type: ignore[arg-type]
+        opened.append(session)
+        return Watched(session)
+
+    yield make
+    for session in opened:
+        await session.close()

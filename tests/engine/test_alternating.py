@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from kernbench.events import Summary
-from tests.engine.conftest import Watched, write
-from tests.engine.test_child import gone
+from tests.sessions import Watched, gone, write
 
 ROUNDS = int(os.environ.get("KERNBENCH_LONG", "24"))
 BAD = ['DO = "crash"\nON = "b"', 'DO = "exit"\nON = "a"', 'DO = "crash_load"', 'DO = "cuda"\nON = "c"', 'DO = "wrong"']

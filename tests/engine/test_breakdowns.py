@@ -23,7 +23,8 @@ from kernbench.events import (
 from kernbench.log.runs.runs_file import JournalError, RunsFile
 from kernbench.task import snapshot
 from kernbench.tui.state.board import Board
-from tests.engine.conftest import FAKE, Watched, reached, summaries, write
+from tests import FAKE
+from tests.sessions import Watched, reached, summaries, write
 
 pytestmark = pytest.mark.anyio
 

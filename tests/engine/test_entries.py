@@ -16,7 +16,8 @@ from kernbench.events import (
     RunStarted,
     Summary,
 )
-from tests.engine.conftest import FAKE, Watched, summaries, write
+from tests import FAKE
+from tests.sessions import Watched, summaries, write
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from kernbench.engine.kernel_writes import KernelWrites
 from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted
 from kernbench.task.snapshot import Stamps
-from tests.engine.conftest import Watched, write
+from tests.sessions import Watched, write
 
 
 def said(it: Watched) -> list[str]:

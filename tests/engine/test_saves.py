@@ -18,7 +18,7 @@ from kernbench.events import (
     RunStarted,
     TaskLoaded,
 )
-from tests.engine.conftest import Watched, reached, summaries, write
+from tests.sessions import Watched, reached, summaries, write
 
 pytestmark = pytest.mark.anyio
 

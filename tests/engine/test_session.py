@@ -18,7 +18,7 @@ from kernbench.events import (
 )
 from kernbench.log.runs.series import best_of
 from kernbench.worker.supervisor import Deadlines
-from tests.engine.conftest import Watched, reached, summaries, write
+from tests.sessions import HASTY, PATIENT, Watched, reached, summaries, write
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def test_a_run_lands_every_case_and_is_summed_up(watched: Callable[..., Wa
 async def test_a_bad_row_is_named_and_the_next_save_is_served(
     watched: Callable[..., Watched], folder: Path, text: str, status: str, words: str
 ) -> None:
-    it = watched()
+    it = watched(deadlines=HASTY if status == "timeout" else PATIENT)
     await it.session.start()
     await it.ended(1)
     write(folder, text)
@@ -116,7 +116,7 @@ async def test_what_a_crash_kept_from_running_is_not_counted_as_wrong(
 async def test_failed_builds_are_counted_into_the_next_entry(
     watched: Callable[..., Watched], folder: Path, text: str, status: str
 ) -> None:
-    it = watched()
+    it = watched(deadlines=HASTY if status == "timeout" else PATIENT)
     write(folder, text)
     failure = await it.session.run_once(iteration=True)
     assert isinstance(failure, BuildFailed)

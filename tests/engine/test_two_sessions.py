@@ -14,7 +14,7 @@ from kernbench.events import (
     RunStarted,
     Summary,
 )
-from tests.engine.conftest import Watched, summaries, write
+from tests.sessions import Watched, summaries, write
 
 pytestmark = pytest.mark.anyio
 

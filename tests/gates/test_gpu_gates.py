@@ -9,7 +9,7 @@ import pytest
 
 from tests.gates.judged import Judged, judged
 from tests.harness.child import Child
-from tests.harness.test_gpu import GPU_TASK
+from tests.harness.test_gpu_worker import GPU_TASK
 
 pytestmark = pytest.mark.gpu
 

@@ -11,8 +11,8 @@ from tests.gates.judged import judged
 from tests.gates.test_gpu_gates import GRAPH, PRELUDE
 from tests.gates.test_honest import INTEGERS
 from tests.harness.child import REFERENCE, Child
-from tests.harness.test_cuda import CUDA_FILE, CUDA_SOLUTION
-from tests.harness.test_gpu import GPU_TASK
+from tests.harness.cuda.test_cuda import CUDA_FILE, CUDA_SOLUTION
+from tests.harness.test_gpu_worker import GPU_TASK
 
 pytestmark = pytest.mark.gpu
 

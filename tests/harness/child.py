@@ -14,8 +14,8 @@ from harness.shared.lines import to_dict
 from harness.shared.run import RunRequest
 from harness.shared.task import Task
 from harness.shared.taskfile import load
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 BOOT = """
 import importlib.util, sys
 sys.path[:] = [entry for entry in sys.path if entry]

@@ -1,88 +1,80 @@
-"""Who may import whom, looked at from a fresh interpreter: what an import drags in is part of what it promises."""
+"""What an import brings along, looked at from a fresh interpreter; tests/house/layout.py has the rules about files."""
 
 from __future__ import annotations
 
-import ast
+import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
+from tests.house import layout
+from tests.pythons import pythons
+
 HEAVY = {"torch", "triton", "textual", "pandas", "numpy", "matplotlib", "jinja2"}
-SHARED = {f"shared.{path.stem}" for path in (ROOT / "harness" / "shared").glob("[!_]*.py")}
-TORCH_FREE = [
-    "kernbench",
-    "kernbench.cli",
-    "kernbench.doctor.installation",
-    "kernbench.export",
-    "kernbench.export.frame",
-    "kernbench.log.runs.journal",
-    "kernbench.task.lookup",
-    "kernbench.render",
-    "kernbench.task.scaffold",
-    "kernbench.engine.session",
-    "kernbench.worker.supervisor",
-]
+IMPORT_EACH = """
+import importlib, json, sys
+bare, brought = set(sys.modules), {}
+for name in sys.argv[1:]:
+    before = set(sys.modules)
+    importlib.import_module(name)
+    brought[name] = sorted({loaded.partition(".")[0] for loaded in set(sys.modules) - before - bare})
+print(json.dumps(brought))
+"""
 
 
-def loaded_by(module: str) -> set[str]:
-    """Top-level names in sys.modules after importing one module, less what a bare interpreter already has."""
-    before = "import sys; bare = set(sys.modules)"
-    after = "print(*{name.partition('.')[0] for name in set(sys.modules) - bare})"
-    code = f"{before}; import {module}; {after}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    return set(done.stdout.split())
+def brought_by(*names: str, python: str = sys.executable) -> dict[str, set[str]]:
+    """The packages that each module is the first to load, when they are imported one after another."""
+    command = [python, "-c", IMPORT_EACH, *names]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return {name: set(packages) for name, packages in json.loads(done.stdout).items()}
 
 
-@pytest.mark.parametrize("module", TORCH_FREE)
-def test_the_workbench_half_opens_without_heavy_packages(module: str) -> None:
-    assert loaded_by(module) & HEAVY == set()
+def names_in(half: str, without: str = "-") -> list[str]:
+    """Every module of a half that may be imported anywhere."""
+    names = [name for name in layout.modules(ROOT) if name.partition(".")[0] == half]
+    return [name for name in names if not name.startswith(without) and not name.endswith("__main__")]
+
+
+def shared() -> list[str]:
+    return [name for name in names_in("harness") if name.startswith("harness.shared")]
+
+
+def offenders(brought: dict[str, set[str]], banned: set[str]) -> dict[str, set[str]]:
+    return {name: packages & banned for name, packages in brought.items() if packages & banned}
+
+
+def test_the_workbench_half_opens_without_heavy_packages() -> None:
+    names = names_in("kernbench", without="kernbench.tui")
+    assert {"kernbench.cli", "kernbench.export.frame", "kernbench.engine.session"} <= set(names)
+    assert offenders(brought_by(*names), HEAVY) == {}
 
 
 def test_the_screen_opens_without_torch() -> None:
-    loaded = loaded_by("kernbench.tui.app")
-    assert "textual" in loaded
-    assert loaded & (HEAVY - {"textual"}) == set()
+    brought = brought_by(*names_in("kernbench"))
+    assert any("textual" in packages for packages in brought.values())
+    assert offenders(brought, HEAVY - {"textual"}) == {}
 
 
-@pytest.mark.parametrize("module", sorted(SHARED))
-def test_the_shared_vocabulary_needs_only_the_standard_library(module: str) -> None:
-    assert loaded_by(f"harness.{module}") - sys.stdlib_module_names == {"harness"}
+def test_the_shared_vocabulary_needs_only_the_standard_library() -> None:
+    brought = brought_by(*shared())
+    assert len(brought) > 10
+    assert set.union(*brought.values()) - sys.stdlib_module_names == {"harness"}
 
 
-def imports_of(path: Path) -> set[str]:
-    """Dotted names that a file imports anywhere, `from a import b` as a.b."""
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
+def test_a_package_that_is_brought_along_is_named() -> None:
+    assert offenders(brought_by("json", "rich.text"), {"rich"}) == {"rich.text": {"rich"}}
 
 
-def python_files(folder: str) -> list[Path]:
-    return [path for path in sorted((ROOT / folder).rglob("*.py")) if "templates" not in path.parts]
-
-
-@pytest.mark.parametrize("path", python_files("src/kernbench"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_of_harness_only_the_shared_vocabulary_is_imported(path: Path) -> None:
-    taken = {name.split(".")[1] for name in imports_of(path) if name.startswith("harness.")}
-    assert taken <= {"shared"}
-
-
-@pytest.mark.parametrize("path", python_files("harness"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_harness_imports_nothing_of_kernbench(path: Path) -> None:
-    assert not {name for name in imports_of(path) if name.partition(".")[0] in {"kernbench", "textual"}}
-
-
-@pytest.mark.parametrize("path", python_files("harness"), ids=lambda path: str(path.relative_to(ROOT)))
-def test_harness_is_written_for_python_3_10(path: Path) -> None:
-    ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 10))
-    if path.name != "taskfile.py":
-        assert not {name.partition(".")[0] for name in imports_of(path)} & {"tomllib"}
+def test_the_shared_vocabulary_imports_under_every_python() -> None:
+    """3.10 is the oldest that a worker may run under; task.toml is read by the workbench, which has tomllib."""
+    if len(pythons()) == 1:
+        pytest.skip("only one Python here")
+    names = [name for name in shared() if name != "harness.shared.taskfile"]
+    for python in pythons():
+        assert brought_by(*names, python=python).keys() == set(names), python
 
 
 def test_the_repository_root_is_not_importable_where_a_worker_runs() -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests import ROOT
+
+GUIDE = sorted((ROOT / "src" / "kernbench" / "guide").glob("*.md"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
@@ -55,6 +57,7 @@ def test_it_holds_the_packages_and_the_shipped_tasks_and_nobodys_runs(wheel: Pat
     assert "kernbench/tasks/softmax_host/solution.cpp" in names
     assert "kernbench/templates/host/solution.cpp" in names
     assert "kernbench/export/page.html" in names
+    assert [page for page in GUIDE if f"kernbench/guide/{page.name}" not in names] == []
     assert not [name for name in names if ".kernbench" in name or "__pycache__" in name or "ruff.toml" in name]
 
 
@@ -67,6 +70,30 @@ def test_both_packages_come_from_the_wheel(programs: Path, tmp_path: Path) -> No
 def test_version_and_doctor(programs: Path, tmp_path: Path) -> None:
     assert execute(programs / "kernbench", "--version", cwd=tmp_path).startswith("kernbench ")
     assert "torch" in execute(programs / "kernbench", "doctor", cwd=tmp_path, codes=(0, 1))
+
+
+@pytest.mark.skipif(not GUIDE, reason="no guide")
+def test_the_guide_is_read(programs: Path, tmp_path: Path) -> None:
+    listed = execute(programs / "kernbench", "guide", cwd=tmp_path)
+    assert [page.stem for page in GUIDE if page.stem not in listed] == []
+    assert execute(programs / "kernbench", "guide", GUIDE[0].stem, cwd=tmp_path) == GUIDE[0].read_text()
+
+
+RIGHT = """
+import os, sys
+os.environ["TRITON_INTERPRET"] = "1"
+sys.path.insert(0, sys.argv[1])
+import torch, reference, solution
+for rows, cols in ((1, 1), (4, 128), (3, 1025)):
+    inputs = reference.make_inputs({"rows": rows, "cols": cols, "dtype": "float32"}, 7, "cpu", spread=2.0, offset=0.5)
+    torch.testing.assert_close(solution.fresh(**inputs).double(), reference.truth(**inputs), atol=1e-5, rtol=1e-5)
+"""
+
+
+@pytest.mark.parametrize("form", [(), ("--host",), ("--cuda",)], ids=["triton", "host", "cuda"])
+def test_a_new_task_is_right_at_once(programs: Path, tmp_path: Path, form: tuple[str, ...]) -> None:
+    execute(programs / "kernbench", "new", "fresh", *form, cwd=tmp_path)
+    execute(programs / "python", "-c", RIGHT, tmp_path / "fresh", cwd=tmp_path)
 
 
 def test_a_shipped_task_is_refused_in_place_and_runs_as_a_copy(programs: Path, tmp_path: Path) -> None:

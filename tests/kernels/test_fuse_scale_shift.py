@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+from tests.kernels import processes
+
 TASK = ROOT / "kernels" / "fuse_scale_shift"
-BEFORE = f"""
-import sys
-sys.path[:0] = [{str(TASK)!r}, {str(ROOT)!r}]
+BEFORE = """
 import torch
 import reference, solution
 
@@ -32,10 +27,7 @@ SELECT = '"batch": 2, "tokens": 5, "cols": 256, "affine": False, "index_dtype": 
 
 
 def in_a_process(code: str, interpreted: bool = True) -> None:
-    """Triton decides when it is imported whether it interprets, so this one is left alone."""
-    env = {**os.environ, "TRITON_INTERPRET": "1"} if interpreted else dict(os.environ)
-    done = subprocess.run([sys.executable, "-c", BEFORE + code], env=env, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    processes.run(BEFORE + code, TASK, interpreted)
 
 
 def test_what_it_cannot_do_it_refuses() -> None:

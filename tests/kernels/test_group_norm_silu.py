@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+from tests.kernels import processes
+
 TASK = ROOT / "kernels" / "group_norm_silu"
 
 TOOLS = """
@@ -213,14 +210,7 @@ for dtype, variant in itertools.product(bounds, ("contiguous", "channels_last"))
 
 
 def run(code: str, device: str = "cpu") -> None:
-    """In a process of its own: the interpreter is chosen when Triton is imported."""
-    settings = {**os.environ, "PYTHONPATH": f"{TASK}{os.pathsep}{ROOT}"}
-    if device == "cpu":
-        settings |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    whole = f"device = {device!r}\n{TOOLS}\n{code}"
-    patience = 110 if device == "cpu" else 300  # many kernels are to be compiled
-    done = subprocess.run([sys.executable, "-c", whole], env=settings, capture_output=True, text=True, timeout=patience)
-    assert done.returncode == 0, done.stderr[-2000:]
+    processes.run(f"device = {device!r}\n{TOOLS}\n{code}", TASK, interpreted=device == "cpu")
 
 
 def test_what_it_cannot_do_is_refused_in_words_and_any_layout_of_x_is_taken() -> None:

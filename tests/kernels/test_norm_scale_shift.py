@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+from tests.kernels import processes
+
 TASK = ROOT / "kernels" / "norm_scale_shift"
 
 TOOLS = """
@@ -147,14 +144,7 @@ assert error(inputs, result) < loose["bfloat16"]
 
 
 def run(*parts: str, interpreted: bool = True) -> None:
-    """In a process of its own: whether Triton interprets is settled when it is first imported."""
-    settings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TASK), str(ROOT)])}
-    settings.pop("TRITON_INTERPRET", None)
-    if interpreted:
-        settings["TRITON_INTERPRET"] = "1"
-    command = [sys.executable, "-c", TOOLS + "".join(parts)]
-    done = subprocess.run(command, env=settings, capture_output=True, text=True, timeout=110, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    processes.run(TOOLS + "".join(parts), TASK, interpreted)
 
 
 def test_refuses_what_it_cannot_do() -> None:

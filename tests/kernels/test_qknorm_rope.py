@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests import ROOT
+from tests.kernels import processes
+
 TASK = ROOT / "kernels" / "qknorm_rope"
 
 TOOLS = """
@@ -158,14 +155,7 @@ assert all(float((inputs[name].double() - wanted).abs().max()) < 5e-2 for name, 
 
 
 def run(code: str, device: str = "cpu") -> None:
-    """In a process of its own: the interpreter is chosen when Triton is imported."""
-    settings = {**os.environ, "PYTHONPATH": f"{TASK}{os.pathsep}{ROOT}"}
-    settings.pop("TRITON_INTERPRET", None)
-    if device == "cpu":
-        settings |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    whole = f"device = {device!r}\n{TOOLS}\n{code}"
-    done = subprocess.run([sys.executable, "-c", whole], env=settings, capture_output=True, text=True, timeout=110)
-    assert done.returncode == 0, done.stderr[-2000:]
+    processes.run(f"device = {device!r}\n{TOOLS}\n{code}", TASK, interpreted=device == "cpu")
 
 
 def test_what_it_cannot_do_is_refused_in_words_and_any_layout_is_taken() -> None:

@@ -14,8 +14,9 @@ import pytest
 from harness.shared import taskfile
 from kernbench.log.entries import pulled_entries
 from kernbench.task import snapshot
+from tests import ROOT
 
-KERNELS = Path(__file__).parents[2] / "kernels"
+KERNELS = ROOT / "kernels"
 TASKS = sorted(path.parent.name for path in KERNELS.glob("*/task.toml"))
 
 

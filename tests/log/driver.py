@@ -16,8 +16,7 @@ from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
 from kernbench.events import CaseLanded, Event, Notice, RunFinished
 from kernbench.worker.supervisor import Deadlines
-
-FAKE = Path(__file__).parent.parent / "fake" / "harness"
+from tests import FAKE
 
 
 def say(event: Event) -> None:

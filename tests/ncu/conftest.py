@@ -1,4 +1,4 @@
-"""A fake ncu, a fake target and the fake worker in one harness folder; csv files that a real ncu wrote on an H200."""
+"""One harness folder with the fake worker and the fake target."""
 
 from __future__ import annotations
 
@@ -7,36 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.diagnosis.counters import Profile, read_csv
-
-HERE = Path(__file__).parent
-DATA = HERE / "data"
-NCU = HERE / "fake" / "ncu"
-BYTES = {
-    "copy": 8 * 2**28,
-    "strided": 8 * 2**25,
-    "spills": 8 * 2**22,
-    "shared_limit": 8 * 2**24,
-    "register_limit": 8 * 2**26,
-    "few_blocks": 8 * 2**23,
-    "three": 8 * 2**26,
-    "twice": 8 * 2**26,
-    "rms_4096x3072": 4 * 4096 * 3072,
-    "rms_75348x5120": 4 * 75348 * 5120,
-}
-"""What the call must move at least: every input once, every output once."""
-
-
-def profile_of(name: str, **about: object) -> Profile:
-    table = read_csv((DATA / f"{name}.csv").read_text())
-    return Profile(kernels=table.kernels, needed_bytes=BYTES.get(name), **about)  # type: ignore[arg-type]
+from tests import FAKE
+from tests.ncu.kept_csv import DATA, HERE
 
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Path:
     """The engine's fake worker and the profiler's fake target, side by side."""
     folder = tmp_path / "harness"
-    shutil.copytree(HERE.parent / "fake" / "harness", folder)
+    shutil.copytree(FAKE, folder)
     shutil.copy(HERE / "fake" / "harness" / "target.py", folder)
     return folder
 

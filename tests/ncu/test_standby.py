@@ -21,7 +21,7 @@ from kernbench.diagnosis.counters import read_csv
 from kernbench.events import RefusalCode
 from kernbench.ncu import nsight, refusals
 from kernbench.ncu import standby as ncu
-from tests.ncu.conftest import NCU
+from tests.ncu.kept_csv import NCU
 
 pytestmark = pytest.mark.anyio
 REQUEST = {"task": {}, "sides": [{"name": "solution"}]}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.terminal.pane import Pane
 
-ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "kernels" / "softmax_host"
 pytestmark = [pytest.mark.tmux, pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
+from tests import ROOT
 from tests.terminal.pane import Pane
 
-ROOT = Path(__file__).parents[2]
 FAKE = ROOT / "tests" / "fake" / "harness"
 TASK = """
 name = "toy"

@@ -123,37 +123,38 @@ PAGES: dict[str, list[str]] = {
     "tasks": ["T"],
     "wall": ["m", "s"],
 }
+OLDEST = ["4", "end", "1"]
+BEFORE = {"hypothesis": OLDEST, "filter": OLDEST, "tasks": OLDEST, "wall": [*OLDEST, "enter", "escape", "home"]}
+"""Keys that choose what is seen around the page: the oldest iteration, and after a row was looked at the first case."""
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-async def test_every_page_reads_as_agreed(size: tuple[int, int], engine: FakeEngine) -> None:
+@pytest.mark.parametrize("page", PAGES)
+async def test_a_page_reads_as_agreed(page: str, size: tuple[int, int], engine: FakeEngine) -> None:
     app = make_app(engine, tasks=TASKS)
     async with app.run_test(size=size) as pilot:
         engine.say(WorkerChanged("ready", H200), *whole_run())
         await settle(pilot)
         feel(app, busy_minute())
-        for page, keys in PAGES.items():
-            await pilot.press(*keys)
-            await settle(pilot)
-            compare(f"page_{page}_{size[0]}x{size[1]}", screen_text(app))
-            while app.screen is not app.main:
-                await pilot.press("escape")
-            await pilot.press("escape", "escape", "1", "home")
+        await pilot.press(*BEFORE.get(page, ()), *PAGES[page])
+        await settle(pilot)
+        compare(f"page_{page}_{size[0]}x{size[1]}", screen_text(app))
+        while app.screen is not app.main:
+            await pilot.press("escape")
 
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
-async def test_the_page_of_a_row_that_failed(size: tuple[int, int], engine: FakeEngine) -> None:
+@pytest.mark.parametrize("scene", ["wrong", "crashed"])
+async def test_the_page_of_a_row_that_failed(scene: str, size: tuple[int, int], engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=size) as pilot:
-        for scene, result in (("wrong", wrong(0)), ("crashed", crashed(0))):
-            engine.say(WorkerChanged("ready", H200), *whole_run(result))
-            await settle(pilot)
-            await pilot.press("enter")
-            await settle(pilot)
-            compare(f"page_{scene}_row_{size[0]}x{size[1]}", screen_text(app))
-            await pilot.press("escape")
+        engine.say(WorkerChanged("ready", H200), *whole_run({"wrong": wrong, "crashed": crashed}[scene](0)))
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        compare(f"page_{scene}_row_{size[0]}x{size[1]}", screen_text(app))
 
 
 @pytest.mark.anyio
@@ -170,3 +171,10 @@ async def test_a_toast_takes_the_place_of_the_hint(size: tuple[int, int], engine
         shown = screen_text(app).splitlines()
         assert [line for line, before in zip(shown, without, strict=True) if line != before] == [shown[-2]]
         compare(f"toast_{size[0]}x{size[1]}", screen_text(app))
+
+
+def test_every_golden_is_compared() -> None:
+    by_size = [*SCENES, *(f"page_{page}" for page in PAGES), "page_wrong_row", "page_crashed_row", "no_gpu", "toast"]
+    names = {f"{name}_{width}x{height}" for name in by_size for width, height in SIZES}
+    names |= {"finished_40x10", "finished_160x48", "ascii_160x48"}
+    assert {path.stem for path in GOLDEN.iterdir()} == names

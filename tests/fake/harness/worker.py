@@ -57,9 +57,11 @@ class Worker:
         threading.Thread(target=self.read, daemon=True).start()
         time.sleep(float(os.environ.get("FAKE_START", "0")))
         self.emit("ready", environment=ENVIRONMENT)
-        if os.environ.get("FAKE_WARM_UP") == "dies":
+        until = os.environ.get("FAKE_WARM_UP")  # a file, or a word
+        if until == "dies":
             os._exit(1)
-        time.sleep(float(os.environ.get("FAKE_WARM_UP", "0")))
+        while until and not os.path.exists(until):
+            time.sleep(0.01)
         self.emit("warm")
         while True:
             request = self.requests.get()

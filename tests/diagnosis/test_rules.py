@@ -1,0 +1,86 @@
+"""Every rule on csv of a kernel that has the fault, taken with a real ncu on an H200."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kernbench.diagnosis.counters import Facts, Kernel, Profile
+from kernbench.diagnosis.rules import RULES, diagnose
+from tests.ncu.kept_csv import DATA, profile_of
+
+EXPECTED = {
+    "copy": ("at the limit", "nothing left to gain"),
+    "strided": ("bandwidth", "uncoalesced loads"),
+    "chase": ("bandwidth", "uncoalesced loads"),
+    "spills": ("spills", "spilled to local memory"),
+    "shared_limit": ("occupancy", "shared memory lets only 12 %"),
+    "register_limit": ("registers", "registers lets only 19 %"),
+    "few_blocks": ("launch", "too few blocks: 94 %"),
+    "tail": ("launch", "last wave"),
+    "conflicts": ("shared memory", "bank conflicts"),
+    "compute": ("instructions", "instruction count"),
+    "barriers": ("synchronisation", "barriers"),
+    "tiny": ("launch", "too little work"),
+    "three": ("fusion", "3 kernels hand"),
+    "twice": ("bandwidth", "too many bytes: 2.0 times"),
+    "rms_4096x3072": ("latency", "memory latency"),
+    "rms_75348x5120": ("bandwidth", "below what a plain copy reaches"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_the_fault_is_named(name: str) -> None:
+    bound, words = EXPECTED[name]
+    found = diagnose(profile_of(name))
+    assert found.bound == bound
+    assert words in found.sentence
+    assert not found.mixed
+    assert 2 <= len(found.evidence) <= 3
+    assert 1 <= len(found.tries) <= 3
+
+
+def test_every_rule_speaks_on_some_real_kernel() -> None:
+    profiles = [profile_of(path.stem) for path in sorted(DATA.glob("*.csv"))]
+    silent = [rule.__name__ for rule in RULES if not any(p.main and rule(p.main, p) for p in profiles)]
+    assert silent == []
+
+
+def test_loads_that_are_wide_are_not_to_be_widened() -> None:
+    assert profile_of("rms_4096x3072").kernels[0].load_bytes_per_lane == 16
+    assert "16-byte loads" not in [technique.name for technique in diagnose(profile_of("rms_4096x3072")).tries]
+
+
+def test_mixed_evidence_is_called_mixed() -> None:
+    """A kernel that spills and also keeps the schedulers full: neither explains the other."""
+    spills, compute = profile_of("spills").kernels[0], profile_of("compute").kernels[0]
+    both = replace(compute, local_loads=spills.local_loads, local_stores=spills.local_stores)
+    found = diagnose(Profile((both,)))
+    assert found.mixed
+    assert found.sentence.startswith("the evidence is mixed: registers do not suffice")
+    assert "instruction count" in found.sentence
+
+
+def test_without_numbers_nothing_is_guessed() -> None:
+    found = diagnose(Profile((Kernel("k"),)))
+    assert (found.bound, found.evidence) == ("unknown", ())
+    assert "too few numbers" in found.sentence
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_any_missing_number_is_survived(name: str) -> None:
+    profile = profile_of(name)
+    kernel = profile.main
+    assert kernel is not None
+    for field in kernel.__dataclass_fields__:
+        if field not in ("name", "full_name", "stalls"):
+            assert diagnose(replace(profile, kernels=(replace(kernel, **{field: None}),))).sentence
+
+
+def test_the_compilers_facts_alone() -> None:
+    spilled = diagnose(Profile(facts=(Facts("k", 255, 12, 0, 8, 3),)))
+    assert (spilled.bound, spilled.evidence) == ("spills", ("12 spills", "255 registers a thread"))
+    low = diagnose(Profile(facts=(Facts("k", 200, 0, 0, 8, 3, 12.5, "registers"),)))
+    assert "registers lets only 12 %" in low.sentence
+    assert diagnose(Profile()).bound == "unknown"

@@ -1,0 +1,160 @@
+"""The task hash: what decides right and fast changes it, nothing else does, and every Python gives the same one."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from harness.shared import taskfile
+from harness.shared.lines import to_dict
+from harness.shared.task import Task
+from harness.shared.task_files import reached
+from harness.shared.task_hash import old_task_hash, task_hash
+from tests import ROOT
+from tests.pythons import pythons
+
+FILES = {
+    "task.toml": 'name = "toy"\nentry = "toy"\nbaseline = "baseline.py"\nsummary = "s"\n'
+    '[tolerance]\nfloat32 = { atol = 1e-4, rtol = 1e-4 }\n[[smoke]]\nid = "small"\naxes = { rows = 2 }\n',
+    "cases.json": json.dumps([{"id": "a", "label": "A", "models": ["m"], "known": {"us": 1}, "axes": {"rows": 8}}]),
+    "reference.py": "from parts import maths\n\n\ndef make_inputs(case, seed, device):\n    return {}\n\n\n"
+    "def toy():\n    return maths.f('table.npy')  # a comment\n",
+    "parts/__init__.py": "",
+    "parts/maths.py": "from .inner import g\n\n\ndef f(x):\n    return g(x)\n",
+    "parts/inner.py": "def g(x):\n    return x\n",
+    "table.npy": "0123",
+    "baseline.py": "from harness import host\n\nlibrary = host.load('fast.cpp')\n\n\ndef toy():\n    return 1\n",
+    "fast.cpp": '#include "fast.h"\nint f() { return 1; }  // one\n',
+    "fast.h": "#define ONE 1\n",
+    "solution.py": "from helper import h\n\n\ndef toy():\n    return h()\n",
+    "helper.py": "def h():\n    return 1\n",
+    "notes.md": "plan\n",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def edited(folder: Path, name: str, old: str, new: str) -> str:
+    path = folder / name
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    return taskfile.load(folder).hash
+
+
+COUNTS = {
+    "a tolerance": ("task.toml", "atol = 1e-4", "atol = 1e-3"),
+    "the entry's baseline": ("task.toml", 'baseline = "baseline.py"', 'baseline = "eager"'),
+    "a size": ("cases.json", '"rows": 8', '"rows": 9'),
+    "a headline": ("cases.json", '"label": "A"', '"kind": "smoke"'),
+    "the reference": ("reference.py", "maths.f(", "-maths.f("),
+    "what it imports": ("parts/maths.py", "g(x)", "g(x) + 1"),
+    "what that imports": ("parts/inner.py", "return x", "return -x"),
+    "a table that it names": ("table.npy", "0123", "0124"),
+    "the baseline": ("baseline.py", "return 1", "return 2"),
+    "the C++ that it loads": ("fast.cpp", "return 1", "return 2"),
+    "a header of that": ("fast.h", "ONE 1", "ONE 2"),
+}
+DOES_NOT = {
+    "a comment in task.toml": ("task.toml", "[tolerance]", "# loose\n[tolerance]"),
+    "the name": ("task.toml", 'name = "toy"', 'name = "toys"'),
+    "the summary": ("task.toml", 'summary = "s"', 'summary = "other"'),
+    "a default written out": ("task.toml", 'summary = "s"', 'summary = "s"\nthreads = 1\nlayout = "reference"'),
+    "a default tolerance written out": (
+        "task.toml",
+        "[tolerance]",
+        "[tolerance]\nfloat64 = { atol = 1e-9, rtol = 1e-9 }",
+    ),
+    "a label": ("cases.json", '"label": "A"', '"label": "B"'),
+    "a model": ("cases.json", '["m"]', '["m", "n"]'),
+    "a known time": ("cases.json", '"us": 1', '"us": 2'),
+    "the layout of cases.json": ("cases.json", ", ", ",\n  "),
+    "a comment in the reference": ("reference.py", "# a comment", "# another"),
+    "the layout of the reference": ("reference.py", "    return {}", "    return (\n        {}\n    )"),
+    "a comment in C++": ("fast.cpp", "// one", "// two"),
+    "the solution": ("solution.py", "return h()", "return h() + 1"),
+    "its helper": ("helper.py", "return 1", "return 2"),
+    "notes": ("notes.md", "plan", "plans"),
+}
+
+
+@pytest.mark.parametrize("change", COUNTS.values(), ids=COUNTS)
+def test_what_decides_right_and_fast_changes_the_hash(folder: Path, change: tuple[str, str, str]) -> None:
+    before = taskfile.load(folder).hash
+    assert edited(folder, *change) != before
+
+
+@pytest.mark.parametrize("change", DOES_NOT.values(), ids=DOES_NOT)
+def test_nothing_else_does(folder: Path, change: tuple[str, str, str]) -> None:
+    before = taskfile.load(folder).hash
+    assert edited(folder, *change) == before
+
+
+def test_a_field_added_later_changes_no_hash(folder: Path) -> None:
+    @dataclasses.dataclass(frozen=True)
+    class LaterTask(Task):
+        judge: str = "elementwise"
+
+    task = taskfile.load(folder)
+    later = LaterTask(**task.__dict__)
+    assert task_hash(later) == task.hash
+    assert task_hash(dataclasses.replace(later, judge="statistical")) != task.hash
+
+
+def test_the_old_hash_is_over_bytes(folder: Path) -> None:
+    """As 0.1.0 gave it: what it gave for these very files."""
+    before = taskfile.load(folder)
+    assert before.old_hash == old_task_hash(folder, "baseline.py") != before.hash
+    edited(folder, *DOES_NOT["a comment in task.toml"])
+    assert taskfile.load(folder).old_hash != before.old_hash
+
+
+def test_the_old_hash_of_a_shipped_task_is_the_one_in_its_log() -> None:
+    """Its entries were made with it; git keeps these files as they were then."""
+    task = taskfile.load(ROOT / "kernels" / "rms_norm")
+    assert f"task {task.old_hash[:8]} " in (ROOT / "kernels" / "rms_norm" / "ITERATIONS.md").read_text()
+
+
+def test_the_tasks_files_are_those_that_it_uses(folder: Path) -> None:
+    inner = ["parts/__init__.py", "parts/inner.py", "parts/maths.py", "table.npy"]
+    assert sorted(taskfile.load(folder).files) == sorted(["baseline.py", "fast.cpp", "fast.h", "reference.py", *inner])
+    assert reached(folder, ["solution.py"]) == ["solution.py", "helper.py"]
+
+
+def test_kept_runs_and_exports_are_not_looked_through(folder: Path) -> None:
+    before = taskfile.load(folder).files
+    for place in ("runs/sources/ab", "exports", ".hidden"):
+        (folder / place).mkdir(parents=True)
+        (folder / place / "table.npy").write_text("another")
+    (folder / "runs" / "runs.jsonl").write_text("")
+    assert taskfile.load(folder).files == before
+
+
+def test_every_python_gives_the_same_hash(folder: Path) -> None:
+    (folder / "parts" / "inner.py").write_text(
+        "def g(x, /, *a, k=0x10, **kw) -> int:\n    match x:\n        case [1, *_] | None:\n            pass\n"
+        "    y = f'{x!r:>{k}} {k=} {x:}' \"é\" f'z'\n    with open(y) as a, open(y) as b: ...\n"
+        "    return lambda: (yield) or 1_000.5e3j or b'\\x00' or ... or y[1:2, ::3]\n"
+    )
+    task = taskfile.load(folder)
+    code = (
+        "import json, sys; sys.path.insert(0, sys.argv[1])\n"
+        "from harness.shared.lines import decode\nfrom harness.shared.task import Task\n"
+        "from harness.shared.task_hash import task_hash\n"
+        "print(task_hash(decode(Task, json.load(sys.stdin))))"
+    )
+    given = json.dumps(to_dict(task))
+    for python in pythons():
+        command = [python, "-I", "-c", code, str(ROOT)]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=30)
+        assert done.stdout.strip() == task.hash, f"{python}: {done.stderr}"

@@ -1,0 +1,117 @@
+"""The child process: its thread, its death, its parent's death, its floods, its refusal to be cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kernbench.worker.log_limit import LogLimiter
+from kernbench.worker.process import ChildProcess, Unusable
+from tests import FAKE, ROOT
+from tests.sessions import HASTY, Watched, gone, write
+
+
+def test_a_worker_is_not_started_from_a_thread_that_may_end() -> None:
+    problems: list[BaseException] = []
+
+    def body() -> None:
+        try:
+            asyncio.run(ChildProcess.start(sys.executable, FAKE, "cpu", print))
+        except RuntimeError as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert "main thread" in str(problems[0])
+
+
+@pytest.mark.parametrize("harness", ["fake", "real"])
+def test_the_worker_dies_with_its_parent(tmp_path: Path, harness: str) -> None:
+    """kill -9 of the workbench: the worker must not be left behind, busy or not."""
+    folder = FAKE if harness == "fake" else ROOT / "harness"
+    script = (
+        "import asyncio, sys\n"
+        "from pathlib import Path\n"
+        "from kernbench.worker.process import ChildProcess\n"
+        "async def main():\n"
+        f"    child = await ChildProcess.start(sys.executable, Path({str(folder)!r}), 'cpu', lambda line: None)\n"
+        "    await child.wait_ready()\n"
+        "    print(child.pid, flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    assert parent.stdout is not None
+    pid = int(parent.stdout.readline())
+    assert not gone(pid, 0.1)
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    assert gone(pid)
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_ignores_cancel_is_killed(watched: object, folder: Path) -> None:
+    it: Watched = watched(deadlines=HASTY)  # type: ignore[operator]
+    await it.session.start()
+    await it.ended(1)
+    pid = it.session.supervisor.pids[0]
+    write(folder, 'DO = "hang_load"')
+    await it.until(lambda: it.session.running is not None)
+    write(folder, "TIME_US = 10.0")
+    await it.ended(3)
+    assert it.session.logbook.journal.summaries[-1].geomean == pytest.approx(10.0)
+    assert gone(pid)
+
+
+@pytest.mark.anyio
+async def test_what_the_kernel_leaves_in_the_group_is_killed_too() -> None:
+    child = await ChildProcess.start(sys.executable, FAKE, "cpu", lambda line: None)
+    await child.wait_ready()
+    os.killpg(child.pid, signal.SIGCONT)  # the group is the child's own
+    await child.close()
+    assert gone(child.pid)
+
+
+@pytest.mark.anyio
+async def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "harness"
+    broken.mkdir()
+    (broken / "__init__.py").write_text("")
+    (broken / "worker.py").write_text("raise ImportError('no such thing')\n")
+    child = await ChildProcess.start(sys.executable, broken, "cpu", lambda line: None)
+    with pytest.raises(Unusable, match=r"exited with code 1 at its start: ImportError: no such thing; is .* a Python"):
+        await child.wait_ready()
+    await child.close()
+
+
+@pytest.mark.anyio
+async def test_what_is_no_python_is_doubted() -> None:
+    child = await ChildProcess.start("/bin/ls", FAKE, "cpu", lambda line: None)
+    with pytest.raises(Unusable, match="; is /bin/ls a Python with torch\\? choose another with --python"):
+        await child.wait_ready()
+    await child.close()
+
+
+def test_the_log_keeps_the_first_lines_of_a_second_and_counts_the_rest() -> None:
+    limiter = LogLimiter(lines_per_second=3, longest=10)
+    assert limiter.feed(b"one\ntwo\nthr", 1.0) == ["one", "two"]
+    assert limiter.feed(b"ee\nfour\nfive\n", 1.5) == ["three"]
+    assert limiter.feed(b"six\n" * 1000, 1.9) == []
+    assert limiter.feed(b"seven\n", 2.0) == ["... 1,002 more lines (4.0 kB) were not kept", "seven"]
+    assert limiter.feed(b"a line with no end at all" + b"x" * 100, 3.0) == ["a line wit ..."]
+    assert limiter.finish() == []
+
+
+def test_bytes_that_are_no_text_do_not_reach_the_screen() -> None:
+    text = b"\x1b[2J\xff\x00ok\tfine\n\x1b[31mred\x1b[0m \x1b]0;title\x07bell\x07\n"
+    assert LogLimiter().feed(text, 0.0) == ["\ufffd?ok\tfine", "red bell?"]

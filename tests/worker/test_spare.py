@@ -1,0 +1,110 @@
+"""The spare: warm before it counts, and out of the way of what is timed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kernbench.events import CaseLanded, Notice, Summary
+from kernbench.worker.process import ChildProcess
+from kernbench.worker.supervisor import SPARE_TRIES
+from tests.sessions import Watched, reached, write
+
+
+def state_of(pid: int) -> str:
+    """R, S, D, or T where it was stopped."""
+    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
+class Warming:
+    """A spare that is ready, and warms up until it is let on."""
+
+    def __init__(self, it: Watched, file: Path) -> None:
+        self.supervisor, self._file = it.session.supervisor, file
+
+    async def start(self, it: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+        await it.session.run_once(iteration=False)
+        monkeypatch.setenv("FAKE_WARM_UP", str(self._file))
+        await self.supervisor.prepare_spare()
+        await reached(lambda: self.supervisor.spare_ready)
+        assert not self.supervisor.spare_warm
+        self.pid = self.supervisor.pids[1]
+
+    async def end(self) -> None:
+        self._file.touch()
+        await reached(lambda: self.supervisor.spare_warm)
+
+
+@pytest.mark.anyio
+async def test_a_spare_that_still_warms_up_is_stopped_while_something_is_timed(
+    watched: Callable[..., Watched], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = watched()
+    spare = Warming(it, tmp_path / "warm")
+    await spare.start(it, monkeypatch)
+    states: list[str] = []
+    it.session.listen(lambda event: states.append(state_of(spare.pid)) if isinstance(event, CaseLanded) else None)
+    write(folder, "TIME_US = 40.0")
+    outcome = await it.session.run_once(iteration=False)
+    assert isinstance(outcome, Summary)
+    assert set(states) == {"T"}
+    await spare.end()
+    states.clear()
+    await it.session.run_once(iteration=False)
+    assert states
+    assert "T" not in states
+
+
+@pytest.mark.anyio
+async def test_it_rests_while_somebody_else_has_the_gpu(
+    watched: Callable[..., Watched], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = watched()
+    spare = Warming(it, tmp_path / "warm")
+    await spare.start(it, monkeypatch)
+    await it.session.supervisor.lend_gpu()
+    await reached(lambda: state_of(spare.pid) == "T")
+    it.session.supervisor.take_back_gpu()
+    await spare.end()
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [("FAKE_UNUSABLE", "1", "there is no device cuda:7 here"), ("FAKE_WARM_UP", "dies", "exited with code 1")],
+)
+async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_done(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch, name: str, value: str, why: str
+) -> None:
+    """As where a GPU admits one process at a time: no new try after every save, and floors all the same."""
+    it = watched(standby=False)
+    assert isinstance(await it.session.run_once(iteration=False), Summary)
+    monkeypatch.setenv(name, value)
+    supervisor, tried = it.session.supervisor, list[ChildProcess]()
+    start = ChildProcess.start
+
+    async def noted(*words: Any) -> ChildProcess:
+        tried.append(await start(*words))
+        return tried[-1]
+
+    monkeypatch.setattr(ChildProcess, "start", noted)
+    for _ in range(SPARE_TRIES + 2):
+        await supervisor.prepare_spare()
+        await reached(lambda: len(supervisor.pids) == 1)
+    assert len(tried) == SPARE_TRIES
+    (said,) = [event.text for event in it.of(Notice) if isinstance(event, Notice)]
+    assert said == f"no spare worker ({why}); after a crash the next save waits for a new one"
+    await it.session.start()
+    floors = it.session.logbook.journal.floors
+    await reached(lambda: len(floors) == 3)
+    monkeypatch.delenv(name)
+    os.kill(supervisor.pids[0], signal.SIGKILL)
+    await reached(lambda: not supervisor.pids)
+    it.session.rerun()
+    await it.ended(3)
+    await reached(lambda: supervisor.spare_warm)
