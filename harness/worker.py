@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 
 from harness.shared.codes import UnusableCode
 from harness.shared.lines import PROTOCOL, decode, encode, to_dict
-from harness.shared.run import RunRequest
+from harness.shared.run_request import RunRequest
 
 UNUSABLE = 3
 """Exit code when the device or torch is not there."""
@@ -134,7 +134,7 @@ def _settle() -> int:
 
 
 def _serve(channel: Channel, message: dict[str, Any], read_at: float, environment: Any, cache: Any) -> None:
-    from harness.run.run import Run
+    from harness.run.run_cases import Run
 
     kind = message.get("request")
     if kind not in ("run", "floor"):

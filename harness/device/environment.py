@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 
 from harness.device.gpu import Gpu
-from harness.shared.run import Environment, RunRequest
+from harness.shared.run_request import Environment, RunRequest
 
 DEFAULT_CACHE = 32 << 20
 ARM_PARTS = {"0xd0c": "Neoverse N1", "0xd40": "Neoverse V1", "0xd49": "Neoverse N2", "0xd4f": "Neoverse V2"}

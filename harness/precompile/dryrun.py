@@ -23,7 +23,7 @@ from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw
 from harness.precompile import SETTINGS, fake_gpu
 from harness.private import triton_private
-from harness.shared.run import RunRequest
+from harness.shared.run_request import RunRequest
 
 NOT_HERE = ("torch.utils.cpp_extension", "cupy")
 """Compilers with locks of their own, which a killed process would leave locked, and what is no use without a GPU."""

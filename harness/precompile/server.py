@@ -28,7 +28,7 @@ from typing import Any, NoReturn
 
 from harness.precompile import SETTINGS
 from harness.shared.lines import PROTOCOL, decode, encode
-from harness.shared.run import RunRequest
+from harness.shared.run_request import RunRequest
 
 NICE = 5
 LONGEST_S = 30

@@ -13,7 +13,7 @@ import torch
 
 from harness.check import clock_guard, compare
 from harness.inputs.cache import CaseInputs
-from harness.inputs.reference import BadOutput, Outputs, named_outputs
+from harness.inputs.reference import BadOutput, Outputs, copies, named_outputs
 from harness.run.context import RunContext
 from harness.run.opponents import FirstCall, Opponents
 from harness.run.progress import Progress
@@ -85,10 +85,22 @@ class CaseTiming:
         if wrong is not None:
             return wrong, ()
         wrong, before = compare.compare(outputs, material.truth, task).problem, materials[working.master - 1]
-        stale = (
-            wrong is not None and before is not material and not compare.compare(outputs, before.truth, task).problem
-        )
-        return wrong, (findings.make("stale_result"),) if stale else ()
+        is_old = wrong is not None and before is not material
+        if not is_old or compare.compare(outputs, before.truth, task).problem:
+            return wrong, ()
+        return wrong, (findings.make("output_kept" if self._returns_one_memory(material) else "stale_result"),)
+
+    def _returns_one_memory(self, material: CaseInputs) -> bool:
+        """Whether two calls return the same memory: then a later call of the timing has written over the result, which
+        looks stale and is not."""
+        inputs, mutates = copies(material.inputs), self.context.task.mutates
+        if mutates:  # its outputs are its inputs
+            return False
+        try:
+            first, second = (named_outputs(self.context.solution(**inputs), inputs, mutates) for _ in range(2))
+        except Exception:  # the row is wrong already; this only says why
+            return False
+        return compare.shared(first, second)
 
     def _with_threads(self, result: CaseResult, timed: Timing) -> CaseResult:
         """On a CPU the threads are part of the condition: a side that takes more is not comparable."""

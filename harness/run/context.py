@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import Draw, Reference
-from harness.shared.run import Environment, RunRequest
+from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Case, Task
 
 

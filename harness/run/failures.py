@@ -13,7 +13,7 @@ from harness.load import interpreter
 from harness.load.failure import Paths, describe
 from harness.shared.codes import CUDA_ERROR_EXIT, Explanation, explain
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Case
 from harness.timing.blocks import SideFailed
 

@@ -15,7 +15,7 @@ from harness.load.failure import Paths, describe
 from harness.shared import findings
 from harness.shared.codes import Explanation, explain
 from harness.shared.results import Finding, Verdict
-from harness.shared.run import RunRequest
+from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 
 

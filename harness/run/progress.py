@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from harness.shared.results import Finding
-from harness.shared.run import Step
+from harness.shared.run_request import Step
 from harness.shared.task import Case
 
 REARM_S = 2.0

@@ -16,7 +16,7 @@ from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import Draw
 from harness.run.context import RunContext
 from harness.run.progress import Progress
-from harness.shared.run import Step
+from harness.shared.run_request import Step
 from harness.shared.task import Case
 from harness.timing.blocks import SideFailed
 

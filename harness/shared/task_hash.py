@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.shared.code_equality import code_of
 from harness.shared.task import Task, Tolerance
-from harness.shared.task_files import NAMED_BASELINES, task_files
+from harness.shared.used_files import NAMED_BASELINES, task_files
 
 DIGITS = 16
 DEFAULT_TOLERANCE = {

@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from harness.shared.errors import UserError
 from harness.shared.task import Case, CaseKind, Task, Tolerance
-from harness.shared.task_files import NAMED_BASELINES, task_files
 from harness.shared.task_hash import DEFAULT_TOLERANCE, old_task_hash, task_hash
+from harness.shared.used_files import NAMED_BASELINES, task_files
 
 DTYPES = frozenset(
     "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 "

@@ -19,7 +19,7 @@ from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
 from harness.shared.codes import Explanation
 from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
-from harness.shared.run import RunRequest
+from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 from harness.timing import blocks, clocks, kernel_ledger, wall_pass
 from harness.timing.input_sets import rotation

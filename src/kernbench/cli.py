@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from harness.shared.errors import UserError
-from kernbench.commands import export, guide, history, loop, profile, selfcheck, setup
+from kernbench.commands import export, guide, history, profile, run, selfcheck, setup
 from kernbench.version import __version__
 
 READER_LEFT = 141
@@ -68,7 +68,7 @@ def cli() -> None:
 
 
 for command in (
-    *loop.COMMANDS,
+    *run.COMMANDS,
     *history.COMMANDS,
     *export.COMMANDS,
     *profile.COMMANDS,

@@ -1,6 +1,6 @@
 """A mistake of our own: one sentence for the user, the traceback in a file for whoever mends it.
 
-The command line (cli.py) and the screens (tui/kernbench_app.py) bring here what nobody expected.
+The command line (cli.py) and the screens (tui/safe_app.py) bring here what nobody expected.
 KERNBENCH_TRACEBACK=1 shows the traceback instead.
 """
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from harness.shared.errors import Where
 from harness.shared.results import CaseResult, Finding, Ratio, VerdictWord
-from harness.shared.run import Environment, Step
+from harness.shared.run_request import Environment, Step
 from harness.shared.task import Task
 from kernbench.diagnosis.counters import Profile
 from kernbench.diagnosis.rules import Diagnosis

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from harness.shared.errors import Where
 from harness.shared.results import CaseResult, Ratio
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.events import Progress, PulledEntry, Summary
 
 DASH = "-"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from harness.shared.codes import NOT_RUN
 from harness.shared.lines import SCHEMA, encode, to_dict
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task
 from kernbench import render
 from kernbench.events import BuildFailed, RunStarted, Summary

@@ -247,7 +247,7 @@ def test_a_second_signal_does_not_end_the_closing() -> None:
     """`timeout` sends two, and the processes of a session are waited for in between."""
     program = """
 import asyncio, os, signal
-from kernbench.commands.loop import run_until_signal
+from kernbench.commands.run import run_until_signal
 
 async def main():
     try:

@@ -180,7 +180,7 @@ def test_a_part_of_the_cases_that_is_wrong_takes_the_best_its_place(task: Task, 
     assert f"Best: #{best.iteration}, " in export.text(task, state, "md")
     again = {"run": "part", "iteration": None, "repeats": best.iteration, "best": False, "counts": {"wrong": 1}}
     journal.finish(replace(best, **again, right=False, complete=False), [])  # type: ignore[arg-type]
-    now = stored_sources.best(task, Journal(state), stored_sources.entries_of(task))
+    now = stored_sources.summary_of(task, Journal(state), "best")
     assert now.iteration != best.iteration
     assert f"Best: #{now.iteration}, " in export.text(task, state, "md")
     assert f"best, #{now.iteration}, against" in export.text(task, state, "html")
@@ -196,7 +196,7 @@ def test_of_several_entries_of_the_best_source_the_first_is_named(tmp_path: Path
     again = replace(first, best_geomean=first.geomean)
     for number, item in enumerate([replace(first, iteration=None), again, replace(again, iteration=2, repeats=1)]):
         Journal(state).finish(replace(item, run=f"r{number}"), [])
-    assert stored_sources.best(task, Journal(state), stored_sources.entries_of(task)).iteration == 1
+    assert stored_sources.summary_of(task, Journal(state), "best").iteration == 1
     assert "Best: #1, " in export.text(task, state, "md")
 
 

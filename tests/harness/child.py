@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.shared.lines import to_dict
-from harness.shared.run import RunRequest
+from harness.shared.run_request import RunRequest
 from harness.shared.task import Task
 from harness.shared.taskfile import load
 from tests import ROOT

@@ -17,7 +17,7 @@ from harness import worker
 from harness.private.torch_private import COMPILE_IMPORTS
 from harness.shared.lines import decode
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.taskfile import load
 from tests.harness.child import REFERENCE, SOLUTION, TASK, Child, findings, results, write_task
 

@@ -48,7 +48,7 @@ def offenders(brought: dict[str, set[str]], banned: set[str]) -> dict[str, set[s
 
 def test_the_workbench_half_opens_without_heavy_packages() -> None:
     names = names_in("kernbench", without="kernbench.tui")
-    assert {"kernbench.cli", "kernbench.export.frame", "kernbench.engine.session"} <= set(names)
+    assert {"kernbench.cli", "kernbench.export.data_frame", "kernbench.engine.session"} <= set(names)
     assert offenders(brought_by(*names), HEAVY) == {}
 
 

@@ -26,12 +26,12 @@ def tree(root: Path, **files: str) -> Path:
 
 SOUND = {
     "kernbench__app": "from kernbench.log import book, page\n",
-    "kernbench__log__book": "from harness.shared.run import Run\nfrom . import page\n",
+    "kernbench__log__book": "from harness.shared.run_request import Run\nfrom . import page\n",
     "kernbench__log__page": "import harness\nimport json\n",
     "kernbench__tui__board": "from textual.app import App\nfrom kernbench.tui.panes.page import Page\n",
     "kernbench__tui__panes__page": "Page = 1\n",
     "kernbench__tui__panes__rows": "",
-    "harness__worker": "from harness.shared.run import Run\nfrom .shared import taskfile\n",
+    "harness__worker": "from harness.shared.run_request import Run\nfrom .shared import taskfile\n",
     "harness__shared__run": "Run = 1\n",
     "harness__shared__taskfile": "import tomllib\n",
 }
@@ -45,7 +45,7 @@ def test_both_packages_keep_the_rule(rule: layout.Rule) -> None:
 
 def test_the_rules_see_every_module() -> None:
     found = layout.modules(ROOT)
-    assert {"kernbench", "kernbench.cli", "kernbench.tui.app", "harness.worker", "harness.shared.run"} <= set(found)
+    assert {"kernbench", "kernbench.cli", "kernbench.tui.app", "harness.worker", "harness.shared.task"} <= set(found)
     assert not [name for name in found if "templates" in name]
     graph = layout.file_graph(ROOT)
     assert graph["kernbench"] >= {"kernbench.version", "kernbench.export.history"}  # the second for type checkers

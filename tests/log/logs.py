@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.shared import stats, taskfile
 from harness.shared.lines import encode, to_dict
 from harness.shared.results import CaseResult, Ratio, WallTime
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.events import RunStarted, Summary
 from kernbench.log.entries import iterations_file

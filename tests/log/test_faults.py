@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from harness.shared import taskfile
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench import atomic_write
 from kernbench.log.entries import iterations_file
 from kernbench.log.logbook import Logbook

@@ -10,7 +10,7 @@ import pytest
 
 from harness.shared import taskfile
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.events import CaseLanded, RunStarted, Summary
 from kernbench.log.entries import iterations_file
 from kernbench.log.entries.entry_text import EntryText

@@ -14,7 +14,7 @@ from harness.shared import codes, findings
 from harness.shared.codes import FindingCode, L2State, Reason
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.log.runs import legacy
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.series import Series

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.shared.results import Ratio
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.events import RunStarted, Summary
 from kernbench.log import stored_sources
 from kernbench.log.entries.pulled_entries import PulledEntries

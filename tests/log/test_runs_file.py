@@ -19,7 +19,7 @@ import kernbench
 from harness.shared import taskfile
 from harness.shared.lines import decode, to_dict
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment, RunRequest
+from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Task
 from kernbench.events import CaseLanded, RunStarted, Summary
 from kernbench.log import overview

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.events import Summary
 from kernbench.log.runs.series import Series, best_of, series_of
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernbench.commands.loop import idle_device
+from kernbench.commands.run import idle_device
 from kernbench.machine import telemetry
 from kernbench.machine.telemetry import GpuProcess, MachineReader, Sample, Telemetry
 from kernbench.tui.text.gpu_text import Meters

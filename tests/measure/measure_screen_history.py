@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from harness.shared import taskfile  # noqa: E402
 from harness.shared.results import CaseResult  # noqa: E402
-from harness.shared.run import Environment  # noqa: E402
+from harness.shared.run_request import Environment  # noqa: E402
 from kernbench.events import CaseLanded, RunStarted, Summary  # noqa: E402
 from kernbench.log.runs.journal import Journal  # noqa: E402
 

@@ -17,7 +17,7 @@ import pytest
 from kernbench.engine.jobs import Options
 from kernbench.ncu.refusals import refuse
 from kernbench.selfcheck import Report, accuracy, agreement
-from kernbench.selfcheck.workshop import TaskCopy
+from kernbench.selfcheck.task_copy import TaskCopy
 from tests import FAKE, ROOT
 
 DEMO = ROOT / "kernels" / "softmax_host"

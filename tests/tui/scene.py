@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 
 from harness.shared.errors import UserError, Where
 from harness.shared.results import CaseResult, Finding, InputForm, KernelTime, OutputError, Ratio, WallTime
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task, Tolerance
 from kernbench.events import (
     BuildFailed,

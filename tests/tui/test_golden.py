@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.events import Event, WorkerChanged
 from tests.tui.scene import (
     BROKEN,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from harness.shared.errors import Where
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.diagnosis.counters import Kernel, Profile
 from kernbench.diagnosis.rules import diagnose
 from kernbench.events import (

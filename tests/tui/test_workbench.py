@@ -10,7 +10,7 @@ import pytest
 from harness.shared.codes import explain
 from harness.shared.errors import UserError, Where
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.events import BuildFailed, Event, LogLine, Notice, RunCancelled, RunFinished, TaskLoaded, WorkerChanged
 from kernbench.tui import screen
 from kernbench.tui.actions import draft_file

@@ -11,7 +11,7 @@ from harness.load.failure import Paths
 from harness.run.failures import CaseFailures
 from harness.shared.lines import decode, to_dict
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task
 from kernbench.engine.run_progress import RunProgress
 from kernbench.events import RunStarted

@@ -8,15 +8,14 @@ from pathlib import Path
 import click
 
 from kernbench.commands.history import echo_diff, opened, state_option
-from kernbench.commands.loop import task_argument
-
-FORMATS = ("md", "csv", "json", "html", "pr")
+from kernbench.commands.run import task_argument
+from kernbench.export.formats import FORMATS
 
 
 @click.command()
 @task_argument
 @click.option(
-    "--format", "kind", type=click.Choice(FORMATS), required=True, help="pr is a folder, the others are files."
+    "--format", "kind", type=click.Choice(list(FORMATS)), required=True, help="pr is a folder, the others are files."
 )
 @click.option("-o", "target", metavar="PATH", required=True, help="Where to write; - is stdout.")
 @click.option("--force", is_flag=True, help="Overwrite what is there.")
@@ -34,7 +33,7 @@ def export(
     kernbench export rms_norm --format pr -o /tmp/rms_norm-pr --before 1 --after best
     """
     from kernbench import export as exports
-    from kernbench.export.writing import as_bytes
+    from kernbench.export.write_files import as_bytes
 
     if kind != "pr" and (before or after):
         raise click.UsageError("--before and --after choose the two sources of --format pr")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernbench.commands.loop import complete_task, load_task, task_argument
+from kernbench.commands.run import complete_task, load_task, task_argument
 from kernbench.machine.terminal import obeys
 
 if TYPE_CHECKING:

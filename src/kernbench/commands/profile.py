@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernbench.commands.loop import (
+from kernbench.commands.run import (
     NO_DEVICE,
     USAGE,
     WRONG,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernbench.commands.loop import loop_options, read_options, run_until_signal
+from kernbench.commands.run import loop_options, read_options, run_until_signal
 from kernbench.machine.terminal import obeys
 
 if TYPE_CHECKING:

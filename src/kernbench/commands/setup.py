@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kernbench.commands.loop import complete_task
+from kernbench.commands.run import complete_task
 
 
 def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

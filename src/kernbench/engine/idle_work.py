@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from harness.shared.errors import UserError
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.engine.jobs import Options
 from kernbench.engine.runner import Runner, RunOrder

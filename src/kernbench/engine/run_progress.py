@@ -15,7 +15,7 @@ from harness.shared.codes import explain
 from harness.shared.errors import Where
 from harness.shared.lines import decode
 from harness.shared.results import CaseResult, Finding
-from harness.shared.run import Environment, Step
+from harness.shared.run_request import Environment, Step
 from harness.shared.task import Task
 from kernbench import render
 from kernbench.events import BuildFailed, CaseLanded, Event, FailedStatus, Progress, RunCancelled, RunStarted

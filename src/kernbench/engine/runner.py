@@ -19,7 +19,7 @@ from typing import Literal
 
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment, RunRequest
+from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Task
 from kernbench import render
 from kernbench.engine.run_progress import RunProgress

@@ -16,9 +16,9 @@ from pathlib import Path
 from harness.shared import taskfile
 from harness.shared.errors import UserError
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from harness.shared.task_files import NAMED_BASELINES
+from harness.shared.used_files import NAMED_BASELINES
 from kernbench import crash_report
 from kernbench.diagnosis.counters import TraceRow
 from kernbench.engine import task_failures

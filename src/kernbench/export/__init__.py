@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.shared.task import Task
-from kernbench.export.collect import Collected, ExportError, collect
-from kernbench.export.writing import write_all
+from kernbench.export.formats import FORMATS, ExportError
+
+if TYPE_CHECKING:
+    from kernbench.export.collect import Collected
 
 __all__ = ["FORMATS", "ExportError", "default_target", "export", "text"]
 
-FORMATS = ("md", "csv", "json", "html", "pr")
 BODY = "PULL_REQUEST.md"
 
 
@@ -37,10 +39,13 @@ def export(
     after: str | None = None,
 ) -> list[Path]:
     """Writes the log and returns the paths of what was written."""
-    if format == "pr":
-        from kernbench.export import bundle
+    from kernbench.export.collect import collect
+    from kernbench.export.write_files import write_all
 
-        files = bundle.make_files(collect(task, state), before, after)
+    if format == "pr":
+        from kernbench.export import pull_request
+
+        files = pull_request.make_files(collect(task, state), before, after)
         return write_all({target / name: content for name, content in files.items()}, force)
     _refuse_folder(target)
     return write_all({target: text(task, state, format)}, force)
@@ -48,11 +53,13 @@ def export(
 
 def text(task: Task, state: Path, format: str, *, before: str | None = None, after: str | None = None) -> str:  # noqa: A002
     """The export as text."""
+    from kernbench.export.collect import collect
+
     about = collect(task, state)
     if format == "pr":
-        from kernbench.export import bundle
+        from kernbench.export import pull_request
 
-        return bundle.make_files(about, before, after)[BODY]
+        return pull_request.make_files(about, before, after)[BODY]
     return _maker(format)(about)
 
 
@@ -62,9 +69,10 @@ def default_target(task: Task, format: str) -> Path:  # noqa: A002
 
 
 def _maker(format: str) -> Callable[[Collected], str]:  # noqa: A002
-    from kernbench.export import markdown, page, tables
+    """What makes the text of a format that is one file."""
+    from kernbench.export import csv_json, html_page, markdown
 
-    makers = {"md": markdown.make, "csv": tables.make_csv, "json": tables.make_json, "html": page.make}
+    makers = {"md": markdown.make, "csv": csv_json.make_csv, "json": csv_json.make_json, "html": html_page.make}
     if format not in makers:
         raise ExportError(f"there is no format {format!r}; there are {', '.join(FORMATS)}")
     return makers[format]

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.shared.errors import UserError
 from harness.shared.results import CaseResult
 from harness.shared.task import Case, Task
 from kernbench import render
 from kernbench.events import PulledEntry, Summary
+from kernbench.export.formats import ExportError
 from kernbench.log import best as best_source
 from kernbench.log import profile_evidence, stored_sources
 from kernbench.log.entries import iterations_file
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
 OPENED = "the source as it was opened"
 
 
-class ExportError(UserError):
-    """The log cannot be exported; one sentence."""
-
-
 @dataclass(frozen=True)
 class Collected:
     task: Task
@@ -41,7 +37,7 @@ class Collected:
 
     @functools.cached_property
     def frame(self) -> pandas.DataFrame:
-        from kernbench.export.frame import frame
+        from kernbench.export.data_frame import frame
 
         return frame(self.task, self.journal, self.runs)
 

@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.events import Summary
 from kernbench.log import best as best_source

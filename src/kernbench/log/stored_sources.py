@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.shared.errors import UserError
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from harness.shared.task_files import NAMED_BASELINES
+from harness.shared.used_files import NAMED_BASELINES
 from kernbench.atomic_write import written_aside
 from kernbench.events import PulledEntry, Summary
 from kernbench.log import best as best_source

@@ -12,7 +12,7 @@ from harness.shared.results import CaseResult
 from kernbench import render
 from kernbench.engine.jobs import Options
 from kernbench.selfcheck import Report, Tell
-from kernbench.selfcheck.workshop import TaskCopy
+from kernbench.selfcheck.task_copy import TaskCopy
 from kernbench.task import lookup
 from kernbench.worker.process import BOOT, child_environment, harness_folder
 

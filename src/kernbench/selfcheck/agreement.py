@@ -15,7 +15,7 @@ from typing import Literal
 from kernbench.engine.jobs import Options
 from kernbench.ncu import nsight
 from kernbench.selfcheck import Report, Tell
-from kernbench.selfcheck.workshop import TaskCopy
+from kernbench.selfcheck.task_copy import TaskCopy
 from kernbench.worker.process import BOOT, child_environment, harness_folder
 
 CALLS = 5

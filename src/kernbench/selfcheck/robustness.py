@@ -13,7 +13,7 @@ from pathlib import Path
 from kernbench.engine.jobs import Options
 from kernbench.events import Summary
 from kernbench.selfcheck import Report, Tell, bad_kernels
-from kernbench.selfcheck.workshop import TaskCopy
+from kernbench.selfcheck.task_copy import TaskCopy
 from kernbench.worker.supervisor import Deadlines
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.shared.errors import UserError
 from harness.shared.task import Task
-from harness.shared.task_files import NAMED_BASELINES, reached
+from harness.shared.used_files import NAMED_BASELINES, reached
 
 
 class BaselineError(UserError):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from harness.shared.codes import explain
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task
 
 GRID_PER_SAVE = 32

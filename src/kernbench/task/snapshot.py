@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 
 from harness.shared.code_equality import code_of as code_of_file
-from harness.shared.task_files import PARSED
+from harness.shared.used_files import PARSED
 
 LARGEST_FILE = 1024 * 1024
 LEFT_OUT = frozenset({"ITERATIONS.md", "__pycache__", "exports"})

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from harness.shared.code_equality import CODE
-from harness.shared.task_files import reached
+from harness.shared.used_files import reached
 
 
 def is_behind_link(folder: Path, path: Path) -> bool:

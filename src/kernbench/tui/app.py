@@ -36,13 +36,13 @@ from kernbench.tui.actions.iterations import IterationActions
 from kernbench.tui.actions.notes import Notes
 from kernbench.tui.actions.palette import commands
 from kernbench.tui.actions.rows import RowActions
-from kernbench.tui.kernbench_app import KernbenchApp
 from kernbench.tui.messages import EventsArrived, Sampled, Tasks
 from kernbench.tui.pages import user_keys
 from kernbench.tui.pages.dialogs import TO_SHELL, Choose
 from kernbench.tui.pages.help import Help, key_rows
 from kernbench.tui.pages.picker import TaskScreen
 from kernbench.tui.panes import gpu
+from kernbench.tui.safe_app import SafeApp
 from kernbench.tui.screen import MainScreen
 from kernbench.tui.state.bench import Severity
 from kernbench.tui.state.board import Board
@@ -52,7 +52,7 @@ from kernbench.tui.text.spans import clean
 SAID_WITH_A_CHANGE_SECONDS = 0.5
 
 
-class Workbench(KernbenchApp[None], inherit_bindings=False):
+class Workbench(SafeApp[None], inherit_bindings=False):
     """Without Textual's own ctrl+q, which would leave from a box too, and lose what is typed there."""
 
     CSS_PATH = "kernbench.tcss"

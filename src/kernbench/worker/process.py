@@ -22,7 +22,7 @@ import harness
 from harness.shared.codes import UnusableCode
 from harness.shared.errors import UserError
 from harness.shared.lines import PROTOCOL, decode
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.worker.log_limit import LogLimiter
 
 BOOT = """

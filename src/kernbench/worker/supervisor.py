@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from harness.shared.codes import CUDA_ERROR_EXIT
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench import render
 from kernbench.events import Event, LogLine, Notice, WorkerChanged
 from kernbench.worker.precompiler import Precompiler

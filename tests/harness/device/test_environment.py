@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.device import environment
-from harness.shared.run import Environment, RunRequest
+from harness.shared.run_request import Environment, RunRequest
 from harness.shared.taskfile import load
 from tests.harness.child import write_task
 

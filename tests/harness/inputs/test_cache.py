@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from harness.inputs.cache import RunCache
-from harness.run.run import Run
-from harness.shared.run import Environment, RunRequest
+from harness.run.run_cases import Run
+from harness.shared.run_request import Environment, RunRequest
 from harness.shared.taskfile import load
 from tests.harness.child import write_task
 

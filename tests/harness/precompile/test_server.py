@@ -15,7 +15,7 @@ import pytest
 
 from harness.cuda import compiling, library
 from harness.shared.lines import to_dict
-from harness.shared.run import RunRequest
+from harness.shared.run_request import RunRequest
 from harness.shared.taskfile import load
 from kernbench.worker.process import BOOT
 from tests import ROOT

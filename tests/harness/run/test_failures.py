@@ -12,7 +12,7 @@ from harness.inputs.cache import RunCache
 from harness.load.failure import Paths
 from harness.run import failures
 from harness.run.failures import CaseFailures
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Case
 from harness.timing.blocks import SideFailed
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from harness.run.opponents import Opponents
-from harness.shared.run import RunRequest
+from harness.shared.run_request import RunRequest
 from harness.shared.task import Tolerance
 
 

@@ -12,8 +12,8 @@ import pytest
 from harness.shared import taskfile
 from harness.shared.lines import to_dict
 from harness.shared.task import Task
-from harness.shared.task_files import reached
 from harness.shared.task_hash import old_task_hash, task_hash
+from harness.shared.used_files import reached
 from tests import ROOT
 from tests.pythons import pythons
 

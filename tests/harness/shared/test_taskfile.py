@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.shared import taskfile
-from harness.shared.task_files import reached
 from harness.shared.taskfile import TaskError
+from harness.shared.used_files import reached
 from kernbench.task.lookup import shipped_tasks
 
 GOOD = """

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench import render
 from kernbench.events import PulledEntry, Summary
 from kernbench.log.entries import entry_text, iterations_file

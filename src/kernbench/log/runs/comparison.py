@@ -10,7 +10,7 @@ from pathlib import Path
 
 from harness.shared import stats
 from harness.shared.results import CaseResult, Finding, Ratio
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench import render
 from kernbench.events import RunStarted, Summary, Worst

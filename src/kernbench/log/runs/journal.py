@@ -20,7 +20,7 @@ from typing import Any
 
 from harness.shared.lines import SCHEMA, encode, to_dict
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
 from kernbench.log.runs import legacy, runs_index
 from kernbench.log.runs.run_records import UNREADABLE, RunRecords

@@ -12,7 +12,7 @@ from typing import Any, cast, get_args
 from harness.shared.codes import FindingCode, L2State, Reason
 from harness.shared.lines import decode
 from harness.shared.results import CaseResult, Status
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 
 REASONS: tuple[tuple[Status, str, Reason], ...] = (
     ("skipped", r"needs a GPU: ", "needs_gpu"),

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, overload
 
 from harness.shared.lines import decode
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.events import Summary
 from kernbench.log.runs import legacy
 from kernbench.log.runs.run_table import RunTable

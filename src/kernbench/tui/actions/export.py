@@ -8,23 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from harness.shared.errors import UserError
+from kernbench.export.formats import FORMATS
 from kernbench.tui.pages.dialogs import Choose, Confirm
 from kernbench.tui.state.bench import Bench
-
-KINDS = {
-    "md": "markdown",
-    "csv": "every row of every iteration",
-    "json": "the same for programs",
-    "html": "one page with charts",
-    "pr": "a folder for a pull request",
-}
 
 
 def ask(bench: Bench) -> None:
     if not bench.engine.logbook.iterations():
         bench.say(f"nothing to export yet: save {bench.board.solution} to make the first iteration")
         return
-    choices = [f"{kind}: {words}" for kind, words in KINDS.items()]
+    choices = [f"{kind}: {words}" for kind, words in FORMATS.items()]
     bench.push_screen(Choose("Export as", choices), partial(_chosen, bench))
 
 

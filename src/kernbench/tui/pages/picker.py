@@ -17,8 +17,8 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from kernbench import settings
-from kernbench.tui.kernbench_app import KernbenchApp
 from kernbench.tui.pages.dialogs import HELP
+from kernbench.tui.safe_app import SafeApp
 from kernbench.tui.text.spans import Span, clean, clip, pad
 from kernbench.tui.theme import KERNBENCH, default, own_colours_only
 from kernbench.tui.widgets.filter_line import FilterLine
@@ -157,7 +157,7 @@ class TaskScreen(Screen[str | None]):
         self.set_focus(self.query_one(TaskList))
 
 
-class TaskPicker(KernbenchApp[str | None]):
+class TaskPicker(SafeApp[str | None]):
     """The picker alone, before there is a task."""
 
     CSS_PATH = "../kernbench.tcss"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.machine.telemetry import Sample
 from kernbench.tui.text.gpu_text import Meters
 from kernbench.tui.text.spans import Span

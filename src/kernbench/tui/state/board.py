@@ -13,7 +13,7 @@ from typing import Literal
 
 from harness.shared.codes import AFTER_ANOTHER
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task
 from kernbench.events import (
     BuildFailed,

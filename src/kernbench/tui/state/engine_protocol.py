@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.events import Event, ProfileReady, Summary
 

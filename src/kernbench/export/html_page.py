@@ -15,8 +15,9 @@ from harness.shared.results import CaseResult
 from kernbench import render
 from kernbench.events import Summary
 from kernbench.export import charts
-from kernbench.export.collect import Collected, ExportError, name_of
-from kernbench.export.frame import frame
+from kernbench.export.collect import Collected, name_of
+from kernbench.export.data_frame import frame
+from kernbench.export.formats import ExportError
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text
 from kernbench.log.runs.series import series_of

@@ -25,7 +25,7 @@ from harness.run.context import RunContext
 from harness.run.failures import CaseFailures
 from harness.run.opponents import Opponents
 from harness.run.progress import Cancelled, Emit, Progress
-from harness.shared.run import Environment, RunRequest
+from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Case
 from harness.timing.case_timer import CaseTimer
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kernbench.atomic_write import written_aside
-from kernbench.export.collect import ExportError
+from kernbench.export.formats import ExportError
 from kernbench.log.entries.edited_words import UNDECODED
 
 

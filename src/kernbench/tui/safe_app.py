@@ -15,7 +15,7 @@ from kernbench.tui import textual_private
 from kernbench.tui.widgets.ascii_filter import AsciiOnly
 
 
-class KernbenchApp(App[ReturnType]):
+class SafeApp(App[ReturnType]):
     mistake = ""
     """For whoever started the app to say, when the terminal is its own again."""
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from harness.shared import taskfile
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
-from harness.shared.run import Environment
+from harness.shared.run_request import Environment
 from kernbench.engine.jobs import Options
 from kernbench.engine.runner import RunOutcome
 from kernbench.engine.session import Session

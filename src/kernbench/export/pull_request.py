@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from harness.shared.results import CaseResult
 from kernbench import render
 from kernbench.events import PulledEntry, Summary
-from kernbench.export import causes, charts, page, tables
-from kernbench.export.collect import Collected, ExportError, name_of
+from kernbench.export import causes, charts, csv_json, html_page
+from kernbench.export.collect import Collected, name_of
+from kernbench.export.formats import ExportError
 from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text
 from kernbench.log.runs.series import series_of
@@ -36,8 +37,8 @@ def make_files(about: Collected, before: str | None = None, after: str | None = 
     told = {
         "PULL_REQUEST.md": "\n".join(_body(about, pair, diff)) + "\n",
         "chart.svg": charts.trajectory(about.series) + "\n",
-        "cases.svg": page.heatmap(about) + "\n",
-        "numbers.csv": tables.make_csv(about),
+        "cases.svg": html_page.heatmap(about) + "\n",
+        "numbers.csv": csv_json.make_csv(about),
     }
     return {**told, "change.diff": "\n".join(diff) + "\n"} if diff else told
 
