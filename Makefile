@@ -29,7 +29,7 @@ demo: $(VENV)/installed
 
 # Two jobs for two cores that take about as long as one another: the first tests these folders, the second checks the
 # types and tests every other folder. The first is shown as it goes, then the second as a whole, then how both ended.
-FIRST_HALF := $(addprefix tests/,harness kernels gates selfcheck worker)
+FIRST_HALF := $(addprefix tests/,harness kernels gates selfcheck worker ncu commands)
 TESTS := $(BIN)/python -m pytest -m "not gpu"
 
 test: $(VENV)/installed-dev
