@@ -1,5 +1,6 @@
 # make demo      make .venv on the first go, then open the workbench on kernels/softmax_host
 # make test      lint, types and every test that needs no GPU, in the same .venv
+# make lint      lint and types alone
 # make gpu-test  the tests that need a GPU
 # make measure   print the figures of start-up, first paint and save-to-first-row
 # make clean     remove .venv and what was built
@@ -26,8 +27,20 @@ NEEDS_CUDA = -c 'import json, sys; parts = json.load(sys.stdin)["install"][0]["m
 demo: $(VENV)/installed
 	@$(BIN)/kernbench softmax_host
 
-test: lint
-	$(BIN)/python -m pytest -m "not gpu"
+# Two jobs for two cores that take about as long as one another: the first tests these folders, the second checks the
+# types and tests every other folder. The first is shown as it goes, then the second as a whole, then how both ended.
+FIRST_HALF := $(addprefix tests/,harness kernels gates selfcheck worker)
+TESTS := $(BIN)/python -m pytest -m "not gpu"
+
+test: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	@logs=$$(mktemp -d); trap 'kill $$second 2> /dev/null; rm -rf $$logs' EXIT; trap 'exit 130' INT TERM HUP; \
+	{ $(BIN)/python -m mypy && exec $(TESTS) -o cache_dir=.pytest_cache/second $(FIRST_HALF:%=--ignore=%); } \
+	  > $$logs/second 2>&1 & second=$$!; \
+	{ $(TESTS) $(FIRST_HALF); echo $$? > $$logs/code; } | tee $$logs/first; \
+	wait $$second; code=$$?; cat $$logs/second; \
+	tail -qn 1 $$logs/first $$logs/second; \
+	test $$code = 0 && exit $$(cat $$logs/code); exit $$code
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ import pytest
 from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.worker.supervisor import Deadlines, Supervisor, WorkerLost
 from tests import FAKE
-from tests.sessions import Watched, write
+from tests.sessions import PATIENT, Watched, write
 
 pytestmark = pytest.mark.anyio
 REQUEST = {"request": "floor", "run": "one", "cases": ["a"]}
@@ -108,9 +108,10 @@ async def test_after_a_worker_that_did_not_start_the_same_text_saved_again_is_tr
     watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_START", "600")
-    it = watched(deadlines=Deadlines(slow_start=0.2, start=3.0), spares=False)
+    it = watched(deadlines=Deadlines(slow_start=0.2, start=0.3), spares=False)
     await it.session.start()
     await it.until(lambda: it.session.problem is not None)
+    it.session.supervisor.deadlines = PATIENT
     monkeypatch.setenv("FAKE_START", "0")
     (folder / "solution.py").write_text((folder / "solution.py").read_text())
     await it.until(lambda: it.of(RunFinished))
