@@ -14,9 +14,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from harness.shared.code_equality import code_of
+from harness.shared.code_equality import LARGEST, code_of
 from harness.shared.task import Task, Tolerance
-from harness.shared.used_files import NAMED_BASELINES, task_files
+from harness.shared.used_files import NAMED_BASELINES
 
 DIGITS = 16
 DEFAULT_TOLERANCE = {
@@ -32,13 +32,34 @@ _NOT_CASE_RULES = frozenset("label models known weight".split())
 
 
 def task_hash(task: Task) -> str:
-    """Of a task as it was read, and of the files in its folder as they are now."""
-    folder = Path(task.folder)
+    """Of a task as it was read, with its `files` as they are now."""
     digest = hashlib.sha256(json.dumps(_rules(task), sort_keys=True, separators=(",", ":")).encode())
-    for name in sorted(task_files(folder, task.baseline)):
-        code = code_of(name, _content(folder / name))
+    for name in sorted(task.files):
+        code = _code(Path(task.folder) / name)
         digest.update(f"\0{name}\0{len(code)}\0".encode() + code)
     return digest.hexdigest()[:DIGITS]
+
+
+_digests: dict[Path, tuple[tuple[int, int, int], bytes]] = {}
+
+
+def _code(path: Path) -> bytes:
+    """What of a file counts; of data the digest, worked out again when the file has changed."""
+    try:
+        about = path.stat()
+        if about.st_size <= LARGEST:
+            return code_of(path.name, path.read_bytes())
+        stamp = (about.st_mtime_ns, about.st_size, about.st_ino)
+        known = _digests.get(path)
+        if known is None or known[0] != stamp:
+            digest = hashlib.sha256()
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+            known = _digests[path] = (stamp, digest.digest())
+        return known[1]
+    except OSError:
+        return b""
 
 
 def _rules(task: Task) -> dict[str, Any]:

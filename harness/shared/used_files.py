@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 NAMED_BASELINES = ("eager", "compile")
 PARSED = ("task.toml", "cases.json")
 """Read by kernbench itself: what counts in them is the task that they describe, not their text."""
+SOLUTION = "solution.py"
 SKIPPED = frozenset({"__pycache__", "exports", "ITERATIONS.md"})
 STATE_MARK = "runs.jsonl"
 """A folder that holds it keeps runs, with copies of old sources."""
 MOST_FILES = 5000
+LARGEST_TEXT = 1 << 20
+"""Nothing is looked for in a larger file: it is data."""
 _QUOTED = re.compile(r"""(?<=["'/<])[^"'/<>\n]+(?=["'>])""")
 """A name as a program gives it, or the end of a path."""
 _IMPORT = re.compile(
@@ -30,50 +34,88 @@ _NAME = re.compile(r"[\w.]+")
 
 def task_files(folder: Path, baseline: str) -> list[str]:
     """The files that make the task and not the solution, beyond what is parsed: the reference, a baseline file, and
-    what these use."""
+    what these use. The solution is never among them, whoever speaks of it."""
     own = [] if baseline in NAMED_BASELINES else [baseline]
-    return [name for name in reached(folder, ["reference.py", *own]) if name not in PARSED]
+    return [name for name in reached(folder, ["reference.py", *own], never=SOLUTION) if name not in PARSED]
 
 
-def reached(folder: Path, names: Iterable[str], *, deep: bool = True) -> list[str]:
+def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: str = "") -> list[str]:
     """These files, as far as they exist, and all that they use directly or through others; in the order found.
 
     Without `deep` only files next to each other count: a baseline may be anywhere, even in somebody's home.
     """
-    there = listing(folder, deep)
     by_name: dict[str, list[str]] = {}
-    for path in there:
+    for path in listing(folder, deep):
         by_name.setdefault(path.rpartition("/")[2], []).append(path)
-    found = [name for name in dict.fromkeys(names) if name in there]
+    found = [name for name in dict.fromkeys(names) if _is_file(folder / name)]
     for current in found:
+        text = text_of(folder / current)
+        used = [path for name in _QUOTED.findall(text) for path in by_name.get(name, ())]
+        if current.endswith(".py"):
+            places = (path for path in _imported(current, text) if deep or "/" not in path)
+            used += [path for path in places if _is_file(folder / path)]
+        found += [path for path in dict.fromkeys(used) if path not in found and path != never]
+    return found
+
+
+def text_of(path: Path) -> str:
+    """Of a file that may be a program; empty where it is data, or cannot be read."""
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST_TEXT:
+            return ""
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def listing(folder: Path, deep: bool = True) -> list[str]:
+    """Every file of the folder by its relative path, nearest first, without hidden ones, exports and kept runs.
+
+    Linked folders come after real ones, each folder once, and none above this one.
+    """
+    found: list[str] = []
+    seen = {_identity(place) for place in folder.resolve().parents}
+    places, links = [""], list[str]()
+    while (places or links) and len(found) <= MOST_FILES:
+        here = places.pop(0) if places else links.pop(0)
+        identity = _identity(folder / here)
+        if identity is None or identity in seen:
+            continue
+        seen.add(identity)
         try:
-            text = (folder / current).read_text(encoding="utf-8", errors="replace")
+            entries = sorted(os.scandir(folder / here), key=lambda entry: entry.name)
         except OSError:
             continue
-        used = [path for name in _QUOTED.findall(text) for path in by_name.get(name, ())]
-        used += [path for path in _imported(current, text) if path in there] if current.endswith(".py") else []
-        found += [path for path in dict.fromkeys(used) if path not in found]
-    return found
-
-
-def listing(folder: Path, deep: bool = True) -> set[str]:
-    """Every file of the folder by its relative path, without hidden ones, exports and kept runs."""
-    found: set[str] = set()
-    seen: set[tuple[int, int]] = set()
-    for place, folders, files in os.walk(folder, followlinks=True):
-        about = os.stat(place)
-        if (about.st_dev, about.st_ino) in seen or (place != str(folder) and STATE_MARK in files):
-            folders.clear()  # a link back, or a state folder
+        if here and any(entry.name == STATE_MARK for entry in entries):
             continue
-        seen.add((about.st_dev, about.st_ino))
-        folders[:] = sorted(name for name in folders if _counts(name))
-        here = os.path.relpath(place, folder)
-        for name in files:
-            if _counts(name):
-                found.add(name if here == "." else f"{here}/{name}")
-        if not deep or len(found) > MOST_FILES:
-            break
+        for entry in entries:
+            path = f"{here}/{entry.name}" if here else entry.name
+            if not _counts(entry.name):
+                continue
+            try:
+                if not entry.is_dir():
+                    found += [path] if entry.is_file() else []
+                elif deep:
+                    (links if entry.is_symlink() else places).append(path)
+            except OSError:
+                continue
     return found
+
+
+def _identity(place: Path) -> tuple[int, int] | None:
+    try:
+        about = place.stat()
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
 
 
 def _counts(name: str) -> bool:

@@ -203,6 +203,11 @@ class Summary:
         return Ratio(self.geomean, self.low, self.high, self.verdict)
 
     @property
+    def identity(self) -> str:
+        """The same for sources with one code; runs of older versions know only the source."""
+        return self.code[:8] or self.source
+
+    @property
     def counted(self) -> bool:
         """The stall rule looks at it: no plain run, nothing interpreted or timed against the best alone, no source that
         an entry had before or that was the best already."""

@@ -35,7 +35,12 @@ class Place:
         self.folder, self.state = folder, folder / ".kernbench"
 
     async def run(
-        self, time_us: float | None = None, state: str = ".kernbench", more: str = "", **options: str
+        self,
+        time_us: float | None = None,
+        state: str = ".kernbench",
+        more: str = "",
+        iteration: bool = True,
+        **options: str,
     ) -> Summary:
         """A source that takes so long (the baseline takes 100), as an iteration."""
         if time_us is not None:
@@ -44,7 +49,7 @@ class Place:
         session = Session(taskfile.load(self.folder), self.folder / state, given)
         session.notes.hypothesis = "a try"
         try:
-            outcome = await session.run_once(iteration=True)
+            outcome = await session.run_once(iteration)
         finally:
             await session.close()
         assert isinstance(outcome, Summary)
@@ -54,6 +59,20 @@ class Place:
         text = (self.folder / name).read_text()
         assert old in text
         (self.folder / name).write_text(text.replace(old, new))
+
+    def reformat(self) -> None:
+        """Comments and layout of the solution."""
+        time_us = re.search(r"TIME_US = (\S+)", (self.folder / "solution.py").read_text())[1]  # type: ignore[index]
+        text = f"# faster\n\n\ndef toy():\n    ...\n\n\nTIME_US = {time_us}  # us\n"
+        (self.folder / "solution.py").write_text(text)
+
+    def turn_wrong(self) -> None:
+        """A later run of the newest source comes out wrong."""
+        runs = self.state / "runs.jsonl"
+        newest = json.loads(runs.read_text().splitlines()[-1])
+        assert newest["event"] == "finished"
+        wrong = {**newest, "run": "later", "right": False, "best": False, "counts": {"wrong": 1}, "iteration": None}
+        runs.write_text(runs.read_text() + json.dumps(wrong, separators=(",", ":")) + "\n")
 
     def says(self, *words: str) -> str:
         """What a command prints, or the sentence it fails with."""
@@ -204,11 +223,7 @@ async def a_warm_l2(place: Place) -> None:
 async def a_best_turned_wrong(place: Place) -> None:
     await place.run(80.0)
     await place.run(50.0)
-    runs = place.state / "runs.jsonl"
-    newest = json.loads(runs.read_text().splitlines()[-1])
-    assert newest["event"] == "finished"
-    wrong = {**newest, "run": "later", "right": False, "best": False, "counts": {"wrong": 1}, "iteration": None}
-    runs.write_text(runs.read_text() + json.dumps(wrong, separators=(",", ":")) + "\n")
+    place.turn_wrong()
     await place.run(90.0)
 
 
@@ -237,19 +252,70 @@ async def a_changed_helper_of_the_task(place: Place) -> None:
 
 @story("2.00x")
 async def an_unrelated_file(place: Place) -> None:
+    """The same kernel with notes and a scratch file next to it is neither its own opponent nor another try."""
     await place.run(50.0)
     (place.folder / "README.md").write_text("about\n")
-    (place.folder / "extra.py").write_text("x = 1\n")
+    (place.folder / "scratch.py").write_text("x = 1\n")
+    again = await place.run()
+    assert (again.vs_best, again.repeats, again.took_over, again.counted) == (None, 1, False, False)
     await place.run(60.0)
 
 
 @story("2.00x")
 async def a_reformatted_solution(place: Place) -> None:
     first = await place.run(50.0)
-    (place.folder / "solution.py").write_text("# faster\n\n\ndef toy():\n    ...\n\n\nTIME_US = 50.0  # us\n")
+    place.reformat()
     again = await place.run()
     assert (again.source != first.source, again.code == first.code) == (True, True)
     assert (again.vs_best, again.repeats, again.took_over) == (None, 1, False)
+
+
+@story("2.00x")
+async def a_plain_run_of_a_reformatted_solution(place: Place) -> None:
+    await place.run(50.0)
+    place.reformat()
+    await place.run(iteration=False)
+
+
+@story("1.25x")
+async def a_reformatted_best_turned_wrong(place: Place) -> None:
+    await place.run(80.0)
+    await place.run(50.0)
+    place.reformat()
+    await place.run()
+    place.turn_wrong()
+    await place.run(90.0)
+
+
+@story("1.25x")
+async def a_changed_task_and_the_same_solution(place: Place) -> None:
+    """Its first run in the new series is no repeat of an entry in the old one."""
+    await place.run(80.0)
+    place.edit("task.toml", "[grid]", "[tolerance]\nfloat32 = { atol = 1e-2, rtol = 1e-2 }\n[grid]")
+    again = await place.run()
+    assert (again.repeats, again.best) == (None, True)
+
+
+@story("2.00x")
+async def an_older_log_and_then_a_comment(place: Place) -> None:
+    """Runs under the old hash are of the task, and stay so once a run has noted that."""
+    await place.run(50.0)
+    task, runs = taskfile.load(place.folder), place.state / "runs.jsonl"
+    runs.write_text(re.sub(r',"code":"[0-9a-f]+"', "", runs.read_text().replace(task.hash, task.old_hash)))
+    place.reformat()
+    again = await place.run()
+    assert (again.repeats, again.vs_best) == (1, None)
+    place.edit("task.toml", 'device = "cpu"', 'device = "cpu"  # where it runs')
+    assert taskfile.load(place.folder).old_hash != task.old_hash
+    other = await place.run(60.0)
+    assert other.vs_best is not None
+
+
+@story("2.00x")
+async def a_reference_that_names_the_solution(place: Place) -> None:
+    place.edit("reference.py", "def toy", "# what 'solution.py' is compared with: \"solution.py\"\ndef toy")
+    for time_us in (80.0, 50.0, 60.0):
+        await place.run(time_us)
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -294,3 +360,16 @@ async def test_the_best_of_another_task_is_not_that_of_a_pulled_log(folder: Path
     place.edit("task.toml", "[grid]", "[tolerance]\nfloat32 = { atol = 1e-2, rtol = 1e-2 }\n[grid]")
     said = place.answers(tmp_path)
     assert {said[door] for door in ("status", "log", "header", "pane")} == {NONE}
+
+
+async def test_a_warm_entry_of_a_pulled_log_is_not_the_best_of_the_cold_series(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_DEVICE", "cuda:0")
+    (folder / "task.toml").write_text(TASK.replace('device = "cpu"\n', ""))
+    place = Place(folder)
+    await place.run(80.0)
+    await place.run(25.0, condition="warm")
+    shutil.rmtree(place.state)
+    said = place.answers(tmp_path)
+    assert {said[door] for door in ("status", "log", "show", "header", "pane")} == {"1.25x"}

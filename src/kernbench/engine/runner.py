@@ -82,6 +82,7 @@ class Runner:
         progress = RunProgress(order.task, started, request.source, self._logbook.journal.failed_builds)
         self.running = started.run
         try:
+            self._logbook.journal.note_old_hash(order.task)
             self._logbook.journal.start(started, order.task.name, order.environment)
             self._emit(started)
             if interpreted:
@@ -136,7 +137,7 @@ class Runner:
     def _conclude(self, order: RunOrder, progress: RunProgress) -> RunOutcome:
         journal = self._logbook.journal
         if progress.controls_passed:
-            journal.keep_controls(_controls_keys(order)[0])
+            journal.keep_controls(self._controls_keys(order)[0])
         if progress.cancelled is not None:
             journal.cancel(progress.cancelled)
             self._emit(progress.cancelled)
@@ -211,26 +212,24 @@ class Runner:
             budget_ms=order.budget_ms,
             condition=order.condition,
             floors={case: floor for case, floor in known.items() if floor is not None},
-            controls=not self._logbook.journal.controls.intersection(_controls_keys(order)),
+            controls=not self._logbook.journal.controls.intersection(self._controls_keys(order)),
             build=str(self._logbook.state / "build"),
         )
 
     def _best(self, order: RunOrder) -> str | None:
         return self._logbook.best(order.task, order.environment, order.condition)
 
-    @staticmethod
-    def _floor_keys(order: RunOrder, case: str) -> tuple[str, str]:
-        """Under the task's hash, and under the one that older versions gave it."""
+    def _floor_keys(self, order: RunOrder, case: str) -> list[str]:
+        """Under the task's hash, and under those that older versions gave it."""
         name = order.baseline.name + ("" if order.condition == "cold" else f", {order.condition}")
-        new, old = (floor_key(known, name, order.environment, case) for known in (order.task.hash, order.task.old_hash))
-        return new, old
+        return [floor_key(known, name, order.environment, case) for known in self._hashes(order)]
 
+    def _controls_keys(self, order: RunOrder) -> list[str]:
+        """A task passes its controls on a device: what the interpreter lets through says nothing about a GPU."""
+        return [f"{known} {order.environment.device_name}" for known in self._hashes(order)]
 
-def _controls_keys(order: RunOrder) -> tuple[str, str]:
-    """A task passes its controls on a device: what the interpreter lets through says nothing about a GPU. The second
-    key is that of older versions."""
-    device = order.environment.device_name
-    return f"{order.task.hash} {device}", f"{order.task.old_hash} {device}"
+    def _hashes(self, order: RunOrder) -> list[str]:
+        return [order.task.hash, *sorted(self._logbook.journal.old_hashes(order.task))]
 
 
 def command_of(order: RunOrder) -> str:

@@ -52,7 +52,7 @@ class Best:
 def present_series(task: Task, journal: Journal, environment: Environment | None = None, l2: str = "cold") -> Series:
     """The task's own series: on this device, or on that of the newest run."""
     about = environment or (journal.summaries[-1].environment if journal.summaries else Environment())
-    return Series.present(task, about.device, about.device_name, l2)
+    return Series.present(task, about.device, about.device_name, l2, task.baseline, journal.old_hashes(task))
 
 
 def find(
@@ -60,14 +60,14 @@ def find(
 ) -> Best:
     """Without an environment, on the device of the newest run."""
     if not journal.summaries:
-        written = _written(task, journal, entries)
+        written = _written(task, journal, entries, l2)
         return Best(None, written) if written else Best(None, reason="nothing_run")
     series = present_series(task, journal, environment, l2)
     if found := journal.best(series):
         made = _made_with(journal, series, found.source) if found.iteration is None else None
         number = found.iteration or entries.number_of(journal, found.source)
         return Best(series, made or replace(found, iteration=number))
-    if written := _written(task, journal, entries):
+    if written := _written(task, journal, entries, l2):
         return Best(series, written)
     return Best(series, reason="none_right" if _was_run(journal, series) else "task_changed")
 
@@ -88,26 +88,29 @@ def outcome(listed: EntryList, entry: Summary) -> str:
     return "best now" if word == "best" else f"{word}, best now"
 
 
-def _written(task: Task, journal: Journal, entries: PulledEntries) -> PulledEntry | None:
+def _written(task: Task, journal: Journal, entries: PulledEntries, l2: str) -> PulledEntry | None:
     """The last one that the log calls best over the task's own baseline, of those that no run here made."""
-    once = [item for item in entries.of(journal) if item.best and _is_of(task, item)]
-    own = [item for item in once if item.baseline in ("", task.baseline)]
-    standing = [item for item in own if not _is_disproved(journal, item.source)]
-    return max(standing, key=lambda item: item.iteration or 0, default=None)
+    old = journal.old_hashes(task)
+    own = [item for item in entries.of(journal) if item.best and _is_of(task, item, l2, old)]
+    wrong = {run.source for run in journal.table.all() if run.disproved} if own else set()
+    newest_first = sorted(own, key=lambda item: item.iteration or 0, reverse=True)
+    return next((item for item in newest_first if not _is_among(item.source, wrong)), None)
 
 
-def _is_of(task: Task, entry: PulledEntry) -> bool:
-    """An entry names the task's hash by its first digits; the oldest ones do not name it."""
-    return not entry.task_hash or any(known.startswith(entry.task_hash) for known in (task.hash, task.old_hash))
+def _is_of(task: Task, entry: PulledEntry, l2: str, old: frozenset[str]) -> bool:
+    """Of the task's own series: an entry names the task's hash by its first digits, the oldest ones do not name it."""
+    if entry.baseline not in ("", task.baseline) or entry.environment.l2 not in ("", l2):
+        return False
+    return not entry.task_hash or any(known.startswith(entry.task_hash) for known in (task.hash, *old))
 
 
-def _is_disproved(journal: Journal, source: str) -> bool:
-    return bool(source) and any(run.disproved and run.source.startswith(source) for run in journal.table.all())
+def _is_among(short: str, sources: set[str]) -> bool:
+    return bool(short) and any(source.startswith(short) for source in sources)
 
 
 def _was_run(journal: Journal, series: Series) -> bool:
     """Whether runs here are of the present task, over whatever baseline."""
-    hashes = {series.task_hash, series.old_task_hash}
+    hashes = {series.task_hash, *series.old_task_hashes}
     return any(run.about.series.task_hash in hashes for run in journal.table.all())
 
 

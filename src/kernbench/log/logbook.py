@@ -47,6 +47,8 @@ class Logbook:
         self._is_read = False
         """The file held nothing unread when an entry was last appended."""
         self._elsewhere = PulledEntries(self.path)
+        self._codes: dict[str, str] = {}
+        """Of stored sources, by their hash."""
 
     @functools.cached_property
     def journal(self) -> Journal:
@@ -79,11 +81,13 @@ class Logbook:
         Until the worker is up the device is not known; then it is taken to be the one of before.
         """
 
+        old = self.journal.old_hashes(task)
+
         def is_comparable(run: RunKind) -> bool:
             device, name = (run.device, run.series.device_name)
             if environment is not None:
                 device, name = environment.device, environment.device_name
-            return Series.present(task, device, name, l2, baseline).includes(run.series)
+            return Series.present(task, device, name, l2, baseline, old).includes(run.series)
 
         found = next((run for run in reversed(self.journal.table.all()) if is_comparable(run.about)), None)
         last = self.journal.summaries[found.position] if found else None
@@ -110,8 +114,21 @@ class Logbook:
         return self.state / "sources" / sha
 
     def number_of(self, source: snapshot.Source) -> int | None:
-        """Number of the entry about this source or its code; the log may come from another machine."""
-        return self._elsewhere.number_of(self.journal, source.sha, source.code)
+        """Number of the entry about this source, or of one of the present series with its code; the log may come from
+        another machine."""
+        number = self._elsewhere.number_of(self.journal, source.sha)
+        if number is not None or self.task is None:
+            return number
+        series = best_source.present_series(self.task, self.journal, self.environment, self.l2)
+        return self.journal.iteration_with(series, source.code, self._code_of)
+
+    def _code_of(self, sha: str) -> str:
+        """Of a stored source; empty where it is not here."""
+        if sha not in self._codes:
+            stored = self.source(sha)
+            known = stored.is_dir() and self.task is not None
+            self._codes[sha] = snapshot.code_of(stored, self.task.files if self.task else ()) if known else ""
+        return self._codes[sha]
 
     @property
     def problem(self) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.shared.errors import UserError
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from harness.shared.used_files import NAMED_BASELINES
+from harness.shared.used_files import NAMED_BASELINES, PARSED
 from kernbench.atomic_write import written_aside
 from kernbench.events import PulledEntry, Summary
 from kernbench.log import best as best_source
@@ -252,7 +252,7 @@ def _name(summary: Summary) -> str:
 def _frozen(task: Task) -> set[str]:
     """Files that make the task and not the solution."""
     own = () if task.baseline in NAMED_BASELINES else (task.baseline,)
-    return {"task.toml", "cases.json", "reference.py", *own}
+    return {*PARSED, "reference.py", *own, *task.files}
 
 
 def _bytes(path: Path) -> bytes | None:

@@ -65,7 +65,7 @@ class Explainer:
         """Torch's own profiler on one call, with the GPU slot in hand; raises a UserError."""
         source = self._logbook.take_source()
         _check(task, case)
-        wanted = ProfileRequest(task, case, sides(task, source, None, baseline, self._logbook.journal), device)
+        wanted = ProfileRequest(task, case, sides(task, source, None, baseline, self._logbook), device)
         async with self._one_at_a_time:
             await self._supervisor.lend_gpu()
             try:
@@ -81,7 +81,7 @@ class Explainer:
             _check(task, case)
             if device == "cpu":
                 raise NoProfile(refusals.refuse("on_cpu", task=task.name))
-            wanted = sides(task, source, against, baseline, self._logbook.journal)
+            wanted = sides(task, source, against, baseline, self._logbook)
             found = await self._taken(ProfileRequest(task, case, wanted, device, full))
         except NoProfile as problem:
             return ProfileFailed(case, str(problem), problem.where, problem.known, problem.code)

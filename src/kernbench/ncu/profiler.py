@@ -24,7 +24,7 @@ from harness.shared.task import Task
 from kernbench.diagnosis import occupancy
 from kernbench.diagnosis.counters import Facts, Profile, TraceRow, read_csv
 from kernbench.log import stored_sources
-from kernbench.log.runs.journal import Journal
+from kernbench.log.logbook import Logbook
 from kernbench.ncu import drilldown, nsight, refusals
 from kernbench.ncu import standby as ncu
 from kernbench.ncu.profile_store import Profiles
@@ -282,14 +282,15 @@ class Profiler:
         }
 
 
-def sides(task: Task, source: Source, against: str | None, baseline: Baseline, journal: Journal) -> tuple[Side, ...]:
+def sides(task: Task, source: Source, against: str | None, baseline: Baseline, logbook: Logbook) -> tuple[Side, ...]:
     """The solution and what it is to stand beside: `baseline`, `best`, an iteration, a hash, or nothing."""
     solution = Side("solution", source.sha, "file", str(source.folder))
     if against is None:
         return (solution,)
     if against == "baseline" and baseline.name != "best":
         return solution, _baseline_side(task, source, baseline)
-    point = stored_sources.find(task, journal, "best" if against == "baseline" else against)
+    wanted = "best" if against == "baseline" else against
+    point = stored_sources.find(task, logbook.journal, wanted, logbook.environment, logbook.l2)
     if point.summary is None:
         raise NoProfile(refusals.refuse("same_source", against=against))
     return solution, Side(against, point.summary.source, "file", str(point.folder))

@@ -34,6 +34,11 @@ BESIDE = DATA | frozenset(
 ALWAYS = frozenset({"cases.json"})
 QUOTED = re.compile(r"""(?<=["'/<])[^"'/<>\n]+(?=["'>])""")
 """A name as a program gives it, or the end of a path."""
+WORDS = re.compile(rb"\w+")
+LOOKS_AROUND = re.compile(
+    rb"\b(?:i?glob|rglob|listdir|scandir|iterdir|walk|import_module|__import__|spec_from_file_location|runpy|exec)\b"
+)
+"""Ways to load a file without naming it."""
 MOST_LINKED = 1000
 NOWHERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})
 """A link to nothing, or a file of an editor's that lives for a moment."""
@@ -174,7 +179,28 @@ def code_of(folder: Path, task_files: Collection[str], state: Path | None = None
 
 def _code(contents: dict[str, bytes], task_files: Collection[str]) -> str:
     own = {*PARSED, *task_files}
-    return _digest({name: code_of_file(name, data) for name, data in contents.items() if name not in own})
+    idle = _unmentioned(contents)
+    return _digest({name: code_of_file(name, data) for name, data in contents.items() if name not in own | idle})
+
+
+def _unmentioned(contents: dict[str, bytes]) -> set[str]:
+    """Python files that nothing the solution uses speaks of: they change nothing. Every other file counts, and all of
+    them where files are found by looking around."""
+    words: dict[str, set[bytes]] = {}
+    modules = {name for name in contents if name.endswith(".py")}
+    used = ["solution.py"]
+    for current in used:
+        text = contents.get(current, b"")
+        if LOOKS_AROUND.search(text):
+            return set()
+        words[current] = set(WORDS.findall(text))
+        used += [name for name in modules if name not in used and _stems(name) & words[current]]
+    return modules - set(used)
+
+
+def _stems(name: str) -> set[bytes]:
+    """What a program calls a module: its own name, or a folder's."""
+    return {os.fsencode(part) for part in name.removesuffix(".py").split("/")} - {b"__init__"}
 
 
 def take(folder: Path, state: Path, task_files: Collection[str] = ()) -> Source:

@@ -77,7 +77,8 @@ class Worker:
     def run(self, request):
         run, cases = request["run"], request["cases"]
         l2 = request["condition"] if ENVIRONMENT["device"].startswith("cuda") else ""
-        self.emit("started", run=run, environment={**ENVIRONMENT, "l2": l2})
+        timed = {"l2": l2, "condition": f"{l2} L2"} if l2 else {}
+        self.emit("started", run=run, environment={**ENVIRONMENT, **timed})
         self.emit("step", run=run, step="load", case=None, index=0, count=len(cases))
         text = self.text(request["source"])
         todo, where = self.word(text, "DO"), self.word(text, "ON")

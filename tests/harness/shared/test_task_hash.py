@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from harness.shared import taskfile
+from harness.shared import taskfile, used_files
 from harness.shared.lines import to_dict
 from harness.shared.task import Task
 from harness.shared.task_hash import old_task_hash, task_hash
@@ -158,3 +159,47 @@ def test_every_python_gives_the_same_hash(folder: Path) -> None:
         command = [python, "-I", "-c", code, str(ROOT)]
         done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=30)
         assert done.stdout.strip() == task.hash, f"{python}: {done.stderr}"
+
+
+def test_a_large_file_is_hashed_once_and_not_looked_through(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "table.npy").write_bytes(b"x" * (3 << 20) + b'"notes.md"')
+    first = taskfile.load(folder)
+    assert "notes.md" not in first.files
+    opened: list[Path] = []
+    real = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *rest, **more: opened.append(path) or real(path, *rest, **more))
+    assert taskfile.load(folder).hash == first.hash
+    assert folder / "table.npy" not in opened
+    with real(folder / "table.npy", "ab") as file:
+        file.write(b"y")
+    assert taskfile.load(folder).hash != first.hash
+
+
+def test_a_pipe_that_is_named_is_not_read(folder: Path) -> None:
+    (folder / "table.npy").unlink()
+    os.mkfifo(folder / "table.npy")
+    assert "table.npy" not in taskfile.load(folder).files
+
+
+def test_an_import_is_found_by_either_name_of_a_linked_folder(folder: Path) -> None:
+    (folder / "alias").symlink_to(folder / "parts")
+    (folder / "up").symlink_to(folder.parent)
+    before = taskfile.load(folder)
+    assert {"parts/maths.py", "parts/inner.py"} <= set(before.files)
+    assert not any(name.startswith("up/") for name in before.files)
+    assert edited(folder, *COUNTS["what that imports"]) != before.hash
+
+
+def test_a_folder_full_of_data_hides_no_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = taskfile.load(folder)
+    monkeypatch.setattr(used_files, "MOST_FILES", 20)
+    (folder / "data").mkdir()
+    for number in range(40):
+        (folder / "data" / f"{number}.bin").write_text("")
+    assert taskfile.load(folder).hash == before.hash
+
+
+def test_the_solution_is_never_a_file_of_the_task(folder: Path) -> None:
+    before = taskfile.load(folder)
+    edited(folder, "reference.py", "# a comment", "# see 'solution.py'")
+    assert taskfile.load(folder).files == before.files

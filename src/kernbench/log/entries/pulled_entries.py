@@ -96,10 +96,10 @@ class PulledEntries:
         place = f"{self.path.name}:{self._conflict}"
         return f"{place}: a merge was left unresolved; entries around its markers may carry each other's lines"
 
-    def number_of(self, journal: Journal, source: str, code: str = "") -> int | None:
-        """Number of the first entry about this source or code, whichever machine made it."""
+    def number_of(self, journal: Journal, source: str) -> int | None:
+        """Number of the first entry about this very source, whichever machine made it."""
         written = [item.iteration for item in self.of(journal) if _is_about(item, source)]
-        numbers = [number for number in (*written, journal.iteration_of(source, code)) if number is not None]
+        numbers = [number for number in (*written, journal.iteration_of(source)) if number is not None]
         return min(numbers, default=None)
 
     def iterations(
@@ -230,4 +230,4 @@ def _is_comparable(run: RunRow) -> bool:
 
 def _fitness(run: RunRow, series: Series | None) -> tuple[bool, bool]:
     """Of several runs of one source the fittest is taken, and of equals the first."""
-    return run.about.series == series, run.right
+    return series is not None and series.includes(run.about.series), run.right

@@ -211,13 +211,15 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
     red = next((row for row in headline if row.disqualifying), None)
     if red is not None:
         return f"{task.case(red.id).label} has a finding that rules it out"
+    if any(finding.disqualifying for finding in about.findings):
+        return "the run has a finding that rules it out"
     direct = [(row, row.vs_best) for row in headline if row.vs_best is not None]
     low = min(direct, key=lambda item: item[1].speedup, default=None)
     if low is not None and low[1].speedup < stats.WORST_HEADLINE:
         label, limit = task.case(low[0].id).label, stats.WORST_HEADLINE
         return f"{label} is {render.times(low[1].speedup)} of best, and no row may be below {limit}"
     mean = stats.geomean([ratio for _row, ratio in direct])
-    if mean is None:
+    if mean is None or len(direct) < sum(row.status == "ok" for row in headline):
         return "it was not timed beside the best"
     return f"{mean.speedup:.3f}x of best, and the interval must lie above {1 + stats.MARGIN:.2f}x"
 

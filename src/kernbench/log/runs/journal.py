@@ -1,10 +1,10 @@
 """runs.jsonl: the machine's truth, one JSON line per thing that happened, appended at once and never rewritten.
 
 A run is a `start` line, `case` lines as they land (the last one of a case counts), and `finished`, `failed` or
-`cancelled`. `words` lines change the hypothesis or next step of an iteration; `controls` says that a task held against
-itself; `floor` keeps an A/A floor. Reading skips torn lines and anything it does not know. Opening reads no rows but
-those of the last finished run. In memory there are numbers of each run (run_table.py); its record is read from the file
-when somebody asks (run_records.py).
+`cancelled`. `words` lines change the hypothesis or next step of an iteration; `controls` says that a task passed its
+controls; `floor` keeps an A/A floor; `task` notes what older versions called a task. Reading skips torn lines and
+anything it does not know. Opening reads no rows but those of the last finished run. In memory there are numbers of each
+run (run_table.py); its record is read from the file when somebody asks (run_records.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import contextlib
 import json
 import re
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 from harness.shared.lines import SCHEMA, encode, to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
+from harness.shared.task import Task
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
 from kernbench.log.runs import legacy, runs_index
 from kernbench.log.runs.run_records import UNREADABLE, RunRecords
@@ -42,6 +43,8 @@ class Journal:
         """Results of the last finished run."""
         self.failed_builds = 0
         """Since the last finished run."""
+        self._old_hashes: dict[str, set[str]] = {}
+        """By the hash of a task, those that older versions gave it."""
         self.controls: set[str] = set()
         """Hashes of the tasks that held against themselves, with the device they were tried on."""
         self.floors: dict[str, float] = {}
@@ -61,6 +64,18 @@ class Journal:
     def table(self) -> RunTable:
         return self.summaries.table
 
+    def old_hashes(self, task: Task) -> frozenset[str]:
+        """What older versions called this task, as its files are now or as a run has noted it."""
+        return frozenset(self._old_hashes.get(task.hash, set()) | ({task.old_hash} - {""}))
+
+    def note_old_hash(self, task: Task) -> None:
+        """Once, where runs of older versions are of this task: it keeps them when a comment in it changes later."""
+        known = self._old_hashes.setdefault(task.hash, set())
+        if task.old_hash in known or not any(run.about.series.task_hash == task.old_hash for run in self.table.all()):
+            return
+        self._file.append(encode("task", task_hash=task.hash, old=task.old_hash))
+        known.add(task.old_hash)
+
     def best(self, series: Series) -> Summary | None:
         best = best_of(self.table.series(series))
         return self.summaries[best.position] if best else None
@@ -73,14 +88,21 @@ class Journal:
         """The highest number that an iteration has; kept, so that a long log costs no more than a short one."""
         return self._highest
 
-    def iteration_of(self, source: str, code: str = "") -> int | None:
-        """Number of the first iteration with this source or code: later ones name it, so no chain is followed."""
-        table = self.table
-        for index in table.numbered().indices:
-            if table.source(index) == source:
-                return table.iteration(index)
-            if table.may_have_code(index, code) and self.summaries[index].code == code:
-                return table.iteration(index)
+    def iteration_of(self, source: str) -> int | None:
+        """Number of the first iteration with this very source: later ones name it, so no chain is followed."""
+        made = self.table.numbered().indices
+        return next((self.table.iteration(index) for index in made if self.table.source(index) == source), None)
+
+    def iteration_with(self, series: Series, code: str, code_of: Callable[[str], str]) -> int | None:
+        """Number of the first iteration of the series with this code; `code_of` gives that of a stored source, for the
+        runs of older versions, which do not know theirs."""
+        for run in self.table.series(series):
+            if run.iteration is None:
+                continue
+            if self.table.may_have_code(run.position, code) and self.summaries[run.position].code == code:
+                return run.iteration
+            if not self.table.has_code(run.position) and code_of(run.source) == code:
+                return run.iteration
         return None
 
     def start(self, event: RunStarted, task: str, environment: Environment) -> None:
@@ -209,6 +231,8 @@ class Journal:
             self.failed_builds += 1
         elif kind == "words":
             self._reword(data, kept.place)
+        elif kind == "task":
+            self._old_hashes.setdefault(str(data["task_hash"]), set()).add(str(data["old"]))
         elif kind == "controls":
             self.controls.add(str(data.get("task_hash")))
         elif kind == "floor":

@@ -17,7 +17,7 @@ from kernbench.log.runs.series import Series
 
 DIGEST = re.compile("[0-9a-f]{64}")
 DIGEST_BYTES = 32
-FLAGS = ("right", "best", "new_best", "stalled", "counted", "disproved", "complete")
+FLAGS = ("right", "best", "new_best", "took_over", "stalled", "counted", "disproved", "complete")
 FLAG_BITS = tuple((name, 1 << bit) for bit, name in enumerate(FLAGS))
 NO_ITERATION = -1
 
@@ -37,11 +37,14 @@ class RunRow(NamedTuple):
     """Its place among the runs."""
     iteration: int | None
     source: str
+    identity: str
+    """The same for sources with one code."""
     geomean: float | None
     about: RunKind
     right: bool
     best: bool
     new_best: bool
+    took_over: bool
     stalled: bool
     counted: bool
     disproved: bool
@@ -70,13 +73,14 @@ class RunTable:
         iteration = NO_ITERATION if summary.iteration is None else summary.iteration
         whole = array("q", (place, begin, hash(summary.run), iteration))
         geomean = math.nan if summary.geomean is None else float(summary.geomean)
+        code = _digits(summary.code)
         flags = sum(bit for name, bit in FLAG_BITS if getattr(summary, name))
         kind = self._kind(summary)
         is_digest = DIGEST.fullmatch(summary.source) is not None
         if not is_digest:
             self._odd_sources[len(self)] = summary.source
         self._sources += bytes.fromhex(summary.source) if is_digest else bytes(DIGEST_BYTES)
-        self._codes.append(_digits(summary.code))
+        self._codes.append(code)
         for column, value in zip((self.places, self._begins, self._runs, self._iterations), whole, strict=True):
             column.append(value)
         self._geomeans.append(geomean)
@@ -99,6 +103,7 @@ class RunTable:
             index,
             self.iteration(index),
             self.source(index),
+            f"{self._codes[index]:08x}" if self._codes[index] else self.source(index),
             None if math.isnan(geomean) else geomean,
             self._abouts[self._kinds[index]],
             *(bool(flags & bit) for _name, bit in FLAG_BITS),
@@ -111,6 +116,9 @@ class RunTable:
     def source(self, index: int) -> str:
         odd = self._odd_sources.get(index)
         return self._sources[index * DIGEST_BYTES : (index + 1) * DIGEST_BYTES].hex() if odd is None else odd
+
+    def has_code(self, index: int) -> bool:
+        return self._codes[index] != 0
 
     def may_have_code(self, index: int, code: str) -> bool:
         """By the first digits; the run's record has them all."""
@@ -143,7 +151,8 @@ class RunTable:
 
 
 def _digits(code: str) -> int:
-    return int(code[:8], 16) if DIGEST.fullmatch(code) else 0
+    """The first digits as a number; 0 of anything that is no hash."""
+    return int(code[:8], 16) if isinstance(code, str) and DIGEST.fullmatch(code) else 0
 
 
 class RunRows(Sequence[RunRow]):

@@ -25,7 +25,7 @@ class Series:
     device_name: str
     l2: str
     """State of a GPU's L2 before each timed call; empty on a CPU."""
-    old_task_hash: str = field(default="", compare=False)
+    old_task_hashes: frozenset[str] = field(default=frozenset(), compare=False)
     """The same task as older versions hashed it."""
 
     @classmethod
@@ -35,14 +35,16 @@ class Series:
         return cls(run.task_hash, run.baseline, about.device_name, l2)
 
     @classmethod
-    def present(cls, task: Task, device: str, device_name: str, l2: str = "cold", baseline: str = "") -> Series:
-        """The task's own series on a device, which decides what is best there; or its series over another baseline."""
+    def present(
+        cls, task: Task, device: str, device_name: str, l2: str, baseline: str, known: frozenset[str]
+    ) -> Series:
+        """The task's series on a device over a baseline; `known` are hashes that older versions gave this task."""
         state = l2 if device.startswith("cuda") else ""
-        return cls(task.hash, baseline or task.baseline, device_name, state, task.old_hash)
+        return cls(task.hash, baseline, device_name, state, known)
 
     def includes(self, other: Series) -> bool:
         """Whether runs of the other are of this series: they may carry the task's old hash."""
-        if other.task_hash != self.task_hash and (not self.old_task_hash or other.task_hash != self.old_task_hash):
+        if other.task_hash != self.task_hash and other.task_hash not in self.old_task_hashes:
             return False
         return (other.baseline, other.device_name, other.l2) == (self.baseline, self.device_name, self.l2)
 
@@ -54,6 +56,9 @@ class Judged(Protocol):
     def source(self) -> str: ...
 
     @property
+    def identity(self) -> str: ...
+
+    @property
     def geomean(self) -> float | None: ...
 
     @property
@@ -61,6 +66,9 @@ class Judged(Protocol):
 
     @property
     def new_best(self) -> bool: ...
+
+    @property
+    def took_over(self) -> bool: ...
 
     @property
     def stalled(self) -> bool: ...
@@ -86,15 +94,25 @@ def best_of(series: Sequence[Run]) -> Run | None:
     again keeps the number and the words with which it became the best.
     """
     failed: set[str] = set()
-    newest: Run | None = None
-    for run in reversed(series):
-        if newest is not None:
-            if run.source == newest.source and run.new_best:
-                return run
-        elif run.disproved:
-            failed.add(run.source)
-        elif run.best and run.source not in failed:
-            if run.new_best:
-                return run
-            newest = run
-    return newest
+    for place in range(len(series) - 1, -1, -1):
+        run = series[place]
+        if run.disproved:
+            failed |= {run.source, run.identity}
+        elif run.best and not failed & {run.source, run.identity}:
+            return _take_over(series, place)
+    return None
+
+
+def _take_over(series: Sequence[Run], place: int) -> Run:
+    """The run with which the best at this place became it: the first of the same source, else the last that took over,
+    whose place it kept."""
+    best = series[place]
+    if best.new_best:
+        return best
+    last: Run | None = None
+    for earlier in range(place - 1, -1, -1):
+        run = series[earlier]
+        if run.new_best and {run.source, run.identity} & {best.source, best.identity}:
+            return run
+        last = last or (run if run.took_over else None)
+    return best if best.took_over or last is None else last

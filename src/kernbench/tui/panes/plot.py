@@ -70,8 +70,8 @@ def _is_alike(item: Summary, last: Summary, series: Series | None) -> bool:
     """Also of the same task as it is now; an entry that was made elsewhere names its hash by the first digits, or not
     at all, and a run of an older version has the old hash."""
     known = {last.task_hash}
-    if series is not None and last.task_hash in (series.task_hash, series.old_task_hash):
-        known |= {series.task_hash, series.old_task_hash}
+    present = {series.task_hash, *series.old_task_hashes} if series is not None else set[str]()
+    known |= present if last.task_hash in present else set()
     same_task = not item.task_hash or not last.task_hash or any(name.startswith(item.task_hash) for name in known)
     return same_task and comparison.axis_of(item) == comparison.axis_of(last)
 
