@@ -91,13 +91,14 @@ class CaseTiming:
         return wrong, (findings.make("output_kept" if self._returns_one_memory(material) else "stale_result"),)
 
     def _returns_one_memory(self, material: CaseInputs) -> bool:
-        """Whether two calls return the same memory: then a later call of the timing has written over the result, which
-        looks stale and is not."""
-        inputs, mutates = copies(material.inputs), self.context.task.mutates
+        """Whether calls on inputs at two addresses return the same memory: then a later call of the timing has written
+        over the result, which looks stale and is not."""
+        mutates = self.context.task.mutates
         if mutates:  # its outputs are its inputs
             return False
+        places = [copies(material.inputs) for _ in range(2)]
         try:
-            first, second = (named_outputs(self.context.solution(**inputs), inputs, mutates) for _ in range(2))
+            first, second = (named_outputs(self.context.solution(**inputs), inputs, mutates) for inputs in places)
         except Exception:  # the row is wrong already; this only says why
             return False
         return compare.shared(first, second)

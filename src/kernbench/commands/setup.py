@@ -56,11 +56,15 @@ def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | Non
     from kernbench.doctor import installation as checks
     from kernbench.doctor import repository
     from kernbench.task import lookup
+    from kernbench.tui import textual_private
 
     if repo is not None:
         found = repository.checks(repo)
     else:
         found = checks.checks(python=python, folder=lookup.find_task(task, to_edit=False) if task else None)
+        if missing := textual_private.fallbacks():
+            says = f"private names not found: {', '.join(missing)}"
+            found.append(checks.Check("Textual", None, says, "Without them the screen has plain fallbacks."))
     click.echo(checks.as_json(found) if as_json else checks.report(found, bad="NO" if repo else "MISSING"))
     if repo is not None and not all(check.ok for check in found):
         sys.exit(1)
