@@ -33,7 +33,7 @@ from kernbench.log.logbook import Logbook
 Row = list[tuple[str, str]]
 
 PAUSED = "paused: the save waits, space goes on"
-LAYOUT = "only comments or layout changed: not timed again"
+LAYOUT = "only comments, layout or unused files changed: not timed again"
 KERNEL_WRITES = "the kernel writes out.pt into its own folder: while it runs that starts no run, r does"
 OPEN: Row = [("open", ""), ("next", "runs 1 for an entry"), ("finish", "entry")]
 

@@ -176,7 +176,7 @@ async def test_where_nothing_can_be_watched_the_folder_is_polled(
 
 
 async def test_a_name_that_is_not_utf8_is_a_file_like_another(watched: Callable[..., Watched], folder: Path) -> None:
-    odd = Path(os.fsdecode(os.fsencode(folder) + b"/\xff.py"))
+    odd = Path(os.fsdecode(os.fsencode(folder) + b"/\xff.cu"))
     odd.write_text("")
     it = watched()
     await it.session.start()

@@ -22,7 +22,7 @@ class Pane:
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", *keys)
 
-    def until(self, pattern: str, seconds: float = 40.0) -> str:
+    def until(self, pattern: str, seconds: float = 90.0) -> str:
         """The screen, once the pattern is on it."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:

@@ -23,7 +23,7 @@ class Terminal(Pane):
 
     def __init__(self, folder: Path, width: int, height: int) -> None:
         path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-        words = f"{sys.executable} -m kernbench {folder} --deadline build=4 --deadline check=3"
+        words = f"{sys.executable} -m kernbench {folder} --deadline build=20 --deadline check=12"
         command = f"PYTHONPATH={path} {words}; echo left with $?; sleep 60"
         super().__init__(f"kernbench-test-{os.getpid()}", width, height, command)
 

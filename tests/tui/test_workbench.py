@@ -442,7 +442,7 @@ async def test_the_row_page_opens_the_editor_and_copies(engine: FakeEngine, monk
 async def test_a_notice_stays_in_the_log(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        engine.say(READY, Notice("only comments or layout changed: not timed again"))
+        engine.say(READY, Notice("only comments, layout or unused files changed: not timed again"))
         await pilot.press("5")
         await settle(pilot)
         assert "-- only comments or layout changed" in screen_text(app)

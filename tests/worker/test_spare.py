@@ -17,8 +17,10 @@ from tests.sessions import Watched, reached, write
 
 
 def state_of(pid: int) -> str:
-    """R, S, D, or T where it was stopped."""
-    return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    """R, S, D, or T where it was stopped; on a busy machine it may still wait for the core on which it will stop."""
+    about = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+    pending = int(about["SigPnd"], 16) | int(about["ShdPnd"], 16)
+    return "T" if pending >> (signal.SIGSTOP - 1) & 1 else about["State"].split()[0]
 
 
 class Warming:

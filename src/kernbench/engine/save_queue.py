@@ -141,7 +141,7 @@ class SaveQueue:
             return Decision(job)
         self._answered = current
         is_edited = source.sha != answered.source.sha and not job.is_asked
-        notice = Notice("only comments or layout changed: not timed again") if is_edited else None
+        notice = Notice("only comments, layout or unused files changed: not timed again") if is_edited else None
         if not (self._broken_off or job.is_asked):
             return Decision(None, notice)
         # The run of another source was broken off, so the rows have gone dim: time it again, without an entry.
