@@ -445,7 +445,7 @@ async def test_a_notice_stays_in_the_log(engine: FakeEngine) -> None:
         engine.say(READY, Notice("only comments, layout or unused files changed: not timed again"))
         await pilot.press("5")
         await settle(pilot)
-        assert "-- only comments or layout changed" in screen_text(app)
+        assert "-- only comments, layout or unused files" in screen_text(app)
 
 
 async def test_a_cancelled_run_leaves_the_old_numbers(engine: FakeEngine) -> None:
