@@ -173,7 +173,7 @@ def sha_of(folder: Path, state: Path) -> str:
 
 
 def code_of(folder: Path, task_files: Collection[str], state: Path | None = None) -> str:
-    """Hash of the code of a folder's solution: every file of the source that is not the task's own."""
+    """Hash of the code of a folder's solution: the files that are not the task's own, less unused Python files."""
     return _code(_read(folder, state), task_files)
 
 
@@ -186,15 +186,14 @@ def _code(contents: dict[str, bytes], task_files: Collection[str]) -> str:
 def _unmentioned(contents: dict[str, bytes]) -> set[str]:
     """Python files that nothing the solution uses speaks of: they change nothing. Every other file counts, and all of
     them where files are found by looking around."""
-    words: dict[str, set[bytes]] = {}
     modules = {name for name in contents if name.endswith(".py")}
     used = ["solution.py"]
     for current in used:
         text = contents.get(current, b"")
         if LOOKS_AROUND.search(text):
             return set()
-        words[current] = set(WORDS.findall(text))
-        used += [name for name in modules if name not in used and _stems(name) & words[current]]
+        words = set(WORDS.findall(text))
+        used += [name for name in modules if name not in used and _stems(name) & words]
     return modules - set(used)
 
 
