@@ -1,5 +1,6 @@
 # make demo      make .venv on the first go, then open the workbench on kernels/softmax_host
-# make test      lint, types and every test that needs no GPU, in the same .venv
+# make test      lint, types and the tests that need no GPU, in the same .venv
+# make test-long the tests that take too long for every change
 # make lint      lint and types alone
 # make gpu-test  the tests that need a GPU
 # make measure   print the figures of start-up, first paint and save-to-first-row
@@ -14,6 +15,9 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 TRITON := triton==3.6.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Modules are compiled when they are first imported, which most of torch's never are: half a minute less to install.
+INSTALL := $(PIP) install --quiet --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 
 HAS = -c 'import importlib.util as u, sys; sys.exit(any(u.find_spec(name) is None for name in sys.argv[1:]))'
 SITE_DIRS = -c 'import sys; print(*(p for p in sys.path if p.endswith(("site-packages", "dist-packages"))), sep="\n")'
@@ -21,26 +25,27 @@ OWN_SITE = -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 NEEDS_CUDA = -c 'import json, sys; parts = json.load(sys.stdin)["install"][0]["metadata"]["requires_dist"]; \
   sys.exit(not any(part.startswith(("nvidia-", "cuda-")) for part in parts))'
 
-.PHONY: demo test lint gpu-test measure clean
+.PHONY: demo test test-long lint gpu-test measure clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
 	@$(BIN)/kernbench softmax_host
 
-# Two jobs for two cores that take about as long as one another: the first tests these folders, the second checks the
-# types and tests every other folder. The first is shown as it goes, then the second as a whole, then how both ended.
-FIRST_HALF := $(addprefix tests/,harness kernels gates selfcheck worker ncu commands)
-TESTS := $(BIN)/python -m pytest -m "not gpu"
+# Three processes for two cores, as some tests wait more than they compute; the types are checked next to them. A file
+# stays in one process, which shares its fixtures; tests/conftest.py puts the slowest files first.
+PROCESSES ?= 3
+TESTS := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 test: $(VENV)/installed-dev
 	$(BIN)/ruff check .
-	@logs=$$(mktemp -d); trap 'kill $$second 2> /dev/null; rm -rf $$logs' EXIT; trap 'exit 130' INT TERM HUP; \
-	{ $(BIN)/python -m mypy && exec $(TESTS) -o cache_dir=.pytest_cache/second $(FIRST_HALF:%=--ignore=%); } \
-	  > $$logs/second 2>&1 & second=$$!; \
-	{ $(TESTS) $(FIRST_HALF); echo $$? > $$logs/code; } | tee $$logs/first; \
-	wait $$second; code=$$?; cat $$logs/second; \
-	tail -qn 1 $$logs/first $$logs/second; \
-	test $$code = 0 && exit $$(cat $$logs/code); exit $$code
+	@types=$$(mktemp); trap 'kill $$checking 2> /dev/null; rm -f $$types' EXIT; trap 'exit 130' INT TERM HUP; \
+	$(BIN)/python -m mypy > $$types 2>&1 & checking=$$!; \
+	$(TESTS) -m "not gpu and not long"; tests=$$?; \
+	wait $$checking; code=$$?; cat $$types; \
+	test $$code = 0 && exit $$tests; exit $$code
+
+test-long: $(VENV)/installed-dev
+	$(TESTS) -m "not gpu and long"
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -71,18 +76,18 @@ $(VENV)/installed-torch: $(BIN)/python
 	    echo "pip has no CPU build of $(TORCH) for this Python at hand: it fetches a CUDA build, several GB"; \
 	  fi; \
 	  echo "installing $(TORCH) into $(VENV)"; \
-	  $(PIP) install --quiet $(TORCH); \
-	  if [ "$$(uname -s)" = Linux ] && ! $(BIN)/python $(HAS) triton; then $(PIP) install --quiet $(TRITON); fi; \
+	  $(INSTALL) $(TORCH); \
+	  if [ "$$(uname -s)" = Linux ] && ! $(BIN)/python $(HAS) triton; then $(INSTALL) $(TRITON); fi; \
 	fi
 	@touch $@
 
 $(VENV)/installed: pyproject.toml $(VENV)/installed-torch
 	@echo "installing kernbench into $(VENV)"
-	@$(PIP) install --quiet $$($(BIN)/python $(HAS) hatchling editables && echo --no-build-isolation) --editable .
+	@$(INSTALL) $$($(BIN)/python $(HAS) hatchling editables && echo --no-build-isolation) --editable .
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "installing the development tools into $(VENV)"
-	@$(PIP) install --quiet --editable '.[dev]'
-	@test -x $(BIN)/ruff || $(PIP) install --quiet --no-deps --ignore-installed ruff  # PYTHON's own has its script there
+	@$(INSTALL) --editable '.[dev]'
+	@test -x $(BIN)/ruff || $(INSTALL) --no-deps --ignore-installed ruff  # PYTHON's own has its script there
 	@touch $@

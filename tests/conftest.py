@@ -27,7 +27,12 @@ NEEDS = {
 }
 
 
+SLOWEST = ("terminal", "kernels", "selfcheck", "commands", "precompile")
+"""Folders whose files begin first, so that no process works alone at the end."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.parent.name not in SLOWEST)
     for marker, (is_here, reason) in NEEDS.items():
         if not is_here():
             for item in items:

@@ -34,7 +34,7 @@ WRONG = {
     ),
     "wrong on wide values": ("def scale(x, factor): return (x * 2).clamp(-10, 10)", "spread 4"),
     "wrong after timing": (
-        "n = []\ndef scale(x, factor):\n    n.append(1)\n    return x * 2 if len(n) < 20 else x",
+        "n = []\ndef scale(x, factor):\n    n.append(1)\n    return x * 2 if len(n) < 4 else x",
         "(in a timed call)",
     ),
     "lazy tensor": (

@@ -124,13 +124,11 @@ def test_nothing_is_said_against_it(child: Child, tmp_path: Path, name: str) -> 
     honest(child, tmp_path, HONEST[name])
 
 
-@pytest.mark.slow
 def test_nothing_is_said_against_a_compiled_function(child: Child, tmp_path: Path) -> None:
     source = "import torch\n@torch.compile\ndef scale(x, factor): return x * factor\n"
     honest(child, tmp_path, {"solution_py": source})
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_nothing_is_said_against_load_inline(child: Child, tmp_path: Path) -> None:
     honest(child, tmp_path, {"solution_py": INLINE})

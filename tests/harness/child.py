@@ -15,6 +15,7 @@ from harness.shared.run_request import RunRequest
 from harness.shared.task import Task
 from harness.shared.taskfile import load
 from tests import ROOT
+from tests.forked import Forked
 
 BOOT = """
 import importlib.util, sys
@@ -71,6 +72,16 @@ def write_task(folder: Path, **files: str) -> Path:
     return folder
 
 
+def start(code: str, words: list[str], env: dict[str, str], forked: bool) -> Forked | subprocess.Popen[str]:
+    """A process with three pipes; one that needs no GPU is forked, which saves it the import of torch."""
+    if forked:
+        return Forked(code, words, environment=env)
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
+    )
+
+
 class Child:
     """One worker; `run` sends a request and returns its events."""
 
@@ -79,10 +90,7 @@ class Child:
         env = {**os.environ, **environment}
         for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH"):
             env.pop(name, None)
-        command = [sys.executable, "-c", BOOT.replace("BEFORE", before), str(ROOT / "harness"), device]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
-        )
+        self.process = start(BOOT.replace("BEFORE", before), [str(ROOT / "harness"), device], env, device == "cpu")
         self.warmed = False
         self.greeting = [self.read(), self.read()]
         self._runs = 0

@@ -14,7 +14,7 @@ from harness.shared.lines import to_dict
 from kernbench.ncu import standby as ncu
 from kernbench.ncu.refusals import Refusal
 
-pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+pytestmark = [pytest.mark.anyio]
 TASK = """
 name = "toy"
 entry = "toy"

@@ -14,7 +14,7 @@ import pytest
 from tests import ROOT
 
 GUIDE = sorted((ROOT / "src" / "kernbench" / "guide").glob("*.md"))
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.timeout(400)]
 
 
 def execute(*command: str | Path, cwd: Path, codes: tuple[int, ...] = (0,)) -> str:

@@ -239,7 +239,6 @@ async def asleep(pid: int) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.slow
 async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
     folder = tmp_path / "rows"
     folder.mkdir()

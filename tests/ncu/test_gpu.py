@@ -19,7 +19,7 @@ from kernbench.ncu import nsight
 from kernbench.ncu import standby as ncu
 from tests.ncu.test_standby import gone
 
-pytestmark = [pytest.mark.gpu, pytest.mark.anyio, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.gpu, pytest.mark.anyio, pytest.mark.timeout(300)]
 FAULTS = Path(__file__).parent / "faults"
 EXPECTED = {
     "copy": "at the limit",

@@ -15,7 +15,7 @@ from tests import ROOT
 from tests.terminal.pane import Pane
 
 SHIPPED = ROOT / "kernels" / "softmax_host"
-pytestmark = [pytest.mark.tmux, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.tmux, pytest.mark.timeout(300)]
 
 
 class Terminal(Pane):

@@ -40,7 +40,7 @@ axes = { rows = 64 }
 [grid]
 rows = [1, 2, 3]
 """
-pytestmark = [pytest.mark.tmux, pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.tmux, pytest.mark.timeout(120)]
 _numbers = itertools.count()
 
 

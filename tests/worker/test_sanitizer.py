@@ -104,7 +104,6 @@ def test_a_task_for_the_cpu_is_a_mistake(tmp_path: Path) -> None:
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
 @pytest.mark.parametrize("past", ["", " + 1"])
 def test_the_real_one_finds_an_element_outside_in_cuda(tmp_path: Path, past: str) -> None:
     source = CUDA_FILE.replace("i < n)", f"i < n{past})")
@@ -116,7 +115,6 @@ def test_the_real_one_finds_an_element_outside_in_cuda(tmp_path: Path, past: str
 
 
 @pytest.mark.gpu
-@pytest.mark.slow
 def test_the_real_one_finds_an_element_outside_in_triton(tmp_path: Path) -> None:
     source = PRELUDE.replace("offsets < n", "offsets < n + 1") + "def scale(x, factor): return launch(x, factor)\n"
     done = run(write_task(tmp_path, task_toml=GPU_TASK, solution_py=source))

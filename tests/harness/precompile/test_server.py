@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +17,7 @@ from harness.shared.run_request import RunRequest
 from harness.shared.taskfile import load
 from kernbench.worker.process import BOOT
 from tests import ROOT
+from tests.forked import Forked
 from tests.harness.child import Child, results, write_task
 
 pytest.importorskip("triton.runtime._async_compile")
@@ -119,11 +118,11 @@ print(json.dumps(found))
 
 
 def run_python(code: str, *words: str, **environment: str) -> Any:
-    env = {**os.environ, "PYTHONPATH": str(ROOT), **environment}
-    code += "\nimport os, sys\nsys.stdout.flush()\nos._exit(0)  # to take torch apart would cost a second\n"
-    done = subprocess.run([sys.executable, "-c", code, *words], env=env, capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    env = {**os.environ, **environment}
+    forked = Forked(code, words, environment=env, path=[str(ROOT)], imports=("torch", "triton"))
+    said, errors = forked.communicate(timeout=100)
+    assert forked.returncode == 0, errors
+    return json.loads(said)
 
 
 class Builder:
@@ -133,11 +132,9 @@ class Builder:
         """`before` is Python that runs in the process ahead of the server, with the harness at hand."""
         head, start, tail = BOOT.partition("importlib.import_module(")
         boot = head + before + start + tail
-        command = [sys.executable, "-c", boot, str(ROOT / "harness"), "precompile.server", *words]
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env, text=True
-        )
+        arguments = [str(ROOT / "harness"), "precompile.server", *words]
+        self.process = Forked(boot, arguments, environment=env, imports=("torch", "triton"))
         self.runs = 0
         assert [self.read()["event"], self.read()["event"]] == ["hello", "ready"]
 
