@@ -56,6 +56,8 @@ class Task:
     """As kernbench hashed the task before: a run that carries it is of this task."""
     files: tuple[str, ...] = ()
     """The task's own files beyond task.toml and cases.json: reference, baseline, and what they use."""
+    ignore: tuple[str, ...] = ()
+    """Patterns of files and folders that are not part of a source."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)

@@ -11,20 +11,21 @@ import itertools
 import json
 import tomllib
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
 from harness.shared.errors import UserError
 from harness.shared.task import Case, CaseKind, Task, Tolerance
 from harness.shared.task_hash import DEFAULT_TOLERANCE, old_task_hash, task_hash
-from harness.shared.used_files import NAMED_BASELINES, task_files
+from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, task_files
 
 DTYPES = frozenset(
     "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 "
     "bool uint8 int8 int16 int32 int64 complex64 complex128".split()
 )
 TASK_KEYS = frozenset(
-    "name entry summary baseline device threads mutates rowwise layout tolerance case smoke check grid".split()
+    "name entry summary baseline device threads mutates rowwise layout ignore tolerance case smoke check grid".split()
 )
 CASE_KEYS = frozenset("id label kind headline models known axes".split())
 KINDS = ("case", "smoke", "check")
@@ -68,6 +69,7 @@ def load(folder: Path) -> Task:
         hash="",
         old_hash=old_task_hash(folder, baseline),
         files=tuple(task_files(folder, baseline)),
+        ignore=_ignore(path, data, baseline),
     )
     return replace(task, hash=task_hash(task))
 
@@ -184,6 +186,16 @@ def _baseline(path: Path, data: dict[str, Any]) -> str:
     if baseline not in NAMED_BASELINES and (Path(baseline).name != baseline or not path.with_name(baseline).is_file()):
         raise TaskError(path, "baseline", f"{baseline!r} is neither eager, compile nor a file beside task.toml")
     return baseline
+
+
+def _ignore(path: Path, data: dict[str, Any], baseline: str) -> tuple[str, ...]:
+    patterns = tuple(pattern.rstrip("/") for pattern in _texts(path, "ignore", data.get("ignore", [])))
+    own = () if baseline in NAMED_BASELINES else (baseline,)
+    for pattern in patterns:
+        for name in (*PARSED, SOLUTION, "reference.py", *own):
+            if fnmatchcase(name, pattern):
+                raise TaskError(path, "ignore", f"{pattern!r} matches {name}, which every run needs")
+    return patterns
 
 
 def _solution(folder: Path) -> None:

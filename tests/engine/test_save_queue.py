@@ -6,7 +6,8 @@ A row is a list of (event, outcome). Events:
     look A          the same, found only by a look at the files' times
     touch           the watch reports a save of the same text
     report          the watch reports a change, late or of something else
-    write F A       the data file F gets the text A, and the watch reports it
+    write F A       the file F gets the text A, and the watch reports it
+    remove F        the file F is removed, and the watch reports it
     quietly F A     the same, before the watch has reported it
     key, pause, space
     next            the session asks for a job and reads the folder for it
@@ -15,11 +16,12 @@ A row is a list of (event, outcome). Events:
     reload          the task could be read again
 
 Outcomes of changes: queued, dropped, ignored, waits (still queued). Of next: runs A or runs A for an entry; answered
-(not run), none. Of finish: entry or no entry, and `again` where another run was queued. Notices follow after a bar.
+(not run), none. Of finish: entry or no entry. Notices follow after a bar.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -29,12 +31,13 @@ import pytest
 from kernbench.engine.jobs import Job
 from kernbench.engine.save_queue import Decision, SaveQueue
 from kernbench.log.logbook import Logbook
+from kernbench.task import source_files
 
 Row = list[tuple[str, str]]
 
 PAUSED = "paused: the save waits, space goes on"
 LAYOUT = "only comments, layout or unused files changed: not timed again"
-KERNEL_WRITES = "the kernel writes out.pt into its own folder: while it runs that starts no run, r does"
+PRESS_R = "changed: press r"
 OPEN: Row = [("open", ""), ("next", "runs 1 for an entry"), ("finish", "entry")]
 
 
@@ -100,6 +103,10 @@ class Bench:
         self._store(name, text)
         return ""
 
+    def _remove(self, name: str) -> str:
+        (self.folder / name).unlink()
+        return self._change()
+
     def _key(self) -> str:
         self.queue.add(Job("key", 0.0, iteration=False))
         return ""
@@ -128,15 +135,16 @@ class Bench:
 
     def _finish(self) -> str:
         assert self.running is not None
-        entry = "entry" if self.running.iteration and self.queue.is_persons_save() else "no entry"
+        entry = "entry" if self.running.iteration else "no entry"
         self.running = None
+        self.queue.kernel_stopped()
         self.queue.run_finished()
-        decision = self.queue.after_run()
-        return _with_notice(entry + (", again" if decision.job else ""), decision)
+        return entry
 
     def _break(self, _off: str) -> str:
         assert self.running is not None
         self.running = None
+        self.queue.kernel_stopped()
         return ""
 
     def _fail(self) -> str:
@@ -198,51 +206,52 @@ ROWS: dict[str, Row] = {
         ("next", f"runs 1  # back | {LAYOUT}"), ("finish", "no entry")],
     "an older source that comes back is a save like another": [*OPEN, ("save 2", "queued"),
         ("next", "runs 2 for an entry"), ("finish", "entry"), ("save 1", "queued"), ("next", "runs 1 for an entry")],
-    "a table saved during a run has its own run and entry": [("open", ""), ("next", "runs 1 for an entry"),
-        ("write out.pt a", "ignored"), ("finish", "entry, again | out.pt changed during the run: once more"),
-        ("next", "runs 1 for an entry"), ("finish", "entry"), ("next", "none"),
-        ("write out.pt b", "queued"), ("next", "runs 1 for an entry"), ("finish", "entry")],
-    "data written in three runs in a row is the kernel's": [("open", ""), ("next", "runs 1 for an entry"),
-        ("write out.pt a", "ignored"), ("finish", "entry, again | out.pt changed during the run: once more"),
-        ("next", "runs 1 for an entry"),
-        ("write out.pt b", "ignored"), ("finish", "no entry, again | out.pt changed during the run: once more"),
-        ("next", "runs 1 for an entry"),
-        ("write out.pt c", "ignored"), ("finish", f"no entry | {KERNEL_WRITES}"), ("next", "none"),
-        ("key", ""), ("next", "runs 1"), ("write out.pt d", "ignored"), ("finish", "no entry"), ("next", "none"),
-        ("save 2", "queued"), ("next", "runs 2 for an entry"), ("write out.pt e", "ignored"), ("finish", "entry"),
-        ("write out.pt by-hand", "queued"), ("next", "runs 2 for an entry"), ("finish", "entry")],
-    "the watch may report a known file only after the run": [("open", ""), ("next", "runs 1 for an entry"),
-        ("quietly out.pt a", ""), ("finish", "entry, again | out.pt changed during the run: once more"),
-        ("next", "runs 1 for an entry"),
-        ("quietly out.pt b", ""), ("finish", "no entry, again | out.pt changed during the run: once more"),
-        ("next", "runs 1 for an entry"),
-        ("quietly out.pt c", ""), ("finish", f"no entry | {KERNEL_WRITES}"), ("report", "ignored"), ("next", "none")],
-    "data written back as it was during a run starts nothing": [("quietly out.pt a", ""), *OPEN, ("key", ""),
-        ("next", "runs 1"), ("write out.pt b", "ignored"), ("write out.pt a", "ignored"), ("finish", "no entry"),
-        ("next", "none")],
-    "code saved during a doubt starts the count anew": [("open", ""), ("next", "runs 1 for an entry"),
-        ("write out.pt a", "ignored"), ("finish", "entry, again | out.pt changed during the run: once more"),
-        ("save 2", "queued"), ("next", "runs 2 for an entry"), ("write out.pt b", "ignored"),
-        ("finish", "entry, again | out.pt changed during the run: once more")],
+    "a data file that changes starts nothing, and r runs it with an entry": [*OPEN,
+        ("write out.pt a", f"ignored | out.pt {PRESS_R}"), ("report", "ignored"), ("next", "none"),
+        ("key", ""), ("next", "runs 1 for an entry"), ("finish", "entry"), ("key", ""), ("next", "runs 1"),
+        ("finish", "no entry")],
+    "a report between the key and the run drops nothing": [*OPEN, ("write out.pt a", f"ignored | out.pt {PRESS_R}"),
+        ("key", ""), ("report", "waits"), ("write out.pt b", "waits"), ("next", "runs 1 for an entry"),
+        ("finish", "entry")],
+    "a data file says so at every change": [*OPEN, ("write out.pt a", f"ignored | out.pt {PRESS_R}"),
+        ("write out.pt b", f"ignored | out.pt {PRESS_R}"), ("write out.pt b", f"ignored | out.pt {PRESS_R}"),
+        ("write notes.md b", "ignored")],
+    "data written back as it was says nothing, and r times the source again": [("quietly out.pt a", ""), *OPEN,
+        ("write out.pt b", f"ignored | out.pt {PRESS_R}"), ("write out.pt a", "ignored"), ("key", ""),
+        ("next", "runs 1"), ("finish", "no entry")],
+    "a data file removed while nothing runs says so": [("quietly out.pt a", ""), *OPEN,
+        ("remove out.pt", f"ignored | out.pt {PRESS_R}"), ("next", "none")],
+    "many data files are counted": [*OPEN, ("quietly a.pt a", ""), ("quietly b.pt a", ""), ("quietly c.pt a", ""),
+        ("write d.pt a", "ignored | a.pt, b.pt, c.pt and 1 more changed: press r")],
+    "a data file that changes during a run starts nothing and says nothing": [("open", ""),
+        ("next", "runs 1 for an entry"), ("write out.pt a", "ignored"), ("finish", "entry"), ("next", "none"),
+        ("key", ""), ("next", "runs 1"), ("write out.pt b", "ignored"), ("write out.pt a", "ignored"),
+        ("finish", "no entry"), ("report", "ignored"), ("next", "none")],
+    "the watch may report it only after the run": [("open", ""), ("next", "runs 1 for an entry"),
+        ("quietly out.pt a", ""), ("finish", "entry"), ("report", "ignored"), ("next", "none"),
+        ("write out.pt by-hand", f"ignored | out.pt {PRESS_R}")],
+    "nor does it after a run that was broken off": [("open", ""), ("next", "runs 1 for an entry"),
+        ("quietly out.pt a", ""), ("break off", ""), ("report", "ignored"), ("next", "none")],
+    "code saved in the last moment of a run is not lost": [("open", ""), ("next", "runs 1 for an entry"),
+        ("quietly solution.py x=2", ""), ("finish", "entry"), ("report", "queued"), ("next", "runs x=2 for an entry")],
+    "code saved during a run starts the next": [("open", ""), ("next", "runs 1 for an entry"),
+        ("write gen.cuh a", "queued"), ("finish", "entry"), ("next", "runs 1 for an entry")],
     "code saved together with data ends the run": [*OPEN, ("key", ""), ("next", "runs 1"), ("quietly out.pt a", ""),
         ("save 2", "queued"), ("break off", ""), ("next", "runs 2 for an entry")],
-    "while paused the extra run waits for space": [("open", ""), ("next", "runs 1 for an entry"), ("pause", ""),
-        ("write out.pt a", "ignored"),
-        ("finish", "entry, again | out.pt changed during the run: once more, when space goes on"), ("next", "none"),
-        ("space", ""), ("next", "runs 1 for an entry"), ("finish", "entry")],
-    "a key that waits takes the place of the extra run": [("open", ""), ("next", "runs 1 for an entry"),
-        ("write out.pt a", "ignored"), ("key", ""),
-        ("finish", "entry | out.pt changed during the run: once more"), ("next", "runs 1 for an entry"),
-        ("finish", "entry"), ("next", "none")],
-    "a kernel that makes new files in every run has an end": [("open", ""), ("next", "runs 1 for an entry"),
-        ("write a.pt 1", "ignored"), ("finish", "entry, again | a.pt changed during the run: once more"),
-        ("next", "runs 1 for an entry"),
-        ("write b.pt 1", "ignored"), ("finish", "no entry, again | b.pt changed during the run: once more"),
-        ("next", "runs 1 for an entry"), ("write c.pt 1", "ignored"),
-        ("finish", f"no entry | {KERNEL_WRITES.replace('out.pt', 'c.pt')}"), ("next", "none"),
-        ("key", ""), ("next", "runs 1"), ("write d.pt 1", "ignored"), ("finish", "no entry"),
-        ("key", ""), ("next", "runs 1"), ("write e.pt 1", "ignored"), ("finish", "no entry"), ("next", "none"),
-        ("write f.pt by-hand", "queued"), ("next", "runs 1 for an entry")],
+    "a save of the same text runs a data file that waits": [*OPEN, ("touch", "ignored"),
+        ("write out.pt a", f"ignored | out.pt {PRESS_R}"), ("report", "ignored"), ("touch", "queued"),
+        ("next", "runs 1 for an entry"), ("finish", "entry"), ("touch", "ignored")],
+    "while paused a data file says so, and r runs it": [*OPEN, ("pause", ""),
+        ("write out.pt a", f"ignored | out.pt {PRESS_R}"), ("next", "none"), ("key", ""),
+        ("next", "runs 1 for an entry"), ("finish", "entry")],
+    "a save that waits takes a changed data file along": [*OPEN, ("pause", ""), ("save 2", f"queued | {PAUSED}"),
+        ("write out.pt a", "queued"), ("space", ""), ("next", "runs 2 for an entry"), ("finish", "entry"),
+        ("report", "ignored")],
+    "a key during the run of a changed data file keeps its entry": [*OPEN,
+        ("write out.pt a", f"ignored | out.pt {PRESS_R}"), ("key", ""), ("next", "runs 1 for an entry"), ("key", ""),
+        ("break off", ""), ("next", "runs 1 for an entry"), ("finish", "entry")],
+    "after a failure a data file still starts nothing": [*OPEN, ("fail", ""),
+        ("write out.pt a", f"ignored | out.pt {PRESS_R}"), ("next", "none")],
     "after a failure any save is worth a try": [*OPEN, ("save 2", "queued"), ("next", "runs 2 for an entry"),
         ("fail", ""), ("report", "ignored"), ("touch", "queued"), ("reload", ""), ("next", "runs 2 for an entry"),
         ("finish", "entry"), ("touch", "ignored")],
@@ -271,8 +280,18 @@ def test_a_folder_that_cannot_be_read_is_left_to_the_job_that_reads_it(
     bench = Bench(tmp_path / "t")
     assert [bench.do(event) for event, _ in OPEN] == [outcome for _, outcome in OPEN]
 
-    def refuse() -> None:
-        raise OSError(28, "No space left on device")
+    def refuse(*_: object) -> source_files.Stamps:
+        raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(bench.logbook, "take_source", refuse)
-    assert bench.do("save 2") == "queued"
+    assert bench.do("report") == "ignored"
+    monkeypatch.setattr(source_files, "stamps", refuse)
+    assert bench.do("report") == "queued"
+    bench.queue.kernel_stopped()  # nor does the end of a run break
+
+
+def test_without_keys_the_notice_names_another_way(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "t")
+    bench.queue = SaveQueue(bench.folder, bench.logbook, has_keys=False)
+    assert [bench.do(event) for event, _ in OPEN] == [outcome for _, outcome in OPEN]
+    assert bench.do("write out.pt a") == "ignored | out.pt changed: save the solution to run it"
+    assert [bench.do(event) for event in ("touch", "next")] == ["queued", "runs 1 for an entry"]

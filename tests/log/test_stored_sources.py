@@ -8,6 +8,7 @@ import resource
 import shlex
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from kernbench.engine.archive import Archive
 from kernbench.log import stored_sources
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.journal import Journal
-from kernbench.task import snapshot
+from kernbench.task import snapshot, source_files
 from tests.log.logs import make_log, source_hash, source_text
 
 
@@ -48,19 +49,19 @@ def test_restore_keeps_what_was_there_and_what_is_not_its_own(task: Task, journa
     folder = Path(task.folder)
     (folder / "solution.py").write_text("never run\n")
     (folder / "solution.py").chmod(0o640)
-    (folder / "notes.txt").write_text("mine\n")
+    (folder / "notes.md").write_text("mine\n")
     before, changed = stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert changed == ["solution.py"]
     assert (folder / "solution.py").read_text() == source_text(2)
     assert (folder / "solution.py").stat().st_mode & 0o777 == 0o640
-    assert (folder / "notes.txt").read_text() == "mine\n"
+    assert (folder / "notes.md").read_text() == "mine\n"
     assert (journal.state / "sources" / before / "solution.py").read_text() == "never run\n"
     assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
 
 
 def test_a_file_too_large_to_be_kept_is_not_replaced(task: Task, journal: Journal) -> None:
     folder = Path(task.folder)
-    large = "x = 1\n" * (snapshot.LARGEST_FILE // 6 + 1)
+    large = "x = 1\n" * (source_files.LARGEST_FILE // 6 + 1)
     (folder / "solution.py").write_text(large)
     with pytest.raises(stored_sources.SourceError, match=r"solution\.py .* too large to be kept"):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
@@ -93,30 +94,38 @@ def test_restore_takes_away_what_later_iterations_have_added(task: Task, journal
     (folder / "tables.json").write_text("[1]\n")
     (folder / "solution.py").write_text('import json, helper\njson.load(open("tables.json"))\n')
     before, changed = stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
-    assert changed == ["solution.py", "helper.py (removed)"]
+    assert changed == ["solution.py", "helper.py (removed)", "tables.json (removed)"]
     assert not (folder / "helper.py").exists()
-    assert (folder / "tables.json").exists()  # data that no source names is the user's own
+    assert not (folder / "tables.json").exists()
     stored_sources.restore(task, stored_sources.find(task, journal, before[:8]), journal.state)
     assert (folder / "helper.py").read_text() == "of a later one\n"
+    assert (folder / "tables.json").read_text() == "[1]\n"
 
 
 def test_restore_leaves_links_and_what_the_task_needs(task: Task, journal: Journal) -> None:
     folder = Path(task.folder)
-    (folder / "elsewhere.txt").write_text("kept\n")
-    (folder / "linked.py").symlink_to("elsewhere.txt")
+    (folder.parent / "elsewhere.py").write_text("kept\n")
+    for name in ("linked.py", "linked.cuh"):
+        (folder / name).symlink_to("../elsewhere.py")
+    (folder / "solution.py").write_text("import linked\n")
     (folder / "shapes.py").write_text("of the reference\n")
     reference = folder / "reference.py"
     reference.write_text("import shapes\n" + reference.read_text())
     _before, changed = stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert changed == ["solution.py"]
     assert (folder / "linked.py").is_symlink()
+    assert (folder / "linked.cuh").is_symlink()
     assert (folder / "shapes.py").exists()
 
 
-def test_restore_leaves_what_the_solution_does_not_use(task: Task, journal: Journal) -> None:
-    """A package of the reference's, another opponent, a script, a dump that is read."""
+def test_restore_removes_only_what_counts_in_the_code_and_is_kept(task: Task, journal: Journal) -> None:
+    """Not a package of the reference's, nor another opponent, nor what is not part of the source."""
     folder = Path(task.folder)
-    names = ["refpkg/__init__.py", "refpkg/u.py", "alt.py", "bench.sh", "table.npy"]
+    task = replace(task, ignore=("dumps", "mine.txt"))
+    names = ["refpkg/__init__.py", "refpkg/u.py", "alt.py", "notes.md", "dumps/out.pt", "mine.txt", "solution.o"]
+    (folder / "large.npy").write_bytes(b"0" * (source_files.LARGEST_FILE + 1))
+    (folder / "dumps").mkdir()
+    (folder / "table.npy").write_text("of the solution\n")
     (folder / "refpkg").mkdir()
     for name in names:
         (folder / name).write_text("of a later one\n")
@@ -126,10 +135,25 @@ def test_restore_leaves_what_the_solution_does_not_use(task: Task, journal: Jour
     reference.write_text("from refpkg.u import k\n" + reference.read_text())
     (folder / "solution.py").write_text('from refpkg.u import k\nfrom sub.tile import t\nopen("table.npy")\n')
     before, changed = stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
-    assert changed == ["solution.py", "sub/tile.py (removed)"]
-    assert all((folder / name).exists() for name in names)
+    assert changed == ["solution.py", "sub/tile.py (removed)", "table.npy (removed)"]
+    assert all((folder / name).read_text() == "of a later one\n" for name in names)
+    assert (folder / "large.npy").exists()
     stored_sources.restore(task, stored_sources.find(task, journal, before[:8]), journal.state)
-    assert (folder / "sub" / "tile.py").read_text() == "of the solution\n"
+    for name in ("sub/tile.py", "table.npy"):
+        assert (folder / name).read_text() == "of the solution\n"
+
+
+def test_restore_never_writes_over_what_is_not_part_of_the_source(task: Task, journal: Journal) -> None:
+    """An earlier version kept notes that the code named; a file may be ignored only since."""
+    folder = Path(task.folder)
+    task = replace(task, ignore=("out.pt",))
+    point = stored_sources.find(task, journal, "2")
+    for name in ("notes.md", "out.pt"):
+        (point.folder / name).write_text("then\n")
+        (folder / name).write_text("now\n")
+    _before, changed = stored_sources.restore(task, point, journal.state)
+    assert changed == ["solution.py"]
+    assert [(folder / name).read_text() for name in ("notes.md", "out.pt")] == ["now\n", "now\n"]
 
 
 def test_restore_never_touches_what_lies_behind_a_linked_folder(task: Task, journal: Journal) -> None:

@@ -53,6 +53,6 @@ def test_a_change_of_line_ends_alone_is_a_difference(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "t" / ".kernbench")
     old = stored_sources.find(task, journal, "2")
     (tmp_path / "t" / "solution.py").write_bytes((old.folder / "solution.py").read_bytes().replace(b"\n", b"\r\n"))
-    lines = stored_sources.diff(old, stored_sources.find(task, journal, "now"), journal.state)
+    lines = stored_sources.diff(old, stored_sources.find(task, journal, "now"), task)
     assert "-STAGES = 2" in lines
     assert "+STAGES = 2\r" in lines

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import watchfiles
 
-from kernbench.task import snapshot, watch
+from kernbench.task import source_files, watch
 
 pytestmark = pytest.mark.anyio
 
@@ -109,9 +109,9 @@ async def test_what_is_kept_in_the_state_is_no_change_however_it_is_spelled(fold
 async def test_a_folder_that_cannot_be_looked_at_for_a_while_is_said_once_and_watched_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch, poll: bool
 ) -> None:
-    stamps, failures = snapshot.stamps, list[int]()
+    stamps, failures = source_files.stamps, list[int]()
 
-    def fails(*words: Path | None) -> snapshot.Stamps:
+    def fails(*words: Path | None) -> source_files.Stamps:
         if len(failures) < 3:
             failures.append(1)
             raise OSError(errno.EIO, "Input/output error", str(folder / "solution.py"))
@@ -122,7 +122,7 @@ async def test_a_folder_that_cannot_be_looked_at_for_a_while_is_said_once_and_wa
             await asyncio.sleep(0.02)
             yield set()
 
-    monkeypatch.setattr(snapshot, "stamps", fails)
+    monkeypatch.setattr(source_files, "stamps", fails)
     monkeypatch.setattr(watchfiles, "awatch", blind)
     monkeypatch.setattr(watch, "LOOK_MS", 20)
     monkeypatch.setattr(watch, "POLL_MS", 20)
@@ -138,11 +138,11 @@ async def test_a_folder_that_cannot_be_looked_at_for_a_while_is_said_once_and_wa
 
 
 async def test_waiting_for_a_network_makes_no_look_rarer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def slowly(*_: object) -> snapshot.Stamps:
+    def slowly(*_: object) -> source_files.Stamps:
         time.sleep(0.3)
         return {}
 
-    monkeypatch.setattr(snapshot, "stamps", slowly)
+    monkeypatch.setattr(source_files, "stamps", slowly)
     looks = watch.FolderPoller(folder, None, print)
     await looks.found_a_change()
     assert looks._took < 0.1  # of a processor

@@ -200,7 +200,7 @@ def diff(words: tuple[str, ...], state: Path | None) -> None:
         raise click.UsageError(f"at most two sources can be compared; each is {REFERENCE}")
     task, journal = opened(name, state)
     old, new = (stored_sources.find(task, journal, word) for word in [*references, *["best", "now"][len(references) :]])
-    lines = stored_sources.diff(old, new, journal.state)
+    lines = stored_sources.diff(old, new, task)
     echo_diff(lines)
     if not lines:
         click.echo(f"no difference between {old.name} and {new.name}", err=True)

@@ -333,7 +333,7 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
     case, kept = sanitize.smallest(task, options.case), kept_in(task, state)
     sanitize.find()
     click.echo(f"one call of {case.id} under {sanitize.TOOL}; this takes a while", err=True)
-    source = snapshot.take(Path(task.folder), kept)
+    source = snapshot.take(Path(task.folder), kept, task)
     place, python = options.harness or harness_folder(), options.python or sys.executable
     report = sanitize.check(task, case, source.folder, kept / "build", python, device, place)
     for error in report.errors:
@@ -356,10 +356,13 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
 )
 def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
     """The same loop without the screen: run at every save until ctrl+c."""
+    from dataclasses import replace
+
     from kernbench.commands.printing import JsonPrinter, TablePrinter
 
     async def main() -> int:
-        session = make_session(load_task(task), read_options(given, poll), given["state"])
+        options = replace(read_options(given, poll), has_keys=False)
+        session = make_session(load_task(task), options, given["state"])
         printer: Callable[[Event], None] = JsonPrinter(session, live=True) if as_json else TablePrinter(session)
 
         def tell(event: Event) -> None:

@@ -31,6 +31,8 @@ class Options:
     """Keep an ncu waiting while nothing is timed."""
     ncu: str | None = None
     """Another ncu than the one on PATH."""
+    has_keys: bool = True
+    """A person can press a key, such as r; `kernbench watch` has none."""
 
 
 @dataclass(frozen=True)

@@ -59,8 +59,6 @@ class RunOrder:
     hypothesis_at: str = ""
     """When it was written down, in UTC; where that is not known, it was there when the run began."""
     next_step: str = ""
-    is_own: Callable[[], bool] = lambda: True
-    """Asked at the end: whether the source is a person's, or only another dump of its kernel, which is no iteration."""
 
 
 class Runner:
@@ -146,8 +144,6 @@ class Runner:
             journal.fail(progress.failure)
             self._emit(progress.failure)
             return progress.failure
-        if order.iteration and not order.is_own():
-            order = replace(order, iteration=False)
         journal.read_new()  # what others have finished while this one ran
         summary = self._summarise(order, progress)
         if order.iteration:

@@ -7,15 +7,17 @@ the task's folder, but starts and cancels nothing itself.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kernbench.engine.jobs import Job
-from kernbench.engine.kernel_writes import KernelWrites
 from kernbench.events import Notice
 from kernbench.log.logbook import Logbook
-from kernbench.task import snapshot
+from kernbench.task import snapshot, source_files
+
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,17 @@ class Decision:
     """What the session is to do now."""
 
     job: Job | None = None
-    """Queued by a change or after a run, or admitted to run; None: nothing."""
+    """Queued by a change, or admitted to run; None: nothing."""
     notice: Notice | None = None
 
 
 class SaveQueue:
-    def __init__(self, folder: Path, logbook: Logbook) -> None:
-        self._folder, self._logbook = folder, logbook
-        self._writes = KernelWrites()
+    def __init__(self, folder: Path, logbook: Logbook, has_keys: bool = True) -> None:
+        self._folder, self._logbook, self._has_keys = folder, logbook, has_keys
+        self._seen: source_files.Stamps = {}
+        """The source's files when it was last read; those that needed no run, when they were last seen."""
+        self._data_waits = False
+        """A data file has changed since, and a notice asks for a key."""
         self.paused = False
         """Saves wait until this ends, or a key asks for them."""
         self.failed = False
@@ -68,6 +73,8 @@ class SaveQueue:
         if self.waiting is not None and self.waiting.reason == "save" and job.reason == "key":
             self.waiting = replace(self.waiting, at=job.at, is_asked=True)  # its source has not been read yet
             return
+        if self._data_waits and job.reason == "key":
+            job = replace(job, reason="save", iteration=True, is_asked=True)
         unanswered = self.waiting or self._started
         if unanswered is not None and not self._is_answered():
             job = replace(job, iteration=job.iteration or unanswered.iteration)
@@ -88,50 +95,79 @@ class SaveQueue:
     # -- changes in the folder --------------------------------------------------------------------------------------
 
     def folder_changed(self, seen: bool, running: bool) -> Decision:
-        """Queues a save, or drops one that was undone before its turn.
+        """Queues a save, or drops one that was undone before its turn. A changed data file only makes a notice, and
+        not even that while a kernel runs, which may have written it.
 
         `seen`: the watch reported a change, not only a look at the files' times, which finds the same save again.
         """
         had_waiting = self.waiting is not None
-        if not self._holds_save(running):
+        is_save, data = self._changes()
+        if not is_save:
             self._drop_undone_save()
-            return Decision()
+            return Decision() if running or had_waiting or not data else Decision(notice=self._data_changed(data))
         if had_waiting and not seen:
             return Decision()
         notice = Notice("paused: the save waits, space goes on") if self.paused and not had_waiting else None
-        return Decision(self._add_save(), notice)
-
-    def _add_save(self) -> Job | None:
         self.add(Job("save", time.monotonic(), iteration=True))
-        return self.waiting
+        return Decision(self.waiting, notice)
+
+    def _changes(self) -> tuple[bool, list[str]]:
+        """Whether a file that starts a run was saved, and which data files have changed.
+
+        A save counts if the text differs from the source read last. Any save counts if that source failed or a changed
+        data file waits for a run.
+        """
+        try:
+            now = self._stamps()
+            touched = {name for name in now.keys() | self._seen.keys() if now.get(name) != self._seen.get(name)}
+            code = {name for name in touched if source_files.starts_run(name)}
+            any_save = self.failed or self._data_waits
+            if any(any_save or self._differs(name, name in now) for name in code):
+                return True, []
+            data = sorted(name for name in touched - code if self._differs(name, name in now))
+        except Exception:  # the job that reads the folder reports what is wrong
+            return True, []
+        self._seen = now
+        return False, data
+
+    def _differs(self, name: str, exists: bool) -> bool:
+        """Whether a file is not what it was in the source read last."""
+        if self.source is None or not self.source.folder.is_dir():  # removed, perhaps together with the task
+            return True
+        kept = self.source.folder / name
+        if not (exists and kept.is_file()):
+            return exists or kept.is_file()
+        return kept.read_bytes() != (self._folder / name).read_bytes()
+
+    def _data_changed(self, names: list[str]) -> Notice:
+        self._data_waits = True
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        what_to_do = "press r" if self._has_keys else "save the solution to run it"
+        return Notice(f"{', '.join(names[:MOST_NAMED])}{more} changed: {what_to_do}")
 
     def _drop_undone_save(self) -> None:
-        """The folder is as it was when last read; the save still counts if that source was never answered."""
-        if self.waiting is not None and self.waiting.reason == "save" and self._is_answered():
+        """The code is as it was when last read; the save still counts if that source was never answered, or if it is
+        to run a changed data file."""
+        is_undone = self._is_answered() and not self._data_waits
+        if self.waiting is not None and self.waiting.reason == "save" and is_undone:
             self.waiting = None
 
-    def _holds_save(self, running: bool) -> bool:
-        """Whether the folder holds another source than the one last read, or may be a task again."""
-        try:
-            if self.failed:
-                return bool(self._writes.changed(self._stamps()))
-            if self._writes.only_kernel_wrote(self._stamps(), running):
-                return False
-            return self._is_other(self._logbook.take_source().sha)
-        except Exception:  # the job that reads the folder reports what is wrong
-            return True
+    def _stamps(self) -> source_files.Stamps:
+        task = self._logbook.task
+        return source_files.stamps(self._folder, self._logbook.state, task.ignore if task is not None else ())
 
-    def _is_other(self, sha: str) -> bool:
-        return self._current is None or sha != self._current.source.sha
-
-    def _stamps(self) -> snapshot.Stamps:
-        return snapshot.stamps(self._folder, self._logbook.state)
+    def kernel_stopped(self) -> None:
+        """A run or a profile has ended: data files that changed meanwhile need no notice."""
+        with contextlib.suppress(OSError):
+            is_code = source_files.starts_run
+            code = {name: stamp for name, stamp in self._seen.items() if is_code(name)}
+            self._seen = code | {name: stamp for name, stamp in self._stamps().items() if not is_code(name)}
 
     # -- one run ----------------------------------------------------------------------------------------------------
 
     def before_reading(self) -> None:
         """To be called before a job reads the folder: what is saved from now on counts as a change."""
-        self._writes.start_run(self._stamps())
+        self._seen, self._data_waits = self._stamps(), False
 
     def admit(self, job: Job, source: snapshot.Source, task_hash: str) -> Decision:
         """The job as it is to run, given the source it found; None where that source has its answer already."""
@@ -154,19 +190,3 @@ class SaveQueue:
     def run_finished(self) -> None:
         """The run came to its end, so its source is answered."""
         self._broken_off, self._answered = False, self._current
-
-    def is_persons_save(self) -> bool:
-        """Whether the running source is a person's: a run that only finds out who writes a file makes no entry."""
-        return self._writes.is_resolved(self._stamps())
-
-    def after_run(self) -> Decision:
-        """Handles data files that changed during a run that came to its end; it may have to run once more."""
-        sentence, once_more = self._writes.after_run(self._stamps(), self._holds_other_source)
-        notice = None
-        if sentence:
-            sentence += ", when space goes on" if once_more and self.paused else ""
-            notice = Notice(sentence, "information" if once_more else "warning")
-        return Decision(self._add_save() if once_more and self.waiting is None else None, notice)
-
-    def _holds_other_source(self) -> bool:
-        return self._is_other(snapshot.sha_of(self._folder, self._logbook.state))

@@ -33,7 +33,7 @@ from kernbench.engine.workbench_lock import WorkbenchLock
 from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.log.logbook import Logbook
 from kernbench.ncu.explainer import Answer, Explainer
-from kernbench.task import snapshot, watch
+from kernbench.task import snapshot, source_files, watch
 from kernbench.task.baseline import Baseline
 from kernbench.worker.process import Unusable
 from kernbench.worker.supervisor import Supervisor
@@ -57,9 +57,11 @@ class Session:
         self.explainer = Explainer(self.supervisor, self.logbook, self._emit, options.harness, options.ncu)
         self.notes = RunNotes(self.logbook, self._runner)
         self._lock = WorkbenchLock(state)
-        self._saves = SaveQueue(Path(task.folder), self.logbook)
+        self._saves = SaveQueue(Path(task.folder), self.logbook, options.has_keys)
         self._idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
         self._resting = False
+        self._large_files: set[str] = set()
+        """Those that a notice has named."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -169,12 +171,15 @@ class Session:
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> Answer:
         """What limits a case, by Nsight Compute: a run in progress rests meanwhile. The answer is emitted, too."""
         answer = await self.explainer.explain(self.task, case, against, full, self._baseline, self._device())
+        self._saves.kernel_stopped()
         self._wake.set()  # the next standby
         return answer
 
     async def trace(self, case: str, path: Path) -> tuple[TraceRow, ...]:
         """What one call spends, by kernel and operator; raises a UserError. A chrome trace is written to `path`."""
-        return await self.explainer.trace(self.task, case, self._baseline, self._device(), path)
+        rows = await self.explainer.trace(self.task, case, self._baseline, self._device(), path)
+        self._saves.kernel_stopped()
+        return rows
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
@@ -212,9 +217,7 @@ class Session:
                 continue
             self._look_around()
             try:
-                outcome = await self._execute(job)
-                if outcome is not None and not isinstance(outcome, RunCancelled):
-                    self._carry_out(self._saves.after_run())
+                await self._execute(job)
             except Exception as problem:  # the next save is served, whatever this one met
                 self._saves.failed = True
                 self._emit(task_failures.broken_down(problem, self.state))
@@ -255,7 +258,9 @@ class Session:
             return None  # superseded while the worker came up or a profile ended
         self.logbook.journal.read_new()  # another process may have made a best since
         self._saves.run_started()
+        self._name_large_files()
         outcome = await self._runner.run(self._order(decision.job, source, environment))
+        self._saves.kernel_stopped()
         if not isinstance(outcome, RunCancelled):
             self._saves.run_finished()
         if isinstance(outcome, Summary):
@@ -263,6 +268,12 @@ class Session:
             if outcome.iteration is not None and (problem := self.notes.attach_to(outcome, job)):
                 self._warn(problem)
         return outcome
+
+    def _name_large_files(self) -> None:
+        for name in source_files.too_large(self.task, self.state):
+            if name not in self._large_files:
+                self._large_files.add(name)
+                self._warn(f"{name} is over 1 MB, so it is not part of the source: load it by an absolute path")
 
     def _device(self) -> str:
         return self.environment.device if self.environment is not None else self.supervisor.device
@@ -285,7 +296,6 @@ class Session:
             condition=self.options.condition,
             hypothesis=self.notes.hypothesis,
             next_step=self.notes.next_step,
-            is_own=self._saves.is_persons_save,
         )
 
     async def _ready(self) -> Environment | None:

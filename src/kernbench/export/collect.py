@@ -168,7 +168,7 @@ class Collected:
             before, after = (stored_sources.point(self.journal, item) for item in (old, new))
         except stored_sources.SourceError:
             return None
-        return stored_sources.diff(before, after, self.journal.state, UNDECODED)
+        return stored_sources.diff(before, after, self.task, UNDECODED)
 
 
 def collect(task: Task, state: Path) -> Collected:

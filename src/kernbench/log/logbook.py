@@ -71,7 +71,7 @@ class Logbook:
         if sha == source.sha:
             return True
         stored = self.source(sha)
-        return stored.is_dir() and snapshot.code_of(stored, task.files) == source.code
+        return stored.is_dir() and snapshot.code_of(stored, task) == source.code
 
     def last_comparable(
         self, task: Task, baseline: str, environment: Environment | None, l2: str = "cold"
@@ -104,7 +104,7 @@ class Logbook:
         """The present source, kept; the state folder may have been removed since the workbench was opened."""
         try:
             make_state(self.state)
-            return snapshot.take(self.path.parent, self.state, self.task.files if self.task else ())
+            return snapshot.take(self.path.parent, self.state, self.task)
         except OSError as problem:
             if problem.filename is None or not Path(problem.filename).is_relative_to(self.state):
                 raise
@@ -126,8 +126,7 @@ class Logbook:
         """Of a stored source; empty where it is not here."""
         if sha not in self._codes:
             stored = self.source(sha)
-            known = stored.is_dir() and self.task is not None
-            self._codes[sha] = snapshot.code_of(stored, self.task.files if self.task else ()) if known else ""
+            self._codes[sha] = snapshot.code_of(stored, self.task) if self.task and stored.is_dir() else ""
         return self._codes[sha]
 
     @property

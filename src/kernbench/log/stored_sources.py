@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import shlex
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.shared.errors import UserError
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from harness.shared.used_files import NAMED_BASELINES, PARSED
+from harness.shared.used_files import NAMED_BASELINES, PARSED, task_files
 from kernbench.atomic_write import written_aside
 from kernbench.events import PulledEntry, Summary
 from kernbench.log import best as best_source
@@ -21,8 +21,9 @@ from kernbench.log.entries import entry_text
 from kernbench.log.entries.entry_list import EntryList
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs.journal import Journal
-from kernbench.task import snapshot, solution_code
+from kernbench.task import snapshot
 from kernbench.task.lookup import make_state
+from kernbench.task.source_files import source_files
 
 LEAST_DIGITS = 4
 """Of a hash, to name a source."""
@@ -39,11 +40,8 @@ class StoredSource:
     name: str
     folder: Path
     state: Path
-    """May lie in the folder; what it keeps is no part of the source."""
+    """May be in the folder; what it keeps is not part of the source."""
     summary: Summary | None = None
-
-    def files(self) -> list[Path]:
-        return snapshot.source_files(self.folder, self.state)
 
 
 def find(
@@ -85,16 +83,16 @@ def _brought_along(task: Task, journal: Journal, summary: PulledEntry) -> Stored
     if len(kept) == 1:
         return StoredSource(_name(summary), kept[0], journal.state, summary)
     folder = Path(task.folder)
-    if summary.source and snapshot.sha_of(folder, journal.state).startswith(summary.source):
+    if summary.source and snapshot.sha_of(folder, journal.state, task.ignore).startswith(summary.source):
         return StoredSource(_name(summary), folder, journal.state, summary)
     source = f"its source ({summary.source})" if summary.source else "its source"
     place = f"this state folder ({journal.state})"
     raise SourceError(f"entry {_name(summary)} was made elsewhere: {source} is not in {place}")
 
 
-def diff(old: StoredSource, new: StoredSource, state: Path, errors: str = "replace") -> list[str]:
-    """A unified diff over all files of two sources; `errors` is about bytes that are no UTF-8."""
-    names = {path.as_posix() for point in (old, new) for path in snapshot.source_files(point.folder, state)}
+def diff(old: StoredSource, new: StoredSource, task: Task, errors: str = "replace") -> list[str]:
+    """A unified diff over all files of two sources; `errors` says how to decode bytes that are not UTF-8."""
+    names = {path.as_posix() for point in (old, new) for path in _files(point, task)}
     lines: list[str] = []
     for name in sorted(names):
         before, after = (_bytes(point.folder / name) for point in (old, new))
@@ -105,20 +103,23 @@ def diff(old: StoredSource, new: StoredSource, state: Path, errors: str = "repla
 def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str]]:
     """Makes the solution's files those of the point; the present ones are kept as a snapshot first.
 
-    Returns the hash of what was there before and what changed, in words. Code that the solution uses now and did not
-    have is removed. The task's own files stay, and so does what lies behind a linked folder, which others may share.
-    Everything is written aside before anything is replaced, and a file that is not in the snapshot as it is now is
-    neither replaced nor removed.
+    Returns the hash of what was there before and what changed, in words. Files that count in the code and that the
+    point does not have are removed. The task's own files stay, and so do links and what is in a linked folder, which
+    others may share. Everything is written aside before anything is replaced, and a file that is not in the snapshot
+    as it is now is neither replaced nor removed.
     """
     folder = Path(task.folder)
     make_state(state)
-    before = snapshot.take(folder, state, task.files)
-    wanted = {path: (point.folder / path).read_bytes() for path in solution_files(point, task)}
+    before = snapshot.take(folder, state, task)
+    frozen = _frozen(task) | set(task_files(before.folder, task.baseline))
+    wanted = {
+        path: (point.folder / path).read_bytes()
+        for path in solution_files(point, task)
+        if path.as_posix() not in frozen
+    }
     others = [path for path, data in wanted.items() if _bytes(folder / path) != data]
-    changed = [path for path in others if not solution_code.is_behind_link(folder, path)]
-    added = [
-        path for path in solution_code.only_of_solution(folder, before.folder, _frozen(task)) if path not in wanted
-    ]
+    changed = [path for path in others if not _is_behind_link(folder, path)]
+    added = [path for path in _added(before.folder, wanted, frozen) if not _is_link(folder, path)]
     try:
         with contextlib.ExitStack() as stack:
             moves = [stack.enter_context(_aside(folder / path, wanted[path])) for path in changed]
@@ -132,6 +133,23 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
         raise SourceError(f"{problem.filename} cannot be written: {problem.strerror}; restore again") from None
     words = [path.as_posix() if path in changed else f"{path.as_posix()} (behind a link: stays)" for path in others]
     return before.sha, words + [f"{path.as_posix()} (removed)" for path in added]
+
+
+def _added(before: Path, wanted: Mapping[Path, bytes], frozen: set[str]) -> list[Path]:
+    """Files of the snapshot that a restore would leave over and that count in the code, before it or after."""
+    present = snapshot.read(before)
+    restored = {path.as_posix(): data for path, data in wanted.items()}
+    counted = snapshot.code_files(present, frozen) | snapshot.code_files({**present, **restored}, frozen)
+    return [Path(name) for name in sorted(counted - restored.keys())]
+
+
+def _is_behind_link(folder: Path, path: Path) -> bool:
+    """Whether it is in a linked folder, which others may share."""
+    return any((folder / parent).is_symlink() for parent in path.parents if parent.name)
+
+
+def _is_link(folder: Path, path: Path) -> bool:
+    return (folder / path).is_symlink() or _is_behind_link(folder, path)
 
 
 def _must_be_kept(folder: Path, kept: Path, path: Path, otherwise: str) -> None:
@@ -174,7 +192,12 @@ def copy_out(point: StoredSource, task: Task, target: Path) -> list[str]:
 
 
 def solution_files(point: StoredSource, task: Task) -> list[Path]:
-    return [path for path in point.files() if path.as_posix() not in _frozen(task)]
+    """Files of the source that are not the task's own, as paths relative to its folder."""
+    return [path for path in _files(point, task) if path.as_posix() not in _frozen(task)]
+
+
+def _files(point: StoredSource, task: Task) -> list[Path]:
+    return source_files(point.folder, point.state, task.ignore)
 
 
 def texts(point: StoredSource, task: Task) -> dict[str, str]:

@@ -16,7 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from kernbench.task import snapshot
+from kernbench.task import source_files
 
 QUIET_MS = 20
 """Delivery once nothing more has come for this long."""
@@ -35,7 +35,7 @@ class FolderPoller:
 
     def __init__(self, folder: Path, state: Path | None, warn: Callable[[str], None]) -> None:
         self._folder, self._state, self._warn = folder, state, warn
-        self._known: snapshot.Stamps | None = None
+        self._known: source_files.Stamps | None = None
         self._at = self._took = 0.0
         self._problem = ""
 
@@ -59,9 +59,9 @@ class FolderPoller:
         self._at = time.monotonic()
         return before != self._known
 
-    def _look(self) -> tuple[snapshot.Stamps, float]:
+    def _look(self) -> tuple[source_files.Stamps, float]:
         began = time.thread_time()
-        return snapshot.stamps(self._folder, self._state), time.thread_time() - began
+        return source_files.stamps(self._folder, self._state), time.thread_time() - began
 
     def _tell(self, problem: str) -> None:
         """Once, not at every look."""
@@ -108,14 +108,14 @@ async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> Asy
     from watchfiles import awatch
 
     within = _within(folder, state)
-    watched = snapshot.identity(folder)
+    watched = source_files.identity(folder)
 
     def counts(path: str) -> bool:
         try:
             parts = Path(path).relative_to(folder).parts
         except ValueError:
             return False
-        return not any(map(snapshot.is_left_out, parts)) and (not within or parts[: len(within)] != within)
+        return not any(map(source_files.is_skipped, parts)) and (not within or parts[: len(within)] != within)
 
     watcher = awatch(
         folder,
@@ -128,7 +128,7 @@ async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> Asy
     )
     async for batch in watcher:
         yield any(counts(path) for _change, path in batch)
-        if snapshot.identity(folder) != watched:  # the watch is on the one that was there before
+        if source_files.identity(folder) != watched:  # the watch is on the one that was there before
             return
 
 

@@ -63,6 +63,14 @@ MALFORMED = [
     ("no such baseline", ('device = "cpu"', 'baseline = "other.py"'), "baseline", "neither eager, compile nor a file"),
     ("a baseline in a folder", ('device = "cpu"', 'baseline = "sub/base.py"'), "baseline", "a file beside task.toml"),
     ("no threads", ('device = "cpu"', "threads = 0"), "threads", "at least 1"),
+    (
+        "an ignored solution",
+        ('device = "cpu"', 'ignore = ["*.py"]'),
+        "ignore",
+        "'*.py' matches solution.py, which every run",
+    ),
+    ("an ignored table", ('device = "cpu"', 'ignore = ["cases*"]'), "ignore", "matches cases.json"),
+    ("ignore without a list", ('device = "cpu"', 'ignore = "out.pt"'), "ignore", "list"),
     ("an empty axis", ("rows = [1, 3]", "rows = []"), "grid", "no values"),
     ("a grid that is no table", ("[grid]\nrows = [1, 3]\n", "[[grid]]\n"), "grid", "table of lists"),
     ("a case that is no table", ('[[case]]\nid = "small"', '[case]\nid = "small"'), "case", "[[case]]"),
@@ -77,6 +85,11 @@ def test_a_mistake_is_named_by_file_and_key(folder: Path, change: tuple[str, str
     assert problem.key == key
     assert says in str(problem)
     assert str(problem).startswith(str(folder.resolve()))
+
+
+def test_ignore_names_files_and_folders(folder: Path) -> None:
+    (folder / "task.toml").write_text(GOOD.replace('device = "cpu"', 'device = "cpu"\nignore = ["e*", "dumps/"]'))
+    assert taskfile.load(folder).ignore == ("e*", "dumps")
 
 
 def test_a_byte_order_mark_is_no_mistake(folder: Path) -> None:

@@ -74,7 +74,7 @@ class IterationActions:
 
     def ask_restore(self, reference: str) -> None:
         question = f"Bring the source of iteration {reference} back?"
-        detail_words = "What is there now is kept as a snapshot; the task's own files stay."
+        detail_words = "Files added later are removed; a snapshot keeps what is there now."
         self._bench.push_screen(Confirm(question, detail_words), partial(self._restore, reference))
 
     def _restore(self, reference: str, yes: bool | None) -> None:

@@ -1,0 +1,107 @@
+"""Data files in a session: what a kernel writes, what a person saves, what is too large, what a restore brings back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted
+from kernbench.task import source_files
+from tests.sessions import Watched, summaries, write
+
+pytestmark = pytest.mark.anyio
+
+
+def said(it: Watched) -> list[str]:
+    return [event.text for event in it.of(Notice)]  # type: ignore[attr-defined]
+
+
+async def test_a_kernel_that_writes_into_its_folder_starts_nothing(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    write(folder, 'DO = "dump"')
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    assert (folder / "debug.txt").exists()
+    write(folder, 'DO = "dump"\nTIME_US = 20.0')
+    await it.ended(2)
+    (folder / "debug.txt").write_text("by hand, while nothing runs")
+    await it.until(lambda: "debug.txt changed: press r" in said(it))
+    await it.idle()
+    assert len(it.of(RunStarted)) == 2
+    assert len(said(it)) == 1
+    it.session.rerun()
+    await it.ended(3)
+    assert not it.of(RunCancelled)
+    assert [run.iteration for run in it.session.logbook.journal.summaries] == [1, 2, 3]
+
+
+async def test_a_table_saved_during_a_run_waits_for_a_key(watched: Callable[..., Watched], folder: Path) -> None:
+    write(folder, 'DO = "slow"')
+    it = watched()
+    await it.session.start()
+    await it.until(lambda: it.session.running is not None)
+    (folder / "table.txt").write_text("1 2 3")
+    await it.ended(1)
+    await it.idle()
+    assert (len(it.of(RunStarted)), said(it)) == (1, [])
+    it.session.rerun()
+    await it.ended(2)
+    table = it.session.logbook.source(summaries(it)[-1].source) / "table.txt"
+    assert table.read_text() == "1 2 3"
+
+
+async def test_a_note_is_no_iteration(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    (folder / "plan.md").write_text("what to try")
+    write(folder, "TIME_US = 40.0")
+    await it.ended(2)
+    assert [entry.iteration for entry in it.session.logbook.iterations()] == [1, 2]
+    first, second = (it.session.logbook.source(run.source) for run in summaries(it))
+    assert {path.name for path in second.iterdir()} == {path.name for path in first.iterdir()}
+    assert said(it) == []
+
+
+async def test_a_file_over_1_mb_that_the_code_loads_is_named_once(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    for name in ("weights.npy", "trace.bin"):
+        (folder / name).write_bytes(b"0" * (source_files.LARGEST_FILE + 1))
+    write(folder, 'DATA = "weights.npy"')
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, 'DATA = "weights.npy"\nTIME_US = 20.0')
+    await it.ended(2)
+    assert said(it) == ["weights.npy is over 1 MB, so it is not part of the source: load it by an absolute path"]
+    assert not (it.session.logbook.source(summaries(it)[0].source) / "weights.npy").exists()
+
+
+async def test_after_a_restore_the_next_run_has_the_same_source(watched: Callable[..., Watched], folder: Path) -> None:
+    """Whatever was added: data, headers, a helper; files that are not part of the source stay."""
+    task = folder / "task.toml"
+    task.write_text('ignore = ["mine.txt"]\n' + task.read_text())
+    (folder / "table.txt").write_text("1 2 3")
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    for name in ("table.txt", "more.txt", "rows.cuh", "helper.py", "plan.md", "mine.txt", "scratch.py"):
+        (folder / name).write_text("x = 1\n")
+    (folder / "large.npy").write_bytes(b"0" * (source_files.LARGEST_FILE + 1))
+    write(folder, "TIME_US = 20.0\nimport helper")
+    await it.until(lambda: any(summary.geomean == pytest.approx(5.0) for summary in summaries(it)))
+    await it.idle()
+    before = len(it.of(RunFinished))
+    sentence = it.session.archive.restore("1")
+    assert sentence.startswith(
+        "restored 1: solution.py, table.txt, helper.py (removed), more.txt (removed), rows.cuh (removed); `"
+    )
+    await it.until(lambda: len(it.of(RunFinished)) > before)
+    assert summaries(it)[-1].repeats == 1
+    kept = {"plan.md", "mine.txt", "scratch.py", "large.npy"}
+    assert kept <= {path.name for path in folder.iterdir()}
