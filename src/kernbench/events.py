@@ -47,7 +47,7 @@ RefusalCode = Literal[
     "no_case",
     "same_source",
 ]
-"""Why there is no profile; ncu/refusals.py has the sentences."""
+"""Why a profile is missing; ncu/refusals.py has the sentences."""
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class PulledEntry(Summary):
     outcome: str = ""
     """The word of its heading."""
     again: Summary | None = None
-    """A whole run of its source on this machine: told beside the entry, whose own time and numbers stay."""
+    """A whole run of its source on this machine, shown next to the entry, which keeps its own time and numbers."""
 
     @property
     def took_over(self) -> bool:

@@ -45,7 +45,7 @@ def loop_options(command: _F) -> _F:
         click.option(
             "--device",
             metavar="D",
-            help="cpu, cuda:N or idle (the least busy GPU). Default: the task's device, or the CPU if there is no GPU.",
+            help="cpu, cuda:N or idle (the least busy GPU). Default: the task's device, or the CPU if no GPU is found.",
         ),
         click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one."),
         click.option(
