@@ -244,7 +244,7 @@ class PulledEntry(Summary):
 
     @property
     def took_over(self) -> bool:
-        """As it is worded: `best` is one that was timed again."""
+        """By its outcome; `best` means that it was timed again."""
         return self.outcome in ("first", "improved")
 
 

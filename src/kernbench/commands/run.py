@@ -333,7 +333,7 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
         raise click.UsageError(f"--sanitize checks GPU memory, but {task.name} runs on the CPU here")
     case, kept = sanitize.smallest(task, options.case), kept_in(task, state)
     sanitize.find()
-    click.echo(f"running {case.id} once under {sanitize.TOOL}; this takes a while", err=True)
+    click.echo(f"one call of {case.id} under {sanitize.TOOL}; this takes a while", err=True)
     source = snapshot.take(Path(task.folder), kept)
     place, python = options.harness or harness_folder(), options.python or sys.executable
     report = sanitize.check(task, case, source.folder, kept / "build", python, device, place)
@@ -354,7 +354,7 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines; a case may appear twice (`checked` 1, 2).")
 def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
-    """Run on every save, without the screen, until ctrl+c."""
+    """The same loop without the screen: run at every save until ctrl+c."""
     from kernbench.commands.printing import JsonPrinter, TablePrinter
 
     async def main() -> int:
