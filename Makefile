@@ -1,12 +1,12 @@
-# make demo      make .venv on the first go, then open the workbench on kernels/softmax_host
+# make demo      open the workbench on kernels/softmax_host; the first time, create .venv
 # make test      lint, types and the tests that need no GPU, in the same .venv
 # make test-long the tests that take too long for every change
-# make lint      lint and types alone
+# make lint      only lint and types
 # make gpu-test  the tests that need a GPU
-# make measure   print the figures of start-up, first paint and save-to-first-row
-# make clean     remove .venv and what was built
+# make measure   measure startup, first paint and save-to-first-row
+# make clean     remove .venv and build outputs
 #
-# PYTHON is what .venv is made from. If it already has torch, that torch and everything beside it is used as it is:
+# .venv is created from PYTHON. If PYTHON already has torch, its packages are used unchanged:
 #   make demo PYTHON=/path/to/python
 
 PYTHON ?= python3
@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 TORCH := torch==2.13.0
 TRITON := triton==3.6.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-# Modules are compiled when they are first imported, which most of torch's never are: half a minute less to install.
+# Modules are compiled on first import, and most of torch is never imported: this saves half a minute.
 INSTALL := $(PIP) install --quiet --no-compile
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -31,8 +31,8 @@ NEEDS_CUDA = -c 'import json, sys; parts = json.load(sys.stdin)["install"][0]["m
 demo: $(VENV)/installed
 	@$(BIN)/kernbench softmax_host
 
-# Three processes for two cores, as some tests wait more than they compute; the types are checked next to them. A file
-# stays in one process, which shares its fixtures; tests/conftest.py puts the slowest files first.
+# Three processes for two cores, because some tests wait more than they compute; mypy runs at the same time. The tests
+# of a file share fixtures, so they stay in one process; tests/conftest.py puts the slowest files first.
 PROCESSES ?= 3
 TESTS := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
@@ -65,15 +65,15 @@ $(BIN)/python:
 	  || { echo "kernbench needs Python 3.11 or newer: make $(MAKECMDGOALS) PYTHON=/path/to/python"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-# The packages of a PYTHON that has torch are seen from .venv through a .pth file; unlike --system-site-packages this
-# also holds when PYTHON is itself the Python of a virtual environment. It is read first: other .pth files need it.
+# A .pth file makes the packages of a PYTHON that has torch visible in .venv; unlike --system-site-packages, this also
+# works if PYTHON is in a virtual environment itself. It is named 0-... to be read first: other .pth files need it.
 $(VENV)/installed-torch: $(BIN)/python
 	@set -e; if $(PYTHON) $(HAS) torch; then \
-	  echo "using the torch of $(PYTHON)"; \
+	  echo "using torch from $(PYTHON)"; \
 	  $(PYTHON) $(SITE_DIRS) > "$$($(BIN)/python $(OWN_SITE))/0-packages-of-python.pth"; \
 	else \
 	  if $(PIP) install --quiet --dry-run --no-deps --report - $(TORCH) | $(BIN)/python $(NEEDS_CUDA); then \
-	    echo "pip has no CPU build of $(TORCH) for this Python at hand: it fetches a CUDA build, several GB"; \
+	    echo "pip finds no CPU build of $(TORCH) for this Python; downloading a CUDA build (several GB)"; \
 	  fi; \
 	  echo "installing $(TORCH) into $(VENV)"; \
 	  $(INSTALL) $(TORCH); \
@@ -89,5 +89,5 @@ $(VENV)/installed: pyproject.toml $(VENV)/installed-torch
 $(VENV)/installed-dev: $(VENV)/installed
 	@echo "installing the development tools into $(VENV)"
 	@$(INSTALL) --editable '.[dev]'
-	@test -x $(BIN)/ruff || $(INSTALL) --no-deps --ignore-installed ruff  # PYTHON's own has its script there
+	@test -x $(BIN)/ruff || $(INSTALL) --no-deps --ignore-installed ruff  # else only PYTHON has the script
 	@touch $@

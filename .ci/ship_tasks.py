@@ -1,4 +1,4 @@
-"""Puts the shipped tasks into the wheel as data under kernbench/tasks/, without anybody's runs beside them.
+"""Adds the shipped tasks to the wheel as data under kernbench/tasks/, without their runs.
 
 In an editable install the tasks stay where they are, in kernels/: copies would go stale, and a folder named kernbench
 in site-packages would hide the package itself.

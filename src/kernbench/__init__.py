@@ -1,6 +1,6 @@
 """kernbench: a terminal workbench for live-editing GPU kernels.
 
-In a notebook, `kernbench.history("rms_norm")` gives every run of a task as a pandas frame.
+In a notebook, `kernbench.history("rms_norm")` returns every run of a task as a pandas DataFrame.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """`history` brings pandas along, so it is fetched when somebody asks for it."""
+    """Import `history` on first use, because it needs pandas."""
     if name == "history":
         from kernbench.export.history import history
 

@@ -1,9 +1,9 @@
-"""A file replaced as a whole: its new contents are written beside it, then moved into its place, or taken away again.
+"""Replaces a file atomically: writes a temporary file next to it, then renames it into place or deletes it.
 
     with written_aside(path, data) as move:
         move()
 
-A link is followed and the file's mode kept. Whatever cannot be written names the file that was meant, in the OSError.
+Links are followed and the file's mode is kept. An OSError names the target, not the temporary file.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 PREFIX = ".kernbench-"
-"""Of what lies beside for a moment: hidden, so that it is nobody's source."""
+"""Of temporary files: hidden, so that they never count as sources."""
 
 
 @contextlib.contextmanager
 def written_aside(path: Path, data: bytes, *, durable: bool = False) -> Iterator[Callable[[], None]]:
-    """Yields what moves the contents into place; where that was not called, nothing is left behind.
+    """Yields a function that moves the contents into place; if it is not called, nothing is left behind.
 
-    `durable` contents are on the disk before they take the place of others.
+    `durable` contents are synced to disk before the move.
     """
     target = path.resolve()
     scratch = target.with_name(PREFIX + secrets.token_hex(6))
@@ -36,7 +36,7 @@ def written_aside(path: Path, data: bytes, *, durable: bool = False) -> Iterator
 
 def _write(scratch: Path, data: bytes, target: Path, durable: bool) -> None:
     with _named(target):
-        with scratch.open("xb") as file:  # a new file's mode is what the user's umask makes it
+        with scratch.open("xb") as file:  # a new file gets its mode from the user's umask
             file.write(data)
             file.flush()
             if durable:
@@ -52,7 +52,7 @@ def _move(scratch: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def _named(target: Path) -> Iterator[None]:
-    """A full disk names no file, and the one beside would tell nobody anything."""
+    """ENOSPC carries no filename, and other errors name the temporary file: report the target."""
     try:
         yield
     except OSError as problem:

@@ -1,8 +1,8 @@
 """The command line: owns stdout, stderr and the exit codes.
 
-0 all right, 1 a case is wrong, failed or slower, 2 usage or a bad task, 3 the device asked for is not there or cannot
-be had, 70 a mistake of ours. stdout is data, stderr is narration. Commands import what they need inside, so that
-`kernbench --version` stays instant.
+Exit codes: 0 success; 1 a case is wrong, failed or slower; 2 usage error or bad task; 3 the requested device is missing
+or unavailable; 70 internal error. Data goes to stdout, messages go to stderr. Commands import their dependencies when
+called, so `kernbench --version` stays instant.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from kernbench.commands import export, guide, history, profile, run, selfcheck, 
 from kernbench.version import __version__
 
 READER_LEFT = 141
-"""What a shell says of a program that died of SIGPIPE."""
+"""The exit code that shells report for a program killed by SIGPIPE."""
 EXAMPLES = """\b
 Examples:
   kernbench                          pick a task and open the workbench
   kernbench softmax_host             open the workbench on one task
   kernbench run softmax_host         check and time once, print a table
   kernbench run rms_norm --device cuda:0 -m "16-byte loads"
-  kernbench log softmax_host         what was tried so far
+  kernbench log softmax_host         list the iterations so far
 """
 
 
 class OpensTasks(click.Group):
-    """A group whose unknown first word is a task to open."""
+    """A group that takes an unknown first word for a task to open."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
-            if len(args) > 1 and not args[1].startswith("-"):  # the workbench opens one task
+            if len(args) > 1 and not args[1].startswith("-"):  # `open` takes one task only
                 near = get_close_matches(args[0], self.list_commands(ctx), 1)
-                hint = f"; did you mean {near[0]}?" if near else "; `kernbench --help` lists them"
-                raise click.UsageError(f"{args[0]!r} is no command{hint}")
+                hint = f"; did you mean {near[0]}?" if near else "; `kernbench --help` lists all"
+                raise click.UsageError(f"unknown command {args[0]!r}{hint}")
             return "open", self.get_command(ctx, "open"), args
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # `| head` has had enough; click would say 1, and 1 is for a case that is wrong
+        except BrokenPipeError:  # from `| head`; click would exit with 1, which means a wrong case
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(READER_LEFT)
 
@@ -63,7 +63,7 @@ class OpensTasks(click.Group):
 def cli() -> None:
     """A terminal workbench for live-editing GPU kernels.
 
-    `kernbench [TASK]` opens the workbench; every save of the task's solution is checked, timed and logged.
+    `kernbench [TASK]` opens the workbench, which checks, times and logs every save of the solution.
     """
 
 
@@ -94,7 +94,7 @@ def main(argv: list[str] | None = None) -> Any:
 
         if crash_report.is_asked_for():
             raise
-        click.echo(crash_report.sentence(problem), err=True)
+        click.echo(f"kernbench: {crash_report.sentence(problem)}", err=True)
         sys.exit(crash_report.EXIT_CODE)
 
 

@@ -1,6 +1,6 @@
-"""A mistake of our own: one sentence for the user, the traceback in a file for whoever mends it.
+"""Internal errors: one sentence for the user, and the traceback in a file for a bug report.
 
-The command line (cli.py) and the screens (tui/safe_app.py) bring here what nobody expected.
+The command line (cli.py), the engine and the screens (tui/safe_app.py) report unexpected exceptions here.
 KERNBENCH_TRACEBACK=1 shows the traceback instead.
 """
 
@@ -13,7 +13,7 @@ import traceback
 from pathlib import Path
 
 EXIT_CODE = 70
-"""EX_SOFTWARE of sysexits.h: told apart from a case that is wrong."""
+"""EX_SOFTWARE of sysexits.h; not 1, which means a wrong case."""
 ASKED = "KERNBENCH_TRACEBACK"
 _OURS = Path(__file__).parent
 
@@ -26,11 +26,11 @@ def sentence(problem: BaseException) -> str:
     what = " ".join(f"{type(problem).__name__}: {problem}".split())
     kept = _kept(problem)
     report = f"the traceback is in {kept}, please report it" if kept else f"{ASKED}=1 shows the traceback"
-    return f"kernbench itself failed: {what}{_where(problem)}; what it had logged is on disk; {report}"
+    return f"internal error: {what}{_where(problem)}; your log is intact; {report}"
 
 
 def _where(problem: BaseException) -> str:
-    """The innermost line that is ours."""
+    """The innermost line in kernbench."""
     frames = traceback.extract_tb(problem.__traceback__)
     ours = [frame for frame in frames if Path(frame.filename).is_relative_to(_OURS)] or frames
     if not ours:

@@ -1,4 +1,4 @@
-"""What the engine says: one stream of frozen events that the journal, the screen and the commands all read.
+"""What the engine reports: one stream of frozen events, read by the journal, the screen and the commands.
 
 A run is RunStarted, then Progress and CaseLanded in any order (a case may land twice: after its quick checks and after
 the slow ones), then exactly one of RunFinished, BuildFailed or RunCancelled.
@@ -17,7 +17,7 @@ from kernbench.diagnosis.counters import Profile
 from kernbench.diagnosis.rules import Diagnosis
 
 FailedStatus = Literal["build_error", "timeout", "crashed", "bad_task"]
-"""How a run ended that answered no case."""
+"""How a run ended that has no result for any case."""
 
 RefusalCode = Literal[
     "permission",
@@ -47,12 +47,12 @@ RefusalCode = Literal[
     "no_case",
     "same_source",
 ]
-"""Why there is no profile; ncu/refusals.py holds the words."""
+"""Why a profile is missing; ncu/refusals.py has the sentences."""
 
 
 @dataclass(frozen=True)
 class WorkerChanged:
-    """The child process came up, went down, or was replaced."""
+    """The child process started, stopped or was replaced."""
 
     state: Literal["starting", "ready", "lost"]
     environment: Environment | None = None
@@ -61,7 +61,7 @@ class WorkerChanged:
 
 @dataclass(frozen=True)
 class TaskLoaded:
-    """The task's own files changed, or can be read again; `series` is True when that starts a new series of results."""
+    """The task's own files changed, or are readable again; `series` is True if that starts a new series."""
 
     task: Task
     series: bool = False
@@ -83,7 +83,7 @@ class RunStarted:
     seed: int = 0
     task_hash: str = ""
     code: str = ""
-    """Hash of the solution's code, without comments and layout: two sources with one code are the same."""
+    """Hash of the solution's code, without comments and formatting: sources with the same code are the same."""
 
 
 @dataclass(frozen=True)
@@ -104,17 +104,17 @@ class CaseLanded:
 
 @dataclass(frozen=True)
 class BuildFailed:
-    """The source could not be loaded at all: no case was run."""
+    """The source could not be loaded, so no case ran."""
 
     run: str
     source: str
     message: str
-    """One sentence, without the place."""
+    """One sentence, without file and line."""
     where: Where | None = None
     traceback: str = ""
     status: FailedStatus = "build_error"
     failed_builds: int = 1
-    """How many in a row, this one included."""
+    """How many in a row, including this one."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class RunCancelled:
 
 @dataclass(frozen=True)
 class Worst:
-    """A row that stands for the others: the worst, or the fastest."""
+    """The row of a run with the lowest or the highest speedup."""
 
     id: str
     label: str
@@ -140,7 +140,7 @@ class Summary:
     source: str
     at: str
     right: bool
-    """Every case that was run came out right."""
+    """Every case that ran is right."""
     geomean: float | None = None
     low: float | None = None
     high: float | None = None
@@ -159,58 +159,58 @@ class Summary:
     """Why a right source did not become best, where there is one to beat."""
     stalled: bool = False
     streak: int = 0
-    """Iterations in a row without a new best, this one included."""
+    """Iterations in a row without a new best, including this one."""
     after_stall: bool = False
     """The iteration before this one was stalled."""
     move: str = ""
-    """What was done about the stall before this run, as far as it was said or left a trace."""
+    """What was done about the stall before this run, if the hypothesis or a profile shows it."""
     counts: dict[str, int] = field(default_factory=dict)
     """Cases by status, by verdict word, and `headline`: rows in the geomean."""
     worst: Worst | None = None
     fastest: Worst | None = None
     findings: tuple[Finding, ...] = ()
     iteration: int | None = None
-    """Number of the ITERATIONS.md entry, where this run made one."""
+    """Number of the ITERATIONS.md entry, if this run made one."""
     repeats: int | None = None
-    """Number of the first entry with the very same source, whichever machine made it."""
+    """Number of the first entry with the same source, from any machine."""
     complete: bool = True
-    """Every timed case of the task was asked for; a run of a part of them (`--case`) stands for nothing else."""
+    """Every timed case of the task was requested; a partial run (`--case`) never becomes best."""
     failed_builds: int = 0
     hypothesis: str = ""
     hypothesis_by: str = ""
     hypothesis_at: str = ""
-    """UTC; before `at` (or the same) means that it was written before the result was known."""
+    """UTC; `at` or earlier means that it was written before the result was known."""
     next: str = ""
     baseline: str = ""
     baseline_hash: str = ""
-    """Of what was timed as the baseline: the file, the reference behind eager and compile, or the best source."""
+    """Hash of the timed baseline: the file, the reference behind eager and compile, or the best source."""
     task_hash: str = ""
     command: str = ""
-    """What repeats this run from the shell."""
+    """The shell command that repeats this run."""
     version: str = ""
-    """Of kernbench."""
+    """The version of kernbench."""
     seconds: float | None = None
     """From the save (or the command) to the last row."""
     code: str = ""
-    """Hash of the solution's code; empty in runs that older versions made."""
+    """Hash of the solution's code; empty in runs of older versions."""
     environment: Environment = field(default_factory=Environment)
 
     @property
     def ratio(self) -> Ratio | None:
-        """The geomean with its interval; a source that is not right has none, whatever its other rows took."""
+        """The geomean with its interval; None unless every case is right, even if some rows were timed."""
         if not self.right or self.geomean is None or self.low is None or self.high is None or self.verdict is None:
             return None
         return Ratio(self.geomean, self.low, self.high, self.verdict)
 
     @property
     def identity(self) -> str:
-        """The same for sources with one code; runs of older versions know only the source."""
+        """Equal for sources with the same code; runs of older versions have only the source hash."""
         return self.code[:8] or self.source
 
     @property
     def counted(self) -> bool:
-        """The stall rule looks at it: no plain run, nothing interpreted or timed against the best alone, no source that
-        an entry had before or that was the best already."""
+        """Whether the stall rule counts it: an iteration of a new source that was not the best already, neither
+        interpreted nor timed only against the best."""
         kept_its_place = self.best and not self.new_best
         progress = self.iteration is not None and self.repeats is None and not self.environment.interpreted
         progress = progress and self.baseline != "best"
@@ -218,18 +218,18 @@ class Summary:
 
     @property
     def disproved(self) -> bool:
-        """A row came out wrong, failed or crashed; a timeout is none of these."""
+        """A row is wrong, raised or crashed; a timeout does not count."""
         return any(self.counts.get(status) for status in ("wrong", "runtime_error", "crashed"))
 
     @property
     def took_over(self) -> bool:
-        """It became best with this run. The best is never timed beside itself, so one that only kept its place has no
+        """It became best with this run. The best is never timed against itself, so one that only kept its place has no
         `vs_best`."""
         return self.best and (self.best_geomean is None or self.vs_best is not None)
 
     @property
     def new_best(self) -> bool:
-        """A source that no entry had before took over, or is the first: the same one is no improvement over itself."""
+        """A source without an earlier entry took over or is the first; a repeated source does not improve on itself."""
         return self.took_over and self.repeats is None
 
 
@@ -240,11 +240,11 @@ class PulledEntry(Summary):
     outcome: str = ""
     """The word of its heading."""
     again: Summary | None = None
-    """A whole run of its source on this machine: told beside the entry, whose own time and numbers stay."""
+    """A whole run of its source on this machine, shown next to the entry, which keeps its own time and numbers."""
 
     @property
     def took_over(self) -> bool:
-        """As it is worded: `best` is one that was timed again."""
+        """By its outcome; `best` means that it was timed again."""
         return self.outcome in ("first", "improved")
 
 
@@ -270,7 +270,7 @@ class Notice:
 
 @dataclass(frozen=True)
 class ProfileStarted:
-    """A case is being profiled; cold means that ncu has to start first."""
+    """A case is being profiled; `warm` is False if ncu has to start first."""
 
     case: str
     full: bool = False
@@ -279,26 +279,26 @@ class ProfileStarted:
 
 @dataclass(frozen=True)
 class ProfileReady:
-    """What Nsight Compute says of one case, in numbers and in words; `other` is what it stands beside."""
+    """The Nsight Compute profile of one case and its diagnosis; `other` is the profile to compare it with."""
 
     case: str
     profile: Profile
     diagnosis: Diagnosis
     other: Profile | None = None
     seconds: float = 0.0
-    """From the key to here."""
+    """From the key press to this event."""
 
 
 @dataclass(frozen=True)
 class ProfileFailed:
     case: str
     message: str
-    """One sentence with what to do."""
+    """One sentence that includes what to do."""
     where: Where | None = None
     known: Profile | None = None
-    """What the compiler says all the same: no kernels, only facts."""
+    """What is known without a profile: the compiler's facts, no kernels."""
     code: RefusalCode | None = None
-    """None where something else than the profiler failed, such as reading the log."""
+    """None if something other than the profiler failed, such as reading the log."""
 
 
 Event = (

@@ -1,4 +1,4 @@
-"""Runs as text and as JSON lines, for the commands. Pure: every function returns what is to be printed."""
+"""Runs as text and as JSON lines, for the commands. Pure: every function returns the text to print."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def finished_line(summary: Summary) -> str:
 
 
 def failed_lines(failure: BuildFailed, started: RunStarted, environment: Environment | None) -> list[str]:
-    """A source that could not be loaded: every case says so, then the run ends."""
+    """The lines of a source that could not be loaded: a failed row per case, then the summary."""
     detail = render.place(failure.where, failure.message)
     status = failure.status if failure.status in ("timeout", "crashed") else "build_error"
     rows = [CaseResult(case, status, detail=detail, where=failure.where) for case in started.cases]
@@ -50,7 +50,7 @@ def failed_lines(failure: BuildFailed, started: RunStarted, environment: Environ
 
 
 def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[str]:
-    """Rows as aligned text; the columns named in `left` are set flush left, the others flush right."""
+    """Rows as aligned text; the columns in `left` are left-aligned, the others right-aligned."""
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     flush = set(left)
     return [
@@ -63,7 +63,7 @@ def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[s
 
 
 def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = False) -> list[str]:
-    """The timed and smoke cases, then checks and skipped ones in a line each; a failure says why below its row."""
+    """A row per timed and smoke case, then a line each for checks and skipped cases; remarks are below their row."""
     rest = Counter(row.detail or "no reason given" for row in results.values() if row.status == "skipped")
     shown = [case for case in task.cases if case.id in results and _own_row(case, results[case.id])]
     rows = [HEADER, *(_row(case.label, results[case.id], ascii_only) for case in shown)]
@@ -128,5 +128,5 @@ def _remarks(result: CaseResult) -> list[str]:
 
 
 def checked(result: CaseResult) -> bool:
-    """Whether nothing more will be said of this row in this run."""
+    """Whether this row is final for this run."""
     return result.checked == 2 or result.status not in ("ok", "interpreted")

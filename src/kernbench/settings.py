@@ -1,12 +1,12 @@
-"""The one small file of settings, ~/.config/kernbench/config.toml: keys, theme, bell. All of it is optional.
+"""The settings in ~/.config/kernbench/config.toml: keys, theme, bell. All are optional.
 
     theme = "ansi-dark"        # any theme that ctrl+p lists
-    bell = 10                  # ring when a run of at least so many seconds ends; 0 or absent: never
+    bell = 10                  # ring when a run of at least 10 seconds ends; 0 or absent: never
     [keys]
-    rerun = "f5,ctrl+r"        # other keys for an action; the help page (?) names the actions
+    rerun = "f5,ctrl+r"        # other keys for an action; the help page (?) lists the actions
 
-What is wrong with it is said in one sentence before anything starts. Whether a theme or an action exists is for the
-screen to say, which knows them.
+Errors are reported in one sentence before anything starts. The screen knows the themes and actions, so it checks that
+those named here exist.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.shared.errors import UserError
 
 
 class SettingsError(UserError):
-    """The settings cannot be used; one sentence."""
+    """The settings are invalid; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Settings:
     path: Path = Path("config.toml")
     theme: str | None = None
     bell: float = 0.0
-    """Seconds from which the end of a run rings; 0 is never."""
+    """Ring when a run of at least this many seconds ends; 0 means never."""
     keys: dict[str, str] = field(default_factory=dict)
-    """Keys by the name of their action, several separated by commas."""
+    """Keys by action name; several keys are separated by commas."""
 
 
 def place(environ: Mapping[str, str]) -> Path:
@@ -47,34 +47,34 @@ def load(path: Path | None = None) -> Settings:
     except (FileNotFoundError, NotADirectoryError):
         return Settings(path)
     except (OSError, UnicodeDecodeError) as problem:
-        raise SettingsError(f"{path} cannot be read: {problem}") from None
+        raise SettingsError(f"cannot read {path}: {problem}") from None
     except tomllib.TOMLDecodeError as problem:
-        raise SettingsError(f"{path} is not TOML: {problem}") from None
+        raise SettingsError(f"{path} is not valid TOML: {problem}") from None
     unknown = sorted(set(data) - {"theme", "bell", "keys"})
     if unknown:
-        raise SettingsError(f"{path}: there is no setting {unknown[0]!r}; there are theme, bell and [keys]")
+        raise SettingsError(f"{path}: unknown setting {unknown[0]!r}; expected theme, bell or [keys]")
     return Settings(path, _theme(path, data), _bell(path, data), _keys(path, data))
 
 
 def _theme(path: Path, data: dict[str, Any]) -> str | None:
     theme = data.get("theme")
     if theme is not None and not isinstance(theme, str):
-        raise SettingsError(f'{path}: theme is {theme!r}; write a name in quotes, such as "ansi-dark"')
+        raise SettingsError(f'{path}: theme is {theme!r}; expected a name in quotes, such as "ansi-dark"')
     return theme
 
 
 def _bell(path: Path, data: dict[str, Any]) -> float:
     bell = data.get("bell", 0)
     if isinstance(bell, bool) or not isinstance(bell, int | float) or bell < 0:
-        raise SettingsError(f"{path}: bell is {bell!r}; write seconds, such as 10, or 0 for never")
+        raise SettingsError(f"{path}: bell is {bell!r}; expected seconds, such as 10, or 0 for never")
     return float(bell)
 
 
 def _keys(path: Path, data: dict[str, Any]) -> dict[str, str]:
     keys = data.get("keys", {})
     if not isinstance(keys, dict):
-        raise SettingsError(f'{path}: keys is {keys!r}; write a table, [keys], with lines such as rerun = "f5"')
+        raise SettingsError(f'{path}: keys is {keys!r}; expected a table, [keys], with lines such as rerun = "f5"')
     for name, key in keys.items():
         if not isinstance(key, str) or not all(part.strip() for part in key.split(",")):
-            raise SettingsError(f'{path}: keys.{name} is {key!r}; write a key in quotes, such as "f5"')
+            raise SettingsError(f'{path}: keys.{name} is {key!r}; expected a key in quotes, such as "f5"')
     return {name: ",".join(part.strip() for part in key.split(",")) for name, key in keys.items()}

@@ -80,8 +80,8 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
     [
         (["run", "no_such_task"], 2, "there is no task 'no_such_task'"),
         (["run", "--case", "zzz"], 2, "no case of toy matches 'zzz'"),
-        (["run", "--device", "gpu0"], 2, "write cpu, idle or cuda:N"),
-        (["run", "--device", "cuda:0"], 2, "is a task for the CPU"),
+        (["run", "--device", "gpu0"], 2, "expected cpu, idle or cuda:N"),
+        (["run", "--device", "cuda:0"], 2, "is a CPU task (device in its task.toml)"),
         (["run", "--deadline", "lunch=3"], 2, "--deadline lunch=3"),
         (["run", "--baseline", "nothing.py"], 2, "baseline 'nothing.py' is neither"),
         (["run", "--baseline", "best"], 2, "there is no best yet"),
@@ -89,8 +89,8 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
         (["show", "7"], 2, "there is no iteration '7'"),
         (["run", "--budget", "nan"], 2, "milliseconds above 0"),
         (["run", "--deadline", "time=nan"], 2, "--deadline time=nan"),
-        (["run", "--next", "more"], 2, "-m TEXT makes one"),
-        (["run", "--warm"], 2, "about a GPU's L2"),
+        (["run", "--next", "more"], 2, "add -m TEXT to write one"),
+        (["run", "--warm"], 2, "only applies to a GPU's L2"),
         ([], 2, "needs a terminal"),
         (["frobnicate"], 2, "there is no task 'frobnicate'"),
     ],
@@ -224,9 +224,12 @@ def test_completion_scripts(folder: Path) -> None:
     assert "_KERNBENCH_COMPLETE" in kernbench(folder, "completion", "bash").stdout
 
 
-def test_a_word_that_is_no_command_is_named(folder: Path) -> None:
+def test_an_unknown_command_is_named(folder: Path) -> None:
     result = kernbench(folder, "ruun", "toy")
-    assert (result.returncode, result.stderr.splitlines()[-1]) == (2, "Error: 'ruun' is no command; did you mean run?")
+    assert (result.returncode, result.stderr.splitlines()[-1]) == (
+        2,
+        "Error: unknown command 'ruun'; did you mean run?",
+    )
 
 
 def test_a_new_task_begins_in_one_way(tmp_path: Path) -> None:

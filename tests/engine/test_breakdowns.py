@@ -147,7 +147,7 @@ async def test_a_mistake_of_ours_costs_one_save(
     monkeypatch.setattr(Session, "_order", fails)
     write(folder, "TIME_US = 40.0")
     await it.until(lambda: bool(it.of(BuildFailed)))
-    assert "kernbench itself failed: ZeroDivisionError: no such number" in it.of(BuildFailed)[0].message  # type: ignore[attr-defined]
+    assert "internal error: ZeroDivisionError: no such number" in it.of(BuildFailed)[0].message  # type: ignore[attr-defined]
     monkeypatch.setattr(Session, "_order", order)
     write(folder, "TIME_US = 20.0")
     await it.until(lambda: len(summaries(it)) == 2)

@@ -207,7 +207,7 @@ def test_a_task_that_nobody_expected_is_a_row_with_its_problem(tmp_path: Path, m
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # where tracebacks are kept
     assert overview.of(tmp_path / "t").problem is None
     for problem, says in (
-        (OverflowError("too long"), "/t: kernbench itself failed: OverflowError: too long"),
+        (OverflowError("too long"), "/t: internal error: OverflowError: too long"),
         (PermissionError(errno.EACCES, "Permission denied", "/t/ITERATIONS.md"), "/t/ITERATIONS.md: Permission denied"),
     ):
         monkeypatch.setattr(overview, "PulledEntries", raising(problem))

@@ -335,7 +335,7 @@ def test_port_writes_the_best_into_a_clean_tree(task: Task, journal: Journal, tr
     assert f"+++ {best.iteration}/solution.py" in result.stdout
     assert target.read_text() == source_text(best.iteration or 0)
     assert target.stat().st_mode & 0o777 == 0o755
-    assert "already is" in kernbench("port", task.folder, "--to", str(target)).stderr
+    assert "is already the same as" in kernbench("port", task.folder, "--to", str(target)).stderr
 
 
 def test_port_names_what_it_does_not_write(task: Task, journal: Journal, tree: Path) -> None:
@@ -346,7 +346,7 @@ def test_port_names_what_it_does_not_write(task: Task, journal: Journal, tree: P
     target.write_text("old = 1\n")
     (journal.state / "sources" / best.source / "solution.cu").write_text("// a kernel\n")
     result = kernbench("port", task.folder, "--to", str(target), "--force")
-    assert "kernbench: not written: solution.cu; what is done there" in result.stderr
+    assert "kernbench: not written: solution.cu; the flags and launches there" in result.stderr
 
 
 def test_port_shows_and_does_not_write_where_something_is_not_committed(task: Task, tree: Path) -> None:
@@ -355,7 +355,7 @@ def test_port_shows_and_does_not_write_where_something_is_not_committed(task: Ta
     result = kernbench("port", task.folder, "--to", str(target))
     assert result.exit_code == 1
     assert "+def rms_norm" in result.stdout
-    assert "is not clean (1 not committed: other.py); commit first, or `--force`" in result.stderr
+    assert "is not clean (1 not committed: other.py); commit first, or use --force" in result.stderr
     assert target.read_text() == "old = 1\n"
     assert kernbench("port", task.folder, "--to", str(target), "--force").exit_code == 0
     assert target.read_text() != "old = 1\n"

@@ -144,7 +144,7 @@ def test_the_idlest_is_not_chosen_among_cards_that_may_be_hidden(
     with pytest.raises(SystemExit) as end:
         idle_device()
     assert end.value.code == 3
-    assert "let CUDA_VISIBLE_DEVICES hold uuids" in capsys.readouterr().err
+    assert "put uuids into CUDA_VISIBLE_DEVICES" in capsys.readouterr().err
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
     reader = MachineReader({"CUDA_VISIBLE_DEVICES": "0"}, FakeNvml())
     assert idle_device() == "cuda:0"

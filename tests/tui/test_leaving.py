@@ -1,4 +1,4 @@
-"""A mistake of ours ends in one sentence, with the traceback in a file."""
+"""An internal error ends in one sentence, with the traceback in a file."""
 
 from __future__ import annotations
 
@@ -36,9 +36,7 @@ async def fails(monkeypatch: pytest.MonkeyPatch) -> Workbench:
 @pytest.mark.anyio
 async def test_a_screen_that_fails_says_so_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (await fails(monkeypatch)).mistake
-    said = re.search(
-        r"kernbench itself failed: ZeroDivisionError: no height at all \((\S+):\d+\); .* is in (\S+),", text
-    )
+    said = re.search(r"internal error: ZeroDivisionError: no height at all \((\S+):\d+\); .* is in (\S+),", text)
     assert said is not None, text
     assert said[1] == "kernbench/tui/panes/plot.py"
     assert "ZeroDivisionError: no height" in Path(said[2]).read_text()
@@ -61,7 +59,7 @@ async def test_the_picker_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ZeroDivisionError):
         async with picker.run_test():
             pass
-    assert "kernbench itself failed: ZeroDivisionError" in picker.mistake
+    assert "internal error: ZeroDivisionError" in picker.mistake
 
 
 def test_a_command_that_fails_says_so_in_a_sentence(
@@ -72,7 +70,7 @@ def test_a_command_that_fails_says_so_in_a_sentence(
         cli.main(["status"])
     said = capsys.readouterr().err
     assert left.value.code == crash_report.EXIT_CODE
-    assert said.startswith("kernbench itself failed: ZeroDivisionError: no height at all (kernbench/")
+    assert said.startswith("kernbench: internal error: ZeroDivisionError: no height at all (kernbench/")
     monkeypatch.setenv(crash_report.ASKED, "1")
     with pytest.raises(ZeroDivisionError):
         cli.main(["status"])

@@ -34,8 +34,8 @@ def test_a_whole_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("theme = ", "is not TOML"),
-        ("colour = 1", "there is no setting 'colour'"),
+        ("theme = ", "is not valid TOML"),
+        ("colour = 1", "unknown setting 'colour'"),
         ("theme = 3", "theme is 3"),
         ("bell = true", "bell is True"),
         ("bell = -1", "bell is -1"),

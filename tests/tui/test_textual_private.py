@@ -93,7 +93,7 @@ async def leaves_with_a_sentence(engine: FakeEngine) -> None:
     running.cancel()
     assert ended
     assert (app.return_code, engine.closed) == (1, True)
-    assert "kernbench itself failed: ZeroDivisionError: no height (" in app.mistake
+    assert "internal error: ZeroDivisionError: no height (" in app.mistake
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""export and port: what leaves the workbench, for reviewers and for the main tree."""
+"""export and port: the log for reviewers, the solution for the main tree."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from kernbench.export.formats import FORMATS
 @click.command()
 @task_argument
 @click.option(
-    "--format", "kind", type=click.Choice(list(FORMATS)), required=True, help="pr is a folder, the others are files."
+    "--format", "kind", type=click.Choice(list(FORMATS)), required=True, help="pr writes a folder, the others one file."
 )
-@click.option("-o", "target", metavar="PATH", required=True, help="Where to write; - is stdout.")
-@click.option("--force", is_flag=True, help="Overwrite what is there.")
+@click.option("-o", "target", metavar="PATH", required=True, help="Output path, or - for stdout.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--before", metavar="N", help="pr: the source to start from, instead of the first of the series.")
 @click.option("--after", metavar="N", help="pr: the source to show, instead of the best.")
 @state_option
 def export(
     task: str | None, kind: str, target: str, force: bool, before: str | None, after: str | None, state: Path | None
 ) -> None:
-    """The log for other people: md, csv, json, one html file, or a folder for a pull request.
+    """Export the log: md, csv, json, html, or a pull request folder.
 
     \b
     kernbench export rms_norm --format html -o rms_norm.html
@@ -50,19 +50,19 @@ def export(
 @click.command()
 @task_argument
 @click.option(
-    "--to", "target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The file in the main tree."
+    "--to", "target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File in the main tree."
 )
 @click.option("--from", "reference", default="best", show_default=True, metavar="N", help="The source to port.")
-@click.option("--file", "name", metavar="NAME", help="Which file of the source, where several could be meant.")
+@click.option("--file", "name", metavar="NAME", help="File of the source to port, if several fit.")
 @click.option("--dry-run", is_flag=True, help="Only show the difference.")
-@click.option("--force", is_flag=True, help="Write although the repository is not clean.")
+@click.option("--force", is_flag=True, help="Write even if the repository is not clean.")
 @state_option
 def port(
     task: str | None, target: Path, reference: str, name: str | None, dry_run: bool, force: bool, state: Path | None
 ) -> None:
-    """Show how the best solution differs from a file of the main tree, and write it there.
+    """Write the best solution into a file of the main tree.
 
-    It is written only when that file's repository is clean, or with --force; exit 1 when it was not written.
+    Shows the difference first. Writes only if the file's repository is clean, or with --force; exits with 1 if not.
     """
     from kernbench.export import port as porting
 
@@ -71,21 +71,19 @@ def port(
     lines = plan.diff()
     echo_diff(lines)
     if not lines and plan.old == plan.new:
-        click.echo(f"{target} already is {plan.name}", err=True)
+        click.echo(f"{target} is already the same as {plan.name}", err=True)
         return
     if dry_run:
         return
     obstacle = porting.obstacle(target)
     if obstacle and not force:
-        click.echo(f"kernbench: not written: {obstacle}; commit first, or `--force`", err=True)
+        click.echo(f"kernbench: not written: {obstacle}; commit first, or use --force", err=True)
         sys.exit(1)
     porting.write(plan)
     click.echo(f"wrote {plan.name} to {target}", err=True)
     if plan.others:
         names = ", ".join(plan.others)
-        click.echo(
-            f"kernbench: not written: {names}; what is done there (flags, launches) is part of the speed", err=True
-        )
+        click.echo(f"kernbench: not written: {names}; the flags and launches there are part of the speed", err=True)
 
 
 COMMANDS = (export, port)

@@ -22,7 +22,7 @@ def complete_topic(_ctx: click.Context, _param: click.Parameter, incomplete: str
 @click.command()
 @click.argument("topic", required=False, shell_complete=complete_topic)
 def guide(topic: str | None) -> None:
-    """A page about how kernbench works; without TOPIC, the list of pages.
+    """Read about how kernbench works. Without TOPIC, lists the pages.
 
     \b
     kernbench guide

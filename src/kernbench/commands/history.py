@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from kernbench.log.runs.journal import Journal
 
 state_option = click.option(
-    "--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept, instead of .kernbench."
+    "--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for runs, instead of .kernbench."
 )
 STALL_GAP = "  "
-"""Beside the usual one: `stalled` must not read as the first word of the hypothesis."""
+"""Added to the usual gap: `stalled` must not read as the first word of the hypothesis."""
 REFERENCE = "a number, best, last, now, or the start of a source hash"
 
 
@@ -44,7 +44,7 @@ def warn(task: Task, journal: Journal) -> None:
 
 
 def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
-    """TASK may be left out: the first word is a task only if it can be one."""
+    """TASK is optional: the first word is a task only if there is one of that name."""
     from kernbench.task import lookup
     from kernbench.task.lookup import ProjectError
 
@@ -68,9 +68,9 @@ def echo_diff(lines: list[str]) -> None:
 @click.command()
 @task_argument
 @state_option
-@click.option("--json", "as_json", is_flag=True, help="One JSON line per iteration.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line per iteration.")
 def log(task: str | None, state: Path | None, as_json: bool) -> None:
-    """The iterations so far, by number; those that only ITERATIONS.md knows were made elsewhere."""
+    """List the iterations so far. Includes entries pulled with ITERATIONS.md."""
     from harness.shared.lines import encode
     from kernbench import report
     from kernbench.log import best, stored_sources
@@ -87,7 +87,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         return
     if not entries:
         click.echo(
-            f"nothing was logged for {loaded.name} yet; a save in the workbench or `run -m` does",
+            f"no iterations of {loaded.name} yet; a save in the workbench or `run -m` logs one",
             err=True,
         )
         return
@@ -126,17 +126,17 @@ def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[s
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
 @state_option
-@click.option("--source", is_flag=True, help="The source files instead of the entry.")
+@click.option("--source", is_flag=True, help="Print the source files instead of the entry.")
 @click.option(
     "--to", "target", type=click.Path(path_type=Path), metavar="DIR", help="Write the source files into this folder."
 )
 def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path | None) -> None:
-    """An iteration's entry, or its source. N is a number, best, last, or the start of a source hash."""
+    """Show an iteration's entry or source. N is a number, best, last, or the start of a source hash."""
     from kernbench.log import stored_sources
 
     name, references = split(words, most=1)
     if len(references) != 1:
-        raise click.UsageError(f"which iteration? give one: {REFERENCE}")
+        raise click.UsageError(f"expected one iteration: {REFERENCE}")
     task, journal = opened(name, state)
     if target is not None:
         names = stored_sources.copy_out(stored_sources.find(task, journal, references[0]), task, target)
@@ -168,7 +168,7 @@ def _entries_with(task: Task, journal: Journal, reference: str) -> list[Summary]
 
 
 def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
-    """As ITERATIONS.md has it, and below it what a run here that made no entry came to."""
+    """Print the text in ITERATIONS.md, then the result of a run on this machine that did not make the entry."""
     from kernbench import report
     from kernbench.events import PulledEntry
     from kernbench.log.entries import iterations_file
@@ -192,12 +192,12 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
 @click.argument("words", nargs=-1, metavar="[TASK] [N [M]]", shell_complete=complete_task)
 @state_option
 def diff(words: tuple[str, ...], state: Path | None) -> None:
-    """What changed between two sources; by default from the best to the files as they are now."""
+    """Show what changed between two sources. Default: from the best to the working copy."""
     from kernbench.log import stored_sources
 
     name, references = split(words, most=2)
     if len(references) > 2:
-        raise click.UsageError(f"at most two sources can be compared; each is {REFERENCE}")
+        raise click.UsageError(f"expected at most two sources; each is {REFERENCE}")
     task, journal = opened(name, state)
     old, new = (stored_sources.find(task, journal, word) for word in [*references, *["best", "now"][len(references) :]])
     lines = stored_sources.diff(old, new, task)
@@ -210,12 +210,12 @@ def diff(words: tuple[str, ...], state: Path | None) -> None:
 @click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
 @state_option
 def restore(words: tuple[str, ...], state: Path | None) -> None:
-    """Bring an iteration's solution back; what is there now is kept as a snapshot first."""
+    """Restore an iteration's solution. Saves a snapshot of the current files first."""
     from kernbench.log import stored_sources
 
     name, references = split(words, most=1)
     if len(references) != 1:
-        raise click.UsageError(f"restore what? give one: {REFERENCE}")
+        raise click.UsageError(f"expected one source to restore: {REFERENCE}")
     task, journal = opened(name, state)
     point = stored_sources.find(task, journal, references[0])
     before, changed = stored_sources.restore(task, point, journal.state)
@@ -223,9 +223,9 @@ def restore(words: tuple[str, ...], state: Path | None) -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per task.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per task.")
 def status(as_json: bool) -> None:
-    """Every task of the project: best, last verdict, age."""
+    """List the project's tasks: best, last verdict, age."""
     from kernbench import report
     from kernbench.log import overview
     from kernbench.task import lookup
@@ -236,7 +236,7 @@ def status(as_json: bool) -> None:
             click.echo(json.dumps(asdict(row)))
         return
     if not rows:
-        click.echo("there are no tasks here; `kernbench new NAME` writes one", err=True)
+        click.echo("no tasks here; `kernbench new NAME` creates one", err=True)
         return
     table = [("task", "iterations", "best", "last", "age")]
     table += [
@@ -251,7 +251,7 @@ def status(as_json: bool) -> None:
 
 
 def _typed(row: Any) -> str:
-    """The task's name, with its folder where that is what has to be typed."""
+    """The task's name, and its folder if that is what commands expect."""
     folder = Path(row.folder).name
     return str(row.name) if folder == row.name else f"{row.name} ({folder})"
 

@@ -26,12 +26,12 @@ from kernbench.machine.terminal import obeys
 
 
 class Printer:
-    """Keeps the run's results and its exit code; what is printed is for the subclasses to say."""
+    """Keeps the run's results and exit code; subclasses decide what to print."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.exit_code = 2
-        """2 until a run has ended: nothing could be started."""
+        """2 until a run ends: nothing could be started."""
         self.allow_slower = False
         self.started: RunStarted | None = None
         self.results: dict[str, CaseResult] = {}
@@ -58,7 +58,7 @@ class Printer:
             self.on_narration(event)
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Called after the last event."""
 
     def on_start(self, event: RunStarted) -> None: ...
 
@@ -78,7 +78,7 @@ class Printer:
 
 
 class JsonPrinter(Printer):
-    """One line per case, when nothing more will be said of it; `live` prints a case each time it lands."""
+    """One line per case, once its result is final; `live` prints a case each time it lands."""
 
     def __init__(self, session: Session, live: bool = False) -> None:
         super().__init__(session)

@@ -1,4 +1,4 @@
-"""profile and trace: one case under Nsight Compute, or under torch's profiler, without the screen."""
+"""profile and trace: one case under Nsight Compute or torch's profiler, without the screen."""
 
 from __future__ import annotations
 
@@ -29,25 +29,23 @@ if TYPE_CHECKING:
     from kernbench.ncu.explainer import Answer
 
 MOST_NAMED = 8
-"""Cases that a message lists."""
+"""How many cases a message lists."""
 
 
 @click.command()
 @task_argument
-@click.option(
-    "--case", required=True, metavar="ID", help="The case: its id, its label, or a pattern that only it matches."
-)
-@click.option("--against", metavar="baseline|best|N", help="Beside it: the baseline, the best, or an iteration.")
-@click.option("--full", is_flag=True, help="All metrics, the hottest lines, and the report for the vendor's GUI.")
-@click.option("--ncu", metavar="PATH", help="Another ncu than the one on PATH.")
-@click.option("--baseline", metavar="eager|compile|FILE", help="Which baseline, instead of the task's.")
-@click.option("--device", metavar="D", help="cuda:N or idle; by default the first GPU.")
-@click.option("--python", metavar="P", help="The Python that has torch, if it is not this one.")
-@click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per side.")
-@click.option("--markdown", is_flag=True, help="The comparison as a markdown table, for a pull request.")
+@click.option("--case", required=True, metavar="ID", help="Id, label, or a pattern that matches only this case.")
+@click.option("--against", metavar="baseline|best|N", help="Compare with the baseline, the best or an iteration.")
+@click.option("--full", is_flag=True, help="All metrics, the hottest lines, and a report for the Nsight Compute GUI.")
+@click.option("--ncu", metavar="PATH", help="Use this ncu instead of the one on PATH.")
+@click.option("--baseline", metavar="eager|compile|FILE", help="Use this baseline instead of the task's.")
+@click.option("--device", metavar="D", help="cuda:N or idle (the least busy GPU). Default: the first GPU.")
+@click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one.")
+@click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for runs, instead of .kernbench.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per side.")
+@click.option("--markdown", is_flag=True, help="Print the comparison as a Markdown table, for a pull request.")
 def profile(task: str | None, case: str, as_json: bool, markdown: bool, against: str | None, **given: Any) -> None:
-    """What limits one case, and what people try next.
+    """Show what limits one case and what to try next.
 
     \b
     kernbench profile rms_norm --case 4096x3072
@@ -57,7 +55,7 @@ def profile(task: str | None, case: str, as_json: bool, markdown: bool, against:
     from kernbench.events import ProfileFailed
 
     if markdown and against is None:
-        raise click.UsageError("--markdown writes a comparison: say with what, such as --against baseline")
+        raise click.UsageError("--markdown prints a comparison; add what to compare with, such as --against baseline")
     loaded = load_task(task)
     only = _only(loaded, case)
 
@@ -65,7 +63,7 @@ def profile(task: str | None, case: str, as_json: bool, markdown: bool, against:
         session = make_session(loaded, _options(given), given["state"])
         try:
             if loaded.device != "cpu":
-                click.echo(f"profiling {only}; without a workbench that waits, ncu has to start first", err=True)
+                click.echo(f"profiling {only}; ncu has to start first (an open workbench keeps it ready)", err=True)
             answer = await session.profile(only, against, given["full"])
             if isinstance(answer, ProfileFailed):
                 return _failed(answer, as_json)
@@ -85,7 +83,7 @@ def _only(task: Task, case: str) -> str:
         what = "no case matches" if not found else f"{len(found)} cases match"
         ids = found or [item.id for item in task.timed] or [item.id for item in task.cases]
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
-        raise click.UsageError(f"--case {case}: {what} in {task.name}; there are {', '.join(ids[:MOST_NAMED])}{more}")
+        raise click.UsageError(f"--case {case}: {what} in {task.name}; try {', '.join(ids[:MOST_NAMED])}{more}")
     return found[0]
 
 
@@ -118,7 +116,7 @@ async def _print_full(session: Session, profile: Any) -> None:
         click.echo(line)
     click.echo()
     click.echo(found.details)
-    click.echo(f"the report is {profile.report}; Nsight Compute's window opens it", err=True)
+    click.echo(f"the report is {profile.report}; open it in the Nsight Compute GUI", err=True)
 
 
 def _failed(answer: Answer, as_json: bool) -> int:
@@ -146,14 +144,16 @@ def _status(refusal: RefusalCode | None, otherwise: int) -> int:
 
 @click.command()
 @task_argument
-@click.option("--case", required=True, metavar="ID", help="The case: its id, its label, or a pattern.")
-@click.option("--device", metavar="D", help="cpu, cuda:N or idle; by default what the task wants.")
-@click.option("--python", metavar="P", help="The Python that has torch, if it is not this one.")
-@click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Where runs are kept.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Where the chrome trace goes.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per kernel and operator.")
+@click.option("--case", required=True, metavar="ID", help="Id, label, or a pattern that matches only this case.")
+@click.option("--device", metavar="D", help="cpu, cuda:N or idle (the least busy GPU). Default: the task's device.")
+@click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one.")
+@click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for runs, instead of .kernbench.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="PATH", help="Write the Chrome trace here.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per kernel and operator.")
 def trace(task: str | None, case: str, output: Path | None, as_json: bool, **given: Any) -> None:
-    """What one call spends, by kernel and by operator, with torch's profiler; writes a chrome trace.
+    """Show where one call spends its time, by kernel and operator.
+
+    Uses torch's profiler and writes a Chrome trace.
 
     \b
     kernbench trace softmax_host --case 128x4096
@@ -180,14 +180,14 @@ def trace(task: str | None, case: str, output: Path | None, as_json: bool, **giv
             await session.close()
         for line in [json.dumps(asdict(row)) for row in rows] if as_json else profile_text.trace_lines(rows):
             click.echo(line)
-        click.echo(f"{place} opens in a browser: chrome://tracing or ui.perfetto.dev", err=True)
+        click.echo(f"open {place} in a browser: chrome://tracing or ui.perfetto.dev", err=True)
         return 0
 
     sys.exit(run_until_signal(main()))
 
 
 def trace_file(state: Path, case: str) -> Path:
-    """In the state folder itself, also where a slash in the case's name would lead into another."""
+    """Directly in the state folder, even if the case's name contains a slash."""
     return state / f"trace-{case.replace('/', '_')}.json"
 
 

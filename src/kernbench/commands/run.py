@@ -1,4 +1,4 @@
-"""open, run and watch: the loop on the screen, once, and without a screen."""
+"""open, run and watch: the loop on the screen, a single run, and the loop without a screen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kernbench.tui.pages.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
-UNCOUNTED = "NVML does not know CUDA's numbers of different cards: let CUDA_VISIBLE_DEVICES hold uuids"
+UNCOUNTED = "NVML cannot map CUDA's numbers to these different GPUs: put uuids into CUDA_VISIBLE_DEVICES"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -37,30 +37,31 @@ def task_argument(command: _F) -> _F:
 
 def loop_options(command: _F) -> _F:
     options = [
-        click.option("--case", metavar="GLOB", help="Only the cases whose id or label matches."),
-        click.option("--grid", is_flag=True, help="All grid cases instead of a draw of 32."),
+        click.option("--case", metavar="GLOB", help="Run only cases whose id or label matches."),
+        click.option("--grid", is_flag=True, help="Run all grid cases instead of a sample of 32."),
         click.option(
-            "--baseline", metavar="eager|compile|best|FILE", help="What to compare with, instead of the task's."
+            "--baseline", metavar="eager|compile|best|FILE", help="Compare with this instead of the task's baseline."
         ),
         click.option(
             "--device",
             metavar="D",
-            help="cpu, cuda:N, or idle (the GPU with the least to do); by default what the task wants and the machine "
-            "has.",
+            help="cpu, cuda:N or idle (the least busy GPU). Default: the task's device, or the CPU if no GPU is found.",
         ),
-        click.option("--python", metavar="P", help="The Python that has torch, if it is not this one."),
+        click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one."),
         click.option(
             "--state",
             type=click.Path(path_type=Path),
             metavar="DIR",
-            help="Where runs are kept, instead of .kernbench.",
+            help="Folder for runs, instead of .kernbench.",
         ),
         click.option("--deadline", multiple=True, metavar="STEP=S", help="Seconds for build, baseline, check or time."),
         click.option(
-            "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget of a case."
+            "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case."
         ),
-        click.option("--warm", "condition", flag_value="warm", help="On a GPU: leave the L2 as the last call left it."),
-        click.option("--dirty", "condition", flag_value="dirty", help="On a GPU: fill the L2 with unwritten lines."),
+        click.option("--warm", "condition", flag_value="warm", help="On a GPU: keep L2 as the last call left it."),
+        click.option(
+            "--dirty", "condition", flag_value="dirty", help="On a GPU: fill L2 with dirty (unwritten) lines."
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -79,7 +80,7 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
             if step not in ("build", "baseline", "check", "time") or not 0 < seconds[step] < float("inf"):
                 raise ValueError
         except ValueError:
-            raise click.UsageError(f"--deadline {item}: write build, baseline, check or time, =, and seconds") from None
+            raise click.UsageError(f"--deadline {item}: expected STEP=SECONDS (build, baseline, check, time)") from None
     if not 0 < given["budget"] < float("inf"):
         raise click.UsageError(f"--budget {given['budget']:g}: write milliseconds above 0")
     return Options(
@@ -99,18 +100,18 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
 def read_device(given: str | None) -> str | None:
     device = idle_device() if given == "idle" else given
     if device is not None and device != "cpu" and not (device.startswith("cuda:") and device[5:].isdigit()):
-        raise click.UsageError(f"--device {device}: write cpu, idle or cuda:N, such as cuda:0")
+        raise click.UsageError(f"--device {device}: expected cpu, idle or cuda:N, such as cuda:0")
     return device
 
 
 def idle_device() -> str:
-    """The GPU with the least to do, by its uuid: CUDA and NVML count differently, so the worker is shown only that."""
+    """The least busy GPU. CUDA and NVML number GPUs differently, so the worker sees only this one, by its uuid."""
     from kernbench.machine import telemetry
 
     sample = telemetry.MachineReader().read()
     chosen = None if sample.is_uncounted else telemetry.idle(sample.gpus)
     if chosen is None:
-        click.echo(f"kernbench: --device idle: there is no GPU to choose ({sample.why or UNCOUNTED})", err=True)
+        click.echo(f"kernbench: --device idle: no GPU to choose from ({sample.why or UNCOUNTED})", err=True)
         sys.exit(NO_DEVICE)
     os.environ["CUDA_VISIBLE_DEVICES"] = chosen.uuid
     return "cuda:0"
@@ -128,16 +129,16 @@ def make_session(task: Task, options: Options, state: Path | None) -> Session:
     from kernbench.task import case_choice
 
     if options.case is not None and not case_choice.matching(task, options.case):
-        raise click.UsageError(f"no case of {task.name} matches {options.case!r}; an id is {task.cases[0].id!r}")
+        raise click.UsageError(f"no case of {task.name} matches {options.case!r}; try {task.cases[0].id!r}")
     if task.device == "cpu" and options.condition != "cold":
-        raise click.UsageError(f"{task.name} is a task for the CPU: --{options.condition} is about a GPU's L2")
+        raise click.UsageError(f"{task.name} is a CPU task; --{options.condition} only applies to a GPU's L2")
     if task.device == "cpu" and (options.device or "cpu") != "cpu":
-        raise click.UsageError(f"{task.name} is a task for the CPU (device in its task.toml); leave --device out")
+        raise click.UsageError(f"{task.name} is a CPU task (device in its task.toml); omit --device")
     return Session(task, kept_in(task, state), options)
 
 
 def kept_in(task: Task, state: Path | None) -> Path:
-    """Where the task's runs are kept; made where it is not, and the same however --state spells it."""
+    """The folder of the task's runs, created if missing; resolved, so all spellings of --state give the same path."""
     from kernbench.task import lookup
 
     return lookup.state_dir(Path(task.folder), state and state.resolve())
@@ -148,9 +149,9 @@ def _has_no_device(session: Session) -> bool:
 
 
 def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
-    """Runs in this (the main) thread; SIGTERM and SIGHUP end it like ctrl+c, so that the worker is always closed.
+    """Run in the main thread. SIGTERM and SIGHUP end it like ctrl+c, so that the worker is always closed.
 
-    One is enough: `timeout` sends two, and the second would end the closing.
+    Only the first signal counts: `timeout` sends two, and the second would interrupt the cleanup.
     """
 
     import asyncio
@@ -178,17 +179,17 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
 @task_argument
 @loop_options
 @click.option(
-    "--poll", is_flag=True, help="Look for saves three times a second (NFS and other folders without events)."
+    "--poll", is_flag=True, help="Poll for saves three times a second (NFS and other folders without events)."
 )
-@click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII in the panes.")
-@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, to select text with it.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters in the panes.")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, for selecting text.")
 def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: bool, **given: Any) -> None:
-    """Open the workbench; a picker if there are several tasks."""
+    """Open the workbench, or a picker if there are several tasks."""
     from kernbench import settings
     from kernbench.task import lookup
 
     if task is not None:
-        lookup.find_task(task)  # a word that is no task says so first
+        lookup.find_task(task)  # report an unknown task before anything else
     streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
     if not all(map(obeys, streams)):
         what = "a terminal that is not dumb (TERM)" if all(stream.isatty() for stream in streams) else "a terminal"
@@ -220,7 +221,7 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
 
 
 def open_other(options: Options, folder: str) -> Session:
-    """Another task with the same options, but those that fit no other."""
+    """Open another task with the same options, except those that only fit the first."""
     from dataclasses import replace
 
     from harness.shared.errors import UserError
@@ -252,31 +253,29 @@ def pick(theme: str | None, ascii_only: bool) -> str | None:
 
 
 def leave_if_failed(mistake: str, code: int | None) -> None:
-    """A screen that ended by a mistake of ours; without a sentence it has shown the traceback."""
+    """Exit if the screen ended with an internal error; without a sentence, it has already shown the traceback."""
     from kernbench import crash_report
 
     if mistake:
-        click.echo(mistake, err=True)
+        click.echo(f"kernbench: {mistake}", err=True)
     if code:
         sys.exit(crash_report.EXIT_CODE)
 
 
 def words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str | None:
-    """As they can be written to a log, also where the terminal is not UTF-8."""
+    """Replace what is not UTF-8, so that the text can be logged from any terminal."""
     return None if text is None else text.encode("utf-8", "surrogateescape").decode(errors="replace")
 
 
 @click.command()
 @task_argument
 @loop_options
-@click.option(
-    "-m", "message", metavar="TEXT", callback=words, help="Hypothesis; makes this run an entry of ITERATIONS.md."
-)
-@click.option("--next", "next_step", default="", metavar="TEXT", callback=words, help="Next step, for the entry.")
-@click.option("--json", "as_json", is_flag=True, help="JSON lines instead of a table.")
-@click.option("--ascii", "ascii_only", is_flag=True, help="No signs beyond ASCII.")
-@click.option("--allow-slower", is_flag=True, help="A case that is slower is no reason to exit with 1.")
-@click.option("--sanitize", is_flag=True, help="Instead: one call of the smallest case under compute-sanitizer.")
+@click.option("-m", "message", metavar="TEXT", callback=words, help="Hypothesis; adds this run to ITERATIONS.md.")
+@click.option("--next", "next_step", default="", metavar="TEXT", callback=words, help="Next step for the entry.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of a table.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
+@click.option("--allow-slower", is_flag=True, help="Do not exit with 1 because a case is slower.")
+@click.option("--sanitize", is_flag=True, help="Run the smallest case once under compute-sanitizer instead.")
 def run(
     task: str | None,
     message: str | None,
@@ -287,7 +286,9 @@ def run(
     sanitize: bool,
     **given: Any,
 ) -> None:
-    """Check and time once; exit 1 if a case is wrong, failed or slower.
+    """Check and time the solution once.
+
+    Exits with 1 if a case is wrong, failed or slower.
 
     \b
     kernbench run softmax_host --json | jq 'select(.event == "case")'
@@ -305,7 +306,7 @@ def run(
         printer.allow_slower = allow_slower
         session.listen(printer)
         if next_step and message is None:
-            raise click.UsageError("--next goes into an entry of ITERATIONS.md; -m TEXT makes one")
+            raise click.UsageError("--next needs an entry of ITERATIONS.md; add -m TEXT to write one")
         session.notes.hypothesis, session.notes.next_step = message or "", next_step
         try:
             await session.run_once(iteration=message is not None)
@@ -329,7 +330,7 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
 
     device = "cuda:0" if options.device in (None, "auto", "cuda") else options.device
     if task.device == "cpu" or device == "cpu":
-        raise click.UsageError(f"--sanitize looks at GPU memory, and {task.name} runs on the CPU here")
+        raise click.UsageError(f"--sanitize checks GPU memory, but {task.name} runs on the CPU here")
     case, kept = sanitize.smallest(task, options.case), kept_in(task, state)
     sanitize.find()
     click.echo(f"one call of {case.id} under {sanitize.TOOL}; this takes a while", err=True)
@@ -338,7 +339,7 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
     report = sanitize.check(task, case, source.folder, kept / "build", python, device, place)
     for error in report.errors:
         click.echo(json.dumps(asdict(error)) if as_json else str(error))
-    if report.problem is not None and not report.errors:  # an error of memory ends the call, too
+    if report.problem is not None and not report.errors:  # a memory error makes the call fail, too
         click.echo(f"kernbench: {case.id}: {report.problem}", err=True)
     elif not report.errors:
         click.echo(f"{case.id}: no memory errors", err=True)
@@ -349,11 +350,9 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
 @task_argument
 @loop_options
 @click.option(
-    "--poll", is_flag=True, help="Look for saves three times a second (NFS and other folders without events)."
+    "--poll", is_flag=True, help="Poll for saves three times a second (NFS and other folders without events)."
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="JSON lines instead of tables; a case may come twice (`checked` 1, 2)."
-)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines; a case may appear twice (`checked` 1, 2).")
 def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
     """The same loop without the screen: run at every save until ctrl+c."""
     from dataclasses import replace
@@ -367,7 +366,7 @@ def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
 
         def tell(event: Event) -> None:
             printer(event)
-            if session.environment is None and _has_no_device(session):  # one that was there may come back
+            if session.environment is None and _has_no_device(session):  # a lost device may come back
                 session.leave()
 
         session.listen(tell)

@@ -1,4 +1,4 @@
-"""selfcheck: the tool measures itself."""
+"""selfcheck: kernbench measures itself."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 @click.argument("task", default="rms_norm")
 @click.option("--only", multiple=True, metavar="PART", help="aa, slow, ncu, latency, crash or memory; may be repeated.")
 @click.option("--repeats", type=int, default=20, show_default=True, help="Runs of aa; the other parts take a share.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON line per row, then one per part.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line per row, then one per part.")
 @loop_options
 def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **given: Any) -> None:
-    """Measure kernbench itself on this machine: do its numbers hold?
+    """Check how well kernbench measures on this machine.
 
     \b
-    kernbench selfcheck                         everything, on rms_norm; some minutes
+    kernbench selfcheck                         everything, on rms_norm; takes minutes
     kernbench selfcheck --only aa --repeats 5   a kernel against itself
     kernbench selfcheck softmax_host --only latency --only memory
 
@@ -36,7 +36,7 @@ def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **g
 
     unknown = [part for part in only if part not in PARTS]
     if unknown:
-        raise click.UsageError(f"--only {unknown[0]}: the parts are {', '.join(PARTS)}")
+        raise click.UsageError(f"--only {unknown[0]}: expected one of {', '.join(PARTS)}")
 
     async def main() -> int:
         measured = False
@@ -67,7 +67,7 @@ async def measure(part: str, task: str, options: Any, repeats: int, tell: Tell) 
 
 
 def _tell(part: str, text: str) -> None:
-    """On a terminal one line that changes and goes; elsewhere a line each."""
+    """Overwrite one line on a terminal; otherwise print a line per message."""
     if obeys(sys.stderr):
         click.echo(f"\r\x1b[K{part}: {text}" if text else "\r\x1b[K", err=True, nl=False)
     elif text:

@@ -27,32 +27,32 @@ def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     shell_complete=complete_any,
     help="Copy this task's sources instead of a template.",
 )
-@click.option("--host", is_flag=True, help="A C++ kernel for the CPU instead of a Triton one.")
-@click.option("--cuda", is_flag=True, help="A CUDA C++ kernel instead of a Triton one.")
+@click.option("--host", is_flag=True, help="Start with C++ for the CPU instead of Triton.")
+@click.option("--cuda", is_flag=True, help="Start with CUDA C++ instead of Triton.")
 def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
-    """Write a task that runs at once; nothing is ever overwritten."""
+    """Create a ready-to-run task. Never overwrites files."""
     from kernbench.task import lookup, scaffold
 
     if host + cuda + bool(source) > 1:
-        raise click.UsageError("--host, --cuda and --from are three ways to begin; choose one")
+        raise click.UsageError("--host, --cuda and --from exclude each other; choose one")
     origin = lookup.find_task(source, to_edit=False) if source else None
     template = "host" if host else "cuda" if cuda else "triton"
     folder = scaffold.create(name, Path.cwd(), source=origin, template=template)
-    click.echo(f"{folder} is ready; `kernbench {name}` opens it", err=True)
+    click.echo(f"created {folder}; `kernbench {name}` opens it", err=True)
 
 
 @click.command()
 @click.argument("task", required=False, shell_complete=complete_task)
-@click.option("--python", metavar="P", help="The Python that has torch, if it is not this one.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per check.")
+@click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per check.")
 @click.option(
     "--repo",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Look at this repository instead: default branch, clean, in step with its upstream; exit 1 if not.",
+    help="Check this repository instead: default branch, clean, level with its upstream; exits with 1 if not.",
 )
 def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | None) -> None:
-    """What is here, what is missing, and how to mend it."""
+    """Check this machine and suggest fixes."""
     from kernbench.doctor import installation as checks
     from kernbench.doctor import repository
     from kernbench.task import lookup
@@ -64,7 +64,7 @@ def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | Non
         found = checks.checks(python=python, folder=lookup.find_task(task, to_edit=False) if task else None)
         if missing := textual_private.fallbacks():
             says = f"private names not found: {', '.join(missing)}"
-            found.append(checks.Check("Textual", None, says, "Without them the screen has plain fallbacks."))
+            found.append(checks.Check("Textual", None, says, "The screen uses plain fallbacks instead."))
     click.echo(checks.as_json(found) if as_json else checks.report(found, bad="NO" if repo else "MISSING"))
     if repo is not None and not all(check.ok for check in found):
         sys.exit(1)
@@ -74,7 +74,11 @@ def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | Non
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the shell's completion script: eval "$(kernbench completion bash)"."""
+    """Print a shell completion script.
+
+    \b
+    eval "$(kernbench completion bash)"
+    """
     from click.shell_completion import get_completion_class
 
     found = get_completion_class(shell)

@@ -1,4 +1,4 @@
-// silu(gate) * up: one thread takes one element.
+// silu(gate) * up: one thread per element.
 #include <cuda_bf16.h>
 
 template <class T>

@@ -1,4 +1,4 @@
-"""What right means for my_kernel, and what there is to beat."""
+"""The reference for my_kernel: what is right, and what to beat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 
 def make_inputs(case, seed, device, spread=1.0, offset=0.0):
-    """The arguments of the entry by name; `case` is the axes table of one case."""
+    """Return the entry's arguments by name; `case` is the axes table of one case."""
     generator = torch.Generator(device=device).manual_seed(seed)
     shape = (case["rows"], case["cols"])
     gate = torch.randn(shape, generator=generator, device=device) * spread + offset
@@ -16,10 +16,10 @@ def make_inputs(case, seed, device, spread=1.0, offset=0.0):
 
 
 def my_kernel(gate, up):
-    """The maths as production runs it."""
+    """The math as production runs it."""
     return F.silu(gate) * up
 
 
 def truth(gate, up):
-    """The same without rounding; only errors are measured against it."""
+    """The same without rounding; used only to measure errors."""
     return F.silu(gate.double()) * up.double()

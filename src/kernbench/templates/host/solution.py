@@ -1,4 +1,4 @@
-"""silu(gate) * up in C++. The work is in solution.cpp beside this file."""
+"""silu(gate) * up in C++. The work is in solution.cpp, next to this file."""
 
 from __future__ import annotations
 

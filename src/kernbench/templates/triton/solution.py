@@ -1,4 +1,4 @@
-"""silu(gate) * up in Triton: one program takes one block of elements."""
+"""silu(gate) * up in Triton: one program per block of elements."""
 
 from __future__ import annotations
 
