@@ -1,4 +1,4 @@
-"""The speed of light: how fast the bytes could move at best, and what no kernel can do.
+"""The roofline: how fast the bytes could move at best, and what no kernel can do.
 
 The copy bandwidth is measured once per GPU and kept by its uuid in the user's cache. `roofline` is the time those bytes
 would take at that rate over the time measured. A kernel that beats the bus itself (bytes read, and bytes written beyond
@@ -15,6 +15,7 @@ from typing import Any
 from harness.device.flush import cache_folder
 from harness.device.gpu import Gpu
 from harness.shared import findings
+from harness.shared import format as fmt
 from harness.shared.results import Finding
 
 COPIED = 1 << 30
@@ -41,7 +42,7 @@ def impossible(traffic: Traffic, us: float, l2_bytes: int, peak: float | None) -
     floor_us = (traffic.read + max(0.0, traffic.written - l2_bytes)) / peak * 1e6
     if us >= floor_us:
         return None
-    return findings.make("impossible_time", us=us, floor_us=floor_us)
+    return findings.make("impossible_time", us=fmt.microseconds(us), floor_us=fmt.microseconds(floor_us))
 
 
 def copy_bandwidth(gpu: Gpu) -> float:

@@ -69,7 +69,7 @@ WORDS: dict[Reason, str] = {
     "needs_gpu": "needs a GPU: here small cases are checked on the CPU, and nothing is timed",
     "no_inline_asm": "interpreter has no inline asm",
     "no_libdevice": "interpreter has no libdevice",
-    "too_large": "needs at least {needed_gib:.3g} GiB, {free_gib:.3g} GiB free",
+    "too_large": "needs at least {needed} GiB, {free} GiB free",
     "out_of_memory": "needs more memory than there is",
     "after_crash": NOT_RUN + "crashed on {blame}",
     "after_timeout": NOT_RUN + "timeout on {blame}",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult, Ratio, Status
 from harness.shared.task import Task
 from kernbench import atomic_write, render
@@ -235,7 +236,7 @@ def test_the_move_is_what_the_hypothesis_begins_with(words: str, move: str) -> N
 )
 def test_an_uneven_interval_shows_both_ends(ends: tuple[float, float], words: str) -> None:
     """`1.44x ±98%` beside `faster` would say that it may be slower."""
-    assert render.spread(Ratio(1.44, 1.44 * ends[0], 1.44 * ends[1], "faster")) == words
+    assert fmt.spread(Ratio(1.44, 1.44 * ends[0], 1.44 * ends[1], "faster")) == words
 
 
 @pytest.mark.parametrize(

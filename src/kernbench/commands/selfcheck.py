@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.shared import format as fmt
 from kernbench.commands.run import loop_options, read_options, run_until_signal
 from kernbench.machine.terminal import obeys
 
@@ -97,7 +98,7 @@ def _print(report: Report, as_json: bool) -> None:
 def _cell(value: object) -> str:
     if value is None or value != value:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    return fmt.fixed(value, 2) if isinstance(value, float) else str(value)
 
 
 COMMANDS = (selfcheck,)

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.shared import format as fmt
 from harness.shared.errors import UserError
-from kernbench import render
 from kernbench.ncu import nsight
 from kernbench.task.lookup import repository_root
 from kernbench.worker import sanitizer
@@ -129,7 +129,7 @@ def probe(python: str) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"problem": f"{python} did not answer within {PROBE_SECONDS:.0f} s"}
+        return {"problem": f"{python} did not answer within {fmt.seconds(PROBE_SECONDS)}"}
     except OSError as problem:
         return {"problem": f"{python} cannot be started: {problem.strerror or problem}"}
     try:
@@ -309,7 +309,7 @@ def _git(folder: Path) -> Check:
         fix = "Check that git is installed and trusts the folder."
         return Check("git", None, f"{root}, but git does not answer", fix)
     changed = len(status.splitlines())
-    return Check("git", True, f"{root}, " + (render.plural(changed, "changed file") if changed else "clean"))
+    return Check("git", True, f"{root}, " + (fmt.plural(changed, "changed file") if changed else "clean"))
 
 
 def _first_line(command: list[str]) -> str | None:

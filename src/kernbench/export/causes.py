@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from harness.shared import format as fmt
 from kernbench.events import Summary
 from kernbench.export.collect import Collected, name_of
 from kernbench.log import profile_evidence
@@ -82,5 +83,5 @@ def _helps(item: Change) -> bool:
 
 def _told(item: Change) -> str:
     way = "up" if (item.ratio or 0) > 1 else "down"
-    amount = f"{abs((item.ratio or 1) - 1) * 100:.0f} %"
+    amount = fmt.percent(abs((item.ratio or 1) - 1))
     return f"{item.words} {way} {amount}: {item.before} -> {item.after} {item.unit}".rstrip()

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from harness.shared.task import Case, Task
-from kernbench import render
 from kernbench.events import PulledEntry, Summary
 from kernbench.export.formats import ExportError
 from kernbench.log import best as best_source
@@ -93,7 +93,7 @@ class Collected:
 
     @property
     def nothing_logged(self) -> str:
-        runs = render.plural(len(self.runs), "plain run")
+        runs = fmt.plural(len(self.runs), "plain run")
         was = "was" if len(self.runs) == 1 else "were"
         command = f"kernbench run {shlex.quote(self.task.name)} -m TEXT"
         return f"Nothing was logged yet: there {was} {runs}; `{command}` makes an entry."

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from harness.shared import format as fmt
+
 SUMS = ("duration_us", "instructions", "bytes_read", "bytes_written", "local_loads", "local_stores")
 """Over all kernels of the call; not known as soon as one kernel lacks it."""
 OF_THE_LONGEST = ("registers", "occupancy_pct", "possible_pct", "shared_bytes", "dram_pct", "sm_pct")
@@ -150,5 +152,5 @@ def _both(before: Profile, after: Profile, name: str) -> bool:
 
 def _change(name: str, before: float, after: float) -> Change:
     words, unit, factor, decimals = TOLD[name]
-    old, new = (f"{value * factor:.{decimals}f}" for value in (before, after))
+    old, new = (fmt.fixed(value * factor, decimals) for value in (before, after))
     return Change(name, words, old, new, unit, after / before if before else None)

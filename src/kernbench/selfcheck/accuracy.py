@@ -7,9 +7,9 @@ import json
 import math
 from collections import Counter
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.results import CaseResult
-from kernbench import render
 from kernbench.engine.jobs import Options
 from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.task_copy import TaskCopy
@@ -95,7 +95,7 @@ def _sum_up(report: Report, budget_ms: float) -> str:
     if broad:
         said.append(f"outside the mark (0.5 %, 1.5 % under 5 us): {', '.join(broad)}")
     if slow:
-        limits = f"{budget_ms:g} ms, {LONG_BUDGET * budget_ms:g} over {LONG_US} us a call"
+        limits = f"{fmt.milliseconds(budget_ms)}, {fmt.milliseconds(LONG_BUDGET * budget_ms)} over {LONG_US} us a call"
         said.append(f"longer than the mark ({limits}): {', '.join(slow)}")
     return "; ".join([*said, *([] if broad or slow else ["every row within the mark"])])
 
@@ -162,7 +162,7 @@ async def slowed_down(task: str, options: Options, repeats: int, tell: Tell) -> 
 def _doubtful(shop: TaskCopy, slowed: str) -> list[str]:
     """Rows other than the slowed one that were not called the same, with what they were called."""
     return [
-        f"{shop.session.task.case(case).label} {render.speedup(row.ratio)} {row.verdict}"
+        f"{shop.session.task.case(case).label} {fmt.speedup(row.ratio)} {row.verdict}"
         for case, row in shop.rows().items()
         if case != slowed and row.verdict not in (None, "same")
     ]
@@ -173,7 +173,7 @@ def _verdicts(shop: TaskCopy, slowed: str) -> dict[str, object]:
     others = [row for case, row in rows.items() if case != slowed]
     return {
         "slowed": shop.session.task.case(slowed).label,
-        "speedup": render.speedup(rows[slowed].ratio) if slowed in rows else "-",
+        "speedup": fmt.speedup(rows[slowed].ratio) if slowed in rows else "-",
         "verdict": rows[slowed].verdict if slowed in rows else "-",
         "others_wrong": sum(row.verdict in ("faster", "slower") for row in others),
         "unclear": sum(row.verdict == "unclear" for row in rows.values()),

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from harness.shared import format as fmt
 from kernbench.engine.jobs import Options
 from kernbench.ncu import nsight
 from kernbench.selfcheck import Report, Tell
@@ -57,7 +58,7 @@ def _sum_up(report: Report) -> str:
     nearest = min(means, key=lambda name: means[name])
     beyond = [row["case"] for row in report.rows if _beyond(row["cold_us"], row["ncu_us"])]
     mark = f"outside the mark: {', '.join(beyond)}" if beyond else "every row within the mark"
-    return f"{mark}; the {nearest} L2 comes nearest (mean {means[nearest]:.1f} %)"
+    return f"{mark}; the {nearest} L2 comes nearest (mean {fmt.fine_percent(means[nearest] / 100)})"
 
 
 def _beyond(ours: float, theirs: float) -> bool:

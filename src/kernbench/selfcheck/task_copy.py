@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
@@ -97,7 +98,9 @@ class TaskCopy:
 
     def _summary(self) -> str:
         times = {"first row": self.first(), "all timed": self.last(1), "all checked": self.last(2)}
-        return ", ".join(f"{what} {at:.2f} s" for what, at in times.items() if at is not None) or "no row was timed"
+        return (
+            ", ".join(f"{what} {fmt.seconds(at)}" for what, at in times.items() if at is not None) or "no row was timed"
+        )
 
     def why_untimed(self, outcome: RunOutcome | None) -> str:
         """One sentence for a run without a timed row."""

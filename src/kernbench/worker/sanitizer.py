@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.shared import format as fmt
 from harness.shared.errors import UserError
 from harness.shared.lines import to_dict
 from harness.shared.task import Case, Task
@@ -51,7 +52,7 @@ class BadAccess:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file else ""
-        times = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        times = fmt.plural(self.threads, "thread")
         return f"{place}{self.what[:1].lower()}{self.what[1:]} in {self.kernel}, by {times}{self.near}"
 
 
@@ -124,7 +125,7 @@ def _exchange(folder: Path, command: list[str], request: str) -> list[dict[str, 
         try:
             process.wait(SECONDS)
         except subprocess.TimeoutExpired:
-            return [{"event": "failed", "message": f"no answer under {TOOL} within {SECONDS:.0f} s"}]
+            return [{"event": "failed", "message": f"no answer under {TOOL} within {fmt.seconds(SECONDS)}"}]
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)

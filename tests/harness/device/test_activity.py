@@ -1,4 +1,4 @@
-"""Attribution of activity records, the ledger's findings, and the speed of light: pure, on made-up records."""
+"""Attribution of activity records, the ledger's findings, and the roofline: pure, on made-up records."""
 
 from __future__ import annotations
 

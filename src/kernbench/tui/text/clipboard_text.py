@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import Summary
 from kernbench.tui.state.board import Row
@@ -19,7 +20,7 @@ def table(rows: Sequence[Row], summary: Summary | None) -> str:
     lines = [*_head(), *[_line(shown) for shown in rows], ""]
     if summary is not None and summary.ratio is not None:
         where = ", ".join(part for part in (summary.environment.device_name, summary.environment.condition) if part)
-        lines += [f"geomean {render.geomean(summary.ratio)}, {render.counts(summary)} ({where})", ""]
+        lines += [f"geomean {fmt.geomean(summary.ratio)}, {render.counts(summary)} ({where})", ""]
     return "\n".join(lines)
 
 
@@ -30,15 +31,15 @@ def _head() -> list[str]:
 def _line(shown: Row) -> str:
     result = shown.result
     if result is None:
-        return _cells((shown.case.label, *[render.DASH] * 5))
+        return _cells((shown.case.label, *[fmt.DASH] * 5))
     return _cells(
         (
             shown.case.label,
-            render.microseconds(result.baseline_us),
-            render.microseconds(result.solution_us),
-            render.speedup(result.ratio),
+            fmt.microseconds(result.baseline_us),
+            fmt.microseconds(result.solution_us),
+            fmt.speedup(result.ratio),
             render.verdict(result) + ("" if shown.fresh else " (earlier run)"),
-            render.error(result.error.max if result.error else None),
+            fmt.error(result.error.max if result.error else None),
         )
     )
 
