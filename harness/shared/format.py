@@ -98,7 +98,12 @@ def factor(ratio: float) -> str:
 
 
 def terabytes(bytes_per_second: float | None) -> str:
-    return DASH if bytes_per_second is None else f"{bytes_per_second / 1e12:.1f} TB/s"
+    return DASH if bytes_per_second is None else f"{tera(bytes_per_second / 1e12)} TB/s"
+
+
+def tera(value: float) -> str:
+    """A bandwidth under the heading TB/s: 4.0, 0.32."""
+    return fixed(value, 1 if value >= 1 else 2)
 
 
 def roof(fraction: float, bandwidth: float | None = None) -> str:

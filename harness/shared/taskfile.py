@@ -14,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from harness.shared.code_equality import DEFAULT_TOLERANCE, old_task_hash, task_hash
 from harness.shared.errors import UserError
 from harness.shared.task import Case, CaseKind, Task, Tolerance
-from harness.shared.task_hash import DEFAULT_TOLERANCE, old_task_hash, task_hash
 from harness.shared.used_files import NAMED_BASELINES, task_files
 
 DTYPES = frozenset(

@@ -6,11 +6,12 @@ import shlex
 from collections.abc import Sequence
 
 from harness.shared import format as fmt
+from kernbench.diagnosis.counters import Profile
 from kernbench.events import Summary
 from kernbench.export.collect import Collected, name_of
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text
-from kernbench.log.profile_evidence import Change, Profile
+from kernbench.log.profile_evidence import Change
 
 WORTH_SAYING = 0.03
 """Counters that moved by less are not called a cause."""

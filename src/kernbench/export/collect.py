@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from harness.shared.task import Case, Task
+from kernbench.diagnosis.counters import Profile
 from kernbench.events import PulledEntry, Summary
 from kernbench.export.formats import ExportError
 from kernbench.log import best as best_source
@@ -147,7 +148,7 @@ class Collected:
         return self._log.number_of(self.journal, run.source)
 
     @functools.cached_property
-    def profiles(self) -> list[profile_evidence.Profile]:
+    def profiles(self) -> list[Profile]:
         return profile_evidence.profiles(self.journal.state)
 
     def rows(self, summary: Summary) -> dict[str, CaseResult]:

@@ -41,7 +41,7 @@ def _spills(profile: Profile) -> float | None:
 
 ROWS: tuple[tuple[str, str, Value, Callable[[float], str]], ...] = (
     ("duration", "us", lambda profile: profile.duration_us, fmt.microseconds),
-    ("DRAM", "TB/s", _bandwidth, partial(fmt.fixed, decimals=2)),
+    ("DRAM", "TB/s", _bandwidth, fmt.tera),
     ("DRAM of peak", "%", _main("dram_pct"), fmt.whole),
     ("bytes moved", "MB", lambda profile: _mega(profile.total("bytes_moved")), partial(fmt.fixed, decimals=1)),
     ("SM busy", "%", _main("sm_pct"), fmt.whole),
