@@ -127,7 +127,8 @@ def has_gpu() -> bool:
 
 
 if not has_gpu():
-    sys.exit("measure_precompiler.py needs a GPU with torch and Triton, and nvidia-smi found none here.")
+    print("measure_precompiler.py needs a GPU with torch and Triton, and nvidia-smi found none here.")
+    sys.exit()
 with tempfile.TemporaryDirectory(prefix="kernbench-measure-") as cache:
     os.environ["TRITON_CACHE_DIR"] = cache
     for name in sys.argv[1:] or TASKS:

@@ -111,6 +111,13 @@ class TaskCopy:
         failed = next((row.detail for _at, row in self.landed if row.failed and row.detail), None)
         return str(self.session.problem or failed or "the run ended before that")
 
+    def outcome(self) -> str:
+        """Status and sentence of what failed in the last run."""
+        if self.failure is not None:
+            return f"{self.failure.status}: {self.failure.message}"
+        bad = next((row for _at, row in self.landed if row.failed), None)
+        return f"{bad.status}: {bad.detail}" if bad is not None else "nothing"
+
     def first(self) -> float | None:
         """Seconds to the first row that was timed."""
         return next((at for at, row in self.landed if row.solution_us is not None), None)
