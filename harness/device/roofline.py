@@ -8,11 +8,10 @@ what may still sit in the L2, over the driver's peak) did not do the work: red.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import Any
 
-from harness.device.flush import cache_folder
+from harness.device.flush import cache_folder, write_whole
 from harness.device.gpu import Gpu
 from harness.shared import findings
 from harness.shared import format as fmt
@@ -55,9 +54,7 @@ def copy_bandwidth(gpu: Gpu) -> float:
     if isinstance(known.get(gpu.uuid), float):
         return float(known[gpu.uuid])
     measured = _measure(gpu)
-    scratch = path.with_suffix(f".{os.getpid()}")
-    scratch.write_text(json.dumps({**known, gpu.uuid: measured}))
-    scratch.replace(path)
+    write_whole(path, json.dumps({**known, gpu.uuid: measured}))
     return measured
 
 

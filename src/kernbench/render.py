@@ -25,6 +25,8 @@ STATUS_WORDS = {
 }
 FAILURE_ORDER = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
 """Statuses of a case that came to nothing, the most telling first: a wrong value says more than what broke off."""
+MOVES = "profile again, re-read the log, or change direction"
+"""What to do when iterations bring no new best."""
 STEP_WORDS = {
     "load": "loading",
     "build": "building",

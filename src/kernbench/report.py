@@ -97,7 +97,7 @@ def outcome(summary: Summary) -> str:
     if summary.not_best:
         parts.append(f"not best: {summary.not_best}")
     if summary.stalled:
-        parts.append("stalled: profile again, re-read the log, or change direction")
+        parts.append(f"stalled: {render.MOVES}")
     if summary.iteration is not None:
         parts.append(f"entry {summary.iteration}")
     if summary.seconds is not None:

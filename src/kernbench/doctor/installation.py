@@ -18,6 +18,7 @@ from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared.errors import UserError
+from kernbench.machine.git import Git
 from kernbench.ncu import nsight
 from kernbench.task.lookup import repository_root
 from kernbench.worker import sanitizer
@@ -304,7 +305,7 @@ def _git(folder: Path) -> Check:
     if root is None:
         fix = "`git init` keeps your kernel and its log together."
         return Check("git", None, f"{folder} is not in a repository", fix)
-    status = _output(["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"])
+    status = Git(root).ask("status", "--porcelain", "--untracked-files=no", seconds=COMMAND_SECONDS)
     if status is None:
         fix = "Check that git is installed and trusts the folder."
         return Check("git", None, f"{root}, but git does not answer", fix)

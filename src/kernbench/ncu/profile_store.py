@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from kernbench.atomic_write import written_aside
 from kernbench.diagnosis.counters import Profile
 from kernbench.task.lookup import make_state
 
@@ -36,11 +35,9 @@ class Profiles:
             place = path.with_suffix(".ncu-rep")
             shutil.move(report, place)
             profile = replace(profile, report=str(place))
-        with tempfile.NamedTemporaryFile(
-            "w", dir=self.folder, prefix=".new-", delete=False, encoding="utf-8"
-        ) as scratch:
-            json.dump(profile.as_dict(), scratch, ensure_ascii=False, allow_nan=False)
-        os.replace(scratch.name, path)
+        text = json.dumps(profile.as_dict(), ensure_ascii=False, allow_nan=False)
+        with written_aside(path, text.encode()) as move:
+            move()
         self._forget()
         return profile
 

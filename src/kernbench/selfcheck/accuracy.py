@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 from collections import Counter
 
@@ -14,7 +12,7 @@ from kernbench.engine.jobs import Options
 from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.task_copy import TaskCopy
 from kernbench.task import lookup
-from kernbench.worker.process import BOOT, child_environment, harness_folder
+from kernbench.worker.process import child_environment
 
 LONG_US, LONG_BUDGET = 300, 2
 """A call that takes longer may take so many times the budget."""
@@ -101,26 +99,9 @@ def _sum_up(report: Report, budget_ms: float) -> str:
 
 
 async def one_after_the_other(shop: TaskCopy, repeats: int) -> dict[str, list[float]]:
-    """The same kernel against itself with triton.testing.do_bench, in a process of its own."""
-    session = shop.session
-    request = {**shop.contrasted(), "repeats": min(repeats, 5)}
-    process = await asyncio.create_subprocess_exec(
-        session.supervisor.python,
-        "-c",
-        BOOT,
-        str(harness_folder()),
-        "other_methods",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=child_environment(None),
-    )
-    out, _ = await process.communicate(json.dumps(request).encode())
-    found: dict[str, list[float]] = {}
-    for line in out.splitlines():
-        data = json.loads(line)
-        found[data["case"]] = data["ratios"]
-    return found
+    """The same kernel against itself with triton.testing.do_bench."""
+    answers = await shop.other_methods(child_environment(None), repeats=min(repeats, 5))
+    return {answer["case"]: answer["ratios"] for answer in answers}
 
 
 def shipped_solution(task: str) -> str:

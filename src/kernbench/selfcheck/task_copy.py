@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+import json
 import shutil
 import tempfile
 import time
@@ -10,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared import taskfile
@@ -21,6 +24,7 @@ from kernbench.engine.runner import RunOutcome
 from kernbench.engine.session import Session
 from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunStarted, Summary
 from kernbench.task import lookup
+from kernbench.worker.process import BOOT, harness_folder
 
 
 class TaskCopy:
@@ -75,6 +79,19 @@ class TaskCopy:
     def contrasted(self) -> dict[str, object]:
         """What harness.other_methods needs to do the same work on the same GPU."""
         return {"task": to_dict(self.session.task), "source": str(self.folder), "device": self.environment.device}
+
+    async def other_methods(self, environment: dict[str, str], *before: str, **asked: object) -> list[dict[str, Any]]:
+        """What harness.other_methods answers in a process of its own, started by the command `before`."""
+        process = await asyncio.create_subprocess_exec(
+            *before,
+            *(self.session.supervisor.python, "-c", BOOT, str(harness_folder()), "other_methods"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+        )
+        out, _ = await process.communicate(json.dumps({**self.contrasted(), **asked}).encode())
+        return [json.loads(line) for line in out.splitlines() if line.startswith(b"{")]
 
     def write(self, text: str) -> None:
         (self.folder / "solution.py").write_text(text, encoding="utf-8")

@@ -78,19 +78,7 @@ def smallest(task: Task, glob: str | None) -> Case:
     cases = case_choice.matching(task, glob)
     if not cases:
         raise UserError(f"no case of {task.name} matches {glob!r}; an id is {task.cases[0].id!r}")
-    return min(cases, key=lambda case: _size(case.axes))
-
-
-def _size(value: Any) -> int:
-    """Product of all whole numbers in a table of axes."""
-    if isinstance(value, bool) or not isinstance(value, (int, dict, list, tuple)):
-        return 1
-    if isinstance(value, int):
-        return max(1, value)
-    product = 1
-    for part in value.values() if isinstance(value, dict) else value:
-        product *= _size(part)
-    return product
+    return min(cases, key=lambda case: case.size)
 
 
 def check(task: Task, case: Case, source: Path, build: Path, python: str, device: str, harness: Path) -> Report:

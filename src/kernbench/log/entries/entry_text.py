@@ -21,7 +21,6 @@ SHORT = 60
 HASH = 8
 WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
 """The rest of a line, of a note of several or broken by an editor; a list below it is somebody's own."""
-MOVES = "profile again, re-read the log, or change direction"
 
 
 class EntryText:
@@ -138,7 +137,7 @@ def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
         order = "before the run" if summary.hypothesis_at <= summary.at else "after the run"
         author = f"by {summary.hypothesis_by}, " if summary.hypothesis_by else ""
         said.append(f"- said {author}{render.minute(summary.hypothesis_at)}, {order}")
-    move = [f"- after the stall: {summary.move or f'not said ({MOVES})'}"] if summary.after_stall else []
+    move = [f"- after the stall: {summary.move or f'not said ({render.MOVES})'}"] if summary.after_stall else []
     return said, move, field("- next:", summary.next)
 
 
@@ -181,7 +180,7 @@ def mark_of(line: str, name: str) -> str:
 
 
 def stall(summary: Summary) -> str:
-    return f"- stalled: {summary.streak or 3} iterations without a new best; {MOVES}"
+    return f"- stalled: {summary.streak or 3} iterations without a new best; {render.MOVES}"
 
 
 def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import Summary
+from kernbench.log.entries.entry_text import cells
 from kernbench.tui.state.board import Row
 
-_TITLES = ("case", "baseline us", "solution us", "speedup", "verdict", "error")
+_TITLES = ["case", "baseline us", "solution us", "speedup", "verdict", "error"]
 
 
 def row(shown: Row) -> str:
@@ -25,25 +26,20 @@ def table(rows: Sequence[Row], summary: Summary | None) -> str:
 
 
 def _head() -> list[str]:
-    return [_cells(_TITLES), "| --- | ---: | ---: | ---: | --- | ---: |"]
+    return [cells(_TITLES), "| --- | ---: | ---: | ---: | --- | ---: |"]
 
 
 def _line(shown: Row) -> str:
     result = shown.result
     if result is None:
-        return _cells((shown.case.label, *[fmt.DASH] * 5))
-    return _cells(
-        (
+        return cells([shown.case.label, *[fmt.DASH] * 5])
+    return cells(
+        [
             shown.case.label,
             fmt.microseconds(result.baseline_us),
             fmt.microseconds(result.solution_us),
             fmt.speedup(result.ratio),
             render.verdict(result) + ("" if shown.fresh else " (earlier run)"),
             fmt.error(result.error.max if result.error else None),
-        )
+        ]
     )
-
-
-def _cells(texts: Sequence[str]) -> str:
-    """A bar inside a cell would end it."""
-    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"

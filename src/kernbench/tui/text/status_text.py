@@ -17,7 +17,6 @@ from kernbench.tui.text.spans import Part, Span, clean, clip, fit, spell
 
 OF_THE_SAVE_BEFORE = "before:"
 FILTERED = "filtered out, esc shows all"
-MOVES = "profile again, re-read the log, or change direction"
 LONG_RUN_SECONDS = 2.0
 STUCK_SECONDS = 3.0
 """A row that takes this long is named, whatever else has to give way."""
@@ -280,7 +279,7 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
         need = "needs" if waiting == 1 else "need"
         return f"{fmt.plural(waiting, 'row')} {need} a GPU: here small cases are checked on the CPU, nothing is timed"
     if board.summary is not None and board.summary.stalled:
-        return f"stalled: {MOVES}; h notes which"
+        return f"stalled: {render.MOVES}; h notes which"
     if board.summary is not None and board.summary.not_best:
         return f"not taken as best: {clean(board.summary.not_best)}"
     behind = sum(1 for result in board.landed() if result.vs_best and result.vs_best.verdict == "slower")
