@@ -17,6 +17,7 @@ from harness.inputs import tensor_layout
 from harness.inputs.reference import Inputs, Outputs
 from harness.private import torch_private
 from harness.shared import findings
+from harness.shared import format as fmt
 from harness.shared.results import Finding
 
 BORDER = 4096
@@ -154,9 +155,8 @@ def _breach(guarded: _Guarded, outputs: Outputs, touched: torch.Tensor, before: 
     place, end = int(touched[0]), int(touched[-1])
     elements = (made.start - place + item - 1) // item if before else end // item + 1
     side = "before the start" if before else "past the end"
-    unit = "element" if elements == 1 else "elements"
     name = guarded.name or _output_name(made, outputs) or f"a temporary of shape {list(made.tensor.shape)}"
-    values = {"elements": f"{elements} {unit}", "side": side, "tensor": name}
+    values = {"elements": fmt.plural(elements, "element"), "side": side, "tensor": name}
     return Breach(findings.OUT_OF_BOUNDS.format(**values), findings.make("out_of_bounds_write", **values))
 
 

@@ -5,9 +5,7 @@ Done once per task hash on the smallest case of each variant. A tolerance that l
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -25,23 +23,9 @@ def smallest_cases(cases: tuple[Case, ...]) -> list[Case]:
     whose right answer any constant gives.
     """
     found: dict[str, Case] = {}
-    for case in sorted(cases, key=lambda case: (case.kind == "check", _size(case))):
+    for case in sorted(cases, key=lambda case: (case.kind == "check", case.size)):
         found.setdefault(case.variant, case)
     return list(found.values())
-
-
-def _size(case: Case) -> float:
-    return math.prod(_numbers(list(case.axes.values())))
-
-
-def _numbers(values: list[Any]) -> list[float]:
-    flat: list[float] = []
-    for value in values:
-        if isinstance(value, (list, tuple)):
-            flat += _numbers(list(value))
-        elif isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-            flat.append(value)
-    return flat
 
 
 def run_controls(reference: Reference, cache: RunCache, device: str, beat: Callable[[Case], None]) -> None:

@@ -10,6 +10,7 @@ from types import FrameType
 
 from harness.load.failure import SIDE_PREFIX
 from harness.shared import findings
+from harness.shared import format as fmt
 from harness.shared.results import Finding
 
 LIBRARIES = ("torch", "triton", "tqdm")
@@ -36,7 +37,7 @@ class ThreadWatch:
         count = sum(1 for frame in self._new_frames() if not _of_a_pool(frame)) or self._busy()
         if not count:
             return None
-        return findings.make("left_threads", threads="1 thread" if count == 1 else f"{count} threads")
+        return findings.make("left_threads", threads=fmt.plural(count, "thread"))
 
     def _new_frames(self) -> list[FrameType | None]:
         """Where each new thread stands."""

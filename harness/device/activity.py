@@ -57,10 +57,6 @@ class Activity:
         return (max(item.end_ns for item in self.records) - min(item.start_ns for item in self.records)) / 1000
 
     @property
-    def gap_us(self) -> float:
-        return self.span_us - self.busy_us
-
-    @property
     def names(self) -> tuple[str, ...]:
         return tuple(record.name for record in self.records)
 

@@ -10,6 +10,7 @@ import socket
 from pathlib import Path
 
 from harness.device.gpu import Gpu
+from harness.shared import format as fmt
 from harness.shared.run_request import Environment, RunRequest
 
 DEFAULT_CACHE = 32 << 20
@@ -91,7 +92,7 @@ def _condition(request: RunRequest, on_cpu: bool, interpreted: bool) -> str:
         return f"{', '.join(files)} not compiled, not timed" if files else "interpreted, not timed"
     if not on_cpu:
         return f"{request.condition} L2"
-    threads = "1 thread" if task.threads == 1 else f"{task.threads} threads"
+    threads = fmt.plural(task.threads, "thread")
     warm = ", mutated inputs warm" if task.mutates else ""
     return f"inputs rotated over {2 * last_level_cache() >> 20} MiB{warm}, {threads}"
 

@@ -150,9 +150,7 @@ def _kernels(token: str) -> ModuleType:
     path = cache_folder() / f"flush_{token}.py"
     text = SOURCE.replace("TOKEN", token)
     if not path.is_file() or path.read_text() != text:
-        scratch = path.with_suffix(f".{os.getpid()}")
-        scratch.write_text(text)
-        scratch.replace(path)
+        write_whole(path, text)
     spec: Any = importlib.util.spec_from_file_location(f"kernbench_flush_{token}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -162,9 +160,7 @@ def _kernels(token: str) -> ModuleType:
 def _token() -> str:
     path = cache_folder() / "token"
     if not path.is_file():
-        scratch = path.with_suffix(f".{os.getpid()}")
-        scratch.write_text(secrets.token_hex(6))
-        scratch.replace(path)
+        write_whole(path, secrets.token_hex(6))
     return path.read_text().strip()
 
 
@@ -173,3 +169,10 @@ def cache_folder() -> Path:
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernbench"
     place.mkdir(parents=True, exist_ok=True)
     return place
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A reader sees the old file or the new one, never a part."""
+    scratch = path.with_suffix(f".{os.getpid()}")
+    scratch.write_text(text)
+    scratch.replace(path)

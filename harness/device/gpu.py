@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from harness.device.activity import LostRecords, Record, Recorder
+from harness.shared.codes import THROTTLES
 
-THROTTLES = {0x8: "hardware slowdown", 0x20: "software thermal", 0x40: "hardware thermal", 0x80: "power brake"}
-"""Reasons that make a block worthless; a power cap (0x4) holds for every side alike and is only told."""
-POWER_CAP = 0x4
+SPOILING = 0x8 | 0x20 | 0x40 | 0x80
+"""Reasons that make a block worthless; a power cap (0x4) holds for every side alike."""
 USUAL_LAPS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
 """Lengths of the flush that most sides ask for: ready before the first row is timed."""
 
@@ -36,11 +36,7 @@ class GpuState:
 
     @property
     def throttled(self) -> tuple[str, ...]:
-        return tuple(word for bit, word in THROTTLES.items() if (self.reasons or 0) & bit)
-
-    @property
-    def power_capped(self) -> bool:
-        return bool((self.reasons or 0) & POWER_CAP)
+        return tuple(word for bit, word in THROTTLES.items() if (self.reasons or 0) & bit & SPOILING)
 
 
 class Nvml:

@@ -1,4 +1,4 @@
-"""The speed of light: how fast the bytes could move at best, and what no kernel can do.
+"""The roofline: how fast the bytes could move at best, and what no kernel can do.
 
 The copy bandwidth is measured once per GPU and kept by its uuid in the user's cache. `roofline` is the time those bytes
 would take at that rate over the time measured. A kernel that beats the bus itself (bytes read, and bytes written beyond
@@ -8,13 +8,13 @@ what may still sit in the L2, over the driver's peak) did not do the work: red.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from typing import Any
 
-from harness.device.flush import cache_folder
+from harness.device.flush import cache_folder, write_whole
 from harness.device.gpu import Gpu
 from harness.shared import findings
+from harness.shared import format as fmt
 from harness.shared.results import Finding
 
 COPIED = 1 << 30
@@ -41,7 +41,7 @@ def impossible(traffic: Traffic, us: float, l2_bytes: int, peak: float | None) -
     floor_us = (traffic.read + max(0.0, traffic.written - l2_bytes)) / peak * 1e6
     if us >= floor_us:
         return None
-    return findings.make("impossible_time", us=us, floor_us=floor_us)
+    return findings.make("impossible_time", us=fmt.microseconds(us), floor_us=fmt.microseconds(floor_us))
 
 
 def copy_bandwidth(gpu: Gpu) -> float:
@@ -54,9 +54,7 @@ def copy_bandwidth(gpu: Gpu) -> float:
     if isinstance(known.get(gpu.uuid), float):
         return float(known[gpu.uuid])
     measured = _measure(gpu)
-    scratch = path.with_suffix(f".{os.getpid()}")
-    scratch.write_text(json.dumps({**known, gpu.uuid: measured}))
-    scratch.replace(path)
+    write_whole(path, json.dumps({**known, gpu.uuid: measured}))
     return measured
 
 

@@ -18,6 +18,7 @@ import torch
 from harness.device.roofline import Traffic
 from harness.inputs import rowwise, tensor_layout
 from harness.load.failure import BadTask, Paths, describe
+from harness.shared import format as fmt
 from harness.shared.results import InputForm
 from harness.shared.task import Case, Task
 
@@ -35,8 +36,8 @@ class Draw:
 
     def __str__(self) -> str:
         parts = [f"seed {self.seed}"]
-        parts += [f"spread {self.spread:g}"] if self.spread != 1.0 else []
-        parts += [f"offset {self.offset:g}"] if self.offset != 0.0 else []
+        parts += [f"spread {fmt.plain(self.spread)}"] if self.spread != 1.0 else []
+        parts += [f"offset {fmt.plain(self.offset)}"] if self.offset != 0.0 else []
         return ", ".join(parts)
 
 

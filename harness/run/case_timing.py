@@ -18,6 +18,7 @@ from harness.run.context import RunContext
 from harness.run.opponents import FirstCall, Opponents
 from harness.run.progress import Progress
 from harness.shared import findings
+from harness.shared import format as fmt
 from harness.shared.codes import explain
 from harness.shared.results import CaseResult, Finding, OutputError
 from harness.shared.task import Case
@@ -114,7 +115,7 @@ class CaseTiming:
         more = (
             findings.make("thread_limit_changed", allowed=allowed)
             if changed
-            else findings.make("too_many_threads", busy=busy, allowed=allowed)
+            else findings.make("too_many_threads", busy=fmt.fixed(busy, 1), allowed=allowed)
         )
         return replace(result, findings=(*result.findings, more))
 

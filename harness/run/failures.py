@@ -11,6 +11,7 @@ import torch
 from harness.inputs.cache import RunCache
 from harness.load import interpreter
 from harness.load.failure import Paths, describe
+from harness.shared import format as fmt
 from harness.shared.codes import CUDA_ERROR_EXIT, Explanation, explain
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
@@ -65,7 +66,7 @@ class CaseFailures:
         torch.cuda.empty_cache()
         needed = held - torch.cuda.memory_allocated() + wanted
         free = torch.cuda.mem_get_info()[0]
-        return explain("too_large", needed_gib=needed / 2**30, free_gib=free / 2**30)
+        return explain("too_large", needed=fmt.fixed(needed / 2**30, 1), free=fmt.fixed(free / 2**30, 1))
 
 
 def _skipped(case: Case, why: Explanation) -> CaseResult:

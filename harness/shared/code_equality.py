@@ -1,16 +1,28 @@
-"""Code without comments and layout: two files that differ in nothing else mean the same.
+"""What makes two files, or two tasks, the same: code without comments and layout, and the hash of a task.
 
 Python is reduced to its syntax tree, C, C++ and CUDA to their tokens with literals untouched. Anything that cannot be
 parsed, and any large file, counts byte for byte. The result decides hashes that are kept on disk, so it is the same
 under every Python from 3.10 on; `ast.dump` is not, which is why the tree is written out here.
+
+Two runs with the same task hash were checked and timed by the same rules. It covers what decides right and fast: the
+parsed task and cases, and the code of the reference, of a baseline file and of every file in the folder that they use.
+Names, labels, comments and formatting are left out, and so is every field at its default, so that a field added later
+changes no hash.
 """
 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import hashlib
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+from harness.shared.task import Task, Tolerance
+from harness.shared.used_files import NAMED_BASELINES
 
 C_LIKE = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl")
 CODE = (".py", *C_LIKE)
@@ -32,6 +44,18 @@ _C_TOKENS = re.compile(
     """,
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
+
+DIGITS = 16
+DEFAULT_TOLERANCE = {
+    "float64": Tolerance(1e-9, 1e-9),
+    "float32": Tolerance(1e-5, 1e-5),
+    "float16": Tolerance(1e-2, 1e-2),
+    "bfloat16": Tolerance(5e-2, 5e-2),
+}
+_DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
+"""Of the fields that a Task must be given."""
+_NOT_RULES = frozenset("name folder summary ignore hash old_hash files cases tolerance".split())
+_NOT_CASE_RULES = frozenset("label models known weight".split())
 
 
 def code_of(name: str, data: bytes) -> bytes:
@@ -96,3 +120,89 @@ def _kept(token: re.Match[bytes]) -> bytes:
 
 def _ends_in_backslash(data: bytes, end: int) -> bool:
     return data[data.rfind(b"\n", 0, end) + 1 : end].rstrip().endswith(b"\\")
+
+
+def task_hash(task: Task) -> str:
+    """Of a task as it was read, with its `files` as they are now."""
+    digest = hashlib.sha256(json.dumps(_rules(task), sort_keys=True, separators=(",", ":")).encode())
+    for name in sorted(task.files):
+        code = _code(Path(task.folder) / name)
+        digest.update(f"\0{name}\0{len(code)}\0".encode() + code)
+    return digest.hexdigest()[:DIGITS]
+
+
+_digests: dict[Path, tuple[tuple[int, int, int], bytes]] = {}
+
+
+def _code(path: Path) -> bytes:
+    """What of a file counts; of data the digest, worked out again when the file has changed."""
+    try:
+        about = path.stat()
+        if about.st_size <= LARGEST:
+            return code_of(path.name, path.read_bytes())
+        stamp = (about.st_mtime_ns, about.st_size, about.st_ino)
+        known = _digests.get(path)
+        if known is None or known[0] != stamp:
+            digest = hashlib.sha256()
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+            known = _digests[path] = (stamp, digest.digest())
+        return known[1]
+    except OSError:
+        return b""
+
+
+def _rules(task: Task) -> dict[str, Any]:
+    rules = _told(task, _NOT_RULES)
+    rules["tolerance"] = {
+        dtype: [bounds.atol, bounds.rtol]
+        for dtype, bounds in task.tolerance.items()
+        if bounds != DEFAULT_TOLERANCE.get(dtype)
+    }
+    rules["cases"] = sorted((_told(case, _NOT_CASE_RULES) for case in task.cases), key=lambda case: str(case["id"]))
+    return rules
+
+
+def _told(record: Any, left_out: frozenset[str]) -> dict[str, Any]:
+    """The fields of a record that are not at their default."""
+    told: dict[str, Any] = {}
+    for about in dataclasses.fields(record):
+        value = getattr(record, about.name)
+        default = _DEFAULTS.get(about.name, about.default)
+        if about.default_factory is not dataclasses.MISSING:
+            default = about.default_factory()
+        if about.name not in left_out and value != default:
+            told[about.name] = value
+    return told
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def old_task_hash(folder: Path, baseline: str) -> str:
+    """The hash that kernbench gave before 0.2, over bytes: runs that carry it are still of the present task when it is
+    the hash of the files as they are now."""
+    digest = hashlib.sha256()
+    names = ["task.toml", "cases.json", "reference.py"]
+    for name in names if baseline in NAMED_BASELINES else [*names, *_old_files_behind(folder, baseline)]:
+        content = _content(folder / name)
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:DIGITS]
+
+
+_OLD_QUOTED = re.compile(r"""["']([\w+.-]+\.[a-z]+)["']""")
+_OLD_IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.M)
+
+
+def _old_files_behind(folder: Path, name: str) -> list[str]:
+    found = [name]
+    for current in found:
+        text = _content(folder / current).decode("utf-8", "replace")
+        named = [*_OLD_QUOTED.findall(text), *(f"{module}.py" for module in _OLD_IMPORTED.findall(text))]
+        found += [other for other in dict.fromkeys(named) if other not in found and (folder / other).is_file()]
+    return found

@@ -64,12 +64,24 @@ L2State = Literal["cold", "warm", "dirty", ""]
 CUDA_ERROR_EXIT = 70
 """Exit code of a worker after a CUDA error: the context is gone, and the process with it."""
 
+THROTTLES = {
+    0x4: "power cap",
+    0x8: "hardware slowdown",
+    0x20: "software thermal limit",
+    0x40: "hardware thermal limit",
+    0x80: "power brake",
+    0x10: "clocks in step with another GPU",
+    0x100: "display clocks",
+    0x2: "clocks set by hand",
+}
+"""NVML's reasons for lower clocks, in words, gravest effect first; an idle GPU (0x1) is limited by nothing."""
+
 NOT_RUN = "not run: "
 WORDS: dict[Reason, str] = {
     "needs_gpu": "needs a GPU: here small cases are checked on the CPU, and nothing is timed",
     "no_inline_asm": "interpreter has no inline asm",
     "no_libdevice": "interpreter has no libdevice",
-    "too_large": "needs at least {needed_gib:.3g} GiB, {free_gib:.3g} GiB free",
+    "too_large": "needs at least {needed} GiB, {free} GiB free",
     "out_of_memory": "needs more memory than there is",
     "after_crash": NOT_RUN + "crashed on {blame}",
     "after_timeout": NOT_RUN + "timeout on {blame}",

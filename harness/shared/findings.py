@@ -37,7 +37,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "impossible_time": Definition(
         "impossible",
-        "{us:.2f} us for bytes that the bus cannot move in under {floor_us:.2f} us: part of the work was not done",
+        "{us} us for bytes that the bus cannot move in under {floor_us} us: part of the work was not done",
         disqualifying=True,
     ),
     "left_threads": Definition(
@@ -108,7 +108,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     "throttled": Definition("throttled", "{dropped} blocks were dropped ({cause}); let the GPU cool down"),
     "too_many_threads": Definition(
         "more threads than the task",
-        "it kept {busy:.1f} processors busy, and task.toml allows {allowed}; set threads there to compare with more",
+        "it kept {busy} processors busy, and task.toml allows {allowed}; set threads there to compare with more",
         disqualifying=True,
     ),
     "uneven_calls": Definition(

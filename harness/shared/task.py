@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +30,17 @@ class Case:
     @property
     def variant(self) -> str:
         return str(self.axes.get("variant", ""))
+
+    @property
+    def size(self) -> float:
+        """Product of all numbers among the axes, as a guess of how much there is to do."""
+        return _product(self.axes)
+
+
+def _product(value: Any) -> float:
+    if isinstance(value, (dict, list, tuple)):
+        return math.prod(map(_product, value.values() if isinstance(value, dict) else value))
+    return value if isinstance(value, (int, float)) and value > 0 else 1
 
 
 @dataclass(frozen=True)

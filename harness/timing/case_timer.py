@@ -17,6 +17,7 @@ from harness.device import gpu, roofline
 from harness.device.activity import LostRecords
 from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
+from harness.shared import format as fmt
 from harness.shared.codes import Explanation
 from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
 from harness.shared.run_request import RunRequest
@@ -132,7 +133,7 @@ class CaseTimer:
         )
 
     def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
-        """Adds the share of the speed of light, and the finding where a time is beyond it."""
+        """Adds the share of the copy bandwidth, and the finding where a time is beyond it."""
         if self._gpu is None or bandwidth is None or result.solution_us is None or result.clock != "device":
             return result
         beyond = None
@@ -160,7 +161,7 @@ def _neighbours(device: gpu.Gpu) -> list[Finding]:
     others = device.nvml.foreign_processes()
     if not others:
         return []
-    return [findings.make("shared_gpu", processes=f"{others} other process{'es' if others > 1 else ''}")]
+    return [findings.make("shared_gpu", processes=fmt.plural(others, "other process", "other processes"))]
 
 
 def _by_events(problem: Exception) -> Finding:

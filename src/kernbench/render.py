@@ -1,16 +1,16 @@
-"""One spelling of every number and verdict, shared by the screen, the commands and ITERATIONS.md. Plain text only."""
+"""One spelling of every verdict, status and count, for the screen, the commands and ITERATIONS.md. Plain text only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
+from harness.shared import format as fmt
 from harness.shared.errors import Where
 from harness.shared.results import CaseResult, Ratio
 from harness.shared.run_request import Environment
 from kernbench.events import Progress, PulledEntry, Summary
 
-DASH = "-"
 SIGNS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
 ASCII_SIGNS = {"faster": "^", "slower": "v", "same": "=", "unclear": "?"}
 STATUS_WORDS = {
@@ -23,10 +23,10 @@ STATUS_WORDS = {
     "skipped": "skipped",
     "interpreted": "checked",
 }
-MUCH_SPREAD = 10.0
-"""Percent; from here on an interval that is even in its logarithm is visibly uneven."""
 FAILURE_ORDER = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
 """Statuses of a case that came to nothing, the most telling first: a wrong value says more than what broke off."""
+MOVES = "profile again, re-read the log, or change direction"
+"""What to do when iterations bring no new best."""
 STEP_WORDS = {
     "load": "loading",
     "build": "building",
@@ -36,53 +36,6 @@ STEP_WORDS = {
     "time": "timing",
     "recheck": "rechecking",
 }
-
-
-def microseconds(value: float | None) -> str:
-    """Four significant digits at most, never an exponent: 2.413, 17.62, 518.6, 12340."""
-    if value is None:
-        return DASH
-    decimals = 3 if value < 10 else 2 if value < 100 else 1 if value < 1000 else 0
-    return f"{value:.{decimals}f}"
-
-
-def times(value: float | None) -> str:
-    """Two places, and below a twentieth two digits: what is 200 times slower is not 0.00x."""
-    return DASH if value is None else f"{value:.2f}x" if value >= 0.05 or value <= 0 else f"{value:.2g}x"
-
-
-def spread(ratio: Ratio) -> str:
-    """Half the interval's width, in percent of the ratio; of one that reaches much further up than down both ends."""
-    percent = (ratio.high - ratio.low) / 2 / ratio.speedup * 100
-    down, up = (1 - ratio.low / ratio.speedup) * 100, (ratio.high / ratio.speedup - 1) * 100
-    if percent >= MUCH_SPREAD and up > 1.5 * down:
-        return f"-{down:.0f}+{up:.0f}%"
-    return f"±{percent:.1f}%" if percent < 99.95 else f"±{percent:.0f}%"
-
-
-def exact(ratio: Ratio | None) -> str:
-    """A row's ratio without its interval, to three places."""
-    return DASH if ratio is None else f"{ratio.speedup:.3f}x"
-
-
-def speedup(ratio: Ratio | None) -> str:
-    return DASH if ratio is None else f"{exact(ratio)} {spread(ratio)}"
-
-
-def geomean(ratio: Ratio | None) -> str:
-    return DASH if ratio is None else f"{times(ratio.speedup)} {spread(ratio)}"
-
-
-def percent(fraction: float | None) -> str:
-    return DASH if fraction is None else f"{fraction * 100:.0f}%"
-
-
-def kernels(count: int) -> str:
-    return "1 kernel a call" if count == 1 else f"{count} kernels a call"
-
-
-def error(value: float | None) -> str:
-    return DASH if value is None else "0" if value == 0 else f"{value:.1e}"
 
 
 def verdict(result: CaseResult, ascii_only: bool = False) -> str:
@@ -106,7 +59,7 @@ def age(at: str, now: datetime | None = None) -> str:
     try:
         then = datetime.fromisoformat(at)
     except ValueError:
-        return DASH
+        return fmt.DASH
     then = then if then.tzinfo else then.replace(tzinfo=timezone.utc)
     seconds = ((now or datetime.now(timezone.utc)) - then).total_seconds()
     for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
@@ -115,20 +68,15 @@ def age(at: str, now: datetime | None = None) -> str:
     return f"{max(int(seconds), 0)} s"
 
 
-def plural(count: int, noun: str) -> str:
-    """`1 case`, `2 cases`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def checks(results: Iterable[CaseResult]) -> str:
     """`27/27 check cases right`: those that were run; what was not run is counted apart, and never as wrong."""
     rows = list(results)
     run = [row for row in rows if row.status != "skipped"]
     right = sum(not row.failed for row in run)
-    parts = [f"{right}/{plural(len(run), 'check case')} right"] if run else []
+    parts = [f"{right}/{fmt.plural(len(run), 'check case')} right"] if run else []
     missing = len(rows) - len(run)
     if missing:
-        parts.append(f"{missing} not run" if run else f"{plural(missing, 'check case')} not run")
+        parts.append(f"{missing} not run" if run else f"{fmt.plural(missing, 'check case')} not run")
     return ", ".join(parts)
 
 
@@ -138,7 +86,7 @@ def outcome(summary: Summary) -> str:
     A run of a part of the cases is neither better nor worse than one of all.
     """
     if isinstance(summary, PulledEntry):
-        return summary.outcome or DASH
+        return summary.outcome or fmt.DASH
     if not summary.right:
         return next((STATUS_WORDS[name].lower() for name in FAILURE_ORDER if summary.counts.get(name)), "wrong")
     if summary.environment.interpreted:
@@ -183,5 +131,5 @@ def clocks(about: Environment) -> str:
 def wall(summary: Summary) -> str:
     """Geomean of the wall-time speedups, with its interval where one was measured."""
     if summary.wall is None or summary.wall_low is None or summary.wall_high is None:
-        return times(summary.wall)
-    return geomean(Ratio(summary.wall, summary.wall_low, summary.wall_high, "same"))
+        return fmt.times(summary.wall)
+    return fmt.geomean(Ratio(summary.wall, summary.wall_low, summary.wall_high, "same"))

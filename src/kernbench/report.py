@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from harness.shared import format as fmt
 from harness.shared.codes import NOT_RUN
 from harness.shared.lines import SCHEMA, encode, to_dict
 from harness.shared.results import CaseResult
@@ -13,7 +14,7 @@ from harness.shared.task import Case, Task
 from kernbench import render
 from kernbench.events import BuildFailed, RunStarted, Summary
 
-HEADER = ("case", "base us", "now us", "speedup", "verdict", "vs best", "light", "error")
+HEADER = ("case", "base us", "now us", "speedup", "verdict", "vs best", "% roof", "error")
 
 
 def start_line(started: RunStarted, task: Task, environment: Environment | None) -> str:
@@ -83,12 +84,12 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
 def outcome(summary: Summary) -> str:
     """The run in one line."""
     not_timed = "not timed" if summary.right else "not right: no speedup"
-    head = f"geomean {render.geomean(summary.ratio)}" if summary.ratio else not_timed
+    head = f"geomean {fmt.geomean(summary.ratio)}" if summary.ratio else not_timed
     parts = [head, render.counts(summary)]
     if summary.worst is not None:
-        parts.append(f"worst {summary.worst.label} {render.times(summary.worst.speedup)}")
+        parts.append(f"worst {summary.worst.label} {fmt.times(summary.worst.speedup)}")
     if summary.vs_best is not None:
-        parts.append(f"against best {render.geomean(summary.vs_best)}")
+        parts.append(f"against best {fmt.geomean(summary.vs_best)}")
     if summary.best:
         parts.append(f"best so far over {summary.baseline}" if summary.took_over else "still the best")
     if summary.repeats is not None:
@@ -96,11 +97,11 @@ def outcome(summary: Summary) -> str:
     if summary.not_best:
         parts.append(f"not best: {summary.not_best}")
     if summary.stalled:
-        parts.append("stalled: profile again, re-read the log, or change direction")
+        parts.append(f"stalled: {render.MOVES}")
     if summary.iteration is not None:
         parts.append(f"entry {summary.iteration}")
     if summary.seconds is not None:
-        parts.append(f"{summary.seconds:.1f} s")
+        parts.append(fmt.seconds(summary.seconds))
     about = [summary.environment.device_name, summary.environment.condition, f"baseline {summary.baseline}"]
     return " · ".join(parts) + f"  ({', '.join(part for part in about if part)})"
 
@@ -112,13 +113,13 @@ def _own_row(case: Case, result: CaseResult) -> bool:
 def _row(label: str, result: CaseResult, ascii_only: bool) -> tuple[str, ...]:
     return (
         label,
-        render.microseconds(result.baseline_us),
-        render.microseconds(result.solution_us),
-        render.speedup(result.ratio),
+        fmt.microseconds(result.baseline_us),
+        fmt.microseconds(result.solution_us),
+        fmt.speedup(result.ratio),
         render.verdict(result, ascii_only),
-        render.times(result.vs_best.speedup if result.vs_best else None),
-        render.percent(result.roofline),
-        render.error(result.error.max if result.error else None),
+        fmt.times(result.vs_best.speedup if result.vs_best else None),
+        fmt.whole(None if result.roofline is None else result.roofline * 100),
+        fmt.error(result.error.max if result.error else None),
     )
 
 

@@ -24,7 +24,7 @@ EXPECTED = {
     "barriers": ("synchronisation", "barriers"),
     "tiny": ("launch", "too little work"),
     "three": ("fusion", "3 kernels hand"),
-    "twice": ("bandwidth", "too many bytes: 2.0 times"),
+    "twice": ("bandwidth", "too many bytes: 2.0x"),
     "rms_4096x3072": ("latency", "memory latency"),
     "rms_75348x5120": ("bandwidth", "below what a plain copy reaches"),
 }

@@ -15,10 +15,11 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.results import CaseResult, VerdictWord
 from harness.shared.task import Task
-from kernbench import export, render
+from kernbench import export
 from kernbench.cli import cli
 from kernbench.export import charts
 from kernbench.log import stored_sources
@@ -97,9 +98,9 @@ def test_md_parses_back_to_the_numbers_of_the_log(task: Task, state: Path) -> No
         for case, row in told.items():
             result = wanted[item.run, case]
             assert row[1:4] == [
-                render.microseconds(result.baseline_us),
-                render.microseconds(result.solution_us),
-                render.speedup(result.ratio),
+                fmt.microseconds(result.baseline_us),
+                fmt.microseconds(result.solution_us),
+                fmt.speedup(result.ratio),
             ]
 
 
@@ -207,8 +208,8 @@ def test_pr_holds_what_a_reviewer_asks_for(task: Task, state: Path, tmp_path: Pa
     assert {path.name for path in paths} == names == {path.name for path in target.iterdir()}
     body = (target / "PULL_REQUEST.md").read_text()
     best = next(item for item in reversed(Journal(state).summaries) if item.best)
-    assert body.startswith(f"# rms_norm: {render.times(best.geomean)} over compile on NVIDIA H200\n")
-    assert f"| **geomean** |  |  |  | **{render.geomean(best.ratio)}** | {render.times(best.wall)} |  |" in body
+    assert body.startswith(f"# rms_norm: {fmt.times(best.geomean)} over compile on NVIDIA H200\n")
+    assert f"| **geomean** |  |  |  | **{fmt.geomean(best.ratio)}** | {fmt.times(best.wall)} |  |" in body
     assert best.worst is not None
     assert f"| **worst**: {best.worst.label}" in body.replace("\\<", "<").replace("\\|", "|")
     assert "_Missing: no Nsight Compute profile of both sources was kept" in body

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
-from kernbench import export, render
+from kernbench import export
 from kernbench.cli import cli
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
@@ -96,13 +97,13 @@ class Place:
 
     def _status(self) -> str:
         best = overview.of(self.folder, self.state).best
-        return NONE if best == render.DASH else best
+        return NONE if best == fmt.DASH else best
 
     def _log(self) -> str:
         lines = [line for line in self.says("log", str(self.folder), "--json").splitlines() if line.startswith("{")]
         best = [item for item in map(json.loads, lines) if item["best_now"]]
         assert len(best) <= 1
-        return render.times(best[0]["geomean"]) if best else NONE
+        return fmt.times(best[0]["geomean"]) if best else NONE
 
     def _show(self) -> str:
         text = self.says("show", str(self.folder), "best")
@@ -126,7 +127,7 @@ class Place:
     def _pane(self) -> str:
         listed = self._session().logbook.iterations()
         best = [item for item in listed if listed.is_best_now(item)]
-        return render.times(best[0].geomean) if best else NONE
+        return fmt.times(best[0].geomean) if best else NONE
 
     def _export(self) -> str:
         try:
@@ -161,7 +162,7 @@ class Place:
 
 
 def _speed(source: str) -> str:
-    return render.times(100.0 / float(re.search(r"TIME_US = (\S+)", source)[1]))  # type: ignore[index]
+    return fmt.times(100.0 / float(re.search(r"TIME_US = (\S+)", source)[1]))  # type: ignore[index]
 
 
 Story = Callable[[Place], Awaitable[None]]

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult, Ratio, Status
 from harness.shared.task import Task
 from kernbench import atomic_write, render
+from kernbench.diagnosis.counters import Kernel, Profile
 from kernbench.events import Summary
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text as entry
@@ -95,20 +97,20 @@ def test_an_entry_is_never_compared_with_a_later_best(log: tuple[Task, Logbook])
 
 def test_profiles_of_two_gpus_are_no_pair() -> None:
     found = [
-        profile_evidence.Profile("a", "x", gpu="H100", metrics={"registers": 40}),
-        profile_evidence.Profile("b", "x", gpu="H200"),
+        Profile((Kernel("k", registers=40),), source="a", case="x", gpu="H100"),
+        Profile((Kernel("k"),), source="b", case="x", gpu="H200"),
     ]
     assert profile_evidence.pairs(found, "a", "b", ["x"]) == []
     assert len(profile_evidence.pairs([replace(item, gpu="H200") for item in found], "a", "b", ["x"])) == 1
 
 
 def test_bandwidth_is_told_only_when_every_kernel_counted_its_bytes(tmp_path: Path) -> None:
-    whole = {"duration_us": 10.0, "bytes_read": 3e7, "bytes_written": 1e7}
+    whole = {"name": "k", "duration_us": 10.0, "bytes_read": 3e7, "bytes_written": 1e7}
     (tmp_path / "profiles").mkdir()
-    for name, kernels in (("a", [whole, whole]), ("b", [whole, {"duration_us": 1.0}]), ("c", [])):
+    for name, kernels in (("a", [whole, whole]), ("b", [whole, {"name": "k", "duration_us": 1.0}]), ("c", [])):
         data = {"source": name, "case": "x", "kernels": kernels}
         (tmp_path / "profiles" / f"{name}.json").write_text(json.dumps(data))
-    found = {item.source: item.metrics for item in profile_evidence.profiles(tmp_path)}
+    found = {item.source: profile_evidence.metrics(item) for item in profile_evidence.profiles(tmp_path)}
     assert found["a"]["bandwidth"] == pytest.approx(4e12)
     assert "bandwidth" not in found["b"]
     assert "c" not in found
@@ -235,7 +237,7 @@ def test_the_move_is_what_the_hypothesis_begins_with(words: str, move: str) -> N
 )
 def test_an_uneven_interval_shows_both_ends(ends: tuple[float, float], words: str) -> None:
     """`1.44x ±98%` beside `faster` would say that it may be slower."""
-    assert render.spread(Ratio(1.44, 1.44 * ends[0], 1.44 * ends[1], "faster")) == words
+    assert fmt.spread(Ratio(1.44, 1.44 * ends[0], 1.44 * ends[1], "faster")) == words
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from kernbench.log.runs.series import Series
 
 OLD_LOG = Path(__file__).with_name("runs_v1.jsonl")
 VALUES: dict[str, Any] = {
-    "needed_gib": 5.5, "free_gib": 5.0, "blame": "wan 75600x5120", "fault": "baseline.py:2: ValueError: not here",
+    "needed": 5.5, "free": 5.0, "blame": "wan 75600x5120", "fault": "baseline.py:2: ValueError: not here",
     "file": "baseline.py", "outcome": "segfaulted", "doing": "checking", "message": "no module", "names": "time.time",
     "problem": "6 calls left 5 marks", "detail": "needs more memory than there is", "us": 0.5, "floor_us": 0.83,
     "threads": "2 threads", "kernel": "at::native::x", "empty": 1, "calls": 9, "side": "past the end",

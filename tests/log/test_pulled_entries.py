@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from kernbench import export, render
 from kernbench.cli import cli
@@ -303,7 +304,7 @@ def test_what_is_shipped_reads_back_as_it_is_written(name: str) -> None:
     path = SHIPPED / name / "ITERATIONS.md"
     text = path.read_text()
     for item in pulled_entries.read(path):
-        score = f" · {render.times(item.geomean)} · {item.outcome}"
+        score = f" · {fmt.times(item.geomean)} · {item.outcome}"
         assert f"\n## {item.iteration} · " in text
         assert score in text
         assert f"\n- hypothesis: {item.hypothesis}\n" in text

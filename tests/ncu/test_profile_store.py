@@ -14,7 +14,7 @@ from kernbench.diagnosis.rules import diagnose
 from kernbench.log import profile_evidence
 from kernbench.ncu import profile_text
 from kernbench.ncu.drilldown import hot_lines
-from kernbench.ncu.profile_store import Profiles, evidence_line
+from kernbench.ncu.profile_store import Profiles
 from tests.ncu.kept_csv import DATA, profile_of
 
 NOW = profile_of("rms_75348x5120", case="c", label="75348x5120", source="b" * 64, gpu="NVIDIA H200", ncu="2025.3.1")
@@ -58,29 +58,12 @@ def test_a_torn_file_is_not_there(tmp_path: Path) -> None:
         assert kept.find(NOW.source, "c", "NVIDIA H200", "2025.3.1") is None
 
 
-def test_the_pair_of_two_sources(tmp_path: Path) -> None:
-    kept = Profiles(tmp_path)
-    kept.keep(THEN)
-    kept.keep(NOW)
-    assert kept.pair("best", NOW.source) == (THEN, NOW)
-    assert kept.pair("a" * 8, "b" * 8, "c") == (THEN, NOW)
-    assert kept.pair("best", NOW.source, "other") is None
-    kept.keep(replace(THEN, gpu="NVIDIA H100"))
-    assert kept.pair(THEN.source, NOW.source) == (THEN, NOW)
-
-
 def test_what_the_log_reads_is_what_was_kept(tmp_path: Path) -> None:
     Profiles(tmp_path).keep(NOW)
     (read,) = profile_evidence.profiles(tmp_path)
-    assert read.metrics["registers"] == 39
-    assert read.metrics["duration_us"] == pytest.approx(444.736)
-
-
-def test_the_evidence_line_tells_what_moved() -> None:
-    line = evidence_line(THEN, NOW)
-    assert line == "registers 32 -> 39, occupancy 92 -> 69 %, DRAM 3.8 -> 3.4 TB/s (ncu, 75348x5120)"
-    assert evidence_line(NOW, NOW) == "no counter moved (ncu, 75348x5120)"
-    assert evidence_line(Profile(), NOW) == ""
+    counted = profile_evidence.metrics(read)
+    assert counted["registers"] == 39
+    assert counted["duration_us"] == pytest.approx(444.736)
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in DATA.glob("*.csv")))

@@ -36,7 +36,9 @@ from kernbench.tui.messages import Tasks
 from kernbench.tui.pages.picker import TaskRow
 
 NOW = datetime(2026, 11, 14, 21, 30, tzinfo=timezone.utc)
-H200 = Environment(device="cuda:0", device_name="NVIDIA H200", condition="cold L2, 1980 MHz", l2="cold")
+H200 = Environment(
+    device="cuda:0", device_name="NVIDIA H200", bandwidth=4.02e12, condition="cold L2, 1980 MHz", l2="cold"
+)
 
 # label, id, baseline us, solution us, verdict, light
 NOISE = tuple(round(0.004 * ((index * 37) % 11 - 5) * abs(((index * 53) % 7) - 3) / 15, 5) for index in range(32))

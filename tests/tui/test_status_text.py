@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult, OutputError
 from harness.shared.task import Case, Tolerance
-from kernbench import render
 from kernbench.events import WorkerChanged
 from kernbench.tui.actions import editor
 from kernbench.tui.pages.picker import TaskPicker
@@ -63,7 +63,7 @@ def test_no_line_is_wider_than_the_table(width: int) -> None:
 def test_columns_join_by_importance() -> None:
     names = {width: [c.name for c in result_columns.choose(width, rows(), False).columns] for width in (38, 78, 200)}
     assert names[38] == ["ratio", "verdict"]
-    assert names[78] == ["base", "now", "speedup", "verdict", "check", "light"]
+    assert names[78] == ["base", "now", "speedup", "verdict", "check", "roof"]
     assert names[200][-3:] == ["best", "error", "findings"]
     assert result_columns.choose(200, rows(), False).by_id
     assert not result_columns.choose(78, rows(), False).by_id
@@ -294,7 +294,7 @@ async def test_the_picker_says_what_a_task_is_and_knows_its_keys(tmp_path: Path)
     [(1.314, "1.31x"), (12.0, "12.00x"), (0.05, "0.05x"), (0.0049, "0.0049x"), (0.000123, "0.00012x"), (None, "-")],
 )
 def test_a_speedup_is_never_rounded_to_nothing(value: float | None, text: str) -> None:
-    assert render.times(value) == text
+    assert fmt.times(value) == text
 
 
 @pytest.mark.parametrize(("now", "text"), [(1.1, "+10.0%"), (0.5, "-50.0%"), (9.9, "+890.0%"), (426.0, "426x")])

@@ -100,6 +100,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
 
 def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
     """`usual` is the task's own baseline: what was held against another says so."""
+    from harness.shared.format import DASH
     from kernbench import render
     from kernbench.events import PulledEntry
     from kernbench.log.entries import entry_text
@@ -115,7 +116,7 @@ def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[s
     return (
         str(entry.iteration),
         render.age(entry.at),
-        entry.source[:8] or render.DASH,
+        entry.source[:8] or DASH,
         entry_text.speed(entry),
         outcome,
         f"stalled{STALL_GAP}" if entry.stalled else "",

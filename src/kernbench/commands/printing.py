@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from kernbench import render, report
 from kernbench.engine.session import Session
@@ -124,7 +125,7 @@ class TablePrinter(Printer):
     def on_start(self, event: RunStarted) -> None:
         self._clear()
         click.echo(
-            f"{self.session.task.name}: {render.plural(len(event.cases), 'case')}, source {event.source[:8]}", err=True
+            f"{self.session.task.name}: {fmt.plural(len(event.cases), 'case')}, source {event.source[:8]}", err=True
         )
 
     def on_finish(self, summary: Summary) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.shared import format as fmt
 from kernbench.commands.run import (
     NO_DEVICE,
     USAGE,
@@ -104,7 +105,7 @@ async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -
         click.echo(line)
     if answer.profile.report:
         await _print_full(session, answer.profile)
-    click.echo(f"{answer.seconds:.1f} s", err=True)
+    click.echo(fmt.seconds(answer.seconds), err=True)
 
 
 async def _print_full(session: Session, profile: Any) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from harness.shared import format as fmt
 from kernbench.machine.terminal import forget_exported_size, obeys, silence
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         except ValueError:
             raise click.UsageError(f"--deadline {item}: expected STEP=SECONDS (build, baseline, check, time)") from None
     if not 0 < given["budget"] < float("inf"):
-        raise click.UsageError(f"--budget {given['budget']:g}: write milliseconds above 0")
+        raise click.UsageError(f"--budget {fmt.plain(given['budget'])}: write milliseconds above 0")
     return Options(
         device=read_device(given["device"]),
         python=given["python"],

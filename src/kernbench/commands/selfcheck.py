@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.shared import format as fmt
 from kernbench.commands.run import loop_options, read_options, run_until_signal
 from kernbench.machine.terminal import obeys
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("task", default="rms_norm")
-@click.option("--only", multiple=True, metavar="PART", help="aa, slow, ncu, latency, crash or memory; may be repeated.")
+@click.option("--only", multiple=True, metavar="PART", help="aa, slow, ncu or latency; may be repeated.")
 @click.option("--repeats", type=int, default=20, show_default=True, help="Runs of aa; the other parts take a share.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per row, then one per part.")
 @loop_options
@@ -28,7 +29,7 @@ def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **g
     \b
     kernbench selfcheck                         everything, on rms_norm; takes minutes
     kernbench selfcheck --only aa --repeats 5   a kernel against itself
-    kernbench selfcheck softmax_host --only latency --only memory
+    kernbench selfcheck softmax_host --only latency
 
     Exits with 1 when nothing could be measured; the notes say why.
     """
@@ -51,7 +52,7 @@ def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **g
 
 
 async def measure(part: str, task: str, options: Any, repeats: int, tell: Tell) -> Report:
-    from kernbench.selfcheck import accuracy, agreement, robustness
+    from kernbench.selfcheck import accuracy, agreement, latency
 
     if part == "aa":
         return await accuracy.against_itself(task, options, repeats, tell)
@@ -59,11 +60,7 @@ async def measure(part: str, task: str, options: Any, repeats: int, tell: Tell) 
         return await accuracy.slowed_down(task, options, max(2, repeats // 2), tell)
     if part == "ncu":
         return await agreement.with_ncu(task, options, tell)
-    if part == "latency":
-        return await robustness.latency(task, options, max(2, repeats // 4), tell)
-    if part == "crash":
-        return await robustness.crashes(task, options, max(2, repeats), tell)
-    return await robustness.memory(task, options, max(10, 5 * repeats), tell)
+    return await latency.from_save_to_rows(task, options, max(2, repeats // 4), tell)
 
 
 def _tell(part: str, text: str) -> None:
@@ -97,7 +94,7 @@ def _print(report: Report, as_json: bool) -> None:
 def _cell(value: object) -> str:
     if value is None or value != value:
         return "-"
-    return f"{value:.2f}" if isinstance(value, float) else str(value)
+    return fmt.fixed(value, 2) if isinstance(value, float) else str(value)
 
 
 COMMANDS = (selfcheck,)

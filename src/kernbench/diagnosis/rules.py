@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.shared import format as fmt
 from kernbench.diagnosis.counters import Kernel, Profile
 from kernbench.diagnosis.techniques import Technique, pick
 
@@ -134,7 +135,7 @@ def too_small(kernel: Kernel, profile: Profile) -> Clue | None:
     if kernel.duration_us is None or kernel.duration_us >= 5.0 or kernel.waves is None or kernel.waves >= 1.0:
         return None
     text = "too little work to fill the GPU: launch and start-up are the time"
-    facts = [f"{kernel.duration_us:.1f} us", _blocks(kernel)]
+    facts = [f"{fmt.microseconds(kernel.duration_us)} us", _blocks(kernel)]
     return Clue("launch", 1.0, text, tuple(facts), pick("fusion", "graph", "split"))
 
 
@@ -142,7 +143,7 @@ def few_blocks(kernel: Kernel, profile: Profile) -> Clue | None:
     if not kernel.grid or not kernel.sms or kernel.grid >= kernel.sms:
         return None
     idle = 1.0 - kernel.grid / kernel.sms
-    text = f"too few blocks: {idle * 100:.0f} % of the SMs have nothing to do"
+    text = f"too few blocks: {fmt.percent(idle)} of the SMs have nothing to do"
     facts = (_blocks(kernel), *_known(("DRAM", kernel.dram_pct), ("SM", kernel.sm_pct)))
     return Clue("launch", 0.4 + 0.6 * idle, text, facts, pick("split", "smaller blocks", "fewer rows"))
 
@@ -153,8 +154,8 @@ def last_wave(kernel: Kernel, profile: Profile) -> Clue | None:
     waste = 1.0 - kernel.waves / math.ceil(kernel.waves)
     if waste < 0.2:
         return None
-    text = f"the last wave is nearly empty: {waste * 100:.0f} % of the block slots stay unused over the launch"
-    facts = (f"{kernel.waves:.2f} waves", _blocks(kernel))
+    text = f"the last wave is nearly empty: {fmt.percent(waste)} of the block slots stay unused over the launch"
+    facts = (f"{fmt.fixed(kernel.waves, 2)} waves", _blocks(kernel))
     return Clue("launch", 0.5 + waste, text, facts, pick("persistent", "smaller blocks", "balance"))
 
 
@@ -166,10 +167,10 @@ def spills(kernel: Kernel, profile: Profile) -> Clue | None:
     if share < 0.05:
         return None
     text = "registers do not suffice: values are spilled to local memory and fetched again"
-    facts = [f"{share * 100:.0f} % of the memory instructions are spills"]
-    facts += [f"{kernel.registers:.0f} registers a thread"] if kernel.registers is not None else []
+    facts = [f"{fmt.percent(share)} of the memory instructions are spills"]
+    facts += [f"{fmt.whole(kernel.registers)} registers a thread"] if kernel.registers is not None else []
     surplus = _surplus(profile)
-    facts += [f"{surplus:.1f}x the bytes needed"] if surplus is not None else []
+    facts += [f"{fmt.factor(surplus)} the bytes needed"] if surplus is not None else []
     weight = min(1.0, 0.4 + share)
     return Clue("spills", weight, text, tuple(facts), pick("launch bounds", "shorter lives", "smaller tile"))
 
@@ -186,7 +187,11 @@ def scattered(kernel: Kernel, profile: Profile) -> Clue | None:
     if used >= 24.0 or busy < 40.0:
         return None
     text = f"uncoalesced {name}: a warp's lanes lie apart, and most of every sector is moved for nothing"
-    facts = (f"{used:.0f} of 32 bytes used", f"L2 {kernel.l2_pct or 0:.0f} %", f"DRAM {kernel.dram_pct or 0:.0f} %")
+    facts = (
+        f"{fmt.whole(used)} of 32 bytes used",
+        f"L2 {fmt.percent(kernel.l2_pct or 0, of=100)}",
+        f"DRAM {fmt.percent(kernel.dram_pct or 0, of=100)}",
+    )
     weight = (1.0 - used / 60.0) * min(1.0, busy / 80.0)
     return Clue("bandwidth", weight, text, facts, pick("transpose", "through shared", "vector loads"))
 
@@ -194,12 +199,12 @@ def scattered(kernel: Kernel, profile: Profile) -> Clue | None:
 def bandwidth(kernel: Kernel, profile: Profile) -> Clue | None:
     if kernel.dram_pct is None or kernel.dram_pct < 60.0 or scattered(kernel, profile) is not None:
         return None
-    facts = [f"DRAM {kernel.dram_pct:.0f} % of its peak"]
-    facts += [f"{kernel.bandwidth / 1e12:.2f} TB/s"] if kernel.bandwidth else []
+    facts = [f"DRAM {fmt.percent(kernel.dram_pct, of=100)} of its peak"]
+    facts += [fmt.terabytes(kernel.bandwidth)] if kernel.bandwidth else []
     surplus = _surplus(profile)
     if surplus is not None and len(profile.kernels) == 1:
-        text = f"memory bandwidth, spent on too many bytes: {surplus:.1f} times what the call must move"
-        facts.append(f"{surplus:.1f}x the bytes needed")
+        text = f"memory bandwidth, spent on too many bytes: {fmt.factor(surplus)} what the call must move"
+        facts.append(f"{fmt.factor(surplus)} the bytes needed")
         return Clue("bandwidth", 0.97, text, tuple(facts), pick("one pass", "cache hints", "narrower"))
     if kernel.dram_pct < CEILING:
         text = "memory bandwidth, though below what a plain copy reaches: loads are not always in flight"
@@ -215,9 +220,11 @@ def several_kernels(kernel: Kernel, profile: Profile) -> Clue | None:
     surplus = _surplus(profile)
     if len(profile.kernels) < 2 or surplus is None:
         return None
-    text = f"{len(profile.kernels)} kernels hand their results on through memory: {surplus:.1f} times the bytes needed"
-    facts = [f"{len(profile.kernels)} kernels", f"{surplus:.1f}x the bytes needed"]
-    facts += [f"DRAM {kernel.dram_pct:.0f} % of its peak"] if kernel.dram_pct is not None else []
+    text = (
+        f"{len(profile.kernels)} kernels hand their results on through memory: {fmt.factor(surplus)} the bytes needed"
+    )
+    facts = [f"{len(profile.kernels)} kernels", f"{fmt.factor(surplus)} the bytes needed"]
+    facts += [f"DRAM {fmt.percent(kernel.dram_pct, of=100)} of its peak"] if kernel.dram_pct is not None else []
     return Clue("fusion", min(1.0, 0.8 + 0.1 * surplus), text, tuple(facts), pick("fusion", "one pass", "graph"))
 
 
@@ -232,8 +239,8 @@ def arithmetic(kernel: Kernel, profile: Profile) -> Clue | None:
         "tensor": kernel.tensor_pct,
     }
     busy, pipe = max((value or 0.0, name) for name, value in pipes.items())
-    facts = [f"SM {kernel.sm_pct:.0f} % busy", f"{pipe} pipe {busy:.0f} %"]
-    facts += [f"issue slots {kernel.issue_pct:.0f} %"] if kernel.issue_pct is not None else []
+    facts = [f"SM {fmt.percent(kernel.sm_pct, of=100)} busy", f"{pipe} pipe {fmt.percent(busy, of=100)}"]
+    facts += [f"issue slots {fmt.percent(kernel.issue_pct, of=100)}"] if kernel.issue_pct is not None else []
     if pipe == "tensor" and busy >= CEILING:
         text = "at the limit: the tensor cores are busy nearly all the time"
         return Clue("at the limit", 0.96, text, tuple(facts), pick("narrower"))
@@ -253,7 +260,10 @@ def bank_conflicts(kernel: Kernel, profile: Profile) -> Clue | None:
     if share < 0.3 or kernel.l1_pct < 40.0:
         return None
     text = "shared-memory bank conflicts: lanes of a warp wait for one another in the same bank"
-    facts = (f"{share * 100:.0f} % of the shared-memory turns are repeats", f"L1 {kernel.l1_pct:.0f} % busy")
+    facts = (
+        f"{fmt.percent(share)} of the shared-memory turns are repeats",
+        f"L1 {fmt.percent(kernel.l1_pct, of=100)} busy",
+    )
     return Clue("shared memory", min(1.0, share * kernel.l1_pct / 95), text, facts, pick("swizzle", "shuffles", "tma"))
 
 
@@ -263,14 +273,15 @@ def low_occupancy(kernel: Kernel, profile: Profile) -> Clue | None:
     if max(kernel.dram_pct or 0.0, kernel.sm_pct or 0.0, kernel.issue_pct or 0.0) >= 60.0:
         return None  # few warps, and yet something is busy: they suffice
     limit = kernel.limits[0]
-    text = f"occupancy: {limit} lets only {kernel.possible_pct:.0f} % of the warps in, too few to hide the waiting"
-    facts = [f"occupancy {kernel.possible_pct:.0f} % possible"]
-    facts += [f"{kernel.occupancy_pct:.0f} % reached"] if kernel.occupancy_pct is not None else []
+    possible = fmt.percent(kernel.possible_pct, of=100)
+    text = f"occupancy: {limit} lets only {possible} of the warps in, too few to hide the waiting"
+    facts = [f"occupancy {possible} possible"]
+    facts += [f"{fmt.percent(kernel.occupancy_pct, of=100)} reached"] if kernel.occupancy_pct is not None else []
     weight = 0.95 - 0.5 * kernel.possible_pct / 100
     if limit == "registers":
-        facts.insert(1, f"{kernel.registers or 0:.0f} registers a thread")
+        facts.insert(1, f"{fmt.whole(kernel.registers or 0)} registers a thread")
         return Clue("registers", weight, text, tuple(facts), pick("register budget", "shorter lives", "smaller tile"))
-    facts.insert(1, f"{(kernel.shared_bytes or 0) / 1e3:.0f} KB shared memory a block")
+    facts.insert(1, f"{fmt.whole((kernel.shared_bytes or 0) / 1e3)} KB shared memory a block")
     return Clue("occupancy", weight, text, tuple(facts), pick("smaller tile", "smaller blocks", "pipeline"))
 
 
@@ -279,7 +290,7 @@ def barriers(kernel: Kernel, profile: Profile) -> Clue | None:
     if share < 0.35:
         return None
     text = "synchronisation: warps wait at barriers for the slowest of their block"
-    facts = (f"{share * 100:.0f} % of the waiting is at barriers", *_known(("issue slots", kernel.issue_pct)))
+    facts = (f"{fmt.percent(share)} of the waiting is at barriers", *_known(("issue slots", kernel.issue_pct)))
     return Clue("synchronisation", 0.95 * share, text, facts, pick("shuffles", "fewer barriers", "more rows"))
 
 
@@ -289,8 +300,8 @@ def latency(kernel: Kernel, profile: Profile) -> Clue | None:
     if share < 0.3 or busy >= 75.0 or kernel.dram_pct is None:
         return None
     text = "memory latency: warps wait for loads, and neither memory nor arithmetic is near its limit"
-    facts = [*_stall_facts(kernel), f"DRAM {kernel.dram_pct:.0f} %"]
-    facts += [f"{kernel.eligible_warps:.1f} warps ready a cycle"] if kernel.eligible_warps is not None else []
+    facts = [*_stall_facts(kernel), f"DRAM {fmt.percent(kernel.dram_pct, of=100)}"]
+    facts += [f"{fmt.fixed(kernel.eligible_warps, 1)} warps ready a cycle"] if kernel.eligible_warps is not None else []
     short = kernel.possible_pct is not None and kernel.possible_pct < 100.0 and kernel.limits[:1] == ["registers"]
     keys = (
         "more in flight",
@@ -336,7 +347,8 @@ def _without_counters(profile: Profile) -> Diagnosis:
         )
     low = next((fact for fact in profile.facts if fact.occupancy_pct is not None and fact.occupancy_pct <= 25), None)
     if low is not None:
-        text = f"{low.limit} lets only {low.occupancy_pct:.0f} % of the warps in; whether that hurts needs counters"
+        possible = fmt.percent(low.occupancy_pct, of=100)
+        text = f"{low.limit} lets only {possible} of the warps in; whether that hurts needs counters"
         return Diagnosis("occupancy", text, (f"{low.registers} registers a thread",), (), False, low.name)
     return Diagnosis("unknown", "without counters nothing can be said of what this call waits for")
 
@@ -347,12 +359,12 @@ def _wide(kernel: Kernel) -> bool:
 
 
 def _stall_facts(kernel: Kernel) -> list[str]:
-    return [f"{share * 100:.0f} % {STALL_WORDS.get(name, name)}" for name, share in kernel.top_stalls[:1]]
+    return [f"{fmt.percent(share)} {STALL_WORDS.get(name, name)}" for name, share in kernel.top_stalls[:1]]
 
 
 def _blocks(kernel: Kernel) -> str:
-    return f"{kernel.grid or 0:.0f} blocks on {kernel.sms or 0:.0f} SMs"
+    return f"{fmt.whole(kernel.grid or 0)} blocks on {fmt.whole(kernel.sms or 0)} SMs"
 
 
 def _known(*pairs: tuple[str, float | None]) -> tuple[str, ...]:
-    return tuple(f"{name} {value:.0f} %" for name, value in pairs if value is not None)
+    return tuple(f"{name} {fmt.percent(value, of=100)}" for name, value in pairs if value is not None)

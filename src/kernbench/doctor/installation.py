@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.shared import format as fmt
 from harness.shared.errors import UserError
-from kernbench import render
+from kernbench.machine.git import Git
 from kernbench.ncu import nsight
 from kernbench.task.lookup import repository_root
 from kernbench.worker import sanitizer
@@ -129,7 +130,7 @@ def probe(python: str) -> dict[str, Any]:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return {"problem": f"{python} did not answer within {PROBE_SECONDS:.0f} s"}
+        return {"problem": f"{python} did not answer within {fmt.seconds(PROBE_SECONDS)}"}
     except OSError as problem:
         return {"problem": f"{python} cannot be started: {problem.strerror or problem}"}
     try:
@@ -304,12 +305,12 @@ def _git(folder: Path) -> Check:
     if root is None:
         fix = "`git init` keeps your kernel and its log together."
         return Check("git", None, f"{folder} is not in a repository", fix)
-    status = _output(["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"])
+    status = Git(root).ask("status", "--porcelain", "--untracked-files=no", seconds=COMMAND_SECONDS)
     if status is None:
         fix = "Check that git is installed and trusts the folder."
         return Check("git", None, f"{root}, but git does not answer", fix)
     changed = len(status.splitlines())
-    return Check("git", True, f"{root}, " + (render.plural(changed, "changed file") if changed else "clean"))
+    return Check("git", True, f"{root}, " + (fmt.plural(changed, "changed file") if changed else "clean"))
 
 
 def _first_line(command: list[str]) -> str | None:

@@ -6,34 +6,13 @@ says when that was.
 
 from __future__ import annotations
 
-import os
-import subprocess
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
 from kernbench import render
 from kernbench.doctor.installation import Check
+from kernbench.machine.git import Git
 from kernbench.task.lookup import repository_root
-
-SECONDS = 20.0
-
-
-@dataclass(frozen=True)
-class Git:
-    root: Path
-
-    def ask(self, *words: str) -> str | None:
-        """What git answers, without the last newline; None when it refuses."""
-        environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
-        command = ["git", "-C", str(self.root), *words]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=SECONDS, env=environment, check=False
-            )
-        except (OSError, subprocess.SubprocessError):
-            return None
-        return done.stdout.rstrip("\n") if done.returncode == 0 else None
 
 
 def checks(path: Path) -> list[Check]:

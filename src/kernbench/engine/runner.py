@@ -17,11 +17,11 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Literal
 
+from harness.shared import format as fmt
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Task
-from kernbench import render
 from kernbench.engine.run_progress import RunProgress
 from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.log.entries.iterations_file import LogbookError
@@ -162,7 +162,7 @@ class Runner:
             self._emit(Notice(problem, "warning"))
         first = summary.took_over and summary.best_geomean is None
         if first and (better := self._logbook.better_elsewhere(summary)):
-            was = f"#{better.iteration} with {render.times(better.geomean)}, made elsewhere"
+            was = f"#{better.iteration} with {fmt.times(better.geomean)}, made elsewhere"
             self._emit(Notice(f"the first here; the log's best over {summary.baseline} is {was}"))
 
     def _summarise(self, order: RunOrder, progress: RunProgress) -> Summary:
@@ -237,7 +237,7 @@ def command_of(order: RunOrder) -> str:
         words += ["--baseline", str(order.baseline.file or order.baseline.name)]
     words += ["--device", order.environment.device] if order.task.device != "cpu" else []
     words += [f"--{order.condition}"] if order.condition != "cold" else []
-    words += ["--budget", f"{order.budget_ms:g}"] if order.budget_ms != RunOrder.budget_ms else []
+    words += ["--budget", fmt.plain(order.budget_ms)] if order.budget_ms != RunOrder.budget_ms else []
     return shlex.join(words)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from harness.shared import format as fmt
+from kernbench.diagnosis.counters import Profile
 from kernbench.events import Summary
 from kernbench.export.collect import Collected, name_of
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text
-from kernbench.log.profile_evidence import Change, Profile
+from kernbench.log.profile_evidence import Change
 
 WORTH_SAYING = 0.03
 """Counters that moved by less are not called a cause."""
@@ -82,5 +84,5 @@ def _helps(item: Change) -> bool:
 
 def _told(item: Change) -> str:
     way = "up" if (item.ratio or 0) > 1 else "down"
-    amount = f"{abs((item.ratio or 1) - 1) * 100:.0f} %"
+    amount = fmt.percent(abs((item.ratio or 1) - 1))
     return f"{item.words} {way} {amount}: {item.before} -> {item.after} {item.unit}".rstrip()

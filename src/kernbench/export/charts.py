@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import Summary
 from kernbench.export.collect import name_of
@@ -105,7 +106,7 @@ def _frame(scale: Scale) -> list[str]:
     for tick in shown:
         y, kind = scale.y(tick), "one" if tick == 1.0 else "grid"
         lines.append(f'<path class="{kind}" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>')
-        lines.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{tick:g}x</text>')
+        lines.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{fmt.plain(tick)}x</text>')
     return lines
 
 
@@ -141,7 +142,7 @@ def _steps(scale: Scale, entries: Sequence[Summary]) -> str:
 
 def _mark(scale: Scale, index: int, item: Summary, titled: bool) -> str:
     words = " ".join(item.hypothesis.split())
-    about = f"{name_of(item)} {render.geomean(item.ratio)} {render.outcome(item)}  {words}"
+    about = f"{name_of(item)} {fmt.geomean(item.ratio)} {render.outcome(item)}  {words}"
     title = f"<title>{escape(about)}</title>" if titled else ""
     x = scale.x(index)
     if item.geomean is None or not item.right:
@@ -165,9 +166,10 @@ def _cell(x: float, y: float, width: float, height: float, name: str, status: st
     gap = 2 if width > 8 else 0
     place = f'x="{x:.1f}" y="{y}" width="{max(width - gap, 0.5):.1f}" height="{height - 2}" rx="{gap}"'
     if speedup is not None:
-        title = f"<title>{escape(name)}: {speedup:.3f}x</title>"
+        title = f"<title>{escape(name)}: {fmt.exact(speedup)}</title>"
         shade, ink = _shade(speedup)
-        text = f'<text class="in" x="{x + width / 2 - 1:.1f}" y="{y + 14}" style="fill:{ink}">{speedup:.2f}</text>'
+        number = fmt.fixed(speedup, 2)
+        text = f'<text class="in" x="{x + width / 2 - 1:.1f}" y="{y + 14}" style="fill:{ink}">{number}</text>'
         return f'<g>{title}<rect {place} fill="{shade}"/>{text if width >= 34 else ""}</g>'
     bad = status not in ("", "ok", "skipped", "interpreted")
     cross = f'<text class="in" x="{x + width / 2 - 1:.1f}" y="{y + 14}" style="fill:#fff">×</text>' if bad else ""

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from harness.shared.task import Case, Task
-from kernbench import render
+from kernbench.diagnosis.counters import Profile
 from kernbench.events import PulledEntry, Summary
 from kernbench.export.formats import ExportError
 from kernbench.log import best as best_source
@@ -93,7 +94,7 @@ class Collected:
 
     @property
     def nothing_logged(self) -> str:
-        runs = render.plural(len(self.runs), "plain run")
+        runs = fmt.plural(len(self.runs), "plain run")
         was = "was" if len(self.runs) == 1 else "were"
         command = f"kernbench run {shlex.quote(self.task.name)} -m TEXT"
         return f"Nothing was logged yet: there {was} {runs}; `{command}` makes an entry."
@@ -147,7 +148,7 @@ class Collected:
         return self._log.number_of(self.journal, run.source)
 
     @functools.cached_property
-    def profiles(self) -> list[profile_evidence.Profile]:
+    def profiles(self) -> list[Profile]:
         return profile_evidence.profiles(self.journal.state)
 
     def rows(self, summary: Summary) -> dict[str, CaseResult]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from kernbench import render
 from kernbench.events import Summary
@@ -99,6 +100,7 @@ def make(about: Collected) -> str:
         outcome=about.outcome,
         entry=entry_text,
         render=render,
+        fmt=fmt,
         made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         version=__version__,
     )
@@ -132,16 +134,16 @@ def case_cells(about: Collected, row: CaseResult) -> CaseCells:
         id=row.id,
         label=case.label,
         headline=case.headline,
-        baseline_us=render.microseconds(row.baseline_us),
+        baseline_us=fmt.microseconds(row.baseline_us),
         baseline_key=row.baseline_us or -1.0,
-        solution_us=render.microseconds(row.solution_us),
+        solution_us=fmt.microseconds(row.solution_us),
         solution_key=row.solution_us or -1.0,
-        speedup=render.speedup(row.ratio),
+        speedup=fmt.speedup(row.ratio),
         speedup_key=speedup,
-        wall=render.times(row.wall.speedup) if row.wall and row.clock != "wall" else "",
+        wall=fmt.times(row.wall.speedup) if row.wall and row.clock != "wall" else "",
         verdict=render.verdict(row),
         word="wrong" if row.failed else row.verdict or "none",
-        error=render.error(row.error.max if row.error else None),
+        error=fmt.error(row.error.max if row.error else None),
         note="; ".join([*notes, *(f"{finding.name}: {finding.help}" for finding in row.findings)]),
     )
 

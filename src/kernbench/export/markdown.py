@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import PulledEntry
 from kernbench.export.collect import Collected, name_of
@@ -25,7 +26,7 @@ def _head(about: Collected) -> list[str]:
     task, best = about.task, about.best
     lines = [f"# {task.name}", "", task.summary, ""]
     if best is not None:
-        lines += [f"Best: {about.words_for(best)}, geomean {render.geomean(best.ratio)} against {best.baseline}.", ""]
+        lines += [f"Best: {about.words_for(best)}, geomean {fmt.geomean(best.ratio)} against {best.baseline}.", ""]
     return lines
 
 

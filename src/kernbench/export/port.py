@@ -11,6 +11,7 @@ from kernbench.atomic_write import written_aside
 from kernbench.doctor import repository
 from kernbench.log import stored_sources, unified_diff
 from kernbench.log.runs.journal import Journal
+from kernbench.machine.git import Git
 from kernbench.task.lookup import repository_root
 
 
@@ -66,7 +67,7 @@ def obstacle(target: Path) -> str | None:
     root = repository_root(target.absolute().parent)
     if root is None:
         return f"{target} is not in a git repository, so what is there could not be brought back"
-    check = repository.cleanliness(repository.Git(root))
+    check = repository.cleanliness(Git(root))
     return None if check.ok else f"{root} is not clean ({check.says})"
 
 

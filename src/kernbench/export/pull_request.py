@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from kernbench import render
 from kernbench.events import PulledEntry, Summary
@@ -89,7 +90,7 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
 
 def _claim(after: Summary) -> str:
     """What the title may say: no more than the verdict of the whole does."""
-    speedup = render.times(after.geomean)
+    speedup = fmt.times(after.geomean)
     if after.ratio is None:
         return f"{render.outcome(after)}, no speedup over {after.baseline}"
     return {
@@ -112,7 +113,7 @@ def _path(about: Collected, pair: Pair) -> list[str]:
     series = series_of(about.made, about.series_for(pair.after))
     until = next((place for place, item in enumerate(series) if item.source == pair.after.source), len(series) - 1)
     steps = [item for item in series[: until + 1] if item.took_over]
-    lines = [f"- {name_of(item)} {render.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]
+    lines = [f"- {name_of(item)} {fmt.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]
     told = [*_beginning(about, pair), _tried(about, len(series), len(steps)), "", *lines, *([""] if lines else [])]
     return ["## How it came about", "", *told, "![speedup by iteration](chart.svg)", ""]
 
@@ -123,7 +124,7 @@ def _tried(about: Collected, comparable: int, steps: int) -> str:
     if not total:
         return about.nothing_logged
     other = len(about.made) - comparable
-    parts = [render.plural(total, "iteration")]
+    parts = [fmt.plural(total, "iteration")]
     parts += [f"{elsewhere} of them made elsewhere"] if elsewhere else []
     parts += [f"{other} of another series (task, baseline or machine)"] if other else []
     parts += [f"{steps} of them a new best on the way:" if steps else f"no new best{' here' if elsewhere else ''}."]
@@ -135,7 +136,7 @@ def _beginning(about: Collected, pair: Pair) -> list[str]:
     first = pair.before or pair.after
     if first.iteration is not None:
         return []
-    return [f"It began with {about.words_for(first)}, {render.geomean(first.ratio)}.", ""]
+    return [f"It began with {about.words_for(first)}, {fmt.geomean(first.ratio)}.", ""]
 
 
 def _hypothesis(item: Summary) -> str:
@@ -155,11 +156,11 @@ def _microbenchmark(about: Collected, pair: Pair) -> list[str]:
         row = pair.new.get(case.id)
         if row is None:
             continue
-        cells = [case.label, render.microseconds(row.baseline_us)]
+        cells = [case.label, fmt.microseconds(row.baseline_us)]
         old = pair.old.get(case.id)
-        cells += [render.microseconds(old.solution_us if old else None)] if pair.before else []
-        cells += [render.microseconds(row.solution_us), render.speedup(row.ratio)]
-        cells += [render.times(row.wall.speedup if row.wall else None)] if walls else []
+        cells += [fmt.microseconds(old.solution_us if old else None)] if pair.before else []
+        cells += [fmt.microseconds(row.solution_us), fmt.speedup(row.ratio)]
+        cells += [fmt.times(row.wall.speedup if row.wall else None)] if walls else []
         lines.append(entry_text.cells([*cells, render.verdict(row)]))
     return [*lines, *_totals(pair, len(titles), walls), "", *_remarks(about, pair, clock), ""]
 
@@ -168,8 +169,8 @@ def _totals(pair: Pair, width: int, walls: bool) -> list[str]:
     after = pair.after
     lines = []
     for name, ratio, wall in (
-        ("**geomean**", render.geomean(after.ratio), render.wall(after)),
-        (f"**worst**: {after.worst.label}", render.times(after.worst.speedup), "") if after.worst else ("", "", ""),
+        ("**geomean**", fmt.geomean(after.ratio), render.wall(after)),
+        (f"**worst**: {after.worst.label}", fmt.times(after.worst.speedup), "") if after.worst else ("", "", ""),
     ):
         if name:
             cells = [name, *[""] * (width - (4 if walls else 3)), f"**{ratio}**", *([wall] if walls else []), ""]

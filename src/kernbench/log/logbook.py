@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import getpass
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -28,6 +27,7 @@ from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.run_table import RunKind, RunRow, RunRows
 from kernbench.log.runs.series import Series, best_of
+from kernbench.machine.git import Git
 from kernbench.task import snapshot
 from kernbench.task.lookup import cannot_be_written, make_state
 
@@ -281,17 +281,10 @@ def now() -> str:
 @functools.cache
 def author(folder: Path) -> str:
     """Who is at the keyboard, as commits in this folder would name them, in words that can be written to a log."""
-    name = os.fsencode(os.environ.get("GIT_AUTHOR_NAME", "")) or _configured(folder)
+    name = os.fsencode(os.environ.get("GIT_AUTHOR_NAME", ""))
+    name = name or (Git(folder).ask("config", "user.name", seconds=2) or "").strip().encode()
     try:
         name = name or os.fsencode(getpass.getuser())
     except (OSError, KeyError):  # nobody that the system knows
         return ""
     return " ".join(name.decode(errors="replace").split())
-
-
-def _configured(folder: Path) -> bytes:
-    command = ["git", "-C", str(folder), "config", "user.name"]
-    try:
-        return subprocess.run(command, capture_output=True, timeout=2, check=False).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return b""

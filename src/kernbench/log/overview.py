@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.errors import UserError
 from kernbench import crash_report, render
@@ -43,7 +44,7 @@ def of(folder: Path, state: Path | None = None) -> Overview:
 
 
 def _unopened(folder: Path, problem: str) -> Overview:
-    return Overview(folder.name, str(folder), 0, render.DASH, "cannot be opened", render.DASH, problem=problem)
+    return Overview(folder.name, str(folder), 0, fmt.DASH, "cannot be opened", fmt.DASH, problem=problem)
 
 
 def _opened(folder: Path, state: Path) -> Overview:
@@ -51,10 +52,10 @@ def _opened(folder: Path, state: Path) -> Overview:
     entries = PulledEntries(folder / "ITERATIONS.md")
     count = len(entries.iterations(journal))
     best = best_source.find(task, journal, entries).summary
-    best_words = render.times(best.geomean) if best else render.DASH
+    best_words = fmt.times(best.geomean) if best else fmt.DASH
     if not journal.summaries:
         said = "not run here yet" if count else "not run yet"
-        return Overview(task.name, str(folder), count, best_words, said, render.DASH)
+        return Overview(task.name, str(folder), count, best_words, said, fmt.DASH)
     whole = next((run.position for run in reversed(journal.table.all()) if run.complete), -1)
     last = journal.summaries[whole]
     return Overview(
@@ -70,7 +71,7 @@ def _opened(folder: Path, state: Path) -> Overview:
 
 def _result(last: Summary, usual: str) -> str:
     """The last whole run; where only a part was ever run, that part by its name."""
-    words = f"{render.times(last.geomean)} {render.outcome(last)}" if last.ratio else render.outcome(last)
+    words = f"{fmt.times(last.geomean)} {render.outcome(last)}" if last.ratio else render.outcome(last)
     other = entry_text.over(last, usual)
     words = f"{words} {other}" if other else words
     return words if last.complete else f"{words} of the cases"

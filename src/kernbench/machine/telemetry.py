@@ -16,17 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-THROTTLES = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "software thermal limit",
-    0x40: "hardware thermal limit",
-    0x80: "power brake",
-    0x10: "clocks in step with another GPU",
-    0x100: "display clocks",
-    0x2: "clocks set by hand",
-}
-"""Reasons in words, gravest effect first; an idle GPU (0x1) is limited by nothing."""
+from harness.shared.codes import THROTTLES
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from harness.shared import format as fmt
 from kernbench.diagnosis.counters import Facts, Profile, TraceRow, short_name
 from kernbench.diagnosis.rules import Diagnosis
 from kernbench.ncu.drilldown import HotLine
-from kernbench.render import DASH, microseconds
 
 WIDTH = 60
 Value = Callable[[Profile], "float | None"]
@@ -39,20 +40,20 @@ def _spills(profile: Profile) -> float | None:
 
 
 ROWS: tuple[tuple[str, str, Value, Callable[[float], str]], ...] = (
-    ("duration", "us", lambda profile: profile.duration_us, microseconds),
-    ("DRAM", "TB/s", _bandwidth, lambda value: f"{value:.2f}"),
-    ("DRAM of peak", "%", _main("dram_pct"), lambda value: f"{value:.0f}"),
-    ("bytes moved", "MB", lambda profile: _mega(profile.total("bytes_moved")), lambda value: f"{value:.1f}"),
-    ("SM busy", "%", _main("sm_pct"), lambda value: f"{value:.0f}"),
-    ("occupancy", "%", _main("occupancy_pct"), lambda value: f"{value:.0f}"),
-    ("occupancy possible", "%", _main("possible_pct"), lambda value: f"{value:.0f}"),
-    ("registers", "", _main("registers"), lambda value: f"{value:.0f}"),
-    ("shared memory", "KB", lambda profile: _kilo(_main("shared_bytes")(profile)), lambda value: f"{value:.1f}"),
-    ("spill accesses", "M", lambda profile: _mega(_spills(profile)), lambda value: f"{value:.2f}"),
-    ("instructions", "M", lambda profile: _mega(profile.total("instructions")), lambda value: f"{value:.2f}"),
-    ("issue slots busy", "%", _main("issue_pct"), lambda value: f"{value:.0f}"),
-    ("waiting for memory", "%", _stall, lambda value: f"{value:.0f}"),
-    ("kernels", "", lambda profile: float(len(profile.kernels)) or None, lambda value: f"{value:.0f}"),
+    ("duration", "us", lambda profile: profile.duration_us, fmt.microseconds),
+    ("DRAM", "TB/s", _bandwidth, fmt.tera),
+    ("DRAM of peak", "%", _main("dram_pct"), fmt.whole),
+    ("bytes moved", "MB", lambda profile: _mega(profile.total("bytes_moved")), partial(fmt.fixed, decimals=1)),
+    ("SM busy", "%", _main("sm_pct"), fmt.whole),
+    ("occupancy", "%", _main("occupancy_pct"), fmt.whole),
+    ("occupancy possible", "%", _main("possible_pct"), fmt.whole),
+    ("registers", "", _main("registers"), fmt.whole),
+    ("shared memory", "KB", lambda profile: _kilo(_main("shared_bytes")(profile)), partial(fmt.fixed, decimals=1)),
+    ("spill accesses", "M", lambda profile: _mega(_spills(profile)), partial(fmt.fixed, decimals=2)),
+    ("instructions", "M", lambda profile: _mega(profile.total("instructions")), partial(fmt.fixed, decimals=2)),
+    ("issue slots busy", "%", _main("issue_pct"), fmt.whole),
+    ("waiting for memory", "%", _stall, fmt.whole),
+    ("kernels", "", lambda profile: float(len(profile.kernels)) or None, fmt.whole),
 )
 """Name, unit, value, spelling of every line of a comparison: sums over the call, the rest of its main kernel."""
 
@@ -88,8 +89,8 @@ def comparison_lines(before: Profile, after: Profile, width: int = 80) -> list[s
     for name, unit, value, spell in ROWS:
         old, new = value(before), value(after)
         label = f"{name} {unit}".strip()
-        shown = [DASH if item is None else spell(item) for item in (old, new)]
-        if shown != [DASH, DASH]:
+        shown = [fmt.DASH if item is None else spell(item) for item in (old, new)]
+        if shown != [fmt.DASH, fmt.DASH]:
             lines.append(f"{label:<20}{shown[0]:>12}{shown[1]:>12}{_change(old, new):>10}")
     for title, profile in zip(names, (before, after), strict=True):
         lines.append(f"{title}: {_stalls(profile)}")
@@ -105,7 +106,7 @@ def markdown(before: Profile, after: Profile) -> str:
         if old is None and new is None:
             continue
         label = f"{name}, {unit}" if unit else name
-        cells = [DASH if item is None else spell(item) for item in (old, new)]
+        cells = [fmt.DASH if item is None else spell(item) for item in (old, new)]
         lines.append(f"| {label} | {cells[0]} | {cells[1]} | {_change(old, new)} |")
     where = ", ".join(part for part in (after.gpu, f"ncu {after.ncu}" if after.ncu else "") if part)
     return "\n".join([*lines, "", f"One call each, cold caches, clocks as they are ({where})."])
@@ -116,10 +117,10 @@ def facts_lines(facts: Sequence[Facts], width: int = WIDTH) -> list[str]:
     lines = []
     for fact in facts:
         lines.append(f"{fact.name}: {_or_dash(fact.registers)} registers, {_or_dash(fact.spills)} spills,")
-        shared = DASH if fact.shared_bytes is None else f"{fact.shared_bytes / 1e3:.1f} KB"
+        shared = fmt.DASH if fact.shared_bytes is None else f"{fmt.fixed(fact.shared_bytes / 1e3, 1)} KB"
         lines.append(f"  {shared} shared, {_or_dash(fact.warps)} warps, {_or_dash(fact.stages)} stages")
         if fact.occupancy_pct is not None:
-            lines.append(f"  occupancy {fact.occupancy_pct:.0f} % possible (limit: {fact.limit})")
+            lines.append(f"  occupancy {fmt.percent(fact.occupancy_pct, of=100)} possible (limit: {fact.limit})")
     return [_clip(line, width) for line in lines or ["the compiler gave no facts (no Triton kernel was loaded)"]]
 
 
@@ -131,7 +132,7 @@ def hot_lines(lines: Sequence[HotLine], width: int = 80) -> list[str]:
     room = min(max(len(place) for place, _ in table), 32)
     rows = [f"{'share':>6}  {'stall':<14}{'line':<{room}}"]
     for place, line in table:
-        rows.append(f"{line.share * 100:>5.0f}%  {line.stall:<14}{place[-room:]:<{room}}  {line.text}")
+        rows.append(f"{fmt.percent(line.share):>6}  {line.stall:<14}{place[-room:]:<{room}}  {line.text}")
     return [_clip(row, width) for row in rows]
 
 
@@ -145,7 +146,7 @@ def trace_lines(rows: Sequence[TraceRow], width: int = 80) -> list[str]:
             lines.append(f"{'us':>10}  {'share':>5}  {'calls':>5}  {title}")
         for row in part[:15]:
             name = short_name(row.name) if kind == "kernel" else row.name
-            lines.append(f"{microseconds(row.us):>10}  {row.us / whole * 100:>4.0f}%  {row.count:>5}  {name}")
+            lines.append(f"{fmt.microseconds(row.us):>10}  {fmt.percent(row.us / whole):>5}  {row.count:>5}  {name}")
     return [_clip(line, width) for line in lines or ["the call spent no time that the profiler saw"]]
 
 
@@ -154,11 +155,9 @@ def _numbers(profile: Profile) -> list[str]:
     assert kernel is not None
     lines = []
     if len(profile.kernels) > 1:
-        lines.append(
-            f"{len(profile.kernels)} kernels, {_time(profile.duration_us)}; {_percent(profile.share, 100)} in:"
-        )
-    clock = DASH if kernel.sm_hz is None else f"{kernel.sm_hz / 1e6:.0f} MHz"
-    speed = DASH if kernel.bandwidth is None else f"{kernel.bandwidth / 1e12:.2f} TB/s"
+        lines.append(f"{len(profile.kernels)} kernels, {_time(profile.duration_us)}; {fmt.percent(profile.share)} in:")
+    clock = fmt.DASH if kernel.sm_hz is None else f"{fmt.whole(kernel.sm_hz / 1e6)} MHz"
+    speed = fmt.terabytes(kernel.bandwidth)
     lines.append(f"{kernel.name}  {_time(kernel.duration_us)}  {_count(kernel.grid)} x {_count(kernel.block)}  {clock}")
     lines.append(f"DRAM       {_percent(kernel.dram_pct):<7}{speed:<14}L2 hits {_percent(kernel.l2_hit_pct)}")
     lines.append(f"moved      read {_bytes(kernel.bytes_read)}, wrote {_bytes(kernel.bytes_written)}")
@@ -170,7 +169,7 @@ def _numbers(profile: Profile) -> list[str]:
         f"registers  {_count(kernel.registers):<7}{'shared ' + _bytes(kernel.shared_bytes):<18}"
         f"spills {_count(kernel.spilled)}"
     )
-    ready = DASH if kernel.eligible_warps is None else f"{kernel.eligible_warps:.2f}"
+    ready = fmt.fixed(kernel.eligible_warps, 2)
     lines.append(f"instr.     {_count(kernel.instructions)}, {ready} warps ready a cycle")
     return [*lines, f"stalls     {_stalls(profile)}"]
 
@@ -189,16 +188,15 @@ def _stalls(profile: Profile) -> str:
     words = [
         (name.replace("_", " ").replace("scoreboard", "sb").replace("throttle", "thr."), share) for name, share in top
     ]
-    return ", ".join(f"{name} {share * 100:.0f}%" for name, share in words) or DASH
+    return ", ".join(f"{name} {fmt.percent(share)}" for name, share in words) or fmt.DASH
 
 
 def _change(old: float | None, new: float | None) -> str:
     if old is None or new is None or (old == 0 and new == 0):
-        return "=" if old == new and old is not None else DASH
+        return "=" if old == new and old is not None else fmt.DASH
     if old == 0:
         return "new"
-    percent = (new / old - 1) * 100
-    return "=" if abs(percent) < 0.5 else f"{percent:+.0f} %" if percent < 900 else f"{new / old:.0f}x"
+    return "=" if abs(new / old - 1) < 0.005 else fmt.change(new / old)
 
 
 def _kilo(value: float | None) -> float | None:
@@ -210,33 +208,33 @@ def _mega(value: float | None) -> float | None:
 
 
 def _time(value: float | None) -> str:
-    return DASH if value is None else f"{microseconds(value)} us"
+    return fmt.DASH if value is None else f"{fmt.microseconds(value)} us"
 
 
-def _percent(value: float | None, scale: float = 1.0) -> str:
-    return DASH if value is None else f"{value * scale:.0f} %"
+def _percent(value: float | None) -> str:
+    return fmt.percent(value, of=100)
 
 
 def _bytes(value: float | None) -> str:
     if value is None:
-        return DASH
+        return fmt.DASH
     for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
         if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.0f} B"
+            return f"{fmt.fixed(value / size, 1)} {unit}"
+    return f"{fmt.whole(value)} B"
 
 
 def _count(value: float | None) -> str:
     if value is None:
-        return DASH
+        return fmt.DASH
     for size, unit in ((1e9, "G"), (1e6, "M")):
         if value >= size:
-            return f"{value / size:.1f} {unit}"
-    return f"{value:.0f}"
+            return f"{fmt.fixed(value / size, 1)} {unit}"
+    return fmt.whole(value)
 
 
 def _or_dash(value: int | None) -> str:
-    return DASH if value is None else str(value)
+    return fmt.DASH if value is None else str(value)
 
 
 def _clip(line: str, width: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from harness.shared import format as fmt
 from harness.shared.errors import UserError
 from kernbench.events import RefusalCode
 
@@ -53,7 +54,7 @@ WORDS: dict[RefusalCode, str] = {
     "not_a_program": "{path} is not a program that can be started: give the path of ncu itself with `--ncu PATH`",
     "no_version": "{path} does not say its version; is it Nsight Compute? name another with `--ncu PATH`",
     "not_started": "{path} cannot be started: {problem}",
-    "timed_out": "{who} {doing} after {seconds:.0f} s and was killed: does the kernel ever end?",
+    "timed_out": "{who} {doing} after {seconds} and was killed: does the kernel ever end?",
     "ncu_failed": "{who} failed: {said}",
     "ended": "{who} {outcome}",
     "side_failed": "{side} fails: {message}",
@@ -118,7 +119,7 @@ def refuse(code: RefusalCode, /, **values: object) -> Refusal:
 
 
 def timed_out(step: str, seconds: float, who: str = NCU) -> Refusal:
-    return refuse("timed_out", who=who, doing=_DOING.get(step, "did not end"), seconds=seconds)
+    return refuse("timed_out", who=who, doing=_DOING.get(step, "did not end"), seconds=fmt.seconds(seconds))
 
 
 def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False, who: str = NCU) -> Refusal:

@@ -2,8 +2,8 @@
 
 Parts: `aa` (a kernel against itself, beside one-after-the-other timing), `slow` (a kernel made 2 % slower on one row
 must be called slower there and nowhere else), `ncu` (agreement with Nsight Compute), `latency` (save to rows, warm and
-cold), `crash` (what a bad save costs the next good one), `memory` (a day of edits). Each part works on a copy of a
-shipped task in a scratch folder and returns a Report: plain rows, printed as a table or as JSON.
+cold). Each part works on a copy of a shipped task in a scratch folder and returns a Report: plain rows, printed as a
+table or as JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 Tell = Callable[[str], None]
 """Hears what was just done."""
-PARTS = ("aa", "slow", "ncu", "latency", "crash", "memory")
+PARTS = ("aa", "slow", "ncu", "latency")
 
 
 @dataclass

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import math
 from collections import Counter
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.results import CaseResult
-from kernbench import render
 from kernbench.engine.jobs import Options
 from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.task_copy import TaskCopy
 from kernbench.task import lookup
-from kernbench.worker.process import BOOT, child_environment, harness_folder
+from kernbench.worker.process import child_environment
 
 LONG_US, LONG_BUDGET = 300, 2
 """A call that takes longer may take so many times the budget."""
@@ -95,32 +93,15 @@ def _sum_up(report: Report, budget_ms: float) -> str:
     if broad:
         said.append(f"outside the mark (0.5 %, 1.5 % under 5 us): {', '.join(broad)}")
     if slow:
-        limits = f"{budget_ms:g} ms, {LONG_BUDGET * budget_ms:g} over {LONG_US} us a call"
+        limits = f"{fmt.milliseconds(budget_ms)}, {fmt.milliseconds(LONG_BUDGET * budget_ms)} over {LONG_US} us a call"
         said.append(f"longer than the mark ({limits}): {', '.join(slow)}")
     return "; ".join([*said, *([] if broad or slow else ["every row within the mark"])])
 
 
 async def one_after_the_other(shop: TaskCopy, repeats: int) -> dict[str, list[float]]:
-    """The same kernel against itself with triton.testing.do_bench, in a process of its own."""
-    session = shop.session
-    request = {**shop.contrasted(), "repeats": min(repeats, 5)}
-    process = await asyncio.create_subprocess_exec(
-        session.supervisor.python,
-        "-c",
-        BOOT,
-        str(harness_folder()),
-        "other_methods",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=child_environment(None),
-    )
-    out, _ = await process.communicate(json.dumps(request).encode())
-    found: dict[str, list[float]] = {}
-    for line in out.splitlines():
-        data = json.loads(line)
-        found[data["case"]] = data["ratios"]
-    return found
+    """The same kernel against itself with triton.testing.do_bench."""
+    answers = await shop.other_methods(child_environment(None), repeats=min(repeats, 5))
+    return {answer["case"]: answer["ratios"] for answer in answers}
 
 
 def shipped_solution(task: str) -> str:
@@ -162,7 +143,7 @@ async def slowed_down(task: str, options: Options, repeats: int, tell: Tell) -> 
 def _doubtful(shop: TaskCopy, slowed: str) -> list[str]:
     """Rows other than the slowed one that were not called the same, with what they were called."""
     return [
-        f"{shop.session.task.case(case).label} {render.speedup(row.ratio)} {row.verdict}"
+        f"{shop.session.task.case(case).label} {fmt.speedup(row.ratio)} {row.verdict}"
         for case, row in shop.rows().items()
         if case != slowed and row.verdict not in (None, "same")
     ]
@@ -173,7 +154,7 @@ def _verdicts(shop: TaskCopy, slowed: str) -> dict[str, object]:
     others = [row for case, row in rows.items() if case != slowed]
     return {
         "slowed": shop.session.task.case(slowed).label,
-        "speedup": render.speedup(rows[slowed].ratio) if slowed in rows else "-",
+        "speedup": fmt.speedup(rows[slowed].ratio) if slowed in rows else "-",
         "verdict": rows[slowed].verdict if slowed in rows else "-",
         "others_wrong": sum(row.verdict in ("faster", "slower") for row in others),
         "unclear": sum(row.verdict == "unclear" for row in rows.values()),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import csv
-import json
 import shutil
 import statistics
 import tempfile
@@ -12,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+from harness.shared import format as fmt
 from kernbench.engine.jobs import Options
 from kernbench.ncu import nsight
 from kernbench.selfcheck import Report, Tell
 from kernbench.selfcheck.task_copy import TaskCopy
-from kernbench.worker.process import BOOT, child_environment, harness_folder
+from kernbench.worker.process import child_environment
 
 CALLS = 5
 UNITS = {"ns": 1e-3, "us": 1.0, "usecond": 1.0, "nsecond": 1e-3, "ms": 1e3, "msecond": 1e3}
@@ -57,7 +56,7 @@ def _sum_up(report: Report) -> str:
     nearest = min(means, key=lambda name: means[name])
     beyond = [row["case"] for row in report.rows if _beyond(row["cold_us"], row["ncu_us"])]
     mark = f"outside the mark: {', '.join(beyond)}" if beyond else "every row within the mark"
-    return f"{mark}; the {nearest} L2 comes nearest (mean {means[nearest]:.1f} %)"
+    return f"{mark}; the {nearest} L2 comes nearest (mean {fmt.fine_percent(means[nearest] / 100)})"
 
 
 def _beyond(ours: float, theirs: float) -> bool:
@@ -68,28 +67,11 @@ def _beyond(ours: float, theirs: float) -> bool:
 
 async def _durations(shop: TaskCopy, ncu: Path) -> dict[str, float]:
     """Median of five profiled calls per case; a call's duration is the sum over its kernels."""
-    session = shop.session
     flags = ["--clock-control", "none", "--profile-from-start", "off", "--metrics", "gpu__time_duration.sum", "--csv"]
     environment = {**child_environment(None), "TMPDIR": tempfile.mkdtemp(prefix="kernbench-ncu-")}
     log = f"{environment['TMPDIR']}/out.csv"
-    process = await asyncio.create_subprocess_exec(
-        str(ncu),
-        *flags,
-        "--log-file",
-        log,
-        session.supervisor.python,
-        "-c",
-        BOOT,
-        str(harness_folder()),
-        "other_methods",
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        env=environment,
-    )
-    request = {**shop.contrasted(), "profiled": True}
-    out, _ = await process.communicate(json.dumps(request).encode())
-    cases = [json.loads(line)["case"] for line in out.splitlines() if line.startswith(b"{")]
+    answers = await shop.other_methods(environment, str(ncu), *flags, "--log-file", log, profiled=True)
+    cases = [answer["case"] for answer in answers]
     try:
         with open(log, encoding="utf-8", errors="replace") as file:
             times = _parse(file.read())

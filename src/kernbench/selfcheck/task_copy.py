@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+import json
 import shutil
 import tempfile
 import time
@@ -10,7 +12,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
@@ -20,6 +24,7 @@ from kernbench.engine.runner import RunOutcome
 from kernbench.engine.session import Session
 from kernbench.events import BuildFailed, CaseLanded, Event, Progress, RunStarted, Summary
 from kernbench.task import lookup
+from kernbench.worker.process import BOOT, harness_folder
 
 
 class TaskCopy:
@@ -75,6 +80,19 @@ class TaskCopy:
         """What harness.other_methods needs to do the same work on the same GPU."""
         return {"task": to_dict(self.session.task), "source": str(self.folder), "device": self.environment.device}
 
+    async def other_methods(self, environment: dict[str, str], *before: str, **asked: object) -> list[dict[str, Any]]:
+        """What harness.other_methods answers in a process of its own, started by the command `before`."""
+        process = await asyncio.create_subprocess_exec(
+            *before,
+            *(self.session.supervisor.python, "-c", BOOT, str(harness_folder()), "other_methods"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=environment,
+        )
+        out, _ = await process.communicate(json.dumps({**self.contrasted(), **asked}).encode())
+        return [json.loads(line) for line in out.splitlines() if line.startswith(b"{")]
+
     def write(self, text: str) -> None:
         (self.folder / "solution.py").write_text(text, encoding="utf-8")
 
@@ -97,7 +115,9 @@ class TaskCopy:
 
     def _summary(self) -> str:
         times = {"first row": self.first(), "all timed": self.last(1), "all checked": self.last(2)}
-        return ", ".join(f"{what} {at:.2f} s" for what, at in times.items() if at is not None) or "no row was timed"
+        return (
+            ", ".join(f"{what} {fmt.seconds(at)}" for what, at in times.items() if at is not None) or "no row was timed"
+        )
 
     def why_untimed(self, outcome: RunOutcome | None) -> str:
         """One sentence for a run without a timed row."""
@@ -107,6 +127,13 @@ class TaskCopy:
             return "this task is timed on a GPU, and there is none here; `kernbench selfcheck softmax_host` needs none"
         failed = next((row.detail for _at, row in self.landed if row.failed and row.detail), None)
         return str(self.session.problem or failed or "the run ended before that")
+
+    def outcome(self) -> str:
+        """Status and sentence of what failed in the last run."""
+        if self.failure is not None:
+            return f"{self.failure.status}: {self.failure.message}"
+        bad = next((row for _at, row in self.landed if row.failed), None)
+        return f"{bad.status}: {bad.detail}" if bad is not None else "nothing"
 
     def first(self) -> float | None:
         """Seconds to the first row that was timed."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from harness.shared import format as fmt
+
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
 """Colours and cursor movements of terminals; here they would only be noise."""
 LONGEST_LINE = 400
@@ -59,7 +61,7 @@ class LogLimiter:
         amount, unit = (
             (self._dropped_bytes / 1e6, "MB") if self._dropped_bytes >= 1e5 else (self._dropped_bytes / 1e3, "kB")
         )
-        text = f"... {self._dropped:,} more lines ({amount:,.1f} {unit}) were not kept"
+        text = f"... {self._dropped:,} more lines ({fmt.fixed(amount, 1)} {unit}) were not kept"
         self._dropped = self._dropped_bytes = 0
         return [text]
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.shared import format as fmt
 from harness.shared.errors import UserError
 from harness.shared.lines import to_dict
 from harness.shared.task import Case, Task
@@ -51,7 +52,7 @@ class BadAccess:
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.file else ""
-        times = "1 thread" if self.threads == 1 else f"{self.threads} threads"
+        times = fmt.plural(self.threads, "thread")
         return f"{place}{self.what[:1].lower()}{self.what[1:]} in {self.kernel}, by {times}{self.near}"
 
 
@@ -77,19 +78,7 @@ def smallest(task: Task, glob: str | None) -> Case:
     cases = case_choice.matching(task, glob)
     if not cases:
         raise UserError(f"no case of {task.name} matches {glob!r}; an id is {task.cases[0].id!r}")
-    return min(cases, key=lambda case: _size(case.axes))
-
-
-def _size(value: Any) -> int:
-    """Product of all whole numbers in a table of axes."""
-    if isinstance(value, bool) or not isinstance(value, (int, dict, list, tuple)):
-        return 1
-    if isinstance(value, int):
-        return max(1, value)
-    product = 1
-    for part in value.values() if isinstance(value, dict) else value:
-        product *= _size(part)
-    return product
+    return min(cases, key=lambda case: case.size)
 
 
 def check(task: Task, case: Case, source: Path, build: Path, python: str, device: str, harness: Path) -> Report:
@@ -124,7 +113,7 @@ def _exchange(folder: Path, command: list[str], request: str) -> list[dict[str, 
         try:
             process.wait(SECONDS)
         except subprocess.TimeoutExpired:
-            return [{"event": "failed", "message": f"no answer under {TOOL} within {SECONDS:.0f} s"}]
+            return [{"event": "failed", "message": f"no answer under {TOOL} within {fmt.seconds(SECONDS)}"}]
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)

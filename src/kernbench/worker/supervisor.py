@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.shared import format as fmt
 from harness.shared.codes import CUDA_ERROR_EXIT
 from harness.shared.run_request import Environment
 from kernbench import render
@@ -125,12 +126,13 @@ class Supervisor:
         limits = self.deadlines
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(child.wait_ready(), limits.slow_start)
-        said = f"the worker takes long to start: {limits.slow_start:g} s so far, and at most {limits.start:g}"
+        so_far, at_most = fmt.seconds(limits.slow_start), fmt.seconds(limits.start)
+        said = f"the worker takes long to start: {so_far} so far, and at most {at_most}"
         self._emit(Notice(f"{said}; `kernbench doctor` looks at its Python", "warning"))
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(child.wait_ready(), limits.start - limits.slow_start)
         raise Unusable(
-            "broken", f"the worker did not start within {limits.start:g} s and was stopped; save to try again"
+            "broken", f"the worker did not start within {fmt.seconds(limits.start)} and was stopped; save to try again"
         )
 
     async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | WorkerLost, None]:
@@ -346,7 +348,7 @@ class Supervisor:
 
     def _wait_longer(self) -> dict[str, Any]:
         doing, patience, self._patience = render.STEP_WORDS.get(self._step, self._step), self._patience, 0.0
-        self._emit(Notice(f"the next run waits while the one before is {doing}, {patience:g} s at most"))
+        self._emit(Notice(f"the next run waits while the one before is {doing}, {fmt.seconds(patience)} at most"))
         self._deadline = asyncio.get_running_loop().time() + patience
         return {"event": "still waiting"}
 
@@ -355,7 +357,7 @@ class Supervisor:
         if self._cancelled:
             return WorkerLost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
         limit = self.deadlines.of(self._step)
-        return WorkerLost("timeout", self._step, None, f"no end after {limit:g} s", tuple(child.log_tail))
+        return WorkerLost("timeout", self._step, None, f"no end after {fmt.seconds(limit)}", tuple(child.log_tail))
 
     def _enter(self, step: str) -> None:
         self._step = step

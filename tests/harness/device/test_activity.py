@@ -1,4 +1,4 @@
-"""Attribution of activity records, the ledger's findings, and the speed of light: pure, on made-up records."""
+"""Attribution of activity records, the ledger's findings, and the roofline: pure, on made-up records."""
 
 from __future__ import annotations
 
@@ -117,9 +117,9 @@ def test_marks_that_do_not_add_up_are_refused() -> None:
         attribute([record("mark", 0, 1, 1)], NAMES, 2)
 
 
-def test_busy_is_the_union_and_gap_is_what_it_leaves_of_the_span() -> None:
+def test_busy_is_the_union_of_what_the_span_covers() -> None:
     overlapping = call(record("a", 0, 4000, 1), record("b", 2000, 6000, 2), record("c", 9000, 10000, 3))
-    assert (overlapping.busy_us, overlapping.span_us, overlapping.gap_us) == (7.0, 10.0, 3.0)
+    assert (overlapping.busy_us, overlapping.span_us) == (7.0, 10.0)
     assert call(record("outer", 0, 5000, 1), record("inner", 1000, 2000, 2)).busy_us == 5.0
     assert call().busy_us == 0
 

@@ -12,10 +12,8 @@ from harness.device import gpu
 
 
 def test_throttle_reasons_in_words_and_a_power_cap_is_none_of_them() -> None:
-    assert gpu.GpuState(1980, 0x8 | 0x40).throttled == ("hardware slowdown", "hardware thermal")
-    capped = gpu.GpuState(1500, 0x4)
-    assert capped.power_capped
-    assert capped.throttled == ()
+    assert gpu.GpuState(1980, 0x8 | 0x40).throttled == ("hardware slowdown", "hardware thermal limit")
+    assert gpu.GpuState(1500, 0x4).throttled == ()
     assert gpu.GpuState().throttled == ()
 
 

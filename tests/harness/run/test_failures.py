@@ -52,7 +52,7 @@ def test_a_case_that_does_not_fit_is_skipped_and_gives_its_memory_back(monkeypat
     except torch.OutOfMemoryError as problem:
         result = raised("cuda:0", problem)
     assert (result.status, result.reason) == ("skipped", "too_large")
-    assert result.detail == "needs at least 5.5 GiB, 5 GiB free"
+    assert result.detail == "needs at least 5.5 GiB, 5.0 GiB free"
     assert raised("cpu", torch.OutOfMemoryError("full")).reason == "out_of_memory"
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from harness.shared.task import Task
 from kernbench import render
@@ -20,7 +21,6 @@ SHORT = 60
 HASH = 8
 WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
 """The rest of a line, of a note of several or broken by an editor; a list below it is somebody's own."""
-MOVES = "profile again, re-read the log, or change direction"
 
 
 class EntryText:
@@ -63,10 +63,10 @@ def score(summary: Summary, usual: str) -> str:
     word, other = render.outcome(summary), over(summary, usual)
     known = summary.best_geomean and word != "best" and summary.baseline != "best"
     beside = [other] if other else []
-    beside += [f"{_BESIDE_BEST.get(word, 'best was')} {render.times(summary.best_geomean)}"] if known else []
+    beside += [f"{_BESIDE_BEST.get(word, 'best was')} {fmt.times(summary.best_geomean)}"] if known else []
     beside += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
     words = f"{word} ({', '.join(beside)})" if beside else word
-    return f"{render.times(summary.geomean)} · {words}" if summary.ratio else words
+    return f"{fmt.times(summary.geomean)} · {words}" if summary.ratio else words
 
 
 def origin(summary: Summary) -> list[str]:
@@ -74,7 +74,7 @@ def origin(summary: Summary) -> list[str]:
     if not isinstance(summary, PulledEntry):
         return []
     run = summary.again
-    again = [f"timed again here: {render.times(run.geomean) if run.ratio else render.outcome(run)}"] if run else []
+    again = [f"timed again here: {fmt.times(run.geomean) if run.ratio else render.outcome(run)}"] if run else []
     return ["run made elsewhere", *again]
 
 
@@ -92,7 +92,7 @@ def words(summary: Summary, usual: str) -> str:
 
 def speed(summary: Summary) -> str:
     """The geomean as far as it is known: what is only written down has no interval."""
-    return render.times(summary.geomean) if isinstance(summary, PulledEntry) else render.geomean(summary.ratio)
+    return fmt.times(summary.geomean) if isinstance(summary, PulledEntry) else fmt.geomean(summary.ratio)
 
 
 def circumstances(summary: Summary) -> list[str]:
@@ -101,7 +101,7 @@ def circumstances(summary: Summary) -> list[str]:
     if summary.environment.condition:
         parts.append(summary.environment.condition)
     if summary.failed_builds:
-        parts.append(f"after {render.plural(summary.failed_builds, 'failed build')}")
+        parts.append(f"after {fmt.plural(summary.failed_builds, 'failed build')}")
     if summary.repeats is not None:
         parts.append(f"same source as {summary.repeats}")
     return parts
@@ -137,7 +137,7 @@ def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
         order = "before the run" if summary.hypothesis_at <= summary.at else "after the run"
         author = f"by {summary.hypothesis_by}, " if summary.hypothesis_by else ""
         said.append(f"- said {author}{render.minute(summary.hypothesis_at)}, {order}")
-    move = [f"- after the stall: {summary.move or f'not said ({MOVES})'}"] if summary.after_stall else []
+    move = [f"- after the stall: {summary.move or f'not said ({render.MOVES})'}"] if summary.after_stall else []
     return said, move, field("- next:", summary.next)
 
 
@@ -180,13 +180,13 @@ def mark_of(line: str, name: str) -> str:
 
 
 def stall(summary: Summary) -> str:
-    return f"- stalled: {summary.streak or 3} iterations without a new best; {MOVES}"
+    return f"- stalled: {summary.streak or 3} iterations without a new best; {render.MOVES}"
 
 
 def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:
     parts = speeds(task, summary, results)
     if summary.vs_best is not None:
-        parts.append(f"against best {render.geomean(summary.vs_best)}")
+        parts.append(f"against best {fmt.geomean(summary.vs_best)}")
     if summary.not_best:
         parts.append(f"not best: {summary.not_best}")
     parts.append(render.counts(summary))
@@ -208,13 +208,13 @@ def speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> l
         rows = summary.counts.get("headline", 0)
         part = "" if rows == timed else f" of {timed}"
         clock = next((row.clock for row in results.values() if row.clock), "wall")
-        over = f"{rows}{part} cases" if part else render.plural(rows, "case")
-        parts.append(f"geomean {render.geomean(summary.ratio)} over {over} ({clock})")
+        over = f"{rows}{part} cases" if part else fmt.plural(rows, "case")
+        parts.append(f"geomean {fmt.geomean(summary.ratio)} over {over} ({clock})")
     if summary.wall is not None and any(row.clock != "wall" for row in results.values() if row.clock):
         parts.append(f"wall {render.wall(summary)}")
     for name, row in (("worst", summary.worst), ("fastest", summary.fastest)):
         if row is not None:
-            parts.append(f"{name} {row.label} {render.times(row.speedup)}")
+            parts.append(f"{name} {row.label} {fmt.times(row.speedup)}")
     return parts
 
 
@@ -225,17 +225,17 @@ def table(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
     titles = ["case", "baseline us", "solution us", "speedup", *(["wall"] if walls else []), "verdict", "error"]
     lines = [cells(titles), cells(["---" if name in ("case", "verdict") else "---:" for name in titles])]
     for row in shown:
-        wall = [render.times(row.wall.speedup if row.wall else None)] if walls else []
+        wall = [fmt.times(row.wall.speedup if row.wall else None)] if walls else []
         lines.append(
             cells(
                 [
                     task.case(row.id).label,
-                    render.microseconds(row.baseline_us),
-                    render.microseconds(row.solution_us),
-                    render.speedup(row.ratio),
+                    fmt.microseconds(row.baseline_us),
+                    fmt.microseconds(row.solution_us),
+                    fmt.speedup(row.ratio),
                     *wall,
                     render.verdict(row),
-                    render.error(row.error.max if row.error else None),
+                    fmt.error(row.error.max if row.error else None),
                 ]
             )
         )

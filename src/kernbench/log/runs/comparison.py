@@ -8,11 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.shared import format as fmt
 from harness.shared import stats
 from harness.shared.results import CaseResult, Finding, Ratio
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from kernbench import render
 from kernbench.events import RunStarted, Summary, Worst
 from kernbench.log.runs.series import Judged, best_of
 
@@ -217,11 +217,11 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
     low = min(direct, key=lambda item: item[1].speedup, default=None)
     if low is not None and low[1].speedup < stats.WORST_HEADLINE:
         label, limit = task.case(low[0].id).label, stats.WORST_HEADLINE
-        return f"{label} is {render.times(low[1].speedup)} of best, and no row may be below {limit}"
+        return f"{label} is {fmt.times(low[1].speedup)} of best, and no row may be below {limit}"
     mean = stats.geomean([ratio for _row, ratio in direct])
     if mean is None or len(direct) < sum(row.status == "ok" for row in headline):
         return "it was not timed beside the best"
-    return f"{mean.speedup:.3f}x of best, and the interval must lie above {1 + stats.MARGIN:.2f}x"
+    return f"{fmt.exact(mean.speedup)} of best, and the interval must lie above {fmt.times(1 + stats.MARGIN)}"
 
 
 def _wall(rows: Sequence[CaseResult]) -> Ratio | None:

@@ -16,7 +16,7 @@ class RowActions:
         if row is None:
             bench.say("no row is selected: the filter matches none" if bench.board.cases else "the task has no rows")
             return
-        bench.push_screen(RowPage(row, bench.board.task, bench.ascii_only))
+        bench.push_screen(RowPage(row, bench.board, bench.ascii_only))
 
     def show_traceback(self) -> None:
         bench, board = self._bench, self._bench.board

@@ -13,7 +13,6 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from harness.shared.task import Task
 from kernbench.events import CaseLanded
 from kernbench.tui.state.board import Board, Row
 from kernbench.tui.text import row_detail
@@ -113,8 +112,8 @@ class RowPage(Page):
         Binding("y", "app.copy_selected", "copy", tooltip="copy the row as markdown", id="copy"),
     ]
 
-    def __init__(self, row: Row, task: Task, ascii_only: bool) -> None:
-        super().__init__(clean(row.case.label), row_detail.lines(row, task, ascii_only))
+    def __init__(self, row: Row, board: Board, ascii_only: bool) -> None:
+        super().__init__(clean(row.case.label), _details(row, board, ascii_only))
         self._case, self._ascii_only = row.case.id, ascii_only
 
     def follow(self, board: Board, event: CaseLanded) -> None:
@@ -123,7 +122,7 @@ class RowPage(Page):
             return
         for row in board.rows():
             if row.case.id == self._case:
-                self.show(row_detail.lines(row, board.task, self._ascii_only))
+                self.show(_details(row, board, self._ascii_only))
 
 
 class TracebackPage(Page):
@@ -133,6 +132,11 @@ class TracebackPage(Page):
         Binding("t", "dismiss(None)", "back", show=False, id="traceback"),
         Binding("e", "app.edit", "edit", id="edit"),
     ]
+
+
+def _details(row: Row, board: Board, ascii_only: bool) -> list[list[Span]]:
+    bandwidth = board.environment.bandwidth if board.environment else None
+    return row_detail.lines(row, board.task, bandwidth, ascii_only)
 
 
 def _text(lines: Sequence[Sequence[Span]]) -> Content:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 
+from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import Summary
 from kernbench.log.entries import entry_text
@@ -86,7 +87,7 @@ class Iterations(RowView):
         return [
             (f"{summary.iteration:>4} ", "strong"),
             (age, "dim"),
-            (f"{render.times(summary.geomean):>7} ", style),
+            (f"{fmt.times(summary.geomean):>7} ", style),
             (pad(word + mark, 9) + " ", style),
             (stalled, "warn"),
             (clip(clean(entry_text.words(summary, self.usual)), room), ""),

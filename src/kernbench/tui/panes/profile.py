@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
+from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import ProfileFailed, ProfileReady, ProfileStarted
 from kernbench.ncu import profile_text
@@ -60,9 +61,9 @@ def _unprofiled(row: Row) -> Iterator[Span]:
         yield f"{render.STATUS_WORDS[result.status]}: nothing was timed", "dim"
         return
     facts = [
-        f"{render.microseconds(result.solution_us)} us a call ({result.clock} time)" if result.solution_us else "",
-        f"{render.percent(result.roofline)} of the speed of light" if result.roofline is not None else "",
-        render.kernels(result.kernels) if result.kernels is not None else "",
+        f"{fmt.microseconds(result.solution_us)} us a call ({result.clock} time)" if result.solution_us else "",
+        fmt.roof(result.roofline) if result.roofline is not None else "",
+        f"{fmt.plural(result.kernels, 'kernel')} a call" if result.kernels is not None else "",
         *(clean(finding.name) for finding in result.findings),
     ]
     known = [fact for fact in facts if fact]

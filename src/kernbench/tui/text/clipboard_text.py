@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import Summary
+from kernbench.log.entries.entry_text import cells
 from kernbench.tui.state.board import Row
 
-_TITLES = ("case", "baseline us", "solution us", "speedup", "verdict", "error")
+_TITLES = ["case", "baseline us", "solution us", "speedup", "verdict", "error"]
 
 
 def row(shown: Row) -> str:
@@ -19,30 +21,25 @@ def table(rows: Sequence[Row], summary: Summary | None) -> str:
     lines = [*_head(), *[_line(shown) for shown in rows], ""]
     if summary is not None and summary.ratio is not None:
         where = ", ".join(part for part in (summary.environment.device_name, summary.environment.condition) if part)
-        lines += [f"geomean {render.geomean(summary.ratio)}, {render.counts(summary)} ({where})", ""]
+        lines += [f"geomean {fmt.geomean(summary.ratio)}, {render.counts(summary)} ({where})", ""]
     return "\n".join(lines)
 
 
 def _head() -> list[str]:
-    return [_cells(_TITLES), "| --- | ---: | ---: | ---: | --- | ---: |"]
+    return [cells(_TITLES), "| --- | ---: | ---: | ---: | --- | ---: |"]
 
 
 def _line(shown: Row) -> str:
     result = shown.result
     if result is None:
-        return _cells((shown.case.label, *[render.DASH] * 5))
-    return _cells(
-        (
+        return cells([shown.case.label, *[fmt.DASH] * 5])
+    return cells(
+        [
             shown.case.label,
-            render.microseconds(result.baseline_us),
-            render.microseconds(result.solution_us),
-            render.speedup(result.ratio),
+            fmt.microseconds(result.baseline_us),
+            fmt.microseconds(result.solution_us),
+            fmt.speedup(result.ratio),
             render.verdict(result) + ("" if shown.fresh else " (earlier run)"),
-            render.error(result.error.max if result.error else None),
-        )
+            fmt.error(result.error.max if result.error else None),
+        ]
     )
-
-
-def _cells(texts: Sequence[str]) -> str:
-    """A bar inside a cell would end it."""
-    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 
+from harness.shared import format as fmt
 from kernbench.machine import telemetry
 from kernbench.machine.telemetry import GpuSample, HostSample, Sample
-from kernbench.render import DASH
 from kernbench.tui.text.spans import Span, clean, clip, pad
 
 CELLS, SECONDS_A_CELL = 12, 5
@@ -80,7 +80,7 @@ class Meters:
             return ""
         others = telemetry.strangers(gpu)
         if others:
-            return f"{_processes(len(others))} not ours on the GPU"
+            return f"{fmt.plural(len(others), 'process', 'processes')} not ours on the GPU"
         heat = [word for word in gpu.limits or () if "thermal" in word or "brake" in word or "slowdown" in word]
         return f"the GPU is held back: {heat[0]}" if heat else ""
 
@@ -105,16 +105,16 @@ class Meters:
             self._figure("busy", _percent(gpu.busy), "busy"),
             self._figure("mem bus", _percent(gpu.bus), "bus"),
             self._figure("memory", _of(_gib(gpu.memory_used), _gib(gpu.memory_total), "GiB"), "memory"),
-            self._figure("SM", _of(_whole(gpu.sm_mhz), _whole(gpu.sm_max_mhz), "MHz"), "sm"),
-            self._figure("mem", _of(_whole(gpu.memory_mhz), _whole(gpu.memory_max_mhz), "MHz"), "mem"),
-            self._figure("power", _of(_whole(gpu.power_w), _whole(gpu.limit_w), "W"), "power"),
-            self._figure("heat", DASH if gpu.celsius is None else f"{gpu.celsius} C", "heat"),
+            self._figure("SM", _of(fmt.whole(gpu.sm_mhz), fmt.whole(gpu.sm_max_mhz), "MHz"), "sm"),
+            self._figure("mem", _of(fmt.whole(gpu.memory_mhz), fmt.whole(gpu.memory_max_mhz), "MHz"), "mem"),
+            self._figure("power", _of(fmt.whole(gpu.power_w), fmt.whole(gpu.limit_w), "W"), "power"),
+            self._figure("heat", fmt.DASH if gpu.celsius is None else f"{gpu.celsius} C", "heat"),
             _limits(gpu, width),
             self._processes(gpu, width),
         ]
 
     def _host(self, host: HostSample) -> list[Line]:
-        busy = DASH if host.busy is None else f"{host.busy:.0f}% of {host.cores}"
+        busy = fmt.DASH if host.busy is None else f"{_percent(host.busy)} of {host.cores}"
         return [
             self._figure("cpu", busy, "cpu"),
             self._figure("ram", _of(_gib(host.memory_used), _gib(host.memory_total), "GiB"), "ram"),
@@ -127,21 +127,27 @@ class Meters:
 
     def _short(self, gpu: GpuSample, used: bool, width: int) -> Line:
         figures = [
-            pad(_percent(gpu.busy), 4, right=True),
+            pad(_percent(gpu.busy), 5, right=True),
             pad(f"{_gib(gpu.memory_used)}G", 6, right=True),
-            pad(f"{_whole(gpu.power_w)}W", 5, right=True),
-            pad(f"{DASH if gpu.celsius is None else gpu.celsius}C", 4, right=True),
+            pad(f"{fmt.whole(gpu.power_w)}W", 5, right=True),
+            pad(f"{fmt.DASH if gpu.celsius is None else gpu.celsius}C", 4, right=True),
         ]
         text = f"{'*' if used else ' '} {gpu.index} " + " ".join(figures) + f"  {clean(gpu.name)}"
         return [(clip(text, width), "strong" if used else "")]
 
     def _processes(self, gpu: GpuSample, width: int) -> Line:
         if gpu.processes is None:
-            return [(pad("procs", LABEL) + DASH, "")]
+            return [(pad("procs", LABEL) + fmt.DASH, "")]
         others = telemetry.strangers(gpu)
         if not others:
             ours = sum(1 for process in gpu.processes if process.ours)
-            words = f"{ours} ours" if ours else _processes(len(gpu.processes)) if gpu.processes else "none"
+            words = (
+                f"{ours} ours"
+                if ours
+                else fmt.plural(len(gpu.processes), "process", "processes")
+                if gpu.processes
+                else "none"
+            )
             return [(pad("procs", LABEL) + words, "")]
         named = ", ".join(f"{clean(item.name or '?')} {item.pid} {_gib(item.memory)}G" for item in others)
         return [(pad("procs", LABEL), ""), (clip(f"! {len(others)} not ours: {named}", width - LABEL), "warn")]
@@ -163,7 +169,7 @@ def _host_figures(host: HostSample) -> dict[str, float | None]:
 
 def _limits(gpu: GpuSample, width: int) -> Line:
     if gpu.limits is None:
-        return [(pad("limit", LABEL) + DASH, "")]
+        return [(pad("limit", LABEL) + fmt.DASH, "")]
     words = ", ".join(gpu.limits) or "none"
     return [(pad("limit", LABEL), ""), (clip(words, width - LABEL), "warn" if gpu.limits else "")]
 
@@ -172,21 +178,13 @@ def _share(value: float | None, most: float | None) -> float | None:
     return None if value is None or not most else max(min(value / most, 1.0), 0.0)
 
 
-def _percent(value: int | None) -> str:
-    return DASH if value is None else f"{value}%"
-
-
-def _whole(value: float | None) -> str:
-    return DASH if value is None else f"{value:.0f}"
+def _percent(value: float | None) -> str:
+    return fmt.percent(value, of=100)
 
 
 def _gib(value: int | None) -> str:
-    return DASH if value is None else f"{value / GIB:.1f}"
+    return fmt.fixed(None if value is None else value / GIB, 1)
 
 
 def _of(value: str, most: str, unit: str) -> str:
-    return DASH if value == DASH else f"{value}/{most} {unit}" if most != DASH else f"{value} {unit}"
-
-
-def _processes(count: int) -> str:
-    return "1 process" if count == 1 else f"{count} processes"
+    return fmt.DASH if value == fmt.DASH else f"{value}/{most} {unit}" if most != fmt.DASH else f"{value} {unit}"

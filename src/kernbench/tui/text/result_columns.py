@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult, Ratio, WallTime
 from kernbench import render
 from kernbench.tui.state.board import GridCount, Row
@@ -41,7 +42,7 @@ _TIMED = (
     Column("now", "now us", 7, right=True),
     Column("base", "base us", 7, right=True),
     Column("check", "check", 5),
-    Column("light", "light", 5, right=True),
+    Column("roof", "% roof", 6, right=True),
     Column("best", "vs best", 16),
     Column("last", "vs last", 7, right=True),
     Column("error", "error", 8, right=True),
@@ -58,7 +59,7 @@ _CHECKED = (
     Column("bound", "allowed", 8, right=True),
     Column("findings", "findings", FINDINGS_LEAST),
 )
-_PLACES = tuple("models dtype base now ratio speedup verdict bar check light best last error bound findings".split())
+_PLACES = tuple("models dtype base now ratio speedup verdict bar check roof best last error bound findings".split())
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ def _has_data(name: str, rows: Sequence[Row]) -> bool:
         return any(row.case.models for row in rows)
     if name == "best":
         return any(result.vs_best for result in results)
-    if name == "light":
+    if name == "roof":
         return any(result.roofline is not None for result in results)
     if name == "findings":
         return any(result.findings for result in results)
@@ -153,7 +154,7 @@ def grid_line(grid: GridCount) -> list[Span]:
 def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
     result = row.result
     if result is None:
-        return [(f"{GAP}{render.DASH}", "dim")]
+        return [(f"{GAP}{fmt.DASH}", "dim")]
     if result.failed:
         return _sentence(result, table, "bad")
     if result.status == "skipped":
@@ -212,11 +213,10 @@ def _judged(name: str, result: CaseResult, table: Table) -> Span:
     if name == "bar":
         return bar(_speedup(result, table.wall), table.bar_most), style
     if table.wall:
-        speedup = _speedup(result, wall=True)
-        text = render.DASH if speedup is None else f"{speedup:.3f}x"
+        text = fmt.exact(_speedup(result, wall=True))
         return (text if name == "ratio" else f"{text:>7}"), ""
     if name == "ratio":
-        return render.exact(ratio), style
+        return fmt.exact(result.speedup), style
     return _aligned(ratio), style
 
 
@@ -238,18 +238,18 @@ def bar(speedup: float | None, most: float) -> str:
 
 
 def _about(name: str, row: Row) -> str:
-    return ", ".join(row.case.models) if name == "models" else str(row.case.axes.get("dtype", render.DASH))
+    return ", ".join(row.case.models) if name == "models" else str(row.case.axes.get("dtype", fmt.DASH))
 
 
 def _number(name: str, result: CaseResult, wall: bool) -> str:
     error = result.error
     times: CaseResult | WallTime | None = result.wall if wall else result
     return {
-        "base": lambda: render.microseconds(times.baseline_us if times else None),
-        "now": lambda: render.microseconds(times.solution_us if times else None),
-        "light": lambda: render.percent(result.roofline),
-        "error": lambda: render.error(error.max if error else None),
-        "bound": lambda: render.error(error.bound if error else None),
+        "base": lambda: fmt.microseconds(times.baseline_us if times else None),
+        "now": lambda: fmt.microseconds(times.solution_us if times else None),
+        "roof": lambda: fmt.whole(None if result.roofline is None else result.roofline * 100),
+        "error": lambda: fmt.error(error.max if error else None),
+        "bound": lambda: fmt.error(error.bound if error else None),
     }[name]()
 
 
@@ -257,23 +257,22 @@ def _against_last(row: Row, result: CaseResult) -> str:
     """Not timed side by side, so it carries no verdict."""
     before = row.before.speedup if row.before else None
     if before is None or result.speedup is None:
-        return render.DASH
-    ratio = result.speedup / before
-    return f"{(ratio - 1) * 100:+.1f}%" if ratio < 10 else f"{ratio:.0f}x"  # +42538.2% is too much for a column
+        return fmt.DASH
+    return fmt.change(result.speedup / before)
 
 
 def _aligned(ratio: Ratio | None) -> str:
     """`1.396x ±0.1%` with the x of every row in one column."""
-    speedup = f"{render.exact(ratio):>7}"
-    return speedup if ratio is None else f"{speedup} {render.spread(ratio)}"
+    speedup = f"{fmt.exact(ratio.speedup if ratio else None):>7}"
+    return speedup if ratio is None else f"{speedup} {fmt.spread(ratio)}"
 
 
 def _against_best(result: CaseResult) -> Span:
     ratio = result.vs_best
     if ratio is None:
-        return render.DASH, "dim"
+        return fmt.DASH, "dim"
     style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "")
-    return f"{ratio.speedup:.3f}x {render.SIGNS[ratio.verdict]} {ratio.verdict}", style
+    return f"{fmt.exact(ratio.speedup)} {render.SIGNS[ratio.verdict]} {ratio.verdict}", style
 
 
 def _check(result: CaseResult) -> Span:

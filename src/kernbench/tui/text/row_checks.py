@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from harness.shared import format as fmt
 from harness.shared.results import CaseResult, InputForm, OutputError
 from harness.shared.task import Task, Tolerance
-from kernbench import render, report
+from kernbench import report
 from kernbench.tui.text.spans import Span, clean
 
 Line = list[Span]
@@ -25,7 +26,7 @@ def errors(result: CaseResult) -> Iterator[Line]:
         return
     yield []
     known = {"largest": overall.max, "baseline's largest": overall.baseline_max}
-    figures = [f"  {word} {render.error(value)}" for word, value in known.items() if value is not None]
+    figures = [f"  {word} {fmt.error(value)}" for word, value in known.items() if value is not None]
     yield [("error", "head"), (" ".join(figures), "")]
     titles = ("output", "largest", "off by", "allowed", "at", "got", "expected")
     rows = [titles, *map(_error, result.errors or (overall,))]
@@ -39,11 +40,11 @@ def errors(result: CaseResult) -> Iterator[Line]:
 
 def _error(error: OutputError) -> tuple[str, ...]:
     name = clean(error.output or "output")
-    largest, bound = render.error(error.max), render.error(error.bound)
+    largest, bound = fmt.error(error.max), fmt.error(error.bound)
     if error.index is None:
-        return (name, largest, render.DASH, bound, render.DASH, render.DASH, render.DASH)
+        return (name, largest, fmt.DASH, bound, fmt.DASH, fmt.DASH, fmt.DASH)
     off = None if error.got is None or error.expected is None else abs(error.got - error.expected)
-    return (name, largest, render.error(off), bound, _list(error.index), *_apart(error.got, error.expected))
+    return (name, largest, fmt.error(off), bound, _list(error.index), *_apart(error.got, error.expected))
 
 
 def tolerances(task: Task, result: CaseResult | None) -> dict[str, Tolerance]:
@@ -91,7 +92,7 @@ def inputs(result: CaseResult) -> Iterator[Line]:
 def _tensor(form: InputForm) -> tuple[str, ...]:
     shape = form.shape or ()
     layout = "contiguous" if is_contiguous(shape, form.strides) else f"strides {_list(form.strides or ())}"
-    return clean(form.name), _list(shape), form.dtype or render.DASH, layout
+    return clean(form.name), _list(shape), form.dtype or fmt.DASH, layout
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
@@ -114,7 +115,7 @@ def _table(rows: Sequence[tuple[str, ...]], left: tuple[int, ...]) -> Iterator[L
 
 
 def _value(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return fmt.plain(value) if isinstance(value, float) else str(value)
 
 
 def _list(numbers: tuple[int, ...]) -> str:

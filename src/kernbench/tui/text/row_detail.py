@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from harness.shared import format as fmt
 from harness.shared import stats
 from harness.shared.results import CaseResult
 from harness.shared.task import Task
@@ -18,13 +19,13 @@ MEAN_LEGEND = "* of the middle half of the blocks, as in the table; a speedup is
 Line = list[Span]
 
 
-def lines(row: Row, task: Task, ascii_only: bool = False) -> list[Line]:
-    """The row screen; every line stands alone and wraps."""
-    found = list(_lines(row, task, ascii_only))
+def lines(row: Row, task: Task, bandwidth: float | None = None, ascii_only: bool = False) -> list[Line]:
+    """The row page, one paragraph per line. `bandwidth` is that of a copy on this GPU."""
+    found = list(_lines(row, task, bandwidth, ascii_only))
     return [[(spell(text, ascii_only), style) for text, style in line] for line in found]
 
 
-def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
+def _lines(row: Row, task: Task, bandwidth: float | None, ascii_only: bool) -> Iterator[Line]:
     case, result = row.case, row.result
     yield [(clean(case.id), "strong")]
     about = [case.kind, "headline" if case.headline else "", ", ".join(case.models)]
@@ -33,7 +34,9 @@ def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
         yield [(clean("  ".join(f"{name}={value}" for name, value in case.axes.items())), "dim")]
     tolerances = row_checks.tolerances(task, result)
     if tolerances:
-        bounds = [f"{dtype} atol {bound.atol:g} rtol {bound.rtol:g}" for dtype, bound in tolerances.items()]
+        bounds = [
+            f"{dtype} atol {fmt.plain(bound.atol)} rtol {fmt.plain(bound.rtol)}" for dtype, bound in tolerances.items()
+        ]
         yield [(clean("tolerance: " + ", ".join(bounds)), "dim")]
     yield []
     if result is None:
@@ -45,7 +48,7 @@ def _lines(row: Row, task: Task, ascii_only: bool) -> Iterator[Line]:
     yield from _times(result, row.before)
     yield from _findings(result)
     yield from _samples(result, ascii_only)
-    yield from _measuring(result)
+    yield from _measuring(result, bandwidth)
     yield from _ledger(result)
     yield from row_checks.errors(result)
     yield from row_checks.inputs(result)
@@ -78,17 +81,17 @@ def _has_traceback(result: CaseResult) -> str:
 def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
     ratio = result.ratio
     if ratio is not None:
-        bounds = f"95 % between {ratio.low:.3f}x and {ratio.high:.3f}x"
-        yield [(f"against the baseline  {render.speedup(ratio)}   {bounds}", "")]
+        bounds = f"95 % between {fmt.exact(ratio.low)} and {fmt.exact(ratio.high)}"
+        yield [(f"against the baseline  {fmt.speedup(ratio)}   {bounds}", "")]
     if result.vs_best is not None:
         best = result.vs_best
-        yield [(f"against the best      {render.speedup(best)}   {render.SIGNS[best.verdict]} {best.verdict}", "")]
+        yield [(f"against the best      {fmt.speedup(best)}   {render.SIGNS[best.verdict]} {best.verdict}", "")]
     if before is not None and before.speedup and result.speedup:
-        change = (result.speedup / before.speedup - 1) * 100
-        yield [(f"against the last run  {change:+.1f}%", ""), ("   not timed side by side", "dim")]
+        change = fmt.change(result.speedup / before.speedup)
+        yield [(f"against the last run  {change}", ""), ("   not timed side by side", "dim")]
     if result.clock != "wall" and result.wall is not None and result.wall.speedup is not None:
-        sides = f"{render.microseconds(result.wall.baseline_us)} -> {render.microseconds(result.wall.solution_us)} us"
-        yield [(f"wall                  {render.times(result.wall.speedup)}   {sides}", "")]
+        sides = f"{fmt.microseconds(result.wall.baseline_us)} -> {fmt.microseconds(result.wall.solution_us)} us"
+        yield [(f"wall                  {fmt.times(result.wall.speedup)}   {sides}", "")]
 
 
 def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
@@ -100,11 +103,11 @@ def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
     yield [(f"{'us per call':<11}{'mean*':>9}{'median':>9}{'min':>9}  {'blocks':<{BINS}}  {'max':<8}count", "head")]
     for side, values in sides:
         centres = stats.interquartile_mean(values), stats.median(values), min(values)
-        figures = "".join(f"{render.microseconds(figure):>9}" for figure in centres)
+        figures = "".join(f"{fmt.microseconds(figure):>9}" for figure in centres)
         yield [
             (f"{clean(side):<11}{figures}  ", ""),
             (histogram(values, BINS, ascii_only), "accent"),
-            (f"  {render.microseconds(max(values)):<8}{len(values)}", ""),
+            (f"  {fmt.microseconds(max(values)):<8}{len(values)}", ""),
         ]
     yield [(MEAN_LEGEND, "dim")]
 
@@ -121,17 +124,17 @@ def histogram(values: Sequence[float], bins: int, ascii_only: bool) -> str:
     return "".join(" " if not count else bars[(count * len(bars) - 1) // highest] for count in counts)
 
 
-def _measuring(result: CaseResult) -> Iterator[Line]:
+def _measuring(result: CaseResult, bandwidth: float | None) -> Iterator[Line]:
     """How the times were taken, and what they come to."""
     taken = [
         f"{result.clock} clock" if result.clock else "",
         f"{result.blocks} blocks" if result.blocks is not None else "",
         _dropped(result),
-        f"A/A floor {result.floor * 100:.1f}%" if result.floor is not None else "",
+        f"A/A floor {fmt.fine_percent(result.floor)}" if result.floor is not None else "",
     ]
     reached = [
-        render.kernels(result.kernels) if result.kernels is not None else "",
-        f"{render.percent(result.roofline)} of the speed of light" if result.roofline is not None else "",
+        f"{fmt.plural(result.kernels, 'kernel')} a call" if result.kernels is not None else "",
+        fmt.roof(result.roofline, bandwidth) if result.roofline is not None else "",
     ]
     for facts in (taken, reached):
         if any(facts):
@@ -155,10 +158,10 @@ def _ledger(result: CaseResult) -> Iterator[Line]:
     yield []
     yield [(f"{'us':>10}  {'share':>5}  {'stream':>6}  kernel", "head")]
     for kernel in ledger:
-        numbers = f"{render.microseconds(kernel.us):>10}  {render.percent(kernel.us / whole):>5}  {kernel.stream:>6}"
+        numbers = f"{fmt.microseconds(kernel.us):>10}  {fmt.percent(kernel.us / whole):>5}  {kernel.stream:>6}"
         yield [(numbers, ""), (f"  {clean(kernel.name)}", "strong")]
     if result.span_us is not None and result.span_us > whole:
-        yield [(f"{render.microseconds(result.span_us - whole):>10}  between kernels", "dim")]
+        yield [(f"{fmt.microseconds(result.span_us - whole):>10}  between kernels", "dim")]
 
 
 def _findings(result: CaseResult) -> Iterator[Line]:

@@ -9,15 +9,15 @@ from typing import Any
 from kernbench import render
 from kernbench.tui.state.board import Row
 
-SORTS = ("task", "speedup", "time", "light", "name")
-"""In the task's order; slowest against the baseline first; longest first; farthest from light first; by name."""
+SORTS = ("task", "speedup", "time", "roof", "name")
+"""In the task's order; slowest against the baseline first; longest first; farthest below the roof first; by name."""
 ABSENT = float("inf")
 """Stands for a number that a row does not have: last in every order."""
 SORT_WORDS = {
     "task": "in the task's order",
     "speedup": "least speedup first",
     "time": "longest first",
-    "light": "farthest from the speed of light first",
+    "roof": "lowest % roof first",
     "name": "by name",
 }
 
@@ -73,7 +73,7 @@ def _longest(row: Row) -> float:
     return -row.result.solution_us if row.result and row.result.solution_us is not None else ABSENT
 
 
-def _light(row: Row) -> float:
+def _roof(row: Row) -> float:
     return row.result.roofline if row.result and row.result.roofline is not None else ABSENT
 
 
@@ -84,6 +84,6 @@ def _name(row: Row) -> str:
 _KEYS: dict[str, Callable[[Row], Any]] = {
     "speedup": _speedup,
     "time": _longest,
-    "light": _light,
+    "roof": _roof,
     "name": _name,
 }

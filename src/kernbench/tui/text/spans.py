@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
+from kernbench.worker.log_limit import ESCAPES
+
 Span = tuple[str, str]
 """Text and the name of its style: a key of STYLES."""
 
@@ -28,14 +30,13 @@ STYLES = {
     "accent": "$accent",
 }
 
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _ASCII = str.maketrans({"±": "+-", "✓": "ok"} | dict(zip("▲▼…·█▌▐│", "^v~-###|", strict=True)))
 
 
 def clean(text: str) -> str:
     """Text of the kernel made harmless: no escape sequences, no control characters, tabs as spaces."""
-    return _CONTROLS.sub("", _ESCAPES.sub("", text)).expandtabs(4).replace("\n", " ")
+    return _CONTROLS.sub("", ESCAPES.sub("", text)).expandtabs(4).replace("\n", " ")
 
 
 def spell(text: str, ascii_only: bool) -> str:

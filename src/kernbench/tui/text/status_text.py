@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
+from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import RunStarted, Summary
 from kernbench.tui.state.board import Board, Row
@@ -16,7 +17,6 @@ from kernbench.tui.text.spans import Part, Span, clean, clip, fit, spell
 
 OF_THE_SAVE_BEFORE = "before:"
 FILTERED = "filtered out, esc shows all"
-MOVES = "profile again, re-read the log, or change direction"
 LONG_RUN_SECONDS = 2.0
 STUCK_SECONDS = 3.0
 """A row that takes this long is named, whatever else has to give way."""
@@ -83,9 +83,9 @@ def seconds_left(board: Board, now: datetime | None) -> str:
         return ""
     usual = board.usual_seconds or 0.0
     if passed > max(usual + 2, OVERDUE_SECONDS):
-        return f"{passed:.0f} s so far"
+        return f"{fmt.seconds(round(passed))} so far"
     left = usual - passed
-    return f"about {left:.0f} s left" if usual >= LONG_RUN_SECONDS and left >= 1 else ""
+    return f"about {fmt.seconds(round(left))} left" if usual >= LONG_RUN_SECONDS and left >= 1 else ""
 
 
 def usual_seconds(iterations: Sequence[Summary], cases: int) -> float | None:
@@ -105,7 +105,7 @@ def geomean(
 ) -> tuple[tuple[str, ...], str]:
     """The headline number in falling length, and its style; `baseline` is the task's own."""
     if summary is None:
-        known = f"no result yet (best {render.times(best_now.geomean)})" if best_now and best_now.geomean else ""
+        known = f"no result yet (best {fmt.times(best_now.geomean)})" if best_now and best_now.geomean else ""
         return (*([known] if known else []), "no result yet", "no result"), "dim"
     if not summary.right:
         return ("NOT RIGHT: no speedup", "NOT RIGHT"), "bad"
@@ -115,16 +115,16 @@ def geomean(
     if ratio is None:
         return ("not timed",), "dim"
     style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "strong")
-    short = f"{render.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
+    short = f"{fmt.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
     over, best = f"over {clean(Path(summary.baseline).name)}", _best(summary, best_now)
     if summary.baseline == "best":  # what the best reached was against another
-        return (f"{short} {over}", short, render.times(ratio.speedup)), style
+        return (f"{short} {over}", short, fmt.times(ratio.speedup)), style
     return (
         f"{short} {over} {best}",
         f"{short} {best if baseline in (None, summary.baseline) else over}",  # the best over another is another best
         short,
-        render.geomean(ratio),
-        render.times(ratio.speedup),
+        fmt.geomean(ratio),
+        fmt.times(ratio.speedup),
     ), style
 
 
@@ -134,10 +134,10 @@ def _best(summary: Summary, best_now: Summary | None) -> str:
         return ""
     if summary.best and summary.source == best_now.source:
         known = summary.best_geomean if summary.new_best else None
-        return "(best)" if known is None else f"(best, was {render.times(known)})"
+        return "(best)" if known is None else f"(best, was {fmt.times(known)})"
     if summary.source == best_now.source:
         return "(best)"
-    return f"(best {render.times(best_now.geomean)})" if best_now.geomean else ""
+    return f"(best {fmt.times(best_now.geomean)})" if best_now.geomean else ""
 
 
 def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
@@ -214,7 +214,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     why = summary.hypothesis if summary.hypothesis != engine.notes.hypothesis else ""
     counted, *others = render.count_parts(summary)
     worst = summary.worst
-    seconds = f"{summary.seconds:.1f}s" if summary.seconds is not None else ""
+    seconds = fmt.seconds(summary.seconds) if summary.seconds is not None else ""
     saved = board.last_run is not None and board.last_run.reason == "save"
     timed = sum(1 for case in board.task.cases if case.headline)
     left_out = timed - summary.counts.get("headline", timed) if summary.ratio else 0
@@ -227,10 +227,10 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
         Part((f"stalled: {stalled} iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
         Part((quoted(why), quoted(why, 24), quoted(why, 14), ""), "strong"),
         Part((counted,), "" if summary.right else "bad"),
-        Part((f"wall {render.times(summary.wall)}", "") if summary.wall and on_device else ("",)),
+        Part((f"wall {fmt.times(summary.wall)}", "") if summary.wall and on_device else ("",)),
         Part(("  ".join(others), ""), "warn"),
         Part((f"{left_out} left out", "") if left_out else ("",), "warn"),
-        Part((f"worst {clean(worst.label)} {render.times(worst.speedup)}", f"worst {render.times(worst.speedup)}", ""))
+        Part((f"worst {clean(worst.label)} {fmt.times(worst.speedup)}", f"worst {fmt.times(worst.speedup)}", ""))
         if worst
         else Part(("",)),
         Part((f"{seconds} after the save" if saved else f"in {seconds}", seconds, "") if seconds else ("",), "dim"),
@@ -273,27 +273,27 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if red:
         seen = next((row for row in red if row.case.id not in hidden), None)
         why = f"enter on {clean(seen.case.label)} says why" if seen else FILTERED
-        return f"{_rows(len(red))} cannot be believed: {why}"
+        return f"{fmt.plural(len(red), 'row')} cannot be believed: {why}"
     waiting = sum(1 for row in board.rows() if row.result and row.result.reason == "needs_gpu")
     if waiting:
         need = "needs" if waiting == 1 else "need"
-        return f"{_rows(waiting)} {need} a GPU: here small cases are checked on the CPU, nothing is timed"
+        return f"{fmt.plural(waiting, 'row')} {need} a GPU: here small cases are checked on the CPU, nothing is timed"
     if board.summary is not None and board.summary.stalled:
-        return f"stalled: {MOVES}; h notes which"
+        return f"stalled: {render.MOVES}; h notes which"
     if board.summary is not None and board.summary.not_best:
         return f"not taken as best: {clean(board.summary.not_best)}"
     behind = sum(1 for result in board.landed() if result.vs_best and result.vs_best.verdict == "slower")
     if behind:
-        return f"{_rows(behind)} slower than best: d shows what changed"
+        return f"{fmt.plural(behind, 'row')} slower than best: d shows what changed"
     slower = board.verdicts("slower")
     if slower:
         worst = board.summary.worst if board.summary else None
-        named = f", worst {clean(worst.label)} {render.times(worst.speedup)}" if worst else ""
+        named = f", worst {clean(worst.label)} {fmt.times(worst.speedup)}" if worst else ""
         more = FILTERED if worst and worst.id in hidden else "enter on it says more"
-        return f"{_rows(slower)} slower than baseline{named}: {more}"
+        return f"{fmt.plural(slower, 'row')} slower than baseline{named}: {more}"
     unclear = board.verdicts("unclear")
     if unclear:
-        return f"{_rows(unclear)} unclear: r times again"
+        return f"{fmt.plural(unclear, 'row')} unclear: r times again"
     if board.landed() and not engine.notes.hypothesis:
         return f"h says what the next save tries; save {board.solution} to run"
     return f"save {board.solution} to run"
@@ -306,8 +306,4 @@ def _failed(failed: Sequence[Row], hidden: Collection[str]) -> str:
     raised = any(row.result and row.result.traceback for row in failed)
     more = "t shows the traceback" if raised else "enter on it says why" if seen else FILTERED
     which = "first" if first is failed[0] else "here"
-    return f"{_rows(len(failed))} failed, {which} {clean(first.case.label)} ({word}): {more}"
-
-
-def _rows(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
+    return f"{fmt.plural(len(failed), 'row')} failed, {which} {clean(first.case.label)} ({word}): {more}"
