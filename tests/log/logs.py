@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.shared import stats, taskfile
@@ -206,5 +206,5 @@ def _run_lines(task: Task, summary: Summary, rows: list[CaseResult]) -> str:
         "environment": to_dict(ENVIRONMENT),
     }
     landed = [encode("case", item, run=summary.run) for item in rows]
-    early = [line.replace('"checked":2', '"checked":1') for line in landed]
+    early = [encode("case", replace(item, checked=1, samples=None), run=summary.run) for item in rows]
     return "\n".join([encode("start", **started), *early, *landed, encode("finished", summary)]) + "\n"

@@ -105,12 +105,17 @@ class Journal:
         self._begins[event.run] = self._file.append(line)
 
     def case(self, event: CaseLanded) -> None:
-        self._file.append(encode("case", event.result, run=event.run))
+        row = replace(event.result, samples=None) if _lands_again(event.result) else event.result
+        self._file.append(encode("case", row, run=event.run))
 
     def finish(self, summary: Summary, results: Iterable[CaseResult]) -> None:
+        """A row that never landed again, as after a crash, leaves its samples now."""
+        rows = {result.id: result for result in results}
+        for row in filter(_lands_again, rows.values()):
+            self._file.append(encode("case", row, run=summary.run))
         self._file.append(encode("finished", summary))
         self.summaries.append(summary)
-        self.last_cases = {result.id: result for result in results}
+        self.last_cases = rows
         self.failed_builds = 0
 
     def fail(self, event: BuildFailed) -> None:
@@ -231,3 +236,8 @@ class Journal:
         if run.geomean is not None:
             float(run.geomean)
         return run
+
+
+def _lands_again(row: CaseResult) -> bool:
+    """Samples are most of a row, so the landing before the slow checks goes without them."""
+    return row.samples is not None and row.checked < 2
