@@ -181,10 +181,10 @@ def make_log(folder: Path, count: int, cases: int = 12, seed: int = 1, blocks: i
 
 def write_entries(task: Task) -> None:
     """The ITERATIONS.md of a log, as its runs have written it."""
-    journal = Journal(Path(task.folder) / ".kernbench")
+    journal, seen = Journal(Path(task.folder) / ".kernbench"), iterations_file.KnownFile()
     for item in journal.summaries:
         text = EntryText(task, item, journal.cases_of(item.run))
-        iterations_file.append(Path(task.folder) / "ITERATIONS.md", text, (item.iteration or 1) - 1)
+        iterations_file.append(Path(task.folder) / "ITERATIONS.md", text, (item.iteration or 1) - 1, seen)
 
 
 def keep_source(task: Task, state: Path, sha: str, number: int) -> None:

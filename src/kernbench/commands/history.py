@@ -29,12 +29,19 @@ STALL_GAP = "  "
 REFERENCE = "a number, best, last, now, or the start of a source hash"
 
 
-def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
-    from kernbench.log.runs.journal import Journal
+def located(task: str | None, state: Path | None) -> tuple[Task, Path]:
+    """The task and its state folder."""
     from kernbench.task import lookup
 
     loaded = load_task(task)
-    return loaded, Journal(state.resolve() if state else Path(loaded.folder) / lookup.STATE_FOLDER)
+    return loaded, state.resolve() if state else Path(loaded.folder) / lookup.STATE_FOLDER
+
+
+def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
+    from kernbench.log.runs.journal import Journal
+
+    loaded, folder = located(task, state)
+    return loaded, Journal(folder)
 
 
 def warned(task: Task, journal: Journal) -> PulledEntries:
