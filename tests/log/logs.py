@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.shared import stats, taskfile
@@ -181,10 +181,10 @@ def make_log(folder: Path, count: int, cases: int = 12, seed: int = 1, blocks: i
 
 def write_entries(task: Task) -> None:
     """The ITERATIONS.md of a log, as its runs have written it."""
-    journal = Journal(Path(task.folder) / ".kernbench")
+    journal, seen = Journal(Path(task.folder) / ".kernbench"), iterations_file.KnownFile()
     for item in journal.summaries:
         text = EntryText(task, item, journal.cases_of(item.run))
-        iterations_file.append(Path(task.folder) / "ITERATIONS.md", text, (item.iteration or 1) - 1)
+        iterations_file.append(Path(task.folder) / "ITERATIONS.md", text, (item.iteration or 1) - 1, seen)
 
 
 def keep_source(task: Task, state: Path, sha: str, number: int) -> None:
@@ -206,5 +206,5 @@ def _run_lines(task: Task, summary: Summary, rows: list[CaseResult]) -> str:
         "environment": to_dict(ENVIRONMENT),
     }
     landed = [encode("case", item, run=summary.run) for item in rows]
-    early = [line.replace('"checked":2', '"checked":1') for line in landed]
+    early = [encode("case", replace(item, checked=1, samples=None), run=summary.run) for item in rows]
     return "\n".join([encode("start", **started), *early, *landed, encode("finished", summary)]) + "\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from dataclasses import replace
 from pathlib import Path
@@ -83,6 +84,43 @@ def test_results_survive_a_restart_to_the_digit(tmp_path: Path) -> None:
     assert again.last_cases == {"a": row}
     assert again.cases_of("r1") == {"a": row}
     assert list(again.summaries) == list(journal.summaries)
+
+
+TIMED = CaseResult(
+    "a", "ok", clock="wall", baseline_us=2.0, solution_us=1.0, samples={"baseline": (1.0, 2.0)}, checked=1
+)
+
+
+def samples_on_disk(journal: Journal) -> list[bool]:
+    lines = [json.loads(line) for line in journal.path.read_text().splitlines()]
+    return [line["samples"] is not None for line in lines if line["event"] == "case"]
+
+
+def test_only_the_last_landing_of_a_row_has_samples(tmp_path: Path) -> None:
+    journal, last = Journal(tmp_path), replace(TIMED, checked=2)
+    journal.start(STARTED, "toy", Environment())
+    for row in (TIMED, last):
+        journal.case(CaseLanded("r1", row))
+    journal.finish(summary(), [last])
+    assert samples_on_disk(journal) == [False, True]
+    assert Journal(tmp_path).cases_of("r1") == {"a": last}
+
+
+def test_a_run_interrupted_before_the_slow_checks_has_its_rows_without_samples(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.start(STARTED, "toy", Environment())
+    journal.case(CaseLanded("r1", TIMED))
+    assert Journal(tmp_path).cases_of("r1") == journal.cases_of("r1") == {"a": replace(TIMED, samples=None)}
+
+
+def test_a_run_whose_slow_checks_crashed_keeps_the_samples_of_the_other_rows(tmp_path: Path) -> None:
+    journal, crashed = Journal(tmp_path), CaseResult("b", "crashed", checked=1)
+    journal.start(STARTED, "toy", Environment())
+    for row in (TIMED, replace(TIMED, id="b"), crashed):
+        journal.case(CaseLanded("r1", row))
+    journal.finish(summary(), [TIMED, crashed])
+    assert samples_on_disk(journal) == [False, False, False, True]
+    assert Journal(tmp_path).last_cases == journal.last_cases == {"a": TIMED, "b": crashed}
 
 
 def test_a_journal_that_cannot_be_written_says_so(tmp_path: Path) -> None:

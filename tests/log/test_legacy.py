@@ -162,4 +162,4 @@ def test_old_and_new_runs_of_one_gpu_are_one_series(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text(text, encoding="utf-8")
     journal = Journal(tmp_path)
     series = Series("t", "", "NVIDIA H200", "cold")
-    assert [journal.summaries[item.position].run for item in journal.table.series(series)] == ["old", "new"]
+    assert [item.run for item in journal.series(series)] == ["old", "new"]

@@ -1,8 +1,9 @@
-"""runs.jsonl: old files stay readable, a tear costs only the torn line, the index is a cache and nothing more."""
+"""runs.jsonl: old files stay readable, a tear costs only the torn line, opening parses no rows of old runs."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import random
 import resource
@@ -12,6 +13,8 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -25,7 +28,7 @@ from kernbench.events import CaseLanded, RunStarted, Summary
 from kernbench.log import overview
 from kernbench.log.entries import iterations_file
 from kernbench.log.logbook import Logbook, author
-from kernbench.log.runs import runs_index
+from kernbench.log.runs import runs_file
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import JournalError, RunsFile
 from tests.log.logs import make_log, make_task
@@ -102,40 +105,34 @@ def test_a_tear_anywhere_costs_only_the_torn_line(old: Path) -> None:
         assert (old / "runs.jsonl").read_bytes().startswith(kept)
 
 
-def test_the_index_changes_nothing_but_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_log(tmp_path / "t", 12, cases=3)
-    state = tmp_path / "t" / ".kernbench"
-    plain = Journal(state)
-    assert not (state / "runs.index").exists()
-    monkeypatch.setattr(runs_index, "WORTH_WRITING", 0)
-    assert list(Journal(state).summaries) == list(plain.summaries)
-    index = (state / "runs.index").read_bytes()
-    cached = Journal(state)
-    assert list(cached.summaries) == list(plain.summaries)
-    assert cached.last_cases == plain.last_cases
-    for item in plain.summaries:
-        assert cached.cases_of(item.run) == plain.cases_of(item.run)
-    cached.start(STARTED, "t", Environment())
-    cached.finish(Summary("r1", "ab" * 32, STARTED.at, True, iteration=13), [])
-    assert [item.iteration for item in Journal(state).summaries] == list(range(1, 14))
-    for broken in (b"", b"nonsense", index[:-7], index.replace(b"kernbench-index 1", b"kernbench-index 9")):
-        (state / "runs.index").write_bytes(broken)
-        assert len(Journal(state).summaries) == 13
-    lines = (state / "runs.jsonl").read_bytes().splitlines(keepends=True)
-    (state / "runs.jsonl").write_bytes(b"".join(lines[8:]))  # another file under the same name
-    assert [item.iteration for item in Journal(state).summaries] == list(range(2, 14))
-
-
-def test_a_run_that_was_killed_keeps_its_place_in_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs_index, "WORTH_WRITING", 0)
+def test_a_log_opened_during_a_run_has_its_rows_later(tmp_path: Path) -> None:
     first, second = Journal(tmp_path), Journal(tmp_path)
     first.start(STARTED, "t", Environment())
     first.case(CaseLanded("r1", CaseResult("a", "ok", checked=2)))
     second.keep_controls("something else")
-    Journal(tmp_path)  # writes the index while r1 is still going on
+    during = Journal(tmp_path)
+    assert during.summaries == []
     first.case(CaseLanded("r1", CaseResult("b", "ok", checked=2)))
     first.finish(Summary("r1", "ab" * 32, STARTED.at, True), [])
     assert list(Journal(tmp_path).last_cases) == ["a", "b"]
+    assert during.read_new()
+    assert list(during.last_cases) == ["a", "b"]
+
+
+def test_opening_parses_the_rows_of_the_last_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_log(tmp_path / "t", 12, cases=3)
+    parsed: list[bytes] = []
+
+    def loads(text: bytes) -> Any:
+        parsed.append(text)
+        return json.loads(text)
+
+    monkeypatch.setattr(runs_file, "json", SimpleNamespace(loads=loads))
+    journal = Journal(tmp_path / "t" / ".kernbench")
+    assert len(journal.summaries) == 12
+    assert len(journal.last_cases) == 3
+    rows = [json.loads(text) for text in parsed if b'"event":"case"' in text]
+    assert [row["run"] for row in rows] == [journal.summaries[-1].run] * 6
 
 
 def test_a_full_disk_takes_back_what_did_not_fit(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""A log of 10,000 iterations of 15 cases: append, open, read back, export; prints seconds and sizes."""
+"""A log of 10,000 iterations of 15 cases with its ITERATIONS.md: list, export, open, append, paint; prints seconds."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,8 +20,17 @@ from harness.shared import taskfile  # noqa: E402
 from kernbench.events import CaseLanded, RunStarted  # noqa: E402
 from kernbench.log.logbook import Logbook  # noqa: E402
 from kernbench.log.runs.journal import Journal  # noqa: E402
-from tests.log.logs import ENVIRONMENT, make_log, rows_of, source_hash, summary_of  # noqa: E402
+from tests.log.logs import (  # noqa: E402
+    ENVIRONMENT,
+    make_log,
+    make_task,
+    rows_of,
+    source_hash,
+    summary_of,
+    write_entries,
+)
 from tests.measure.bench import figure  # noqa: E402
+from tests.measure.pseudo import FAKE_HARNESS, Terminal, kernbench  # noqa: E402
 
 COUNT = int(os.environ.get("KERNBENCH_LOG", "10000"))
 CASES = 15
@@ -48,7 +59,7 @@ def append_ms(folder: Path, runs: int = 30) -> float:
         )
         began = time.perf_counter()
         book.journal.start(started, task.name, ENVIRONMENT)
-        for row in [*rows, *rows]:
+        for row in [*(replace(row, checked=1) for row in rows), *rows]:
             book.journal.case(CaseLanded(started.run, row))
         book.journal.finish(book.enter(task, summary, {row.id: row for row in rows}), rows)
         taken.append((time.perf_counter() - began) * 1000)
@@ -62,30 +73,59 @@ def cold(path: Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
+def command_seconds(*words: str, times: int = 3) -> float:
+    """Of a command in a process of its own, its start included; the least, as others use the machine too."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        subprocess.run(kernbench(*words), check=True, capture_output=True, env=environment)
+        taken.append(time.perf_counter() - began)
+    return min(taken)
+
+
+def first_paint(folder: Path) -> float:
+    """Median of five, after one that fills the caches."""
+
+    def once() -> float:
+        terminal = Terminal(kernbench(str(folder)), 120, 40, KERNBENCH_HARNESS=FAKE_HARNESS)
+        painted = terminal.until(b"quit") - terminal.started
+        terminal.leave()
+        return painted
+
+    once()
+    return statistics.median(once() for _ in range(5))
+
+
+def open_and_append(small: Path, large: Path) -> None:
+    runs = large / ".kernbench" / "runs.jsonl"
+    note = f"{COUNT} iterations of {CASES} cases, {runs.stat().st_size / 1e6:.0f} MB"
+    figure("runs.jsonl, open", f"{seconds(lambda: Journal(runs.parent)):.2f} s", note)
+    cold(runs)
+    figure("runs.jsonl, open, not in the page cache", f"{seconds(lambda: Journal(runs.parent), 1):.2f} s")
+    figure("append a run to a log of 10", f"{append_ms(small):.1f} ms")
+    figure(f"append a run to a log of {COUNT}", f"{append_ms(large):.1f} ms")
+    journal = Journal(runs.parent)
+    run = journal.summaries[COUNT // 2].run
+    figure("rows of a run in the middle", f"{seconds(lambda: journal.cases_of(run)) * 1000:.0f} ms")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kernbench-log-") as place:
-        small, large = Path(place, "small"), Path(place, "large")
+        small, large, pulled, empty = (Path(place, name) for name in ("small", "large", "pulled", "empty"))
         make_log(small, 10, CASES, blocks=BLOCKS)
-        make_log(large, COUNT, CASES, blocks=BLOCKS)
-        runs = large / ".kernbench" / "runs.jsonl"
-        note = f"{COUNT} iterations of {CASES} cases, {runs.stat().st_size / 1e6:.0f} MB"
-        figure("runs.jsonl, first open, no index", f"{seconds(lambda: Journal(runs.parent), 1):.2f} s", note)
-        figure("runs.jsonl, open", f"{seconds(lambda: Journal(runs.parent)):.2f} s")
-        cold(runs)
-        figure("runs.jsonl, open, not in the page cache", f"{seconds(lambda: Journal(runs.parent), 1):.2f} s")
-        figure("append a run to a log of 10", f"{append_ms(small):.1f} ms")
-        figure(f"append a run to a log of {COUNT}", f"{append_ms(large):.1f} ms")
-        run = Journal(runs.parent).summaries[COUNT // 2].run
-        journal = Journal(runs.parent)
-        figure("rows of a run in the middle", f"{seconds(lambda: journal.cases_of(run)) * 1000:.0f} ms")
+        write_entries(make_log(large, COUNT, CASES, blocks=BLOCKS))
+        shutil.copytree(large, pulled, ignore=shutil.ignore_patterns(".kernbench"))
+        make_task(empty, CASES)
+        figure("kernbench log", f"{command_seconds('log', str(large)):.2f} s")
+        figure("kernbench log, pulled without runs", f"{command_seconds('log', str(pulled)):.2f} s")
         for kind in ("html", "csv"):
             target = Path(place, f"log.{kind}")
-            command = [sys.executable, "-m", "kernbench", "export", str(large), "--format", kind, "-o", str(target)]
-            paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-            began = time.perf_counter()
-            subprocess.run(command, check=True, stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": paths})
-            taken = time.perf_counter() - began
+            taken = command_seconds("export", str(large), "--format", kind, "-o", str(target), times=1)
             figure(f"export {kind}", f"{taken:.1f} s", f"{target.stat().st_size / 1e6:.1f} MB")
+        open_and_append(small, large)
+        figure("first paint of an empty log", f"{first_paint(empty):.2f} s")
+        figure("first paint of the long log", f"{first_paint(large):.2f} s")
 
 
 if __name__ == "__main__":

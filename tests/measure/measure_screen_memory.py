@@ -18,24 +18,18 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 from harness.shared import taskfile  # noqa: E402
 from kernbench.engine.jobs import Options  # noqa: E402
 from kernbench.engine.session import Session  # noqa: E402
-from kernbench.events import Event, RunFinished, Summary  # noqa: E402
-from kernbench.log.runs.run_records import KEPT_RECORDS  # noqa: E402
+from kernbench.events import Event, RunFinished  # noqa: E402
 from kernbench.tui.app import Workbench  # noqa: E402
 from kernbench.tui.panes.output import MOST_LINES  # noqa: E402
 
 ROWS, RUNS, STEP = 8, 1000, 250
 SETTLED = 500
-"""Runs after which what has a fixed size is full: Textual's caches, the records that were asked for last."""
+"""Runs after which what has a fixed size, such as Textual's caches, is full."""
 
 
 def held_bytes() -> int:
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
-
-
-def records() -> int:
-    """Records of runs that somebody still holds."""
-    return sum(isinstance(thing, Summary) for thing in gc.get_objects())
 
 
 async def main(folder: Path) -> None:
@@ -66,7 +60,6 @@ async def main(folder: Path) -> None:
         per_run = (held[RUNS] - held[SETTLED]) / (RUNS - SETTLED)
         note = f"{time.perf_counter() - started:.0f} s for all"
         figure(f"growth a run, after the first {SETTLED}", f"{per_run:.0f} B", note)
-        figure("records of runs in memory", str(records()), f"at most {KEPT_RECORDS}: those asked for last")
 
 
 with tempfile.TemporaryDirectory(prefix="kernbench-measure-") as place:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from kernbench.commands.history import echo_diff, opened, state_option
+from kernbench.commands.history import echo_diff, located, opened, state_option
 from kernbench.commands.run import task_argument
 from kernbench.export.formats import FORMATS
 
@@ -37,12 +37,12 @@ def export(
 
     if kind != "pr" and (before or after):
         raise click.UsageError("--before and --after choose the two sources of --format pr")
-    loaded, journal = opened(task, state)
+    loaded, folder = located(task, state)
     if target == "-":
-        text = exports.text(loaded, journal.state, kind, before=before, after=after)
+        text = exports.text(loaded, folder, kind, before=before, after=after)
         sys.stdout.buffer.write(as_bytes(text))  # as in a file, whatever the terminal's is
         return
-    paths = exports.export(loaded, journal.state, kind, Path(target), force=force, before=before, after=after)
+    paths = exports.export(loaded, folder, kind, Path(target), force=force, before=before, after=after)
     for path in paths:
         click.echo(f"wrote {path}", err=True)
 

@@ -69,8 +69,7 @@ class RunNotes:
         return next((number for run, number in self._made[count:] if run != besides), None)
 
     def _entry(self, number: int) -> Summary | None:
-        journal = self._logbook.journal
-        newest_first = (journal.summaries[place] for place in reversed(journal.table.numbered().indices))
+        newest_first = reversed(self._logbook.journal.summaries)
         return next((entry for entry in newest_first if entry.iteration == number), None)
 
     def next_now(self) -> str:

@@ -46,17 +46,16 @@ class Collected:
     def present(self) -> Series:
         """The task's own series, which decides what is best; where nothing is in it yet, that of the newest iteration,
         or of the newest whole run."""
-        made, runs = self.journal.table.numbered(), self.journal.table.all()
+        runs = self.journal.summaries
         own = best_source.present_series(self.task, self.journal)
-        if self.journal.table.series(own):
+        if self.journal.series(own):
             return own
-        whole = [run for run in runs if run.complete and run.about.series.baseline != "best"]
-        return (made or whole or runs)[-1].about.series
+        whole = [run for run in runs if run.complete and run.baseline != "best"]
+        return Series.of((self.journal.numbered() or whole or runs)[-1])
 
     def series_for(self, run: Summary) -> Series:
         """The series of a run: the present one also where the run carries the task's old hash."""
-        own = Series.of(run)
-        return self.present if self.present.includes(own) else own
+        return self.present if self.present.includes(run) else Series.of(run)
 
     @functools.cached_property
     def runs(self) -> list[Summary]:

@@ -92,7 +92,7 @@ def _written(task: Task, journal: Journal, entries: PulledEntries, l2: str) -> P
     """The last one that the log calls best over the task's own baseline, of those that no run here made."""
     old = journal.old_hashes(task)
     own = [item for item in entries.of(journal) if item.best and _is_of(task, item, l2, old)]
-    wrong = {run.source for run in journal.table.all() if run.disproved} if own else set()
+    wrong = {run.source for run in journal.summaries if run.disproved} if own else set()
     newest_first = sorted(own, key=lambda item: item.iteration or 0, reverse=True)
     return next((item for item in newest_first if not _is_among(item.source, wrong)), None)
 
@@ -111,11 +111,10 @@ def _is_among(short: str, sources: set[str]) -> bool:
 def _was_run(journal: Journal, series: Series) -> bool:
     """Whether runs here are of the present task, over whatever baseline."""
     hashes = {series.task_hash, *series.old_task_hashes}
-    return any(run.about.series.task_hash in hashes for run in journal.table.all())
+    return any(run.task_hash in hashes for run in journal.summaries)
 
 
 def _made_with(journal: Journal, series: Series, source: str) -> Summary | None:
     """The entry that a run of this source made later, where its first run made none."""
-    made = (run for run in journal.table.series(series) if run.iteration is not None and run.source == source)
-    found = next((run for run in made if run.best), None)
-    return journal.summaries[found.position] if found else None
+    made = (run for run in journal.series(series) if run.iteration is not None and run.source == source)
+    return next((run for run in made if run.best), None)

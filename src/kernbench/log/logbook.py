@@ -25,7 +25,6 @@ from kernbench.log.entries.entry_list import EntryList
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
-from kernbench.log.runs.run_table import RunKind, RunRow, RunRows
 from kernbench.log.runs.series import Series, best_of
 from kernbench.machine.git import Git
 from kernbench.task import snapshot
@@ -55,9 +54,9 @@ class Logbook:
         """Read when it is first asked for: a long one takes a second, and the screen opens before that."""
         return Journal(self.state)
 
-    def series(self, task: Task, environment: Environment, l2: str = "cold") -> RunRows:
+    def series(self, task: Task, environment: Environment, l2: str = "cold") -> list[Summary]:
         """The runs of the task's own series, which decides what is best, whatever a run is compared with."""
-        return self.journal.table.series(best_source.present_series(task, self.journal, environment, l2))
+        return self.journal.series(best_source.present_series(task, self.journal, environment, l2))
 
     def best(self, task: Task, environment: Environment | None, l2: str = "cold") -> str | None:
         """Hash of the best source, if its snapshot is on this machine."""
@@ -83,14 +82,11 @@ class Logbook:
 
         old = self.journal.old_hashes(task)
 
-        def is_comparable(run: RunKind) -> bool:
-            device, name = (run.device, run.series.device_name)
-            if environment is not None:
-                device, name = environment.device, environment.device_name
-            return Series.present(task, device, name, l2, baseline, old).includes(run.series)
+        def is_comparable(run: Summary) -> bool:
+            about = environment or run.environment
+            return Series.present(task, about.device, about.device_name, l2, baseline, old).includes(run)
 
-        found = next((run for run in reversed(self.journal.table.all()) if is_comparable(run.about)), None)
-        last = self.journal.summaries[found.position] if found else None
+        last = next((run for run in reversed(self.journal.summaries) if is_comparable(run)), None)
         if last is None or baseline != "best":
             return last
         best = self.best(task, environment or last.environment, l2)
@@ -163,8 +159,7 @@ class Logbook:
         return self.iterations().numbers()
 
     def last_entry(self) -> Summary | None:
-        made = self.journal.table.numbered().indices
-        return self.journal.summaries[made[-1]] if made else None
+        return next((run for run in reversed(self.journal.summaries) if run.iteration is not None), None)
 
     def enter(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> Summary:
         """Writes the entry and returns the summary with its number."""
@@ -222,17 +217,14 @@ class Logbook:
 
     def add_evidence(self, task: Task, source: str) -> str:
         """Writes what the profiles of a source say into its newest entry; returns the line, empty if there is none."""
-        made = (item.position for item in reversed(self.journal.table.numbered()) if item.source == source)
-        index = next(made, None)
-        entry = None if index is None else self.journal.summaries[index]
+        entry = next((run for run in reversed(self.journal.numbered()) if run.source == source), None)
         line = self._evidence(task, entry) if entry else None
         if entry is not None and line:
             iterations_file.add_evidence(self.path, entry, line)
         return line or ""
 
-    def profiled_since(self, run: RunRow) -> bool:
-        at = self.journal.summaries[run.position].at
-        return any(profile.at > at for profile in profile_evidence.profiles(self.state))
+    def profiled_since(self, run: Summary) -> bool:
+        return any(profile.at > run.at for profile in profile_evidence.profiles(self.state))
 
     def _evidence(self, task: Task, summary: Summary) -> str | None:
         """Beside the best before it where both were profiled, else alone; the hottest headline case first."""
@@ -249,10 +241,8 @@ class Logbook:
 
     def _best_before(self, summary: Summary) -> str | None:
         """The other source that was best when the run began."""
-        for item in reversed(self.journal.table.all()):
-            if item.best and item.source != summary.source and self.journal.summaries[item.position].at < summary.at:
-                return item.source
-        return None
+        runs = (run for run in reversed(self.journal.summaries) if run.best and run.at < summary.at)
+        return next((run.source for run in runs if run.source != summary.source), None)
 
     def text(self, number: int, source: str | None = None, at: str = "") -> str:
         """Of two entries with one number, that of the source and time."""

@@ -56,8 +56,7 @@ def _opened(folder: Path, state: Path) -> Overview:
     if not journal.summaries:
         said = "not run here yet" if count else "not run yet"
         return Overview(task.name, str(folder), count, best_words, said, fmt.DASH)
-    whole = next((run.position for run in reversed(journal.table.all()) if run.complete), -1)
-    last = journal.summaries[whole]
+    last = next((run for run in reversed(journal.summaries) if run.complete), journal.summaries[-1])
     return Overview(
         name=task.name,
         folder=str(folder),

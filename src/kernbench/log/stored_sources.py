@@ -237,16 +237,12 @@ def taken_twice(number: int) -> str:
 
 def _with_hash(journal: Journal, listed: EntryList, digits: str) -> dict[str, Summary]:
     """By source, the newest run of it; what is only written down, where nothing here has run it."""
-    table = journal.table
-    found = [index for index in range(len(table)) if table.source(index).startswith(digits)]
-    made = [index for index in found if table.iteration(index) is not None]
-    newest = {table.source(index): index for index in [*found, *made]}  # an entry before a plain run of its source
+    found = [run for run in journal.summaries if run.source.startswith(digits)]
+    made = [run for run in found if run.iteration is not None]
+    newest = {run.source: run for run in [*found, *made]}  # an entry before a plain run of its source
     shorts = {source[: entry_text.HASH] for source in newest}
     written = [item for item in listed.written if item.source.startswith(digits) and item.source not in shorts]
-    return {
-        **{item.source: item for item in written},
-        **{source: journal.summaries[index] for source, index in newest.items()},
-    }
+    return {**{item.source: item for item in written}, **newest}
 
 
 def entries_of(task: Task) -> PulledEntries:

@@ -175,6 +175,8 @@ def mark_of(line: str, name: str) -> str:
 
     Only `when` and `with task` have no colon: `- next to that, ...` is somebody's remark.
     """
+    if line[:1] not in "-*+":
+        return ""  # as most lines: they are the table's
     found = re.match(rf"[-*+] +{name}{'[: ]' if name in ('when', 'with task') else ':'}", line)
     return found[0] if found else ""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,6 @@ from kernbench.log.entries.edited_words import UNDECODED, EditedWords
 from kernbench.log.entries.entry_list import EntryList, Key, key_of
 from kernbench.log.runs import legacy
 from kernbench.log.runs.journal import Journal
-from kernbench.log.runs.run_table import RunRow
 from kernbench.log.runs.series import Series
 
 TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
@@ -69,10 +69,10 @@ class PulledEntries:
         return [
             item
             for item in self._found
-            if not (item.iteration in own or self._is_made(item, journal, made.get(key_of(item), [])))
+            if not (item.iteration in own or self._is_made(item, made.get(key_of(item), [])))
         ]
 
-    def _read(self, made: Mapping[Key, Sequence[int]]) -> None:
+    def _read(self, made: Mapping[Key, Sequence[Summary]]) -> None:
         text = _text(self.path)
         spans = _spans(text)
         self._found = [span.parsed(text) for span in _foreign(spans, made)]
@@ -82,11 +82,11 @@ class PulledEntries:
         self._conflict = iterations_file.conflict(text)
         self.edited.locate(text, [(span.key[0], span.start, span.end) for span in spans])
 
-    def _is_made(self, item: PulledEntry, journal: Journal, runs: Sequence[int]) -> bool:
+    def _is_made(self, item: PulledEntry, runs: Sequence[Summary]) -> bool:
         """By runs here of this number and source; where the file has more of these, by those of its time."""
         if len(runs) >= self._written[key_of(item)]:
             return bool(runs)
-        return any(journal.summaries[index].at[:MINUTE] == item.at[:MINUTE] for index in runs)
+        return any(run.at[:MINUTE] == item.at[:MINUTE] for run in runs)
 
     def problem(self, journal: Journal) -> str:
         """What is wrong with the file, in a sentence; empty where nothing is."""
@@ -115,9 +115,8 @@ class PulledEntries:
         """
         written = self.of(journal)
         runs = _timed_again(journal, {item.source for item in written if item.source}, series)
-        again = {place: runs[item.source] for place, item in enumerate(written) if item.source in runs}
-        made = journal.table.numbered().indices
-        return EntryList(journal.summaries, made, written, again, best, self.edited.applied, series)
+        told = [replace(item, again=runs[item.source]) if item.source in runs else item for item in written]
+        return EntryList(journal.numbered(), told, best, self.edited.applied, series)
 
 
 class Span(NamedTuple):
@@ -155,7 +154,7 @@ def _spans(text: str) -> list[Span]:
     return spans
 
 
-def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[int]]) -> list[Span]:
+def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[Summary]]) -> list[Span]:
     """Those that are not known to be made here: a long log of one's own costs little.
 
     Where the file has more entries of a number and source than runs here have made, all of them are among these.
@@ -199,35 +198,34 @@ def parse(number: int, text: str, source: str) -> PulledEntry:
     )
 
 
-def _made(journal: Journal) -> dict[Key, list[int]]:
+def _made(journal: Journal) -> dict[Key, list[Summary]]:
     """The runs here that made entries, by number and short hash."""
-    table, made = journal.table, dict[Key, list[int]]()
-    for index in table.numbered().indices:
-        made.setdefault((table.iteration(index) or 0, table.source(index)[: entry_text.HASH]), []).append(index)
+    made: dict[Key, list[Summary]] = {}
+    for run in journal.numbered():
+        made.setdefault(key_of(run), []).append(run)
     return made
 
 
-def _timed_again(journal: Journal, wanted: set[str], series: Series | None) -> dict[str, int]:
-    """By short hash the place of a run here of that source."""
-    chosen: dict[str, RunRow] = {}
-    table = journal.table
-    for index in range(len(table)) if wanted else ():
-        short = table.source(index)[: entry_text.HASH]
-        if short in wanted and _is_comparable(run := table[index]):
+def _timed_again(journal: Journal, wanted: set[str], series: Series | None) -> dict[str, Summary]:
+    """By short hash, a run here of that source."""
+    chosen: dict[str, Summary] = {}
+    for run in journal.summaries if wanted else ():
+        short = run.source[: entry_text.HASH]
+        if short in wanted and _is_comparable(run):
             chosen[short] = max(chosen.get(short, run), run, key=lambda item: _fitness(item, series))
-    return {short: run.position for short, run in chosen.items()}
+    return chosen
 
 
 def _is_about(item: Summary, source: str) -> bool:
     return bool(item.source) and source.startswith(item.source)
 
 
-def _is_comparable(run: RunRow) -> bool:
+def _is_comparable(run: Summary) -> bool:
     """A part of the cases, an interpreter, or the best as the opponent: such runs time something else."""
-    is_other = run.about.interpreted or run.about.series.baseline == "best"
+    is_other = run.environment.interpreted or run.baseline == "best"
     return run.complete and not is_other
 
 
-def _fitness(run: RunRow, series: Series | None) -> tuple[bool, bool]:
+def _fitness(run: Summary, series: Series | None) -> tuple[bool, bool]:
     """Of several runs of one source the fittest is taken, and of equals the first."""
-    return series is not None and series.includes(run.about.series), run.right
+    return series is not None and series.includes(run), run.right

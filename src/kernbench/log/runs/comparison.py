@@ -14,7 +14,7 @@ from harness.shared.results import CaseResult, Finding, Ratio
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.events import RunStarted, Summary, Worst
-from kernbench.log.runs.series import Judged, best_of
+from kernbench.log.runs.series import best_of
 
 STALL_AFTER = 3
 MOVES = {
@@ -29,7 +29,7 @@ MOVES = {
 """What to do about a stall, by the word that a hypothesis may begin with."""
 
 
-def streak(series: Sequence[Judged], best: bool, counts: bool) -> int:
+def streak(series: Sequence[Summary], best: bool, counts: bool) -> int:
     """Iterations in a row without a new best, the present one included; `series` ends before it."""
     if best or not counts:
         return 0
@@ -41,12 +41,12 @@ def streak(series: Sequence[Judged], best: bool, counts: bool) -> int:
     return length
 
 
-def is_stalled(series: Sequence[Judged], best: bool, counts: bool) -> bool:
+def is_stalled(series: Sequence[Summary], best: bool, counts: bool) -> bool:
     """Whether this is (at least) the third iteration in a row without a new best."""
     return streak(series, best, counts) >= STALL_AFTER
 
 
-def follows_stall(series: Sequence[Judged], counts: bool) -> bool:
+def follows_stall(series: Sequence[Summary], counts: bool) -> bool:
     """Whether the iteration before this one was stalled."""
     last = next(_counted(series), None) if counts else None
     return last is not None and last.stalled
@@ -58,7 +58,7 @@ def said_move(hypothesis: str) -> str:
     return MOVES.get(word.replace("-", "").replace(" ", ""), "")
 
 
-def _counted(series: Sequence[Judged]) -> Iterator[Judged]:
+def _counted(series: Sequence[Summary]) -> Iterator[Summary]:
     """Newest first, what the stall rule looks at."""
     return (item for item in reversed(series) if item.counted)
 
@@ -68,7 +68,7 @@ class SummaryInputs:
     """What a summary needs to know beyond the rows."""
 
     environment: Environment
-    series: Sequence[Judged]
+    series: Sequence[Summary]
     """The runs of the task's own series, which decides what is best."""
     complete: bool
     """Every timed case of the task was asked for."""
@@ -181,7 +181,7 @@ def _is_best(
     headline: Sequence[CaseResult],
     about: SummaryInputs,
     is_best_already: bool,
-    old_best: Judged | None,
+    old_best: Summary | None,
 ) -> bool:
     checked = all(row.checked == 2 for row in results if row.status == "ok")
     timed = any(row.ratio is not None for row in headline)

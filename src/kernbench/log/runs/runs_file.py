@@ -11,7 +11,8 @@ import errno
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,13 @@ from harness.shared.errors import UserError
 from kernbench.task.lookup import make_state
 
 READ_AT_ONCE = 1 << 20
-PARSED_AT_ONCE = 500
+ROW = b'{"event":"case"'
+FINISHED = b'{"event":"finished"'
+BEGIN = re.compile(rb'\{"event":"start","run":"([^"\\]*)"')
+END = re.compile(rb'\{"event":"(?:finished|failed|cancelled)","run":"([^"\\]*)"')
+VERSION = re.compile(rb',"schema":(\d+)')
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+"""What reading a line may raise that is torn, or that somebody wrote into."""
 NOT_OURS = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -53,46 +60,20 @@ class RunsFile:
         except OSError:
             return 0
 
-    def scan(self, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
-        """Whole and torn lines with their offsets; `begin` must be the beginning of one."""
+    def scan(self, begin: int = 0, rows: bool = True) -> Iterator[tuple[int, bytes]]:
+        """Whole and torn lines with their offsets, or those that are not rows; `begin` must be the beginning of one."""
         try:
             with self.path.open("rb", buffering=READ_AT_ONCE) as file:
                 file.seek(begin)
                 place = begin
                 for line in file:
-                    if end is not None and place >= end:
-                        return
-                    yield place, line
+                    if rows or not line.startswith(ROW):
+                        yield place, line
                     place += len(line)
         except FileNotFoundError:
             return
         except OSError as problem:
             raise JournalError(f"{self.path} cannot be read: {problem.strerror}") from None
-
-    def lines_at(self, places: Iterable[int]) -> Iterator[bytes]:
-        """The line that begins at each of the places; nothing where the file is not there or ends before."""
-        try:
-            file = self.path.open("rb")
-        except OSError:
-            yield from (b"" for _place in places)
-            return
-        with file:
-            for place in places:
-                try:
-                    file.seek(place)
-                    line = file.readline()
-                except OSError:
-                    line = b""
-                yield line
-
-    def holds(self, place: int, line: bytes) -> bool:
-        """Whether this very line stands there."""
-        try:
-            with self.path.open("rb") as file:
-                file.seek(place)
-                return file.read(len(line)) == line
-        except OSError:
-            return False
 
     def _write(self, handle: int, line: bytes) -> int:
         size = os.fstat(handle).st_size

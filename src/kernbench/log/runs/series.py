@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
 
 from harness.shared.task import Task
 from kernbench.events import Summary
@@ -31,63 +30,33 @@ class Series:
     @classmethod
     def of(cls, run: Summary) -> Series:
         about = run.environment
-        l2 = about.l2 if about.device.startswith("cuda") else ""
-        return cls(run.task_hash, run.baseline, about.device_name, l2)
+        return cls(run.task_hash, run.baseline, about.device_name, _state(about.device, about.l2))
 
     @classmethod
     def present(
         cls, task: Task, device: str, device_name: str, l2: str, baseline: str, known: frozenset[str]
     ) -> Series:
         """The task's series on a device over a baseline; `known` are hashes that older versions gave this task."""
-        state = l2 if device.startswith("cuda") else ""
-        return cls(task.hash, baseline, device_name, state, known)
+        return cls(task.hash, baseline, device_name, _state(device, l2), known)
 
-    def includes(self, other: Series) -> bool:
-        """Whether runs of the other are of this series: they may carry the task's old hash."""
-        if other.task_hash != self.task_hash and other.task_hash not in self.old_task_hashes:
+    def includes(self, run: Summary) -> bool:
+        """Whether the run is of this series: it may carry the task's old hash."""
+        if run.task_hash != self.task_hash and run.task_hash not in self.old_task_hashes:
             return False
-        return (other.baseline, other.device_name, other.l2) == (self.baseline, self.device_name, self.l2)
+        about = run.environment
+        place = run.baseline, about.device_name, _state(about.device, about.l2)
+        return place == (self.baseline, self.device_name, self.l2)
 
 
-class Judged(Protocol):
-    """What the rules of best and stall look at, in a whole Summary or in brief."""
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def identity(self) -> str: ...
-
-    @property
-    def geomean(self) -> float | None: ...
-
-    @property
-    def best(self) -> bool: ...
-
-    @property
-    def new_best(self) -> bool: ...
-
-    @property
-    def took_over(self) -> bool: ...
-
-    @property
-    def stalled(self) -> bool: ...
-
-    @property
-    def counted(self) -> bool: ...
-
-    @property
-    def disproved(self) -> bool: ...
-
-
-Run = TypeVar("Run", bound=Judged)
+def _state(device: str, l2: str) -> str:
+    return l2 if device.startswith("cuda") else ""
 
 
 def series_of(summaries: Iterable[Summary], wanted: Series) -> list[Summary]:
-    return [item for item in summaries if wanted.includes(Series.of(item))]
+    return [item for item in summaries if wanted.includes(item)]
 
 
-def best_of(series: Sequence[Run]) -> Run | None:
+def best_of(series: Sequence[Summary]) -> Summary | None:
     """The run with which the best source took over, unless that source has turned out wrong since.
 
     A timeout alone dethrones nobody: a busy machine or a short deadline makes one of any source. A best that was timed
@@ -103,13 +72,13 @@ def best_of(series: Sequence[Run]) -> Run | None:
     return None
 
 
-def _take_over(series: Sequence[Run], place: int) -> Run:
+def _take_over(series: Sequence[Summary], place: int) -> Summary:
     """The run with which the best at this place became it: the first of the same source, else the last that took over,
     whose place it kept."""
     best = series[place]
     if best.new_best:
         return best
-    last: Run | None = None
+    last: Summary | None = None
     for earlier in range(place - 1, -1, -1):
         run = series[earlier]
         if run.new_best and {run.source, run.identity} & {best.source, best.identity}:

@@ -1,11 +1,9 @@
-"""The runs of a long log: the same answers as from records in memory, without the records in memory."""
+"""The runs of a long log, as the journal that wrote them knows them and as one that opens the file reads them."""
 
 from __future__ import annotations
 
-import gc
 import json
 import random
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +14,9 @@ from harness.shared.run_request import Environment
 from kernbench.events import RunStarted, Summary
 from kernbench.log import stored_sources
 from kernbench.log.entries.pulled_entries import PulledEntries
-from kernbench.log.runs import comparison, run_records
+from kernbench.log.runs import comparison
 from kernbench.log.runs import series as series_rules
 from kernbench.log.runs.journal import Journal
-from kernbench.log.runs.run_table import FLAGS
 from tests.log.logs import ENVIRONMENT, source_hash
 
 GPUS = ("NVIDIA H100", "NVIDIA H200")
@@ -84,17 +81,18 @@ def test_a_long_log_has_the_records_that_were_written(long_log: tuple[list[Summa
             assert journal.summaries[index] == runs[index]
         assert journal.summaries[-40:] == runs[-40:]
         assert journal.highest() == max(run.iteration or 0 for run in runs)
+        assert {run.new_best for run in journal.summaries if run.best} == {True, False}
 
 
-def test_a_brief_says_what_the_record_says(long_log: tuple[list[Summary], Journal, Journal]) -> None:
-    runs, *journals = long_log
-    assert {run.new_best for run in runs if run.best} == {True, False}
-    for journal in journals:
-        for run, brief in zip(runs, journal.table.all(), strict=True):
-            assert {name: getattr(brief, name) for name in FLAGS} == {name: getattr(run, name) for name in FLAGS}
-        for run in runs[::400]:  # where its lines begin, so that its rows are found without reading the file
-            line = journal.path.read_bytes()[journal.table.begin(run.run) :].split(b"\n", 1)[0]
-            assert (json.loads(line)["event"], json.loads(line)["run"]) == ("start", run.run)
+def test_a_log_that_is_taken_away_stays_known(tmp_path: Path) -> None:
+    journal, runs = Journal(tmp_path), past(20)
+    write(journal, runs)
+    journal.path.unlink()
+    assert list(journal.summaries) == runs
+    assert not journal.read_new()
+    write(journal, [replace(runs[0], run="later")])
+    assert [item.run for item in journal.summaries] == [*(run.run for run in runs), "later"]
+    assert [item.run for item in Journal(tmp_path).summaries] == ["later"]
 
 
 @pytest.mark.parametrize("status", ["wrong", "runtime_error", "crashed", "timeout"])
@@ -111,11 +109,14 @@ def test_best_and_stall_of_a_long_log(long_log: tuple[list[Summary], Journal, Jo
     assert len(wanted) == 4
     for journal in journals:
         for series in wanted:
-            whole, brief = series_rules.series_of(runs, series), journal.table.series(series)
+            whole = [run for run in runs if series_rules.Series.of(run) == series]
+            assert journal.series(series) == whole
             assert journal.best(series) == series_rules.best_of(whole) is not None
             for end in (1, 40, len(whole)):
-                assert comparison.streak(brief[:end], False, True) == comparison.streak(whole[:end], False, True)
-                assert comparison.follows_stall(brief[:end], True) == comparison.follows_stall(whole[:end], True)
+                counted = [run for run in whole[:end] if run.counted]
+                since = [run.new_best for run in reversed(counted)]
+                assert comparison.streak(whole[:end], False, True) == [*since, True].index(True) + 1
+                assert comparison.follows_stall(whole[:end], True) == any(run.stalled for run in counted[-1:])
 
 
 def test_the_trajectory_of_a_long_log(long_log: tuple[list[Summary], Journal, Journal]) -> None:
@@ -133,56 +134,6 @@ def test_the_trajectory_of_a_long_log(long_log: tuple[list[Summary], Journal, Jo
             assert journal.iteration_of(run.source) == first
             newest = [item for item in iterations if item.source == run.source][-1]  # an entry before a plain run
             assert stored_sources._with_hash(journal, listed, run.source[:12]) == {run.source: newest}
-
-
-def test_records_do_not_stay_in_memory(tmp_path: Path) -> None:
-    def records() -> int:
-        gc.collect()
-        # not isinstance, which asks every object of the process: some of torch's answer with a warning
-        return sum(type(thing) is Summary for thing in gc.get_objects())
-
-    journal, before = Journal(tmp_path), records()
-    for batch in range(10):
-        write(journal, past(60, seed=batch))
-    assert len(journal.summaries) == 600
-    assert records() - before <= run_records.KEPT_RECORDS
-    assert sum(1 for _run in journal.summaries) == 600
-    assert records() - before <= run_records.KEPT_RECORDS
-    del journal
-    again = Journal(tmp_path)
-    assert records() - before <= 1  # the last one, whose rows opening reads
-    assert again.summaries[-1].hypothesis == "try 60"
-
-
-def test_a_run_costs_numbers_only(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    write(journal, past(run_records.KEPT_RECORDS + 50))
-    more = past(2000, seed=2)
-    tracemalloc.start()
-    try:
-        write(journal, more[:500])
-        gc.collect()
-        before, _peak = tracemalloc.get_traced_memory()
-        write(journal, more[500:])
-        gc.collect()
-        after, _peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert (after - before) / 1500 < 150
-
-
-def test_a_log_that_is_taken_away_leaves_the_numbers(tmp_path: Path) -> None:
-    journal, runs = Journal(tmp_path), past(run_records.KEPT_RECORDS + 20)
-    write(journal, runs)
-    journal.path.unlink()
-    first, last = journal.summaries[0], journal.summaries[-1]
-    assert last == runs[-1]
-    assert (first.source, first.iteration, first.geomean) == (runs[0].source, runs[0].iteration, runs[0].geomean)
-    assert first.hypothesis == run_records.LOST
-    assert series_rules.Series.of(first) == series_rules.Series.of(runs[0])
-    write(journal, runs[:1])
-    assert journal.summaries[0].hypothesis == run_records.LOST  # another line stands there now
-    assert journal.summaries[-1] == runs[0]
 
 
 def test_what_is_no_number_is_left_out(tmp_path: Path) -> None:
@@ -203,7 +154,7 @@ def test_what_is_no_number_is_left_out(tmp_path: Path) -> None:
         ("r2", "ab" * 32),
         ("r3", "odd hash"),
     ]
-    assert [item.iteration for item in again.table.numbered()] == [1, 2, 3]
+    assert [item.iteration for item in again.numbered()] == [1, 2, 3]
 
 
 def _plain(run: Summary) -> dict[str, object]:
