@@ -67,7 +67,7 @@ async def test_the_first_here_is_told_beside_a_better_one_of_elsewhere(folder: P
     await run(folder, "theirs", state=".far")
     write(folder, "TIME_US = 80.0")
     summary, *said_then = await run(folder, "mine", state=".here")
-    assert said_then == ["the first here; the log's best over eager is #1 with 4.00x, made elsewhere"]
+    assert said_then == ["first best on this machine; the best in the log is #1 (4.00x over eager)"]
     assert "best so far over eager" in report.outcome(summary)  # type: ignore[arg-type]
     write(folder, "TIME_US = 25.0")
     summary, *said_then = await run(folder, "theirs again", state=".here")
@@ -230,7 +230,7 @@ async def test_a_file_that_is_gone_is_one_sentence(folder: Path) -> None:
     session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE, baseline="alt.py"))
     (folder / "alt.py").unlink()
     try:
-        with pytest.raises(BaselineError, match=r"the baseline alt\.py is gone or cannot be read; choose another"):
+        with pytest.raises(BaselineError, match=r"cannot read the baseline alt\.py; choose another"):
             await session.run_once(iteration=True)
     finally:
         await session.close()
@@ -246,7 +246,7 @@ async def test_the_tasks_own_file_keeps_its_name(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", ["~nobody-of-this-name/x.py", "nowhere.py", "x\0.py", "."])
 async def test_what_is_no_file_is_one_sentence(folder: Path, text: str) -> None:
-    with pytest.raises(BaselineError, match="neither eager, compile, best nor a file"):
+    with pytest.raises(BaselineError, match="expected eager, compile, best or a file"):
         Baseline.parse(text, taskfile.load(folder))
 
 
