@@ -78,13 +78,13 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["run", "no_such_task"], 2, "there is no task 'no_such_task'"),
+        (["run", "no_such_task"], 2, "no task 'no_such_task' here"),
         (["run", "--case", "zzz"], 2, "no case of toy matches 'zzz'"),
         (["run", "--device", "gpu0"], 2, "expected cpu, idle or cuda:N"),
         (["run", "--device", "cuda:0"], 2, "is a CPU task (device in its task.toml)"),
         (["run", "--deadline", "lunch=3"], 2, "--deadline lunch=3"),
-        (["run", "--baseline", "nothing.py"], 2, "baseline 'nothing.py' is neither"),
-        (["run", "--baseline", "best"], 2, "there is no best yet"),
+        (["run", "--baseline", "nothing.py"], 2, "unknown baseline 'nothing.py': expected eager"),
+        (["run", "--baseline", "best"], 2, "no best to compare with yet"),
         (["run", "--python", "/no/python"], 2, "cannot start /no/python"),
         (["show", "7"], 2, "there is no iteration '7'"),
         (["run", "--budget", "nan"], 2, "milliseconds above 0"),
@@ -92,7 +92,7 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
         (["run", "--next", "more"], 2, "add -m TEXT to write one"),
         (["run", "--warm"], 2, "only applies to a GPU's L2"),
         ([], 2, "needs a terminal"),
-        (["frobnicate"], 2, "there is no task 'frobnicate'"),
+        (["frobnicate"], 2, "no task 'frobnicate' here"),
     ],
 )
 def test_mistakes_are_one_sentence(folder: Path, words: list[str], code: int, says: str) -> None:
