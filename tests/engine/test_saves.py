@@ -169,7 +169,7 @@ async def test_where_nothing_can_be_watched_the_folder_is_polled(
     await it.session.start()
     await it.ended(1)
     (said,) = it.of(Notice)
-    assert "because it cannot be watched: error creating watcher: Too many open files" in said.text  # type: ignore[attr-defined]
+    assert "cannot watch the folder (error creating watcher: Too many open files)" in said.text  # type: ignore[attr-defined]
     for number in (2, 3, 4):  # within a second, in which times by the second would be the same
         write(folder, f"TIME_US = {number}0.0")
         await it.until(lambda number=number: len(summaries(it)) == number)  # type: ignore[misc]
