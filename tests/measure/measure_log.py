@@ -15,10 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from harness.shared import taskfile  # noqa: E402
-from kernbench.events import CaseLanded, RunStarted  # noqa: E402
+from kernbench.events import CaseLanded, RunStarted, Summary  # noqa: E402
+from kernbench.log.entries.entry_text import EntryText  # noqa: E402
 from kernbench.log.logbook import Logbook  # noqa: E402
 from kernbench.log.runs.journal import Journal  # noqa: E402
-from tests.log.logs import ENVIRONMENT, make_log, rows_of, source_hash, summary_of  # noqa: E402
+from tests.log.logs import ENVIRONMENT, make_log, make_task, rows_of, source_hash, summary_of  # noqa: E402
 from tests.measure.bench import figure  # noqa: E402
 
 COUNT = int(os.environ.get("KERNBENCH_LOG", "10000"))
@@ -55,6 +56,21 @@ def append_ms(folder: Path, runs: int = 30) -> float:
     return statistics.median(taken)
 
 
+def pulled_seconds(folder: Path) -> float:
+    """`kernbench log` of as many entries without a run on this machine."""
+    task = make_task(folder, CASES)
+    entries, series = [f"# Iterations of {folder.name}\n"], list[Summary]()
+    for number in range(1, COUNT + 1):
+        rows = rows_of(task, number, 1.2, {}, 1, 1)
+        series.append(summary_of(task, number, rows, series[-3:]))
+        entries.append(EntryText(task, series[-1], {row.id: row for row in rows})(number))
+    (folder / "ITERATIONS.md").write_text("\n".join(entries))
+    command = [sys.executable, "-m", "kernbench", "log", str(folder)]
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    environment = {**os.environ, "PYTHONPATH": paths}
+    return seconds(lambda: subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment))
+
+
 def cold(path: Path) -> None:
     """Out of the page cache, where the system lets us."""
     with path.open("rb") as file:
@@ -78,6 +94,7 @@ def main() -> None:
         run = Journal(runs.parent).summaries[COUNT // 2].run
         journal = Journal(runs.parent)
         figure("rows of a run in the middle", f"{seconds(lambda: journal.cases_of(run)) * 1000:.0f} ms")
+        figure("kernbench log, pulled without runs", f"{pulled_seconds(Path(place, 'pulled')):.2f} s")
         for kind in ("html", "csv"):
             target = Path(place, f"log.{kind}")
             command = [sys.executable, "-m", "kernbench", "export", str(large), "--format", kind, "-o", str(target)]

@@ -17,6 +17,8 @@ from kernbench.machine.terminal import obeys
 if TYPE_CHECKING:
     from harness.shared.task import Task
     from kernbench.events import Summary
+    from kernbench.log.entries.entry_list import EntryList
+    from kernbench.log.entries.pulled_entries import PulledEntries
     from kernbench.log.runs.journal import Journal
 
 state_option = click.option(
@@ -35,12 +37,14 @@ def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
     return loaded, Journal(state.resolve() if state else Path(loaded.folder) / lookup.STATE_FOLDER)
 
 
-def warn(task: Task, journal: Journal) -> None:
-    """Of a log that cannot be taken at its word."""
+def warned(task: Task, journal: Journal) -> PulledEntries:
+    """The task's entries, after a warning where they cannot be trusted."""
     from kernbench.log import stored_sources
 
-    if problem := stored_sources.entries_of(task).problem(journal):
+    entries = stored_sources.entries_of(task)
+    if problem := entries.problem(journal):
         click.echo(f"kernbench: {problem}", err=True)
+    return entries
 
 
 def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
@@ -76,8 +80,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
     from kernbench.log import best, stored_sources
 
     loaded, journal = opened(task, state)
-    warn(loaded, journal)
-    entries = best.listing(loaded, journal, stored_sources.entries_of(loaded))
+    entries = best.listing(loaded, journal, warned(loaded, journal))
     for number in entries.doubled():
         words = " ".join(["kernbench show", *([shlex.quote(task)] if task else []), str(number)])
         click.echo(f"kernbench: {stored_sources.taken_twice(number)}; `{words}` prints both", err=True)
@@ -101,10 +104,9 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
 def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
     """`usual` is the task's own baseline: what was held against another says so."""
     from kernbench import render
-    from kernbench.events import PulledEntry
     from kernbench.log.entries import entry_text
 
-    written, remarks = isinstance(entry, PulledEntry), entry_text.origin(entry)
+    written, remarks = entry.local_run is not entry, entry_text.origin(entry)
     if not written and not (sources / entry.source).is_dir():
         remarks.append("source not in this state folder")
     if other := entry_text.over(entry, usual):
@@ -148,19 +150,18 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
             click.echo(f"# ---- {point.name}/{path}")
             click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
         return
-    warn(task, journal)
-    found = _entries_with(task, journal, references[0]) or [stored_sources.summary_of(task, journal, references[0])]
+    listed = warned(task, journal).iterations(journal)
+    found = _entries_with(listed, references[0]) or [stored_sources.summary_of(task, journal, references[0])]
     for place, summary in enumerate(found):
         if place:
             click.echo()
         _show_entry(task, journal, summary)
 
 
-def _entries_with(task: Task, journal: Journal, reference: str) -> list[Summary]:
-    """The entries of a number that two of them have; that there are two is said."""
+def _entries_with(listed: EntryList, reference: str) -> list[Summary]:
+    """The entries with a number; prints a warning where there are two."""
     from kernbench.log import stored_sources
 
-    listed = stored_sources.entries_of(task).iterations(journal)
     found = listed.with_number(int(reference)) if reference.isdecimal() else []
     if len(found) > 1:
         click.echo(f"kernbench: {stored_sources.taken_twice(int(reference))}; here are both", err=True)
@@ -170,7 +171,6 @@ def _entries_with(task: Task, journal: Journal, reference: str) -> list[Summary]
 def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     """As ITERATIONS.md has it, and below it what a run here that made no entry came to."""
     from kernbench import report
-    from kernbench.events import PulledEntry
     from kernbench.log.entries import iterations_file
 
     log = Path(task.folder) / "ITERATIONS.md"
@@ -178,7 +178,7 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     text = iterations_file.entry_of(log, number, summary.source, summary.at) if number is not None else None
     if text is not None:
         click.echo(text, nl=False)
-    run = summary.again if isinstance(summary, PulledEntry) else summary
+    run = summary.local_run
     if run is None or (text is not None and run is summary and journal.made_entry(run.run)):
         return
     if text is not None:

@@ -14,11 +14,11 @@ from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from harness.shared.used_files import NAMED_BASELINES, PARSED
 from kernbench.atomic_write import written_aside
-from kernbench.events import PulledEntry, Summary
+from kernbench.events import Summary
 from kernbench.log import best as best_source
 from kernbench.log import unified_diff
 from kernbench.log.entries import entry_text
-from kernbench.log.entries.entry_list import EntryList
+from kernbench.log.entries.entry_list import EntryList, key_of
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs.journal import Journal
 from kernbench.task import snapshot, solution_code
@@ -59,9 +59,7 @@ def find(
         if len(kept) != 1:
             raise
         return StoredSource(kept[0].name[:8], kept[0], journal.state)
-    if isinstance(summary, PulledEntry):
-        return _brought_along(task, journal, summary)
-    return point(journal, summary)
+    return point(journal, summary) if summary.local_run is summary else _brought_along(task, journal, summary)
 
 
 def kept_sources(state: Path, digits: str) -> list[Path]:
@@ -79,7 +77,7 @@ def point(journal: Journal, summary: Summary) -> StoredSource:
     return StoredSource(_name(summary), folder, journal.state, summary)
 
 
-def _brought_along(task: Task, journal: Journal, summary: PulledEntry) -> StoredSource:
+def _brought_along(task: Task, journal: Journal, summary: Summary) -> StoredSource:
     """The log came without its sources; the one that was shipped with it may be the folder's own."""
     kept = kept_sources(journal.state, summary.source)
     if len(kept) == 1:
@@ -87,7 +85,7 @@ def _brought_along(task: Task, journal: Journal, summary: PulledEntry) -> Stored
     folder = Path(task.folder)
     if summary.source and snapshot.sha_of(folder, journal.state).startswith(summary.source):
         return StoredSource(_name(summary), folder, journal.state, summary)
-    source = f"its source ({summary.source})" if summary.source else "its source"
+    source = f"its source ({summary.source[: entry_text.HASH]})" if summary.source else "its source"
     place = f"this state folder ({journal.state})"
     raise SourceError(f"entry {_name(summary)} was made elsewhere: {source} is not in {place}")
 
@@ -219,7 +217,7 @@ def _with_hash(journal: Journal, listed: EntryList, digits: str) -> dict[str, Su
     made = [index for index in found if table.iteration(index) is not None]
     newest = {table.source(index): index for index in [*found, *made]}  # an entry before a plain run of its source
     shorts = {source[: entry_text.HASH] for source in newest}
-    written = [item for item in listed.written if item.source.startswith(digits) and item.source not in shorts]
+    written = [item for item in listed.written if item.source.startswith(digits) and key_of(item)[1] not in shorts]
     return {
         **{item.source: item for item in written},
         **{source: journal.summaries[index] for source, index in newest.items()},

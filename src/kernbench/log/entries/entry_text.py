@@ -6,6 +6,7 @@ it was written.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,12 +15,14 @@ from pathlib import Path
 from harness.shared.results import CaseResult
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.events import PulledEntry, Summary
+from kernbench.events import Summary
+from kernbench.log.entries import trailer
 
 SHORT = 60
 HASH = 8
 WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
 """The rest of a line, of a note of several or broken by an editor; a list below it is somebody's own."""
+BULLETS = frozenset("-*+")
 MOVES = "profile again, re-read the log, or change direction"
 
 
@@ -46,7 +49,8 @@ class EntryText:
             *([stall(summary)] if summary.stalled else []),
             *next_step,
         ]
-        return "\n".join([*lines, "", *table(self._task, self._results)]) + "\n"
+        end = trailer.line(self._task, summary, self._results)
+        return "\n".join([*lines, "", *table(self._task, self._results), "", end]) + "\n"
 
 
 def title(summary: Summary) -> str:
@@ -66,14 +70,14 @@ def score(summary: Summary, usual: str) -> str:
     beside += [f"{_BESIDE_BEST.get(word, 'best was')} {render.times(summary.best_geomean)}"] if known else []
     beside += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
     words = f"{word} ({', '.join(beside)})" if beside else word
-    return f"{render.times(summary.geomean)} · {words}" if summary.ratio else words
+    return f"{render.times(summary.geomean)} · {words}" if summary.right and summary.geomean is not None else words
 
 
 def origin(summary: Summary) -> list[str]:
     """What a list says of an entry that was made elsewhere: that it was, and what its source came to here."""
-    if not isinstance(summary, PulledEntry):
+    run = summary.local_run
+    if run is summary:
         return []
-    run = summary.again
     again = [f"timed again here: {render.times(run.geomean) if run.ratio else render.outcome(run)}"] if run else []
     return ["run made elsewhere", *again]
 
@@ -91,8 +95,8 @@ def words(summary: Summary, usual: str) -> str:
 
 
 def speed(summary: Summary) -> str:
-    """The geomean as far as it is known: what is only written down has no interval."""
-    return render.times(summary.geomean) if isinstance(summary, PulledEntry) else render.geomean(summary.ratio)
+    """The geomean, and its interval where its verdict is known."""
+    return render.geomean(summary.ratio) if summary.ratio else render.times(summary.geomean if summary.right else None)
 
 
 def circumstances(summary: Summary) -> list[str]:
@@ -175,8 +179,13 @@ def mark_of(line: str, name: str) -> str:
 
     Only `when` and `with task` have no colon: `- next to that, ...` is somebody's remark.
     """
-    found = re.match(rf"[-*+] +{name}{'[: ]' if name in ('when', 'with task') else ':'}", line)
+    found = _mark(name).match(line) if line[:1] in BULLETS else None
     return found[0] if found else ""
+
+
+@functools.cache
+def _mark(name: str) -> re.Pattern[str]:
+    return re.compile(rf"[-*+] +{name}{'[: ]' if name in ('when', 'with task') else ':'}")
 
 
 def stall(summary: Summary) -> str:

@@ -21,7 +21,7 @@ from harness.shared.errors import UserError
 from kernbench import render
 from kernbench.atomic_write import written_aside
 from kernbench.events import Summary
-from kernbench.log.entries import entry_text
+from kernbench.log.entries import entry_text, trailer
 from kernbench.log.entries.entry_text import EntryText
 
 HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
@@ -62,13 +62,25 @@ def append(path: Path, summary_text: EntryText, at_least: int, seen: KnownFile |
 
 
 def entry_of(path: Path, number: int, source: str | None = None, at: str = "") -> str | None:
-    """The text of one entry, up to the next heading of its kind; of two with a number, that of the source and time."""
+    """The text of one entry, up to the next heading of its kind and without its trailer; of two with a number, that of
+    the source and time."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     span = span_of(text, number, source, at)
-    return None if span is None else text[span[0] : span[1]].rstrip() + "\n"
+    return None if span is None else trailer.without(text[span[0] : span[1]]).rstrip() + "\n"
+
+
+def headings(text: str) -> Iterator[re.Match[str]]:
+    """Those of the entries; in a long log, plain text is found much faster than a pattern."""
+    place = 0
+    while True:
+        if found := HEADING.match(text, place):
+            yield found
+        place = text.find("\n## ", place) + 1
+        if not place:
+            return
 
 
 def last_entry(path: Path) -> tuple[int, str] | None:
@@ -237,7 +249,7 @@ def _same(path: Path, handle: int) -> bool:
 
 def conflict(text: str) -> int | None:
     """The line of the first marker that git leaves where it could not merge."""
-    found = CONFLICT.search(text)
+    found = CONFLICT.search(text) if "<<<<<<< " in text else None
     return text.count("\n", 0, found.start()) + 1 if found else None
 
 
