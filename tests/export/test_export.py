@@ -93,7 +93,7 @@ def test_md_parses_back_to_the_numbers_of_the_log(task: Task, state: Path) -> No
     for item in journal.summaries:
         part = text.split(f"\n## {item.iteration} · ")[1].split("\n## ")[0]
         told = {labels[row[0]]: row for row in map(cells, re.findall(r"^\|.*\|$", part, re.MULTILINE)[2:])}
-        assert len(told) == 5
+        assert len(told) == (5 if item.right else 0)  # an entry that failed has no table
         for case, row in told.items():
             result = wanted[item.run, case]
             assert row[1:4] == [

@@ -35,13 +35,14 @@ class EntryText:
         self._task, self._summary, self._results, self._evidence = task, summary, results, evidence
 
     def __call__(self, number: int) -> str:
-        summary = self._summary
+        """One that failed is short: there is no speedup to prove."""
+        summary, is_short = self._summary, not self._summary.right
         hypothesis, move, next_step = own_lines(summary)
         lines = [
             f"## {number} · {title(summary)} · {score(summary, self._task.baseline)}",
             f"- when {' · '.join(circumstances(summary))}",
-            *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) else []),
-            *([f"- command: `{summary.command}`"] if summary.command else []),
+            *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) and not is_short else []),
+            *([f"- command: `{summary.command}`"] if summary.command and not is_short else []),
             *hypothesis,
             f"- result: {result(self._task, summary, self._results)}",
             *([f"- evidence: {self._evidence}"] if self._evidence else []),
@@ -49,8 +50,8 @@ class EntryText:
             *([stall(summary)] if summary.stalled else []),
             *next_step,
         ]
-        end = trailer.line(self._task, summary, self._results)
-        return "\n".join([*lines, "", *table(self._task, self._results), "", end]) + "\n"
+        rows = [] if is_short else ["", *table(self._task, self._results)]
+        return "\n".join([*lines, *rows, "", trailer.line(self._task, summary, self._results)]) + "\n"
 
 
 def title(summary: Summary) -> str:
@@ -193,21 +194,29 @@ def stall(summary: Summary) -> str:
 
 
 def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:
-    parts = speeds(task, summary, results)
+    parts = [*_failures(task, results), *speeds(task, summary, results)]
     if summary.vs_best is not None:
         parts.append(f"against best {render.geomean(summary.vs_best)}")
     if summary.not_best:
         parts.append(f"not best: {summary.not_best}")
     parts.append(render.counts(summary))
-    first = next((row for row in results.values() if row.failed), None)
-    if first is not None:
-        parts.append(f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}")
     names = sorted(
         {finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings}
     )
     if names:
         parts.append(f"findings: {', '.join(names)}")
     return "; ".join(parts)
+
+
+def _failures(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
+    """The first case that failed, with what it gave, and how many others failed."""
+    failed = [row for row in results.values() if row.failed]
+    if not failed:
+        return []
+    first, others = failed[0], len(failed) - 1
+    words = f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}"
+    more = f"{render.plural(others, 'other case')} {'fails' if others == 1 else 'fail'}"
+    return [words, more] if others else [words]
 
 
 def speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> list[str]:
