@@ -201,6 +201,8 @@ class Summary:
     """From the save (or the command) to the last row."""
     code: str = ""
     """Hash of the solution's code; empty in runs that older versions made."""
+    dropped: bool = False
+    """`kernbench drop` took its entry out of the log; only said of the best."""
     environment: Environment = field(default_factory=Environment)
 
     @property

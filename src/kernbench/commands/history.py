@@ -1,4 +1,4 @@
-"""log, show, diff, restore and status: what was tried, and how to get it back."""
+"""log, show, diff, restore, drop and status: what was tried, and how to get it back."""
 
 from __future__ import annotations
 
@@ -76,11 +76,12 @@ def echo_diff(lines: list[str]) -> None:
 def log(task: str | None, state: Path | None, as_json: bool) -> None:
     """The iterations so far, by number; those that only ITERATIONS.md knows were made elsewhere."""
     from harness.shared.lines import encode
-    from kernbench import report
+    from kernbench import render, report
     from kernbench.log import best, stored_sources
 
     loaded, journal = opened(task, state)
-    entries = best.listing(loaded, journal, warned(loaded, journal))
+    pulled = warned(loaded, journal)
+    entries = best.listing(loaded, journal, pulled)
     for number in entries.doubled():
         words = " ".join(["kernbench show", *([shlex.quote(task)] if task else []), str(number)])
         click.echo(f"kernbench: {stored_sources.taken_twice(number)}; `{words}` prints both", err=True)
@@ -99,6 +100,10 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
     rows = [titles, *(_log_row(entry, best.outcome(entries, entry), sources, usual) for entry in entries)]
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
+    found = best.find(loaded, journal, pulled).summary
+    if found is not None and found.dropped:
+        speed = render.times(found.geomean)
+        click.echo(f"kernbench: the best is still #{found.iteration} ({speed}), whose entry was dropped", err=True)
 
 
 def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
@@ -223,6 +228,36 @@ def restore(words: tuple[str, ...], state: Path | None) -> None:
 
 
 @click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
+@state_option
+@click.option("--undo", is_flag=True, help="Put the entry back where it was.")
+@click.option("--yes", is_flag=True, help="Do not ask, even if somebody edited the entry.")
+def drop(words: tuple[str, ...], state: Path | None, undo: bool, yes: bool) -> None:
+    """Remove an entry from ITERATIONS.md; --undo puts it back. Its run and its number stay taken."""
+    from kernbench.log import drop_entry
+
+    name, references = split(words, most=1)
+    if len(references) != 1 or not references[0].isdecimal():
+        raise click.UsageError("drop which entry? give its number")
+    task, journal = opened(name, state)
+    number = int(references[0])
+    if undo:
+        drop_entry.undo(task, journal, number)
+        click.echo(f"put entry {number} back into ITERATIONS.md", err=True)
+        return
+    entry = drop_entry.find(task, journal, number)
+    doubt = drop_entry.doubt(task, journal, entry)
+    if doubt and not yes:
+        if not sys.stdin.isatty():
+            raise drop_entry.DropError(f"entry {number} was not dropped: {doubt}; `--yes` drops it anyway")
+        click.confirm(f"{doubt[:1].upper()}{doubt[1:]}. Drop entry {number} with all its lines?", abort=True, err=True)
+    is_best = drop_entry.drop(task, journal, entry)
+    command = shlex.join(["kernbench", "drop", *([name] if name else []), str(number), "--undo"])
+    best = "; its source stays the best until another takes over" if is_best else ""
+    click.echo(f"dropped entry {number}{best}; `{command}` puts it back", err=True)
+
+
+@click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per task.")
 def status(as_json: bool) -> None:
     """Every task of the project: best, last verdict, age."""
@@ -256,4 +291,4 @@ def _typed(row: Any) -> str:
     return str(row.name) if folder == row.name else f"{row.name} ({folder})"
 
 
-COMMANDS = (log, show, diff, restore, status)
+COMMANDS = (log, show, diff, restore, drop, status)

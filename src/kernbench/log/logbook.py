@@ -164,7 +164,7 @@ class Logbook:
         return self.iterations().numbers()
 
     def last_entry(self) -> Summary | None:
-        made = self.journal.table.numbered().indices
+        made = self.journal.listed()
         return self.journal.summaries[made[-1]] if made else None
 
     def enter(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> Summary:

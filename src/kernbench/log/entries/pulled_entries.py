@@ -119,7 +119,7 @@ class PulledEntries:
         written = self.of(journal)
         runs = _timed_again(journal, {key_of(item)[1] for item in written if item.source}, series)
         again = {place: runs[key_of(item)[1]] for place, item in enumerate(written) if key_of(item)[1] in runs}
-        made = journal.table.numbered().indices
+        made = journal.listed()
         return EntryList(journal.summaries, made, written, again, best, self.edited.applied, series)
 
 
@@ -138,7 +138,17 @@ class Span(NamedTuple):
 
 def read(path: Path) -> list[PulledEntry]:
     """The entries of the file, whoever made them."""
-    text = _shown(_text(path))
+    return read_text(_text(path))
+
+
+def dropped(journal: Journal) -> list[PulledEntry]:
+    """The pulled entries that `kernbench drop` took out of the file."""
+    entries = [item for entry in journal.dropped if not entry.run for item in read_text(entry.text)]
+    return [replace(item, dropped=True) for item in entries]
+
+
+def read_text(text: str) -> list[PulledEntry]:
+    text = _shown(text)
     return [span.parsed(text) for span in _spans(text)]
 
 

@@ -1,8 +1,9 @@
 """runs.jsonl: the machine's truth, one JSON line per thing that happened, appended at once and never rewritten.
 
 A run is a `start` line, `case` lines as they land (the last one of a case counts), and `finished`, `failed` or
-`cancelled`. `words` lines change the hypothesis or next step of an iteration; `controls` says that a task passed its
-controls; `floor` keeps an A/A floor; `task` notes what older versions called a task. Reading skips torn lines and
+`cancelled`. `words` lines change the hypothesis or next step of an iteration; `dropped` keeps the text of an entry that
+was taken out of ITERATIONS.md, `undropped` puts it back; `controls` says that a task passed its controls; `floor` keeps
+an A/A floor; `task` notes what older versions called a task. Reading skips torn lines and
 anything it does not know. Opening reads no rows but those of the last finished run. In memory there are numbers of each
 run (run_table.py); its record is read from the file when somebody asks (run_records.py).
 """
@@ -14,11 +15,12 @@ import json
 import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from harness.shared.lines import SCHEMA, encode, to_dict
+from harness.shared.lines import SCHEMA, decode, encode, to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
@@ -32,7 +34,20 @@ from kernbench.log.runs.series import Series, best_of
 FLOORS = 3
 """Measurements of one floor, each in another pause of the work."""
 FINISHED = b'{"event":"finished"'
+DROPS = (b'{"event":"dropped"', b'{"event":"undropped"')
 SAMPLES = re.compile(rb',"samples":\{(?:"\w+":\[[^\]]*\],?)*\}(?=,"run":"[^"\\]*"\}\s*$)')
+
+
+@dataclass(frozen=True)
+class DroppedEntry:
+    """An entry that was taken out of ITERATIONS.md."""
+
+    iteration: int
+    text: str
+    run: str = ""
+    """Empty where no run here made it."""
+    encoding: str = "utf-8"
+    """Of the file's bytes in `text`; latin-1 where they are not UTF-8."""
 
 
 class Journal:
@@ -53,6 +68,8 @@ class Journal:
         self._file = RunsFile(self.path)
         self.summaries = RunRecords(self._file)
         """Read from the file one by one; `table` has what is asked of many of them."""
+        self.dropped: list[DroppedEntry] = []
+        """Those that were not put back since, oldest first."""
         self._highest = 0
         self._begun: dict[str, int] = {}
         """Where the lines of the runs begin that have not ended."""
@@ -128,6 +145,27 @@ class Journal:
         self._file.append(encode("cancelled", event))
         self._begun.pop(event.run, None)
 
+    def drop(self, entry: DroppedEntry) -> None:
+        self._file.append(encode("dropped", entry))
+        self._take_drop(entry)
+
+    def undrop(self, entry: DroppedEntry) -> None:
+        self._file.append(encode("undropped", iteration=entry.iteration, run=entry.run))
+        self.dropped = [item for item in self.dropped if item != entry]
+
+    def is_dropped(self, run: str) -> bool:
+        return bool(run) and any(entry.run == run for entry in self.dropped)
+
+    def listed(self) -> list[int]:
+        """Places of the runs whose entries are in the log."""
+        gone = {entry.run for entry in self.dropped}
+        made = self.table.numbered().indices
+        return [index for index in made if not gone or self.summaries[index].run not in gone]
+
+    def _take_drop(self, entry: DroppedEntry) -> None:
+        self.dropped = [*(item for item in self.dropped if item != entry), entry]
+        self._highest = max(self._highest, entry.iteration)  # its number is never given again
+
     def keep_controls(self, key: str) -> None:
         self._file.append(encode("controls", task_hash=key))
         self.controls.add(key)
@@ -200,7 +238,11 @@ class Journal:
             if not line.endswith(b"\n"):  # being written this moment
                 break
             self._taken_in = place + len(line)
-            if begin := runs_index.BEGIN.match(line):
+            if line.startswith(DROPS):
+                with contextlib.suppress(*UNREADABLE):
+                    data = json.loads(line)
+                    self._fold(data["event"], data, runs_index.IndexedLine(place, 0, line))
+            elif begin := runs_index.BEGIN.match(line):
                 self._begun.setdefault(begin[1].decode(), place)
             elif end := runs_index.END.match(line):
                 began = self._begun.pop(end[1].decode(), 0)
@@ -231,6 +273,11 @@ class Journal:
             self.failed_builds += 1
         elif kind == "words":
             self._reword(data, kept.place)
+        elif kind == "dropped":
+            self._take_drop(decode(DroppedEntry, data))
+        elif kind == "undropped":
+            named = int(data["iteration"]), str(data["run"])
+            self.dropped = [item for item in self.dropped if (item.iteration, item.run) != named]
         elif kind == "task":
             self._old_hashes.setdefault(str(data["task_hash"]), set()).add(str(data["old"]))
         elif kind == "controls":
