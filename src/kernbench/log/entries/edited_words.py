@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
-from kernbench.events import PulledEntry, Summary
+from kernbench.events import Summary
 from kernbench.log.entries import entry_text, iterations_file
 
 UNDECODED = "surrogateescape"
@@ -42,7 +42,7 @@ class EditedWords:
         """The runs, each with the words that its entry has now."""
         with self._opened() as file:
             for item in runs:
-                is_own = not isinstance(item, PulledEntry)
+                is_own = item.local_run is item
                 yield _with_words(item, self._text_of(item, file).split("\n")) if is_own else item
 
     def texts(self, items: Iterable[Summary]) -> Iterator[str]:

@@ -6,6 +6,7 @@ it was written.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,12 +16,14 @@ from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.events import PulledEntry, Summary
+from kernbench.events import Summary
+from kernbench.log.entries import trailer
 
 SHORT = 60
 HASH = 8
 WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
 """The rest of a line, of a note of several or broken by an editor; a list below it is somebody's own."""
+BULLETS = frozenset("-*+")
 
 
 class EntryText:
@@ -32,13 +35,14 @@ class EntryText:
         self._task, self._summary, self._results, self._evidence = task, summary, results, evidence
 
     def __call__(self, number: int) -> str:
-        summary = self._summary
+        """One that failed is short: there is no speedup to prove."""
+        summary, is_short = self._summary, not self._summary.right
         hypothesis, move, next_step = own_lines(summary)
         lines = [
             f"## {number} · {title(summary)} · {score(summary, self._task.baseline)}",
             f"- when {' · '.join(circumstances(summary))}",
-            *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) else []),
-            *([f"- command: `{summary.command}`"] if summary.command else []),
+            *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) and not is_short else []),
+            *([f"- command: `{summary.command}`"] if summary.command and not is_short else []),
             *hypothesis,
             f"- result: {result(self._task, summary, self._results)}",
             *([f"- evidence: {self._evidence}"] if self._evidence else []),
@@ -46,7 +50,8 @@ class EntryText:
             *([stall(summary)] if summary.stalled else []),
             *next_step,
         ]
-        return "\n".join([*lines, "", *table(self._task, self._results)]) + "\n"
+        rows = [] if is_short else ["", *table(self._task, self._results)]
+        return "\n".join([*lines, *rows, "", trailer.line(self._task, summary, self._results)]) + "\n"
 
 
 def title(summary: Summary) -> str:
@@ -66,14 +71,14 @@ def score(summary: Summary, usual: str) -> str:
     beside += [f"{_BESIDE_BEST.get(word, 'best was')} {fmt.times(summary.best_geomean)}"] if known else []
     beside += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
     words = f"{word} ({', '.join(beside)})" if beside else word
-    return f"{fmt.times(summary.geomean)} · {words}" if summary.ratio else words
+    return f"{fmt.times(summary.geomean)} · {words}" if summary.right and summary.geomean is not None else words
 
 
 def origin(summary: Summary) -> list[str]:
     """What a list says of an entry that was made elsewhere: that it was, and what its source came to here."""
-    if not isinstance(summary, PulledEntry):
+    run = summary.local_run
+    if run is summary:
         return []
-    run = summary.again
     again = [f"timed again here: {fmt.times(run.geomean) if run.ratio else render.outcome(run)}"] if run else []
     return ["run made elsewhere", *again]
 
@@ -91,8 +96,8 @@ def words(summary: Summary, usual: str) -> str:
 
 
 def speed(summary: Summary) -> str:
-    """The geomean as far as it is known: what is only written down has no interval."""
-    return fmt.times(summary.geomean) if isinstance(summary, PulledEntry) else fmt.geomean(summary.ratio)
+    """The geomean, and its interval where its verdict is known."""
+    return fmt.geomean(summary.ratio) if summary.ratio else fmt.times(summary.geomean if summary.right else None)
 
 
 def circumstances(summary: Summary) -> list[str]:
@@ -175,10 +180,13 @@ def mark_of(line: str, name: str) -> str:
 
     Only `when` and `with task` have no colon: `- next to that, ...` is somebody's remark.
     """
-    if line[:1] not in "-*+":
-        return ""  # as most lines: they are the table's
-    found = re.match(rf"[-*+] +{name}{'[: ]' if name in ('when', 'with task') else ':'}", line)
+    found = _mark(name).match(line) if line[:1] in BULLETS else None
     return found[0] if found else ""
+
+
+@functools.cache
+def _mark(name: str) -> re.Pattern[str]:
+    return re.compile(rf"[-*+] +{name}{'[: ]' if name in ('when', 'with task') else ':'}")
 
 
 def stall(summary: Summary) -> str:
@@ -186,21 +194,29 @@ def stall(summary: Summary) -> str:
 
 
 def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:
-    parts = speeds(task, summary, results)
+    parts = [*_failures(task, results), *speeds(task, summary, results)]
     if summary.vs_best is not None:
         parts.append(f"against best {fmt.geomean(summary.vs_best)}")
     if summary.not_best:
         parts.append(f"not best: {summary.not_best}")
     parts.append(render.counts(summary))
-    first = next((row for row in results.values() if row.failed), None)
-    if first is not None:
-        parts.append(f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}")
     names = sorted(
         {finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings}
     )
     if names:
         parts.append(f"findings: {', '.join(names)}")
     return "; ".join(parts)
+
+
+def _failures(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
+    """The first case that failed, with what it gave, and how many others failed."""
+    failed = [row for row in results.values() if row.failed]
+    if not failed:
+        return []
+    first, others = failed[0], len(failed) - 1
+    words = f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}"
+    more = f"{fmt.plural(others, 'other case')} {'fails' if others == 1 else 'fail'}"
+    return [words, more] if others else [words]
 
 
 def speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> list[str]:

@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from harness.shared.errors import UserError
 from kernbench import render
 from kernbench.atomic_write import written_aside
 from kernbench.events import Summary
-from kernbench.log.entries import entry_text
+from kernbench.log.entries import entry_text, trailer
 from kernbench.log.entries.entry_text import EntryText
 
 HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
@@ -62,13 +62,25 @@ def append(path: Path, summary_text: EntryText, at_least: int, seen: KnownFile |
 
 
 def entry_of(path: Path, number: int, source: str | None = None, at: str = "") -> str | None:
-    """The text of one entry, up to the next heading of its kind; of two with a number, that of the source and time."""
+    """The text of one entry, up to the next heading of its kind and without its trailer; of two with a number, that of
+    the source and time."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     span = span_of(text, number, source, at)
-    return None if span is None else text[span[0] : span[1]].rstrip() + "\n"
+    return None if span is None else trailer.without(text[span[0] : span[1]]).rstrip() + "\n"
+
+
+def headings(text: str) -> Iterator[re.Match[str]]:
+    """Those of the entries; in a long log, plain text is found much faster than a pattern."""
+    place = 0
+    while True:
+        if found := HEADING.match(text, place):
+            yield found
+        place = text.find("\n## ", place) + 1
+        if not place:
+            return
 
 
 def last_entry(path: Path) -> tuple[int, str] | None:
@@ -124,6 +136,40 @@ def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
         )
         kept = lines[after + old.stop :] if old is not None else lines[after:]
         _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.outcome}", *kept])
+
+
+def remove(path: Path, entry: Summary, store: Callable[[str], None]) -> None:
+    """Takes an entry out of the file, with the empty line that leads to it; `store` keeps its text first."""
+    number = entry.iteration or 0
+    if not path.exists():
+        raise LogbookError(f"{path} does not exist")
+    with _locked(path) as handle:
+        signature, text = signature_of(handle), _read(handle)
+        span = span_of(text, number, entry.source, entry.at)
+        if span is None:
+            raise LogbookError(f"{path.name} has no entry {number}")
+        start, end = span[0] - _lead_before(text, span[0]), span[1]
+        end -= _lead_before(text, end) if end < len(text) else 0
+        store(text[start:end])
+        _rewrite(path, text[:start] + text[end:], signature)
+
+
+def put_back(path: Path, number: int, entry: str) -> None:
+    """The reverse: before the first entry with a higher number, else at the end."""
+    with _locked(path) as handle:
+        signature, text = signature_of(handle), _read(handle)
+        if span_of(text, number, None) is not None:
+            raise LogbookError(f"{path.name} has an entry {number} again; remove or renumber it first")
+        later = (heading.start() for heading in headings(text) if int(heading[1]) > number)
+        place = next(later, len(text))
+        place -= _lead_before(text, place) if place < len(text) else 0
+        _rewrite(path, text[:place] + entry + text[place:], signature)
+
+
+def _lead_before(text: str, place: int) -> int:
+    """Length of the line end of the empty line before a heading."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    return len(end) if text.endswith(end + end, 0, place) else 0
 
 
 # -- an entry's own lines ---------------------------------------------------------------------------------------------
@@ -237,7 +283,7 @@ def _same(path: Path, handle: int) -> bool:
 
 def conflict(text: str) -> int | None:
     """The line of the first marker that git leaves where it could not merge."""
-    found = CONFLICT.search(text)
+    found = CONFLICT.search(text) if "<<<<<<< " in text else None
     return text.count("\n", 0, found.start()) + 1 if found else None
 
 
@@ -290,11 +336,14 @@ def _stands(path: Path, handle: int, data: bytes) -> bool:
 
 
 def _replace(path: Path, found: LocatedEntry, changed: list[str]) -> None:
+    _rewrite(path, found.head + "\n".join(changed) + found.tail, found.signature)
+
+
+def _rewrite(path: Path, text: str, signature: tuple[int, int, int]) -> None:
     """The whole file anew, beside it first; given up when somebody saved it since it was read."""
-    text = found.head + "\n".join(changed) + found.tail
     try:
         with written_aside(path, text.encode("utf-8", "surrogateescape"), durable=True) as move:
-            if signature_of(path) != found.signature:
+            if signature_of(path) != signature:
                 raise LogbookError(f"{path.name} was saved by somebody else this moment; try again")
             move()
     except OSError as problem:

@@ -6,27 +6,26 @@ lines say, whatever is run later. A run here of the same source is shown with it
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from harness.shared.lines import decode
+from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
-from kernbench import render
+from harness.shared.task import Task
 from kernbench.events import PulledEntry, Summary
-from kernbench.log.entries import entry_text, iterations_file
+from kernbench.log.entries import entry_text, iterations_file, old_entries, trailer
 from kernbench.log.entries.edited_words import UNDECODED, EditedWords
 from kernbench.log.entries.entry_list import EntryList, Key, key_of
-from kernbench.log.runs import legacy
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.series import Series
 
-TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
-BASELINE = "baseline "
 MINUTE = len("2026-11-14T21:03")
-FAILED = frozenset(render.STATUS_WORDS[name].lower() for name in render.FAILURE_ORDER)
 
 
 class PulledEntries:
@@ -75,7 +74,8 @@ class PulledEntries:
     def _read(self, made: Mapping[Key, Sequence[Summary]]) -> None:
         text = _text(self.path)
         spans = _spans(text)
-        self._found = [span.parsed(text) for span in _foreign(spans, made)]
+        shown = _shown(text)
+        self._found = [span.parsed(shown) for span in _foreign(spans, made)]
         self._written = Counter(map(key_of, self._found))
         count = Counter(span.key[0] for span in spans)
         self._unsigned = {number for number, source in self._written if not source and count[number] == 1}
@@ -83,10 +83,11 @@ class PulledEntries:
         self.edited.locate(text, [(span.key[0], span.start, span.end) for span in spans])
 
     def _is_made(self, item: PulledEntry, runs: Sequence[Summary]) -> bool:
-        """By runs here of this number and source; where the file has more of these, by those of its time."""
+        """By runs here of this number and source; where the file has more of these, by the run that its trailer names,
+        or those of its time."""
         if len(runs) >= self._written[key_of(item)]:
             return bool(runs)
-        return any(run.at[:MINUTE] == item.at[:MINUTE] for run in runs)
+        return any(run.run == item.run if item.run else run.at[:MINUTE] == item.at[:MINUTE] for run in runs)
 
     def problem(self, journal: Journal) -> str:
         """What is wrong with the file, in a sentence; empty where nothing is."""
@@ -114,9 +115,9 @@ class PulledEntries:
         series that is asked for.
         """
         written = self.of(journal)
-        runs = _timed_again(journal, {item.source for item in written if item.source}, series)
-        told = [replace(item, again=runs[item.source]) if item.source in runs else item for item in written]
-        return EntryList(journal.numbered(), told, best, self.edited.applied, series)
+        runs = _timed_again(journal, {key_of(item)[1] for item in written if item.source}, series)
+        shown = [replace(item, again=runs[key]) if (key := key_of(item)[1]) in runs else item for item in written]
+        return EntryList(journal.listed(), shown, best, self.edited.applied, series)
 
 
 class Span(NamedTuple):
@@ -129,13 +130,22 @@ class Span(NamedTuple):
     end: int
 
     def parsed(self, text: str) -> PulledEntry:
-        words = text[self.begin : self.end].encode("utf-8", UNDECODED).decode("utf-8", "replace")
-        return parse(self.key[0], words.replace("\r\n", "\n"), self.key[1])
+        return parse(self.key[0], text[self.begin : self.end].replace("\r\n", "\n"), self.key[1])
 
 
 def read(path: Path) -> list[PulledEntry]:
     """The entries of the file, whoever made them."""
-    text = _text(path)
+    return read_text(_text(path))
+
+
+def dropped(journal: Journal) -> list[PulledEntry]:
+    """The pulled entries that `kernbench drop` took out of the file."""
+    entries = [item for entry in journal.dropped if not entry.run for item in read_text(entry.text)]
+    return [replace(item, dropped=True) for item in entries]
+
+
+def read_text(text: str) -> list[PulledEntry]:
+    text = _shown(text)
     return [span.parsed(text) for span in _spans(text)]
 
 
@@ -144,8 +154,17 @@ def _text(path: Path) -> str:
     return path.read_bytes().decode("utf-8", UNDECODED)
 
 
+def _shown(text: str) -> str:
+    """The same with a sign for each byte that is not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return re.sub("[\udc80-\udcff]", "\N{REPLACEMENT CHARACTER}", text)
+    return text
+
+
 def _spans(text: str) -> list[Span]:
-    headings = list(iterations_file.HEADING.finditer(text))
+    headings = list(iterations_file.headings(text))
     ends = [*(heading.start() for heading in headings[1:]), len(text)]
     spans: list[Span] = []
     for heading, end in zip(headings, ends, strict=False):  # a file without headings has an end all the same
@@ -165,37 +184,33 @@ def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[Summary]]) -> li
 
 
 def parse(number: int, text: str, source: str) -> PulledEntry:
-    """An entry as far as its lines still say what kernbench wrote; `text` begins behind the number of the heading."""
-    heading, *lines = text.split("\n")
-    title, *score = heading.strip().split(" · ")
-    while len(score) > 2 or (len(score) == 2 and not TIMES.fullmatch(score[0])):
-        title, score = f"{title} · {score[0]}", score[1:]
-    times = TIMES.fullmatch(score[0]) if score else None
-    outcome = "".join(score[1:] if times else score).partition(" (")[0]
-    said = {name: entry_text.said(lines, name) or "" for name in ("hypothesis", "next", "command", "when", "with task")}
-    at, *circumstances = said["when"].split(" · ")
-    baselines = [part.removeprefix(BASELINE) for part in circumstances if part.startswith(BASELINE)]
-    machine = [part for part in circumstances if not part.startswith(("source ", BASELINE, "same source", "after "))]
-    condition = ", ".join(machine[1:])
-    return PulledEntry(
-        run="",
-        source=source,
-        at=re.sub(r"^(\S+) (\S+) UTC$", r"\1T\2:00+00:00", at),
-        right=outcome not in FAILED,
-        geomean=float(times[1]) if times and outcome not in FAILED else None,
-        best=outcome in ("first", "improved", "best"),
-        stalled=bool(entry_text.said(lines, "stalled")),
-        iteration=number,
-        hypothesis=said["hypothesis"] or title,
-        next=said["next"],
-        baseline=baselines[0] if baselines else "",
-        command=said["command"].strip("`"),
-        task_hash=said["with task"].partition(" · ")[0],
-        environment=Environment(
-            device_name=machine[0] if machine else "", condition=condition, l2=legacy.l2_of(condition)
-        ),
-        outcome=outcome,
-    )
+    """An entry; `text` begins behind the number of its heading. Words are read from the text, values from the trailer,
+    unless that is about another source or time than the entry."""
+    fields, data = old_entries.fields(number, text, source), trailer.read(text)
+    named = (str(data.get("source", "")), str(data.get("at", ""))) if data is not None else ("", "")
+    is_own = named[0].startswith(source) and named[1].startswith(fields["at"][:MINUTE])
+    told = trailer.applied(fields, data) if data is not None and is_own else fields
+    return decode(PulledEntry, {**told, "environment": _environment(*told["environment"].items())})
+
+
+@functools.lru_cache(maxsize=64)
+def _environment(*fields: tuple[str, Any]) -> Environment:
+    """One for all entries that have it: a log may have thousands."""
+    return decode(Environment, dict(fields))
+
+
+def rows(task: Task, text: str) -> dict[str, CaseResult]:
+    """The rows of an entry: exact from its trailer, what only its table knows (such as errors) from there."""
+    table, exact = old_entries.rows(task, text), trailer.rows(text)
+    found = {case: _exact(table[case], row) if case in table else row for case, row in exact.items()}
+    merged = {**table, **found}
+    return {case.id: merged[case.id] for case in task.cases if case.id in merged}
+
+
+def _exact(row: CaseResult, exact: CaseResult) -> CaseResult:
+    if exact.status != "ok" or row.status != "ok":
+        return exact
+    return replace(exact, clock=row.clock, wall=row.wall, error=row.error)
 
 
 def _made(journal: Journal) -> dict[Key, list[Summary]]:

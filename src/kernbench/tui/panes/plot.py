@@ -72,7 +72,7 @@ def _is_alike(item: Summary, last: Summary, series: Series | None) -> bool:
     known = {last.task_hash}
     present = {series.task_hash, *series.old_task_hashes} if series is not None else set[str]()
     known |= present if last.task_hash in present else set()
-    same_task = not item.task_hash or not last.task_hash or any(name.startswith(item.task_hash) for name in known)
+    same_task = any(name.startswith(item.task_hash) or item.task_hash.startswith(name) for name in known)
     return same_task and comparison.axis_of(item) == comparison.axis_of(last)
 
 

@@ -105,7 +105,7 @@ def geomean(
 ) -> tuple[tuple[str, ...], str]:
     """The headline number in falling length, and its style; `baseline` is the task's own."""
     if summary is None:
-        known = f"no result yet (best {fmt.times(best_now.geomean)})" if best_now and best_now.geomean else ""
+        known = f"no result yet (best {_named(best_now)})" if best_now and best_now.geomean else ""
         return (*([known] if known else []), "no result yet", "no result"), "dim"
     if not summary.right:
         return ("NOT RIGHT: no speedup", "NOT RIGHT"), "bad"
@@ -137,7 +137,11 @@ def _best(summary: Summary, best_now: Summary | None) -> str:
         return "(best)" if known is None else f"(best, was {fmt.times(known)})"
     if summary.source == best_now.source:
         return "(best)"
-    return f"(best {fmt.times(best_now.geomean)})" if best_now.geomean else ""
+    return f"(best {_named(best_now)})" if best_now.geomean else ""
+
+
+def _named(best: Summary) -> str:
+    return f"{fmt.times(best.geomean)}, entry dropped" if best.dropped else fmt.times(best.geomean)
 
 
 def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
