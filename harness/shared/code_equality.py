@@ -1,8 +1,8 @@
-"""Code without comments and layout: two files that differ in nothing else mean the same.
+"""Code without comments and formatting: two files that differ only in these mean the same.
 
-Python is reduced to its syntax tree, C, C++ and CUDA to their tokens with literals untouched. Anything that cannot be
-parsed, and any large file, counts byte for byte. The result decides hashes that are kept on disk, so it is the same
-under every Python from 3.10 on; `ast.dump` is not, which is why the tree is written out here.
+Python is reduced to its syntax tree; C, C++ and CUDA to their tokens, with literals untouched. Files that cannot be
+parsed and large files count byte for byte. Hashes stored on disk depend on the result, so it must be the same under
+every Python from 3.10 on. `ast.dump` is not, so this module serializes the tree itself.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 C_LIKE = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl")
 CODE = (".py", *C_LIKE)
 LARGEST = 200 * 1024
-"""A larger file is a table: parsing it would hold up the screen for a quarter of a second and more."""
+"""A larger file is a table: parsing it would block the screen for a quarter of a second or more."""
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
-"""Fields of a node that follow from its place, or that only a type checker reads."""
+"""Node fields that follow from the node's position, or that only a type checker reads."""
 _C_TOKENS = re.compile(
     rb"""
       (?P<literal>
@@ -35,7 +35,7 @@ _C_TOKENS = re.compile(
 
 
 def code_of(name: str, data: bytes) -> bytes:
-    """What of a file counts as code; equal for two files that differ only in comments and layout."""
+    """The part of a file that counts as code; equal for two files that differ only in comments and formatting."""
     if len(data) > LARGEST:
         return data
     if name.endswith(".py"):
@@ -47,7 +47,7 @@ def code_of(name: str, data: bytes) -> bytes:
 
 
 def _tree(node: ast.AST) -> Iterator[str]:
-    """The tree as text. Empty fields are left out: newer Pythons have more of them."""
+    """The tree as text. Skips empty fields: newer Pythons have more of them."""
     yield f"({type(node).__name__}"
     for name in sorted(set(node._fields) - _IGNORED):
         value = getattr(node, name, None)
@@ -68,12 +68,12 @@ def _tree(node: ast.AST) -> Iterator[str]:
 
 
 def _is_empty_text(item: Any) -> bool:
-    """An empty piece of an f-string, which some Pythons put between two fields."""
+    """An empty piece of an f-string, which some Pythons insert between two fields."""
     return isinstance(item, ast.Constant) and item.value == "" and isinstance(item.value, str)
 
 
 def _constant(value: Any) -> str:
-    """ASCII alone, since which characters `repr` prints depends on Python's Unicode tables; huge ints in hex."""
+    """ASCII only, because `repr` depends on Python's Unicode tables; ints in hex, because str() limits their digits."""
     text = hex(value) if type(value) is int else ascii(value)
     return f"{type(value).__name__} {text}"
 
@@ -81,16 +81,16 @@ def _constant(value: Any) -> str:
 def _of_c(data: bytes) -> bytes:
     lines: list[bytes] = []
     for line in map(bytes.strip, _C_TOKENS.sub(_kept, data).split(b"\n")):
-        if line or (lines and lines[-1].endswith(b"\\")):  # an empty line ends what was to be continued
+        if line or (lines and lines[-1].endswith(b"\\")):  # an empty line ends a continuation
             lines.append(line)
     return b"\n".join(lines)
 
 
 def _kept(token: re.Match[bytes]) -> bytes:
-    """A literal with no line ends in it, so that nothing in it is taken for layout."""
+    """A literal with its newlines replaced, so that nothing in it counts as formatting."""
     kept = token["literal"] or b" "
     if token["comment"] and _ends_in_backslash(token.string, token.start()):
-        kept = token["comment"]  # without it the line would go on with the next
+        kept = token["comment"]  # without it the line would continue on the next
     return kept.replace(b"\n", b"\0")
 
 

@@ -1,8 +1,8 @@
-"""The hash of a task: two runs with the same one were checked and timed by the same rules.
+"""The hash of a task: two runs with the same hash were checked and timed by the same rules.
 
-It covers what decides right and fast: the parsed task and cases, and the code of the reference, of a baseline file and
-of every file in the folder that they use. Names, labels, comments and formatting are left out, and so is every field at
-its default, so that a field added later changes no hash. It is the same under every Python from 3.10 on.
+It covers everything that decides correctness and speed: the parsed task and cases, and the code of the reference, of a
+baseline file and of every file in the folder that they use. Names, labels, comments and formatting are left out, and so
+is every field at its default, so that adding a field changes no hash. It is the same under every Python from 3.10 on.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ DEFAULT_TOLERANCE = {
     "bfloat16": Tolerance(5e-2, 5e-2),
 }
 _DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
-"""Of the fields that a Task must be given."""
+"""Defaults of the fields that Task requires."""
 _NOT_RULES = frozenset("name folder summary ignore hash old_hash files cases tolerance".split())
 _NOT_CASE_RULES = frozenset("label models known weight".split())
 
 
 def task_hash(task: Task) -> str:
-    """Of a task as it was read, with its `files` as they are now."""
+    """The hash of a loaded task and the current contents of its `files`."""
     digest = hashlib.sha256(json.dumps(_rules(task), sort_keys=True, separators=(",", ":")).encode())
     for name in sorted(task.files):
         code = _code(Path(task.folder) / name)
@@ -44,7 +44,7 @@ _digests: dict[Path, tuple[tuple[int, int, int], bytes]] = {}
 
 
 def _code(path: Path) -> bytes:
-    """What of a file counts; of data the digest, worked out again when the file has changed."""
+    """The part of a file that counts; for large files a digest, recomputed when the file changes."""
     try:
         about = path.stat()
         if about.st_size <= LARGEST:
@@ -74,7 +74,7 @@ def _rules(task: Task) -> dict[str, Any]:
 
 
 def _told(record: Any, left_out: frozenset[str]) -> dict[str, Any]:
-    """The fields of a record that are not at their default."""
+    """The fields of a record that differ from their default."""
     told: dict[str, Any] = {}
     for about in dataclasses.fields(record):
         value = getattr(record, about.name)
@@ -94,8 +94,8 @@ def _content(path: Path) -> bytes:
 
 
 def old_task_hash(folder: Path, baseline: str) -> str:
-    """The hash that kernbench gave before 0.2, over bytes: runs that carry it are still of the present task when it is
-    the hash of the files as they are now."""
+    """The hash that kernbench computed before 0.2, over bytes. Runs with this hash belong to the current task if the
+    current files still produce it."""
     digest = hashlib.sha256()
     names = ["task.toml", "cases.json", "reference.py"]
     for name in names if baseline in NAMED_BASELINES else [*names, *_old_files_behind(folder, baseline)]:

@@ -210,7 +210,7 @@ def test_results_remembered_by_address_are_wrong(child: Child, tmp_path: Path) -
     result = try_solution(child, tmp_path, source)
     assert result["status"] == "wrong"
     assert "(in a timed call)" in result["detail"]
-    assert [finding["name"] for finding in result["findings"]] == ["result of an earlier call"]
+    assert [finding["name"] for finding in result["findings"]] == ["stale result"]
 
 
 def test_a_point_of_the_grid_is_held_to_leave_its_inputs_alone(child: Child, tmp_path: Path) -> None:
@@ -276,7 +276,7 @@ def test_threads_left_running_are_a_finding(child: Child, tmp_path: Path) -> Non
 def test_more_threads_than_the_task_allows_are_a_red_finding(child: Child, tmp_path: Path) -> None:
     source = "import torch\ndef scale(x, factor):\n    torch.set_num_threads(2)\n    return x * factor\n"
     found = try_solution(child, tmp_path, source)["findings"]
-    assert [(finding["name"], finding["red"]) for finding in found] == [("more threads than the task", True)]
+    assert [(finding["name"], finding["red"]) for finding in found] == [("too many threads", True)]
     assert not try_solution(child, tmp_path / "next", SOLUTION)["findings"]
 
 
@@ -347,7 +347,7 @@ def test_a_baseline_that_fails_leaves_the_row_its_own_time(child: Child, tmp_pat
     assert result["solution_us"] > 0
     assert (result["baseline_us"], result["speedup"], result["verdict"]) == (None, None, None)
     assert result["reason"] == "baseline_fails"
-    assert result["detail"] == "baseline: fails (baseline.py:2: ValueError: not here)"
+    assert result["detail"] == "baseline: failed (baseline.py:2: ValueError: not here)"
 
 
 def test_a_file_and_best_can_be_the_baseline(child: Child, tmp_path: Path) -> None:
