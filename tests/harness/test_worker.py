@@ -301,7 +301,7 @@ def test_a_task_whose_inputs_fail_is_to_blame_itself(child: Child, tmp_path: Pat
     bad = REFERENCE.replace('case["rows"]', 'case["lines"]')
     last = child.run(write_task(tmp_path, reference_py=bad))[-1]
     assert (last["event"], last["status"]) == ("failed", "bad_task")
-    assert last["message"] == "make_inputs fails for case small: KeyError: 'lines'"
+    assert last["message"] == "make_inputs failed for case small: KeyError: 'lines'"
     assert last["where"]["file"] == "reference.py"
 
 
