@@ -181,7 +181,7 @@ def test_best_is_timed_beside_baseline_and_solution(child: Child, tmp_path: Path
         ("def scale(x, factor): return (x * 2).double()", "output 0 is float64, expected float32"),
         ("def scale(x, factor): return (x * 2).t().contiguous().t()", "output 0 has strides [1, 8], expected [33, 1]"),
         ("def scale(x, factor): return (x * 2, x)", "2 outputs, expected 1"),
-        ("def scale(x, factor): return x.mul_(2)", "the call wrote to its input 'x', which is not in mutates"),
+        ("def scale(x, factor): return x.mul_(2)", "the call wrote to its input 'x', which is not listed in mutates"),
         ("def scale(x, factor): return x * 2 if x[0, 0] < -1 else x * 3", "(seed 7)"),
         ("def scale(x, factor): return (x * 2).clamp(-10, 10)", "(seed 8, spread 4)"),
         ("def scale(x, factor): return x * 2 if x.mean() < 1.5 else x", "(seed 10, offset 3)"),
@@ -226,7 +226,7 @@ def test_a_point_of_the_grid_is_held_to_leave_its_inputs_alone(child: Child, tmp
     found = {case: result["status"] for case, result in results(events).items() if "rows" in case}
     assert sorted(found.values()) == ["ok", "wrong"]
     wrong = next(result for case, result in results(events).items() if found.get(case) == "wrong")
-    assert wrong["detail"] == "the call wrote to its input 'x', which is not in mutates"
+    assert wrong["detail"] == "the call wrote to its input 'x', which is not listed in mutates"
 
 
 def test_an_output_inside_an_input_is_wrong(child: Child, tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_an_output_inside_an_input_is_wrong(child: Child, tmp_path: Path) -> Non
     )
     result = only(child.run(folder, cases=SMALL))
     assert (result["status"], result["checked"]) == ("wrong", 2)
-    assert result["detail"] == "output 0 lives in the memory of input 'x'; return a tensor of its own"
+    assert result["detail"] == "output 0 shares memory with input 'x'; return a new tensor"
 
 
 def test_what_raises_has_a_place(child: Child, tmp_path: Path) -> None:
