@@ -223,9 +223,9 @@ def _through_torch(flush: Any, why: str) -> Recorder:
 
 def _is_whole(records: Sequence[Record], mark: str, spans: Sequence[float]) -> bool:
     """Two flushes per span, the second within it and as long as the events say, which shows that times are in ns."""
-    told = sorted(records, key=lambda record: record.correlation)
-    if len(told) != 2 * len(spans) or len({record.stream for record in told}) != 1:
+    ordered = sorted(records, key=lambda record: record.correlation)
+    if len(ordered) != 2 * len(spans) or len({record.stream for record in ordered}) != 1:
         return False
-    if any(record.name != mark or not record.graph for record in told):
+    if any(record.name != mark or not record.graph for record in ordered):
         return False
-    return all(0.7 * span <= record.us <= 1.02 * span + 1.0 for record, span in zip(told[1::2], spans, strict=True))
+    return all(0.7 * span <= record.us <= 1.02 * span + 1.0 for record, span in zip(ordered[1::2], spans, strict=True))

@@ -21,10 +21,10 @@ _IGNORED = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 _C_TOKENS = re.compile(
     rb"""
       (?P<literal>
-          ^[ \t]*\#[ \t]*include[ \t]*<[^>\n]*>                    # may hold what looks like a comment
+          ^[ \t]*\#[ \t]*include[ \t]*<[^>\n]*>                    # may contain what looks like a comment
         | R"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\(.*?\)(?P=fence)"    # a raw string
-        | "(?:\\(?:[ \t]*\r?\n|.)|[^"\\\n])*"                       # may go on after a backslash and the line's end
-        | \b\.?[0-9](?:'?[\w.])*                                 # a number, whose quotes open no literal: 1'000
+        | "(?:\\(?:[ \t]*\r?\n|.)|[^"\\\n])*"                       # may continue after a backslash and a newline
+        | \b\.?[0-9](?:'?[\w.])*                                 # a number; its quotes do not open a literal: 1'000
         | '(?:\\(?:[ \t]*\r?\n|.)|[^'\\\n])+'
       )
     | (?P<comment> //(?:\\[ \t\r]*\n|[^\n])* | /\*.*?\*/ )

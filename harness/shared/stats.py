@@ -1,8 +1,8 @@
 """The math behind the verdicts: center, interval, floor, verdict, geomean. Standard library only.
 
 - Input: log ratios, log(baseline time / solution time), of one timed case.
-- Output: an estimate, the log of the speedup with its 95 % interval. Fewer than six blocks have no interval, and then
-  there is no ratio.
+- Output: an estimate, the log of the speedup with its 95 % interval. Fewer than six blocks have no interval and no
+  ratio.
 - Blocks with one ratio each (`of_blocks`): the interquartile mean, and the order statistics around the median, with no
   assumption about the shape of the noise.
 - Blocks in which two sides alternate call by call (`of_rounds`): each call is compared with the other side's calls in

@@ -63,27 +63,29 @@ def _code(path: Path) -> bytes:
 
 
 def _rules(task: Task) -> dict[str, Any]:
-    rules = _told(task, _NOT_RULES)
+    rules = _set_fields(task, _NOT_RULES)
     rules["tolerance"] = {
         dtype: [bounds.atol, bounds.rtol]
         for dtype, bounds in task.tolerance.items()
         if bounds != DEFAULT_TOLERANCE.get(dtype)
     }
-    rules["cases"] = sorted((_told(case, _NOT_CASE_RULES) for case in task.cases), key=lambda case: str(case["id"]))
+    rules["cases"] = sorted(
+        (_set_fields(case, _NOT_CASE_RULES) for case in task.cases), key=lambda case: str(case["id"])
+    )
     return rules
 
 
-def _told(record: Any, left_out: frozenset[str]) -> dict[str, Any]:
+def _set_fields(record: Any, left_out: frozenset[str]) -> dict[str, Any]:
     """The fields of a record that differ from their default."""
-    told: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for about in dataclasses.fields(record):
         value = getattr(record, about.name)
         default = _DEFAULTS.get(about.name, about.default)
         if about.default_factory is not dataclasses.MISSING:
             default = about.default_factory()
         if about.name not in left_out and value != default:
-            told[about.name] = value
-    return told
+            fields[about.name] = value
+    return fields
 
 
 def _content(path: Path) -> bytes:

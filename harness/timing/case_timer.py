@@ -164,7 +164,7 @@ def _neighbours(device: gpu.Gpu) -> list[Finding]:
 
 
 def _by_events(problem: Exception) -> Finding:
-    """The finding that explains why there is no device time."""
+    """The finding that explains the missing device time."""
     if isinstance(problem, LostRecords):
         return findings.make("event_pairs", problem=problem)
     return findings.make("not_recovered", problem=problem)

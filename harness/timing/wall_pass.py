@@ -3,7 +3,7 @@
 The sides take turns of several calls, and the first calls of a turn do not count. With turns of one call, a wrapper
 that takes 17 us took 23 us next to a torch.compile baseline, and one of 26 us took 39, because the other side had
 evicted its data from the host's caches. Every call follows a flush of the L2. No profiler is active, but having used
-CUPTI in the process costs 4 to 8 us per call on such a host; `tests/measure/measure_wall.py` times calls without it.
+CUPTI in the process costs 4 to 8 us per call on that host; `tests/measure/measure_wall.py` times calls without it.
 """
 
 from __future__ import annotations
