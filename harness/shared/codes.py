@@ -67,8 +67,8 @@ CUDA_ERROR_EXIT = 70
 NOT_RUN = "not run: "
 WORDS: dict[Reason, str] = {
     "needs_gpu": "needs a GPU: without one only small cases are checked, and nothing is timed",
-    "no_inline_asm": "Triton's interpreter does not support inline asm",
-    "no_libdevice": "Triton's interpreter does not support libdevice",
+    "no_inline_asm": "interpreter lacks inline asm",
+    "no_libdevice": "interpreter lacks libdevice",
     "too_large": "needs at least {needed_gib:.3g} GiB, {free_gib:.3g} GiB free",
     "out_of_memory": "does not fit in memory",
     "after_crash": NOT_RUN + "crashed on {blame}",
@@ -79,7 +79,7 @@ WORDS: dict[Reason, str] = {
     "baseline_shares_operator": "baseline: {file} and the solution share an operator name",
     "no_best_yet": "baseline: no best source yet",
     "worker_crashed": "the worker {outcome} while {doing}",
-    "worker_timeout": "{outcome} while {doing}; stopped",
+    "worker_timeout": "{outcome} while {doing}",
 }
 SHORT: dict[Reason, str] = {"needs_gpu": "needs a GPU", "after_crash": "not run", "after_timeout": "not run"}
 """For a narrow table; the screen shows the full reason once for all these rows."""
