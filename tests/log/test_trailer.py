@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.results import CaseResult
 from harness.shared.task import Task
@@ -197,11 +198,11 @@ def test_what_is_shipped_is_listed_plotted_and_exported_without_a_run(name: str,
         for case in task.timed:
             row = rows[case.id]
             assert row.ratio is not None
-            cells = (case.label, render.microseconds(row.baseline_us), render.microseconds(row.solution_us))
-            assert f"| {' | '.join(cells)} | {render.speedup(row.ratio)} |" in text
+            cells = (case.label, fmt.microseconds(row.baseline_us), fmt.microseconds(row.solution_us))
+            assert f"| {' | '.join(cells)} | {fmt.speedup(row.ratio)} |" in text
             assert f"#{entry.iteration} {case.label}: {row.speedup:.3f}x</title>" in chart
         assert entry.low is not None
-        assert f"geomean {render.times(entry.geomean)} " in text
+        assert f"geomean {fmt.times(entry.geomean)} " in text
     assert not (tmp_path / "state").exists()
 
 

@@ -458,7 +458,7 @@ async def test_a_cancelled_run_leaves_the_old_numbers(engine: FakeEngine) -> Non
         assert "518.6" in text
 
 
-GONE = BuildFailed("", "", "there is no such file", Where("solution.py"), status="bad_task")
+GONE = BuildFailed("", "", "no such file", Where("solution.py"), status="bad_task")
 
 
 @pytest.mark.parametrize("broken", [[STARTED, BROKEN], [GONE]], ids=["failed build", "file gone"])
