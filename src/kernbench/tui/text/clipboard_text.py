@@ -1,4 +1,4 @@
-"""What `y` copies: a row or the table as markdown, ready for a pull request."""
+"""The text that `y` copies: a row or the table as markdown, ready for a pull request."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def _line(shown: Row) -> str:
 
 
 def _cells(texts: Sequence[str]) -> str:
-    """A bar inside a cell would end it."""
+    """Escapes bars, which would end a cell."""
     return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
