@@ -48,7 +48,7 @@ async def test_a_run_lands_every_case_and_is_summed_up(watched: Callable[..., Wa
     [
         ('DO = "crash"\nON = "b"', "crashed", "the worker segfaulted while checking"),
         ('DO = "exit"\nON = "b"', "crashed", "the worker exited with code 0 while checking"),
-        ('DO = "hang"\nON = "b"', "timeout", "no end after 1 s while checking; stopped"),
+        ('DO = "hang"\nON = "b"', "timeout", "timed out after 1 s while checking; stopped"),
         ('DO = "wrong"\nON = "b"', "wrong", "out differs at [0]: got 1, expected 2"),
         ('DO = "raise"\nON = "b"', "runtime_error", "ValueError: no"),
         ('DO = "cuda"\nON = "b"', "runtime_error", "ValueError: no"),

@@ -68,7 +68,7 @@ def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
     assert "solution.py:" in terminal.until(r"crashed .*segfaulted")
     terminal.until("^ #4 ")  # a newer save would end the run before it is an iteration
     cpp("float largest = from[0];", "float largest = from[0]; for (volatile int k = 0; k < 1;) k = 0;")
-    terminal.until(r"timeout .*no end after")
+    terminal.until(r"timeout .*timed out after")
     terminal.until("^ #5 ")
     (folder / "solution.cpp").write_text(good_cpp)
     python("raise SystemExit(3)")
