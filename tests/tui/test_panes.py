@@ -222,7 +222,7 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
         assert "   5 def kernel(x, m[bf16]):" in screen_text(app)
         await pilot.press("escape", "R", "enter")
         assert engine.restored == []
-        assert [note.message for note in app._notifications][-1] == "nothing was restored"
+        assert [note.message for note in app._notifications][-1] == "nothing restored"
         await pilot.press("R", "y")
         await pilot.pause()
         assert engine.restored == ["11"]

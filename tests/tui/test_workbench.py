@@ -280,7 +280,7 @@ async def test_the_hint_is_of_the_run_that_is_on() -> None:
         assert "dim numbers are older than this run; rows" in screen_text(app)
         engine.say(STARTED)
         await settle(pilot)
-        assert "dim numbers are older than this save; each row" in screen_text(app)
+        assert "dim numbers are older than this save; rows" in screen_text(app)
 
 
 async def test_the_hint_names_a_row_that_can_be_seen(engine: FakeEngine) -> None:
