@@ -162,7 +162,7 @@ class Summary:
     best_geomean: float | None = None
     """Geomean of the series' best before this run."""
     not_best: str = ""
-    """Why a right source did not become best, where there is one to beat."""
+    """Why a right source did not become best, if there was one to beat."""
     not_best_code: NotBestCode | None = None
     """The code behind `not_best`; None in runs of older versions too."""
     stalled: bool = False
@@ -250,10 +250,10 @@ class Summary:
 
 @dataclass(frozen=True)
 class PulledEntry(Summary):
-    """An entry that ITERATIONS.md brought along: its rows are in its text, and no run here made it."""
+    """An entry pulled with ITERATIONS.md: its rows are in its text, and no run on this machine made it."""
 
     outcome: str = ""
-    """Its word, as `render.outcome` gives it: by the trailer, or as the heading of an old entry has it."""
+    """Its word, as from `render.outcome`: by the trailer, or by the heading of an old entry."""
     again: Summary | None = None
     """A whole run of its source on this machine, shown next to the entry, which keeps its own time and numbers."""
 

@@ -45,7 +45,7 @@ def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
 
 
 def warned(task: Task, journal: Journal) -> PulledEntries:
-    """The task's entries, after a warning where they cannot be trusted."""
+    """The task's entries, after a warning if they cannot be trusted."""
     from kernbench.log import stored_sources
 
     entries = stored_sources.entries_of(task)
@@ -115,7 +115,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
 
 
 def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
-    """`usual` is the task's own baseline: what was held against another says so."""
+    """`usual` is the task's own baseline; an entry over another one is marked."""
     from harness.shared.format import DASH
     from kernbench import render
     from kernbench.log.entries import entry_text
@@ -173,7 +173,7 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
 
 
 def _entries_with(listed: EntryList, reference: str) -> list[Summary]:
-    """The entries with a number; prints a warning where there are two."""
+    """The entries with a number; prints a warning if there are two."""
     from kernbench.log import stored_sources
 
     found = listed.with_number(int(reference)) if reference.isdecimal() else []

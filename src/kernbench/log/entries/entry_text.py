@@ -209,8 +209,8 @@ def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> s
 
 
 def _failures(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
-    """The first case that failed, with what it gave, and how many others failed."""
-    failed = [row for row in results.values() if row.failed]
+    """The first case of the task that failed, with its result, and how many others failed."""
+    failed = [row for case in task.cases if (row := results.get(case.id)) and row.failed]
     if not failed:
         return []
     first, others = failed[0], len(failed) - 1
