@@ -350,7 +350,7 @@ def _without_counters(profile: Profile) -> Diagnosis:
         possible = fmt.percent(low.occupancy_pct, of=100)
         text = f"{low.limit} lets only {possible} of the warps in; whether that hurts needs counters"
         return Diagnosis("occupancy", text, (f"{low.registers} registers a thread",), (), False, low.name)
-    return Diagnosis("unknown", "no diagnosis: what this call waits for takes counters to tell")
+    return Diagnosis("unknown", "no diagnosis: only counters show what this call waits for")
 
 
 def _wide(kernel: Kernel) -> bool:

@@ -49,7 +49,7 @@ def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[st
     if board.worker == "starting":
         return ("starting the worker", "starting")
     if engine.paused:
-        return ("paused, save pending", "paused, 1 save", "paused") if engine.waits else ("paused",)
+        return ("paused, save pending", "paused, pending", "paused") if engine.waits else ("paused",)
     return ("watching",) if engine.is_alone else ("watching, another workbench is open", "watching, shared")
 
 
