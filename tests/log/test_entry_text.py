@@ -163,9 +163,9 @@ def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("- next: -", "- next: mine"), "changed by hand meanwhile; edit it there"),
-        (("- hypothesis: ", "- my hypothesis: "), "changed by hand meanwhile; edit it there"),
-        (("- said by Kim", "- said by me"), "changed by hand meanwhile; edit it there"),
+        (("- next: -", "- next: mine"), "edited by hand; change it there"),
+        (("- hypothesis: ", "- my hypothesis: "), "edited by hand; change it there"),
+        (("- said by Kim", "- said by me"), "edited by hand; change it there"),
         (("## 9 · ", "## 9: "), "has no entry 9 any more"),
         (("· source ", "· source 0000beef, not "), "has no entry 9 about this source any more"),
     ],

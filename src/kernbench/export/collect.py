@@ -18,9 +18,8 @@ from kernbench.export.formats import ExportError
 from kernbench.log import best as best_source
 from kernbench.log import profile_evidence, stored_sources
 from kernbench.log.entries import iterations_file, pulled_entries
-from kernbench.log.entries.edited_words import UNDECODED
 from kernbench.log.entries.entry_list import EntryList
-from kernbench.log.entries.pulled_entries import PulledEntries
+from kernbench.log.entries.pulled_entries import UNDECODED, PulledEntries
 from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.series import Series, series_of
@@ -92,11 +91,11 @@ class Collected:
 
     def written(self) -> Iterator[str]:
         """Of each entry what the file has, all of it; empty where it is not there any more."""
-        return self._log.edited.texts(self.entries)
+        return map(self._log.edited.text_of, self.entries)
 
     def text_of(self, entry: Summary) -> str:
         """What the file has of one entry."""
-        return next(self._log.edited.texts([entry]))
+        return self._log.edited.text_of(entry)
 
     @property
     def nothing_logged(self) -> str:

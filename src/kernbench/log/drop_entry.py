@@ -36,7 +36,7 @@ def doubt(task: Task, journal: Journal, entry: Summary) -> str:
     wrote = entry_text.EntryText(task, made, journal.cases_of(made.run))(made.iteration or 0)
     entries = stored_sources.entries_of(task)
     entries.of(journal)
-    is_same = _lines(next(entries.edited.texts([entry]))) == _lines(wrote)
+    is_same = _lines(entries.edited.text_of(entry)) == _lines(wrote)
     return "" if is_same else "it has lines that somebody added or changed"
 
 

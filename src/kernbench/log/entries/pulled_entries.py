@@ -1,7 +1,7 @@
-"""The iterations as people count them: those that runs here made, and those that ITERATIONS.md brought along.
+"""The iterations as people count them: entries made by runs on this machine, and pulled entries of ITERATIONS.md.
 
-The log travels with the kernel, its runs do not. An entry that no run here has made is a PulledEntry: what its own
-lines say, whatever is run later. A run here of the same source is shown with it and never takes its place.
+The log is committed with the kernel; its runs are not. A PulledEntry, which no run on this machine made, keeps the
+values of its own lines. A later run of the same source is shown next to it and never replaces it.
 """
 
 from __future__ import annotations
@@ -20,41 +20,43 @@ from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.events import PulledEntry, Summary
 from kernbench.log.entries import entry_text, iterations_file, old_entries, trailer
-from kernbench.log.entries.edited_words import UNDECODED, EditedWords
+from kernbench.log.entries.edited_words import EditedWords
 from kernbench.log.entries.entry_list import EntryList, Key, key_of
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.series import Series
 
 MINUTE = len("2026-11-14T21:03")
+UNDECODED = "surrogateescape"
+"""Keeps bytes that are not UTF-8."""
 
 
 class PulledEntries:
-    """The entries of one log that were made elsewhere; the file is read again only when it has changed."""
+    """The entries of one log that were made on other machines. Rereads the file only when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._signature: tuple[int, int, int] | None = None
         self._found: list[PulledEntry] = []
         self._written: Counter[Key] = Counter()
-        """How many of these have a number and source: two machines may have made such an entry."""
+        """How many entries share a number and source: two machines may have made one each."""
         self._unsigned: set[int] = set()
-        """Numbers that one entry alone has, which does not tell its source (any more)."""
+        """Numbers of single entries that do not name their source (any more)."""
         self._conflict: int | None = None
-        self.edited = EditedWords(path)
+        self.edited = EditedWords()
 
     def current(self) -> bool:
-        """Whether the file is as it was read."""
+        """Whether the file is unchanged since it was read."""
         try:
             return iterations_file.signature_of(self.path) == self._signature
         except OSError:
             return False
 
     def adopt(self, signature: tuple[int, int, int] | None) -> None:
-        """The file has grown by an entry made here and was like this then: nothing of it has to be read for that."""
+        """Accept the file as it is after this machine appended an entry, without reading it again."""
         self._signature = signature
 
     def of(self, journal: Journal) -> list[PulledEntry]:
-        """As the file has them, less those that runs here have made."""
+        """The entries in the file, except those that runs on this machine made."""
         try:
             signature = iterations_file.signature_of(self.path)
             if signature != self._signature:
@@ -80,25 +82,25 @@ class PulledEntries:
         count = Counter(span.key[0] for span in spans)
         self._unsigned = {number for number, source in self._written if not source and count[number] == 1}
         self._conflict = iterations_file.conflict(text)
-        self.edited.locate(text, [(span.key[0], span.start, span.end) for span in spans])
+        self.edited.read((span.key[0], shown[span.start : span.end].replace("\r\n", "\n")) for span in spans)
 
     def _is_made(self, item: PulledEntry, runs: Sequence[Summary]) -> bool:
-        """By runs here of this number and source; where the file has more of these, by the run that its trailer names,
-        or those of its time."""
+        """By runs here with this number and source. If the file has more such entries than runs, the run that the
+        trailer names decides, or else the time."""
         if len(runs) >= self._written[key_of(item)]:
             return bool(runs)
         return any(run.run == item.run if item.run else run.at[:MINUTE] == item.at[:MINUTE] for run in runs)
 
     def problem(self, journal: Journal) -> str:
-        """What is wrong with the file, in a sentence; empty where nothing is."""
+        """What is wrong with the file, in one sentence; empty if nothing is."""
         self.of(journal)
         if self._conflict is None:
             return ""
         place = f"{self.path.name}:{self._conflict}"
-        return f"{place}: a merge was left unresolved; entries around its markers may carry each other's lines"
+        return f"{place}: unresolved merge; entries around the markers may contain each other's lines"
 
     def number_of(self, journal: Journal, source: str) -> int | None:
-        """Number of the first entry about this very source, whichever machine made it."""
+        """Number of the first entry with this exact source, from any machine."""
         written = [item.iteration for item in self.of(journal) if _is_about(item, source)]
         numbers = [number for number in (*written, journal.iteration_of(source)) if number is not None]
         return min(numbers, default=None)
@@ -109,10 +111,9 @@ class PulledEntries:
         series: Series | None = None,
         best: Callable[[], Key | None] = lambda: None,
     ) -> EntryList:
-        """By number: what was made here, and what is only written down.
+        """Own and pulled entries, by number.
 
-        Beside the latter stands the first whole run of its source here that came out right, where there is one of the
-        series that is asked for.
+        A pulled one carries the first complete, correct run of its source on this machine, preferably of `series`.
         """
         written = self.of(journal)
         runs = _timed_again(journal, {key_of(item)[1] for item in written if item.source}, series)
@@ -126,7 +127,7 @@ class Span(NamedTuple):
     key: Key
     start: int
     begin: int
-    """Behind the number of its heading."""
+    """After the number in its heading."""
     end: int
 
     def parsed(self, text: str) -> PulledEntry:
@@ -134,12 +135,12 @@ class Span(NamedTuple):
 
 
 def read(path: Path) -> list[PulledEntry]:
-    """The entries of the file, whoever made them."""
+    """All entries of the file, from any machine."""
     return read_text(_text(path))
 
 
 def dropped(journal: Journal) -> list[PulledEntry]:
-    """The pulled entries that `kernbench drop` took out of the file."""
+    """The pulled entries that `kernbench drop` removed from the file."""
     entries = [item for entry in journal.dropped if not entry.run for item in read_text(entry.text)]
     return [replace(item, dropped=True) for item in entries]
 
@@ -150,12 +151,12 @@ def read_text(text: str) -> list[PulledEntry]:
 
 
 def _text(path: Path) -> str:
-    """Every byte of it, whatever it stands for: places in the text are places in the file."""
+    """The file with every byte kept, valid UTF-8 or not."""
     return path.read_bytes().decode("utf-8", UNDECODED)
 
 
 def _shown(text: str) -> str:
-    """The same with a sign for each byte that is not UTF-8."""
+    """The text with a replacement character for each byte that is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -167,16 +168,16 @@ def _spans(text: str) -> list[Span]:
     headings = list(iterations_file.headings(text))
     ends = [*(heading.start() for heading in headings[1:]), len(text)]
     spans: list[Span] = []
-    for heading, end in zip(headings, ends, strict=False):  # a file without headings has an end all the same
+    for heading, end in zip(headings, ends, strict=False):  # without headings there is still an end
         when = iterations_file.WHEN.search(text, heading.end(), end)
         spans.append(Span((int(heading[1]), when[1] if when else ""), heading.start(), heading.end(), end))
     return spans
 
 
 def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[Summary]]) -> list[Span]:
-    """Those that are not known to be made here: a long log of one's own costs little.
+    """Entries that may be pulled. Skipping those made here keeps a long local log cheap to read.
 
-    Where the file has more entries of a number and source than runs here have made, all of them are among these.
+    If the file has more entries with a number and source than runs here made, all of them are included.
     """
     count = Counter(span.key for span in spans)
     own = {key for key, runs in made.items() if len(runs) >= count[key]}
@@ -184,23 +185,23 @@ def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[Summary]]) -> li
 
 
 def parse(number: int, text: str, source: str) -> PulledEntry:
-    """An entry; `text` begins behind the number of its heading. Words are read from the text, values from the trailer,
-    unless that is about another source or time than the entry."""
+    """An entry, given its text after the heading's number. Words come from the text, values from the trailer, unless
+    that names another source or time."""
     fields, data = old_entries.fields(number, text, source), trailer.read(text)
     named = (str(data.get("source", "")), str(data.get("at", ""))) if data is not None else ("", "")
     is_own = named[0].startswith(source) and named[1].startswith(fields["at"][:MINUTE])
-    told = trailer.applied(fields, data) if data is not None and is_own else fields
-    return decode(PulledEntry, {**told, "environment": _environment(*told["environment"].items())})
+    values = trailer.applied(fields, data) if data is not None and is_own else fields
+    return decode(PulledEntry, {**values, "environment": _environment(*values["environment"].items())})
 
 
 @functools.lru_cache(maxsize=64)
 def _environment(*fields: tuple[str, Any]) -> Environment:
-    """One for all entries that have it: a log may have thousands."""
+    """Shared by all entries with the same fields: a log may have thousands."""
     return decode(Environment, dict(fields))
 
 
 def rows(task: Task, text: str) -> dict[str, CaseResult]:
-    """The rows of an entry: exact from its trailer, what only its table knows (such as errors) from there."""
+    """The rows of an entry: exact values from its trailer, the rest (such as errors) from its table."""
     table, exact = old_entries.rows(task, text), trailer.rows(text)
     found = {case: _exact(table[case], row) if case in table else row for case, row in exact.items()}
     merged = {**table, **found}
@@ -214,7 +215,7 @@ def _exact(row: CaseResult, exact: CaseResult) -> CaseResult:
 
 
 def _made(journal: Journal) -> dict[Key, list[Summary]]:
-    """The runs here that made entries, by number and short hash."""
+    """Runs on this machine that made entries, by number and short hash."""
     made: dict[Key, list[Summary]] = {}
     for run in journal.numbered():
         made.setdefault(key_of(run), []).append(run)
@@ -222,7 +223,7 @@ def _made(journal: Journal) -> dict[Key, list[Summary]]:
 
 
 def _timed_again(journal: Journal, wanted: set[str], series: Series | None) -> dict[str, Summary]:
-    """By short hash, a run here of that source."""
+    """By short hash, a run of that source on this machine."""
     chosen: dict[str, Summary] = {}
     for run in journal.summaries if wanted else ():
         short = run.source[: entry_text.HASH]
@@ -236,11 +237,11 @@ def _is_about(item: Summary, source: str) -> bool:
 
 
 def _is_comparable(run: Summary) -> bool:
-    """A part of the cases, an interpreter, or the best as the opponent: such runs time something else."""
+    """Not if it ran only some cases, interpreted them, or timed against the best."""
     is_other = run.environment.interpreted or run.baseline == "best"
     return run.complete and not is_other
 
 
 def _fitness(run: Summary, series: Series | None) -> tuple[bool, bool]:
-    """Of several runs of one source the fittest is taken, and of equals the first."""
+    """Sort key for runs of one source: in the series first, then correct ones."""
     return series is not None and series.includes(run), run.right

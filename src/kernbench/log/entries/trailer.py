@@ -1,7 +1,7 @@
-"""The last line of an entry: an HTML comment with what a program needs of it, in codes and numbers, never in words.
+"""The last line of an entry: an HTML comment with its codes and numbers, for programs; never with words.
 
-An entry that was pulled answers with it like one that a run here made. Its keys are those of a Summary; defaults are
-left out, numbers have six digits. A timed row is `[id, baseline us, solution us, speedup, low, high, verdict]`, a timed
+It makes a pulled entry as good as one's own. Its keys are those of a Summary; defaults are left out, numbers have six
+digits. A timed row is `[id, baseline us, solution us, speedup, low, high, verdict]`, a timed
 case that failed is `[id, status]`. A trailer that is missing, broken or doubled does not count: the entry is then read
 by old_entries.py.
 """
@@ -25,7 +25,7 @@ from kernbench.events import NotBestCode, Summary
 SCHEMA = 1
 BEGIN, END = "\n<!-- kernbench ", " -->"
 ROWS = ',"rows":['
-"""The last key: a list of entries does not need what follows."""
+"""The last key; listing entries does not parse what follows."""
 VERDICTS, REASONS, L2_STATES = (frozenset(get_args(codes)) for codes in (VerdictWord, NotBestCode, L2State))
 
 
@@ -73,23 +73,23 @@ FORMS: dict[str, Callable[[Any], bool]] = {
     "baseline": _is_text,
     "task_hash": _is_text,
 }
-"""What is told of the run."""
+"""Keys of the run, each with its check."""
 ABOUT: dict[str, Callable[[Any], bool]] = {
     "device": _is_text,
     "device_name": _is_text,
     "l2": lambda value: value in L2_STATES,
     "interpreted": _is_flag,
 }
-"""What is told of its environment."""
+"""Keys of its environment."""
 
 
 def line(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:
     data = to_dict(summary)
     unset = to_dict(Summary("", "", "", False))
-    told = {name: _short(data[name]) for name in FORMS if name == "right" or data[name] != unset[name]}
+    values = {name: _short(data[name]) for name in FORMS if name == "right" or data[name] != unset[name]}
     about = {name: data["environment"][name] for name in ABOUT if data["environment"][name]}
     rows = [row for case in task.timed if case.id in results for row in _row(results[case.id])]
-    whole = {"schema": SCHEMA, **told, "environment": about, "rows": rows}
+    whole = {"schema": SCHEMA, **values, "environment": about, "rows": rows}
     text = json.dumps(whole, allow_nan=False, separators=(",", ":"))
     text = text.replace("--", "-\\u002d")  # two hyphens would end the comment
     return f"<!-- kernbench {text} -->"
@@ -97,8 +97,8 @@ def line(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str
 
 def read(text: str) -> dict[str, Any] | None:
     """The trailer of an entry as data, without its rows; None unless there is exactly one and it is whole."""
-    told, rows, _end = _line(text).partition(ROWS)
-    data = _parsed(told + "}") if rows else None
+    values, rows, _end = _line(text).partition(ROWS)
+    data = _parsed(values + "}") if rows else None
     about = data.get("environment") if data is not None else None
     if data is None or data.get("schema") != SCHEMA or not isinstance(about, dict) or "right" not in data:
         return None
@@ -107,7 +107,7 @@ def read(text: str) -> dict[str, Any] | None:
 
 
 def _line(text: str) -> str:
-    """The JSON of the only trailer; empty where there is none, or more than one."""
+    """The JSON of the trailer; empty unless there is exactly one."""
     _words, *found = f"\n{text}".split(BEGIN)
     line = found[0].partition("\n")[0].rstrip() if len(found) == 1 else ""
     return line.removesuffix(END) if line.endswith(END) else ""
@@ -122,17 +122,17 @@ def _parsed(text: str) -> dict[str, Any] | None:
 
 
 def applied(entry: dict[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
-    """A pulled entry as its words have it, with the values of its trailer instead of theirs."""
+    """A pulled entry read from its text, with the trailer's values in place of the text's."""
     words = {name: value for name, value in entry.items() if name not in FORMS}
-    told = {name: data[name] for name in FORMS if name in data}
+    values = {name: data[name] for name in FORMS if name in data}
     environment = {**entry["environment"], **data["environment"]}
-    run = {"run": "", "source": "", "at": "", **told}
+    run = {"run": "", "source": "", "at": "", **values}
     outcome = render.outcome(decode(Summary, {**run, "environment": decode(Environment, data["environment"])}))
     return {**words, **run, "environment": environment, "outcome": outcome}
 
 
 def rows(text: str) -> dict[str, CaseResult]:
-    """The timed cases of an entry by their ids; what is not a row as this module writes it is left out."""
+    """The timed cases of an entry by id; skips anything that this module would not write."""
     found: dict[str, CaseResult] = {}
     data = (_parsed(_line(text)) if read(text) is not None else None) or {}
     for row in data.get("rows", ()):
