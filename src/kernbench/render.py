@@ -1,4 +1,4 @@
-"""One spelling of every verdict, status and count, for the screen, the commands and ITERATIONS.md. Plain text only."""
+"""One spelling of every verdict, status and count, for the screen, commands and ITERATIONS.md. Plain text only."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ STATUS_WORDS = {
     "interpreted": "checked",
 }
 FAILURE_ORDER = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
-"""Statuses of a case that came to nothing, the most telling first: a wrong value says more than what broke off."""
+"""Statuses of a failed case, the most informative first: a wrong value says more than a crash."""
 MOVES = "profile again, re-read the log, or change direction"
-"""What to do when iterations bring no new best."""
+"""What to do about a stall."""
 STEP_WORDS = {
     "load": "loading",
     "build": "building",
@@ -39,7 +39,7 @@ STEP_WORDS = {
 
 
 def verdict(result: CaseResult, ascii_only: bool = False) -> str:
-    """The word of a row, with its sign; a row that is not right says what it is instead."""
+    """A row's verdict with its sign; a row that is not right shows its status instead."""
     if result.status == "ok" and result.verdict:
         return f"{(ASCII_SIGNS if ascii_only else SIGNS)[result.verdict]} {result.verdict}"
     return "not run" if result.status == "skipped" else STATUS_WORDS[result.status]
@@ -69,7 +69,7 @@ def age(at: str, now: datetime | None = None) -> str:
 
 
 def checks(results: Iterable[CaseResult]) -> str:
-    """`27/27 check cases right`: those that were run; what was not run is counted apart, and never as wrong."""
+    """`27/27 check cases right`, of those that ran; those that did not run are counted separately, never as wrong."""
     rows = list(results)
     run = [row for row in rows if row.status != "skipped"]
     right = sum(not row.failed for row in run)
@@ -81,9 +81,9 @@ def checks(results: Iterable[CaseResult]) -> str:
 
 
 def outcome(summary: Summary) -> str:
-    """The word of an iteration: improved, best, same, slower, or how it failed; elsewhere made, as it is written.
+    """One word for an iteration: improved, best, same, slower, or how it failed; a pulled entry keeps its word.
 
-    A run of a part of the cases is neither better nor worse than one of all.
+    A run of only some cases is neither better nor worse than a run of all.
     """
     if isinstance(summary, PulledEntry):
         return summary.outcome or fmt.DASH
@@ -106,7 +106,7 @@ def counts(summary: Summary) -> str:
 
 
 def count_parts(summary: Summary) -> list[str]:
-    """What happened to the cases: how many are right, then the failures, then the rest."""
+    """Counts of cases: right ones, then failures, then the rest."""
     tally = summary.counts
     run = sum(tally.get(name, 0) for name in STATUS_WORDS if name != "skipped")
     right = tally.get("ok", 0) + tally.get("interpreted", 0)
@@ -124,12 +124,12 @@ def minute(at: str) -> str:
 
 
 def clocks(about: Environment) -> str:
-    """What is known of the clocks; empty where nothing could be read."""
+    """What is known about the clocks; empty if nothing could be read."""
     return about.clocks or (f"SM {about.sm_mhz} MHz" if about.sm_mhz else "")
 
 
 def wall(summary: Summary) -> str:
-    """Geomean of the wall-time speedups, with its interval where one was measured."""
+    """Geomean of the wall-time speedups, with its interval if one was measured."""
     if summary.wall is None or summary.wall_low is None or summary.wall_high is None:
         return fmt.times(summary.wall)
     return fmt.geomean(Ratio(summary.wall, summary.wall_low, summary.wall_high, "same"))

@@ -78,21 +78,21 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        (["run", "no_such_task"], 2, "there is no task 'no_such_task'"),
+        (["run", "no_such_task"], 2, "no task 'no_such_task' here"),
         (["run", "--case", "zzz"], 2, "no case of toy matches 'zzz'"),
         (["run", "--device", "gpu0"], 2, "expected cpu, idle or cuda:N"),
         (["run", "--device", "cuda:0"], 2, "is a CPU task (device in its task.toml)"),
         (["run", "--deadline", "lunch=3"], 2, "--deadline lunch=3"),
-        (["run", "--baseline", "nothing.py"], 2, "baseline 'nothing.py' is neither"),
-        (["run", "--baseline", "best"], 2, "there is no best yet"),
+        (["run", "--baseline", "nothing.py"], 2, "unknown baseline 'nothing.py': expected eager"),
+        (["run", "--baseline", "best"], 2, "no best to compare with yet"),
         (["run", "--python", "/no/python"], 2, "cannot start /no/python"),
-        (["show", "7"], 2, "there is no iteration '7'"),
+        (["show", "7"], 2, "no iteration '7'"),
         (["run", "--budget", "nan"], 2, "milliseconds above 0"),
         (["run", "--deadline", "time=nan"], 2, "--deadline time=nan"),
         (["run", "--next", "more"], 2, "add -m TEXT to write one"),
         (["run", "--warm"], 2, "only applies to a GPU's L2"),
         ([], 2, "needs a terminal"),
-        (["frobnicate"], 2, "there is no task 'frobnicate'"),
+        (["frobnicate"], 2, "no task 'frobnicate' here"),
     ],
 )
 def test_mistakes_are_one_sentence(folder: Path, words: list[str], code: int, says: str) -> None:
@@ -149,15 +149,15 @@ def test_log_show_diff_restore(folder: Path) -> None:
     result = kernbench(folder, "restore", "best")
     assert result.returncode == 0
     assert "TIME_US = 25.0" in (folder / "solution.py").read_text()
-    command = re.search(r"`kernbench (restore \w{8})` brings back what was there", result.stderr)
+    command = re.search(r"`kernbench (restore \w{8})` undoes this", result.stderr)
     assert command is not None, result.stderr
     assert "+TIME_US = 77.0" in kernbench(folder, "diff", "now", command[1].split()[1]).stdout
     assert kernbench(folder, *command[1].split()).returncode == 0
     assert "TIME_US = 77.0  # never run" in (folder / "solution.py").read_text()
-    assert "nothing to change" in kernbench(folder, *command[1].split()).stderr
-    assert "there is no iteration 'abcdef'" in kernbench(folder, "restore", "abcdef").stderr
+    assert "no file changed" in kernbench(folder, *command[1].split()).stderr
+    assert "no iteration 'abcdef'" in kernbench(folder, "restore", "abcdef").stderr
     from_outside = kernbench(folder.parent, "restore", f"./{folder.name}", "1").stderr
-    command = re.search(rf"`kernbench (restore ./{folder.name} \w{{8}})` brings back", from_outside)
+    command = re.search(rf"`kernbench (restore ./{folder.name} \w{{8}})` undoes this", from_outside)
     assert command is not None, from_outside
     assert kernbench(folder.parent, *command[1].split()).returncode == 0
     assert "TIME_US = 77.0  # never run" in (folder / "solution.py").read_text()

@@ -20,4 +20,4 @@ def test_without_a_gpu_a_cuda_file_is_said_to_be_unseen_once(tmp_path: Path) -> 
     (tmp_path / "task" / "solution.cu").write_text("")
     for _ in range(2):
         runner._tell_of_cuda(take(tmp_path / "task", tmp_path / "state"))
-    assert heard == [Notice("no GPU here: solution.cu is not compiled, only the path for a CPU is checked")]
+    assert heard == [Notice("no GPU here: not compiling solution.cu, checking only the CPU path")]

@@ -35,8 +35,8 @@ from kernbench.task import source_files
 
 Row = list[tuple[str, str]]
 
-PAUSED = "paused: the save waits, space goes on"
-LAYOUT = "only comments, layout or unused files changed: not timed again"
+PAUSED = "paused: press space to run this save"
+LAYOUT = "only comments, formatting or unused files changed; not re-timed"
 PRESS_R = "changed: press r"
 OPEN: Row = [("open", ""), ("next", "runs 1 for an entry"), ("finish", "entry")]
 

@@ -216,7 +216,7 @@ async def test_a_save_that_waits_is_told(watched: Callable[..., Watched], folder
     it.session.set_paused(True)
     assert not it.session.waits
     write(folder, "TIME_US = 20.0")
-    await it.until(lambda: any("the save waits" in e.text for e in it.of(Notice)))  # type: ignore[attr-defined]
+    await it.until(lambda: any("press space to run this save" in e.text for e in it.of(Notice)))  # type: ignore[attr-defined]
     assert it.session.waits
     before, saved = "def toy(): ...\nTIME_US = 50.0\n", (folder / "solution.py").read_text()
     for text, waits in ((before, False), (saved, True)):
@@ -252,7 +252,7 @@ async def test_a_key_has_the_save_that_waits_run_and_entered(watched: Callable[.
     it.session.set_paused(True)
     it.session.notes.set_hypothesis(None, "twenty")
     write(folder, "TIME_US = 20.0")
-    await it.until(lambda: any("the save waits" in e.text for e in it.of(Notice)))  # type: ignore[attr-defined]
+    await it.until(lambda: any("press space to run this save" in e.text for e in it.of(Notice)))  # type: ignore[attr-defined]
     it.session.rerun()
     await it.until(lambda: len(summaries(it)) == 2)
     entered = summaries(it)[-1]

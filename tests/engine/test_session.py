@@ -178,7 +178,7 @@ async def test_a_baseline_that_is_gone_is_said_and_the_next_save_served(
     it.session.set_baseline("best")
     await it.ended(2)
     (folder / "reference.py").write_text("def make_inputs(case, seed, device): return 1\ndef toy(): ...\n")
-    await it.until(lambda: any("no best yet" in event.text for event in it.of(Notice)))  # type: ignore[attr-defined]
+    await it.until(lambda: any("no best to compare with yet" in event.text for event in it.of(Notice)))  # type: ignore[attr-defined]
     it.session.set_baseline("eager")
     await it.ended(3)
     assert summaries(it)[-1].geomean == pytest.approx(2.0)

@@ -124,8 +124,8 @@ def test_plain_runs_are_exported_and_no_iterations(tmp_path: Path) -> None:
     (state / "runs.jsonl").write_text(lines.replace('"iteration":2,', '"iteration":null,'))
     for kind in ("csv", "json", "html"):
         assert "4c03cdc1" in export.text(task, state, kind)
-    runs = f"there were {len(Journal(state).summaries)} plain runs"
-    sentence = f"Nothing was logged yet: {runs}; `kernbench run rms_norm -m TEXT` makes an entry."
+    runs = f"only {len(Journal(state).summaries)} plain runs"
+    sentence = f"Nothing is logged yet, {runs}; `kernbench run rms_norm -m TEXT` makes an entry."
     md = export.text(task, state, "md")
     assert f"\n## Iterations\n\n{sentence}\n\n## Exact numbers\n" in md
     assert sentence in export.text(task, state, "html").replace("&#39;", "'")
@@ -170,8 +170,8 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     lines = (state / "runs.jsonl").read_text().splitlines(keepends=True)
     last = [line for line in lines if '"20261114T000006-abc"' in line]
     (state / "runs.jsonl").write_text("".join(last))
-    assert "no source of this series is right everywhere yet" in export.text(task, state, "html")
-    with pytest.raises(export.ExportError, match="no source was timed over compile and right everywhere yet"):
+    assert "no source in this series is right in every case yet" in export.text(task, state, "html")
+    with pytest.raises(export.ExportError, match="no source was right in every case and timed over compile"):
         export.text(task, state, "pr")
 
 
@@ -212,7 +212,7 @@ def test_pr_holds_what_a_reviewer_asks_for(task: Task, state: Path, tmp_path: Pa
     assert f"| **geomean** |  |  |  | **{fmt.geomean(best.ratio)}** | {fmt.times(best.wall)} |  |" in body
     assert best.worst is not None
     assert f"| **worst**: {best.worst.label}" in body.replace("\\<", "<").replace("\\|", "|")
-    assert "_Missing: no Nsight Compute profile of both sources was kept" in body
+    assert "_Missing: Nsight Compute profiles of both sources" in body
     for slot in ("denoise stage", "end to end", "Image or output"):
         assert slot in body
     assert "kernbench run rms_norm --device cuda:0" in body
@@ -253,7 +253,7 @@ def test_pr_of_a_cpu_task_asks_for_no_gpu_counters(tmp_path: Path) -> None:
     runs.write_text(runs.read_text().replace(before.hash, taskfile.load(tmp_path / "t").hash))
     body = export.text(taskfile.load(tmp_path / "t"), tmp_path / "t" / ".kernbench", "pr")
     assert "Nsight" not in body
-    assert "_To be said by the author: a task on the CPU has no GPU counters._" in body
+    assert "_To be written by the author: a CPU task has no GPU counters._" in body
 
 
 def test_pr_explains_itself_by_the_counters(task: Task, state: Path) -> None:
@@ -267,7 +267,7 @@ def test_pr_explains_itself_by_the_counters(task: Task, state: Path) -> None:
     assert "| registers | 40 | 32 |  |" in body
     causes = body.split("## Why it is faster\n\n")[1].split("\n\n")[1]
     helped = "- registers down 20 %: 40 -> 32\n- occupancy up 40 %: 62 -> 87 %"
-    assert causes == f"{helped}\n- paid with: shared memory of a block up 100 %: 1.0 -> 2.0 KB"
+    assert causes == f"{helped}\n- at the cost of: shared memory per block up 100 %: 1.0 -> 2.0 KB"
     assert "ncu 2025.3" in body
     assert "registers" in export.text(task, state, "html")
 
@@ -282,7 +282,7 @@ def test_nothing_is_overwritten_unasked(task: Task, tmp_path: Path) -> None:
     target = tmp_path / "log.csv"
     target.write_text("mine")
     result = kernbench(task, "--format", "csv", "-o", str(target))
-    assert "is there already; `--force` overwrites it" in str(result.exception)
+    assert "already exists; use `--force` to overwrite it" in str(result.exception)
     assert target.read_text() == "mine"
     assert kernbench(task, "--format", "csv", "-o", str(target), "--force").exit_code == 0
     assert target.read_text().startswith("run,iteration,")
@@ -290,7 +290,7 @@ def test_nothing_is_overwritten_unasked(task: Task, tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "notes.txt").write_text("mine")
     (folder / "chart.svg").write_text("mine")
-    assert "chart.svg is there already" in str(kernbench(task, "--format", "pr", "-o", str(folder)).exception)
+    assert "chart.svg already exists" in str(kernbench(task, "--format", "pr", "-o", str(folder)).exception)
     assert {path.name for path in folder.iterdir()} == {"notes.txt", "chart.svg"}
     assert kernbench(task, "--format", "pr", "-o", str(folder), "--force").exit_code == 0
     assert (folder / "notes.txt").read_text() == "mine"
@@ -304,9 +304,9 @@ def test_stdout_is_the_export_and_nothing_else(task: Task) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--format", "csv", "-o", "."], "is a folder; name the file to write"),
-        (["--format", "csv", "-o", "/proc/none/x.csv"], "cannot be written"),
-        (["--format", "pr", "-o", "-", "--after", "77"], "there is no iteration '77'"),
+        (["--format", "csv", "-o", "."], "is a folder; give the name of a file"),
+        (["--format", "csv", "-o", "/proc/none/x.csv"], "cannot write"),
+        (["--format", "pr", "-o", "-", "--after", "77"], "no iteration '77'"),
     ],
 )
 def test_mistakes_are_one_sentence(task: Task, words: list[str], says: str) -> None:
@@ -324,7 +324,7 @@ def test_without_the_extra_the_command_names_it(task: Task, tmp_path: Path) -> N
     command = [sys.executable, "-c", code, "export", task.folder, "--format", "html", "-o", str(tmp_path / "x.html")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    sentence = "html needs Jinja2, which is not installed; `pip install 'kernbench[report]'` brings it"
+    sentence = "html needs Jinja2, which is not installed; `pip install 'kernbench[report]'` installs it"
     assert done.stderr == f"kernbench: {sentence}\n"
     assert not (tmp_path / "x.html").exists()
 

@@ -197,12 +197,12 @@ async def another_baseline(place: Place) -> None:
     """It informs: the faster source is not taken, and is still timed against the best."""
     await place.run(80.0)
     other = await place.run(50.0, baseline="compile")
-    assert (other.best, other.not_best) == (False, "it was timed over compile; a run over eager decides")
+    assert (other.best, other.not_best) == (False, "timed over compile; a run over eager decides")
     assert other.vs_best is not None
     assert other.vs_best.speedup == pytest.approx(1.6, rel=0.01)
 
 
-@story("no source was timed over eager and right everywhere yet, so there is no best")
+@story("no best yet: no source was right in every case and timed over eager")
 async def another_baseline_alone(place: Place) -> None:
     other = await place.run(50.0, baseline="compile")
     assert not other.best
@@ -236,7 +236,7 @@ async def a_comment_in_task_files(place: Place) -> None:
     await place.run(60.0)
 
 
-@story("the task changed, and no source was timed over eager since, so there is no best")
+@story("no best yet: the task changed, and nothing was timed over eager since")
 async def a_changed_tolerance(place: Place) -> None:
     await place.run(50.0)
     place.edit("task.toml", "[grid]", "[tolerance]\nfloat32 = { atol = 1e-2, rtol = 1e-2 }\n[grid]")
@@ -349,7 +349,7 @@ async def test_a_fresh_clone_has_the_best_of_its_log(folder: Path, tmp_path: Pat
     asked = ("status", "log", "show", "header", "pane", "export")
     assert {door: said[door] for door in asked} == dict.fromkeys(asked, "2.00x")
     assert said["restore"] == said["port"]
-    assert said["restore"].startswith("entry 1 was made elsewhere: its source (")
+    assert said["restore"].startswith("entry 1 was run on another machine: its source (")
     assert said["pr"].startswith("nothing was run for toy on this machine yet")
 
 

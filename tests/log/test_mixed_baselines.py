@@ -42,7 +42,7 @@ async def test_against_the_best_alone_nothing_is_decided_and_the_run_says_so(fol
         write(folder, f"TIME_US = {time_us}")
         summary, *_ = await run(folder, f"number {number}", baseline="best")
         assert isinstance(summary, Summary)
-        assert summary.not_best == "it was timed against the best alone; a run over eager decides"
+        assert summary.not_best == "timed against best only; a run over eager decides"
         assert (summary.best, summary.stalled, summary.counted) == (False, False, False)
     assert "## 5 · number 5 · 5.00x · faster (over best)\n" in (folder / "ITERATIONS.md").read_text()
 
@@ -67,7 +67,7 @@ async def test_the_first_here_is_told_beside_a_better_one_of_elsewhere(folder: P
     await run(folder, "theirs", state=".far")
     write(folder, "TIME_US = 80.0")
     summary, *said_then = await run(folder, "mine", state=".here")
-    assert said_then == ["the first here; the log's best over eager is #1 with 4.00x, made elsewhere"]
+    assert said_then == ["first best on this machine; the best in the log is #1 (4.00x over eager)"]
     assert "best so far over eager" in report.outcome(summary)  # type: ignore[arg-type]
     write(folder, "TIME_US = 25.0")
     summary, *said_then = await run(folder, "theirs again", state=".here")
@@ -222,7 +222,7 @@ async def test_another_text_of_a_file_is_another_series(folder: Path, given: str
     assert session.baseline == again
     assert isinstance(seen[1], Summary)
     assert not seen[1].best
-    assert seen[1].not_best == f"it was timed over {other}; a run over eager decides"
+    assert seen[1].not_best == f"timed over {other}; a run over eager decides"
 
 
 async def test_a_file_that_is_gone_is_one_sentence(folder: Path) -> None:
@@ -230,7 +230,7 @@ async def test_a_file_that_is_gone_is_one_sentence(folder: Path) -> None:
     session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE, baseline="alt.py"))
     (folder / "alt.py").unlink()
     try:
-        with pytest.raises(BaselineError, match=r"the baseline alt\.py is gone or cannot be read; choose another"):
+        with pytest.raises(BaselineError, match=r"cannot read the baseline alt\.py; choose another"):
             await session.run_once(iteration=True)
     finally:
         await session.close()
@@ -246,7 +246,7 @@ async def test_the_tasks_own_file_keeps_its_name(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", ["~nobody-of-this-name/x.py", "nowhere.py", "x\0.py", "."])
 async def test_what_is_no_file_is_one_sentence(folder: Path, text: str) -> None:
-    with pytest.raises(BaselineError, match="neither eager, compile, best nor a file"):
+    with pytest.raises(BaselineError, match="expected eager, compile, best or a file"):
         Baseline.parse(text, taskfile.load(folder))
 
 

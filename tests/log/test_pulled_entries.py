@@ -66,13 +66,13 @@ async def test_entries_without_runs_are_listed_and_shown(shipped: Path) -> None:
     assert said("show", name, "1", state=state).startswith("## 1 · one row a warp · 1.25x · first\n")
     for words in (("diff", name, "1"), ("restore", name, "1")):
         sentence = said(*words, state=state)
-        assert sentence.startswith("entry 1 was made elsewhere: its source (")
+        assert sentence.startswith("entry 1 was run on another machine: its source (")
         assert sentence.endswith(f") is not in this state folder ({state})")
     assert said("diff", name, "2", state=state) == "no difference between 2 and now\n"  # the one that the folder holds
     assert said("show", name, "best", state=state).startswith("## 2 · two rows a warp · 2.00x · improved")
-    assert said("diff", name, "1", "best", state=state).startswith("entry 1 was made elsewhere")
+    assert said("diff", name, "1", "best", state=state).startswith("entry 1 was run on another machine")
     assert said("diff", name, "best", state=state) == "no difference between 2 and now\n"
-    assert "there are 1 to 2" in said("show", name, "7", state=state)
+    assert "the log has 1 to 2" in said("show", name, "7", state=state)
     assert not state.exists()
 
 
@@ -156,7 +156,8 @@ async def test_exports_begin_with_the_source_that_was_opened(shipped: Path) -> N
     body = export.text(task, state, "pr")
     assert body.startswith("# toy: 2.00x over eager")
     assert (
-        "It began with #2 as timed again here, 2.00x ±0.1%.\n\n2 iterations, 2 of them made elsewhere, no new" in body
+        "It began with #2 as timed again here, 2.00x ±0.1%.\n\n2 iterations, 2 of them from another machine, no new"
+        in body
     )
     assert "best, #2 as timed again here, against eager" in export.text(task, state, "html")
     for time_us in (60.0, 70.0, 75.0):
@@ -164,11 +165,11 @@ async def test_exports_begin_with_the_source_that_was_opened(shipped: Path) -> N
         await run(shipped, ".here", f"{time_us} us")
     body = export.text(task, state, "pr", after="5")
     assert "| case | baseline us | #2 again us | #5 us |" in body
-    assert "5 iterations, 2 of them made elsewhere, no new best here." in body
+    assert "5 iterations, 2 of them from another machine, no new best here." in body
     assert "Best: #2 as timed again here, geomean 2.00x" in export.text(task, state, "md")
     rows = csv.DictReader(io.StringIO(export.text(task, state, "csv")))
     assert {(row["iteration"], row["repeats"]) for row in rows} == {("", "2"), ("3", ""), ("4", ""), ("5", "")}
-    assert "entry 1 was made elsewhere" in said(
+    assert "entry 1 was run on another machine" in said(
         "export", str(shipped), *"--format pr -o - --after 1".split(), state=state
     )
 
@@ -234,7 +235,7 @@ async def test_two_entries_with_one_number_are_both_told(shipped: Path) -> None:
     assert entry is not None
     theirs = entry.replace("mine", "theirs").replace(mine.source[:8], "0000beef")
     log.write_text(f"{log.read_text()}\n{theirs}")
-    warning = "kernbench: two entries have the number 3, as after a merge of two logs"
+    warning = "kernbench: two entries have number 3, as after a merge of two logs"
     listed = said("log", name, state=state)
     assert listed.startswith(f"{warning}; `kernbench show {name} 3` prints both\n")
     assert [line.split()[0] for line in listed.splitlines()[2:]] == ["1", "2", "3", "3"]
@@ -282,7 +283,7 @@ async def test_an_export_of_a_log_without_runs_says_what_to_do(shipped: Path, mo
     with pytest.raises(export.ExportError, match=r"on this machine yet; `kernbench run toy` times it here$"):
         export.text(task, state, "csv")
     monkeypatch.chdir(SHIPPED.parent)
-    shown = r"times it here, and kernels/rms_norm/exports/pull_request was exported where its log was made"
+    shown = r"times it here, and kernels/rms_norm/exports/pull_request has its author's export"
     with pytest.raises(export.ExportError, match=shown):
         export.text(taskfile.load(SHIPPED / "rms_norm"), state, "pr")
 

@@ -74,7 +74,7 @@ def test_an_old_file_goes_on_in_the_present_version(old: Path) -> None:
 
 def test_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text('{"event":"start","run":"r9","source":"ab","schema":2}\n')
-    with pytest.raises(JournalError, match=r"newer kernbench \(schema 2\); update this one"):
+    with pytest.raises(JournalError, match=r"newer kernbench \(schema 2\); update kernbench"):
         Journal(tmp_path)
 
 
@@ -142,7 +142,7 @@ def test_a_full_disk_takes_back_what_did_not_fit(tmp_path: Path) -> None:
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (150, before[1]))
-        with pytest.raises(JournalError, match=r"cannot be written: .*; the run is not recorded"):
+        with pytest.raises(JournalError, match=r"cannot write .*; the run is not recorded"):
             file.append("y" * 100)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
@@ -251,5 +251,5 @@ def test_a_file_that_is_not_ours_to_write_says_where_runs_may_go(
 
     journal = Journal(tmp_path)
     monkeypatch.setattr("kernbench.log.runs.runs_file.os.open", refuse)
-    with pytest.raises(JournalError, match=r"the run is not recorded; `--state DIR` keeps runs elsewhere$"):
+    with pytest.raises(JournalError, match=r"the run is not recorded; use `--state DIR` to keep runs elsewhere$"):
         journal.keep_floor("a", 0.1)

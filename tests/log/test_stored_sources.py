@@ -63,7 +63,7 @@ def test_a_file_too_large_to_be_kept_is_not_replaced(task: Task, journal: Journa
     folder = Path(task.folder)
     large = "x = 1\n" * (source_files.LARGEST_FILE // 6 + 1)
     (folder / "solution.py").write_text(large)
-    with pytest.raises(stored_sources.SourceError, match=r"solution\.py .* too large to be kept"):
+    with pytest.raises(stored_sources.SourceError, match=r"solution\.py .* too large to keep"):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == large
     assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
@@ -83,7 +83,7 @@ def save_after_the_snapshot(path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_save_of_this_moment_is_not_replaced(task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Path(task.folder)
     save_after_the_snapshot(folder / "solution.py", monkeypatch)
-    with pytest.raises(stored_sources.SourceError, match="was saved this moment"):
+    with pytest.raises(stored_sources.SourceError, match="was just saved"):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == "saved this moment\n"
 
@@ -170,7 +170,7 @@ def test_restore_never_touches_what_lies_behind_a_linked_folder(task: Task, jour
     _before, changed = stored_sources.restore(
         task, stored_sources.find(task, journal, with_link.sha[:8]), journal.state
     )
-    assert changed == ["solution.py", "lib/ops.py (behind a link: stays)"]
+    assert changed == ["solution.py", "lib/ops.py (behind a link: unchanged)"]
     assert shared.read_text() == "f = 2\n"
 
 
@@ -181,7 +181,7 @@ def test_a_restore_that_one_file_forbids_has_changed_none(
     (folder / "helper.py").write_text("of a later one\n")
     (folder / "solution.py").write_text("import helper\n")
     save_after_the_snapshot(folder / "helper.py", monkeypatch)
-    with pytest.raises(stored_sources.SourceError, match=r"helper\.py was saved this moment .*; nothing was restored"):
+    with pytest.raises(stored_sources.SourceError, match=r"helper\.py was just saved .*; nothing was restored"):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "solution.py").read_text() == "import helper\n"
 
@@ -191,7 +191,7 @@ def test_a_full_disk_names_the_file_and_leaves_nothing_behind(task: Task, journa
     snapshot.take(folder, journal.state)  # so that the restore has only the solution to write
     with largest_file(32), pytest.raises(stored_sources.SourceError) as refused:
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
-    assert str(refused.value) == f"{folder / 'solution.py'} cannot be written: File too large; restore again"
+    assert str(refused.value) == f"cannot write {folder / 'solution.py'}: File too large; restore again"
     assert (folder / "solution.py").read_text() == source_text(0)
     assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
 
@@ -213,10 +213,10 @@ def test_the_way_back_names_a_state_folder_of_its_own(
     folder = Path(task.folder)
     monkeypatch.chdir(folder.parent)
     usual = Archive(task, Logbook(folder, journal.state)).restore("2")
-    assert re.search(r"`kernbench restore \./rms_norm [0-9a-f]{8}` brings back", usual)
+    assert re.search(r"`kernbench restore \./rms_norm [0-9a-f]{8}` undoes this", usual)
     journal.state.rename(folder.parent / "my state")
     other = Archive(task, Logbook(folder, folder.parent / "my state")).restore("3")
-    command = re.search("`(.*)` brings back what was there", other)
+    command = re.search("`(.*)` undoes this", other)
     assert command is not None
     assert re.fullmatch(r"kernbench restore \./rms_norm [0-9a-f]{8} --state 'my state'", command[1])
     assert kernbench(*shlex.split(command[1])[1:]).exit_code == 0
@@ -236,7 +236,7 @@ def test_a_state_folder_inside_the_task_is_no_source_of_now(task: Task, journal:
 
 
 def test_a_digit_that_is_no_number_is_one_sentence(task: Task, journal: Journal) -> None:
-    with pytest.raises(stored_sources.SourceError, match="there is no iteration '²' here"):
+    with pytest.raises(stored_sources.SourceError, match="no iteration '²' here"):
         stored_sources.summary_of(task, journal, "²")
 
 
@@ -263,7 +263,7 @@ def test_copied_out(task: Task, tmp_path: Path) -> None:
     assert kernbench("show", task.folder, "4", "--to", str(target)).exit_code == 0
     assert (target / "solution.py").read_text() == source_text(4)
     again = kernbench("show", task.folder, "5", "--to", str(target))
-    assert "is there already; name another folder" in str(again.exception)
+    assert "already exists; choose another folder" in str(again.exception)
     assert (target / "solution.py").read_text() == source_text(4)
 
 
@@ -366,17 +366,17 @@ def test_port_outside_a_repository_needs_force(task: Task, tmp_path: Path) -> No
     target.write_text("mine\n")
     result = kernbench("port", task.folder, "--to", str(target))
     assert result.exit_code == 1
-    assert "could not be brought back" in result.stderr
+    assert "could not be recovered" in result.stderr
     assert target.read_text() == "mine\n"
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--to", "norm.cu"], "which file goes to norm.cu? `--file` names one of solution.py"),
+        (["--to", "norm.cu"], "which file goes to norm.cu? choose one with `--file`: solution.py"),
         (["--to", "."], "is a folder; name a file"),
-        (["--to", "no/such/norm.py"], "in a folder that is not there"),
-        (["--to", "x.py", "--from", "6"], "6 is not right on every case"),
+        (["--to", "no/such/norm.py"], "in a folder that does not exist"),
+        (["--to", "x.py", "--from", "6"], "6 is not right in every case"),
     ],
 )
 def test_port_mistakes_are_one_sentence(task: Task, words: list[str], says: str) -> None:

@@ -269,8 +269,8 @@ async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
     ("case", "against", "code", "part"),
     [
         ("raise", None, "no_case", "has no case 'raise'"),
-        ("a", "best", None, "nothing was run on this machine yet, so there is no best"),
-        ("a", "7", None, "there is no iteration '7'"),
+        ("a", "best", None, "no best yet: nothing was run on this machine"),
+        ("a", "7", None, "no iteration '7'"),
         ("a", "now", "same_source", "is the source being profiled"),
     ],
 )

@@ -80,7 +80,7 @@ def test_the_only_task_around_may_be_left_out(repository: Path) -> None:
     task = make_task(repository / "kernels" / "a")
     assert find_task(None, repository) == task
     make_task(repository / "kernels" / "b")
-    with pytest.raises(ProjectError, match="there are a, b"):
+    with pytest.raises(ProjectError, match="available: a, b"):
         find_task(None, repository)
 
 
@@ -92,7 +92,7 @@ def test_no_task_says_how_to_make_one(repository: Path) -> None:
 
 def test_an_unknown_name_says_what_there_is(repository: Path) -> None:
     make_task(repository / "kernels" / "a")
-    with pytest.raises(ProjectError, match="no task 'z' here; there are a"):
+    with pytest.raises(ProjectError, match="no task 'z' here; available: a"):
         find_task("z", repository)
 
 
@@ -114,12 +114,12 @@ def test_two_tasks_of_one_name_are_both_named(repository: Path) -> None:
     folders = [make_task(repository / "kernels" / name) for name in ("a", "b")]
     for folder in folders:
         (folder / "task.toml").write_text('name = "row sum"\n')
-    with pytest.raises(ProjectError, match=r"2 tasks have the name 'row sum': .*/a and .*/b; give a folder"):
+    with pytest.raises(ProjectError, match=r"2 tasks are named 'row sum': .*/a and .*/b; give a folder"):
         find_task("row sum", repository)
 
 
 def test_a_home_that_is_nobodys_is_no_task(repository: Path) -> None:
-    with pytest.raises(ProjectError, match="there is no task '~nobody_here'"):
+    with pytest.raises(ProjectError, match="no task '~nobody_here' here"):
         find_task("~nobody_here", repository)
 
 

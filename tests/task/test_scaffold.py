@@ -52,7 +52,7 @@ def test_only_the_name_of_the_task_itself_changes(tmp_path: Path) -> None:
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "notes").write_text("mine")
-    with pytest.raises(ProjectError, match="already there"):
+    with pytest.raises(ProjectError, match="already exists"):
         create("a", tmp_path)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["notes"]
 
@@ -62,7 +62,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     [("truth", "host"), ("make_inputs", "host"), ("_lib", "host"), ("_CU", "cuda"), ("truth", "triton")],
 )
 def test_names_that_a_template_has_for_itself(tmp_path: Path, name: str, template: str) -> None:
-    with pytest.raises(ProjectError, match="its files use that name for something else"):
+    with pytest.raises(ProjectError, match="the template already uses it"):
         create(name, tmp_path, template=template)
     assert list(tmp_path.iterdir()) == []
 
@@ -73,6 +73,6 @@ def test_the_name_that_the_templates_have_is_free(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "a-b", "1a", "../a", "a b", "class", "torch", "triton", "tl"])
 def test_names_that_cannot_be_entries(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ProjectError, match="cannot name a task"):
+    with pytest.raises(ProjectError, match="is not a valid task name"):
         create(name, tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -54,7 +54,7 @@ def test_words_that_nobody_has_seen_are_not_replaced(book: Logbook) -> None:
     remarks = RunNotes(book, Idle())
     remarks.attach_to(save(book, 2, "from elsewhere"), SAVE)
     said = remarks.set_hypothesis(2, "mine")
-    assert said == "entry 2 has another hypothesis: the next run carries this hypothesis"
+    assert said == "entry 2 has another hypothesis: the next run will use this hypothesis"
     assert (hypotheses(book), remarks.hypothesis) == (["from elsewhere"], "mine")
     assert remarks.set_hypothesis(2, "better", instead_of="from elsewhere") == "entry 2 was updated"
     assert (hypotheses(book), remarks.hypothesis) == (["better"], "mine")

@@ -303,7 +303,7 @@ async def test_what_fails_before_a_worker_is_asked_for_starts_none(engine: FakeE
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         assert "starting the worker" in screen_text(app)
-        engine.say(BuildFailed("", "", f"nothing was run (Permission denied): {'/far' * 20} cannot be written"))
+        engine.say(BuildFailed("", "", f"nothing was run (Permission denied): cannot write to {'/far' * 20}"))
         await settle(pilot)
         assert "Permission denied" in screen_text(app)
         assert "starting the worker" not in screen_text(app)

@@ -442,10 +442,10 @@ async def test_the_row_page_opens_the_editor_and_copies(engine: FakeEngine, monk
 async def test_a_notice_stays_in_the_log(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
-        engine.say(READY, Notice("only comments, layout or unused files changed: not timed again"))
+        engine.say(READY, Notice("only comments, formatting or unused files changed; not re-timed"))
         await pilot.press("5")
         await settle(pilot)
-        assert "-- only comments, layout or unused files" in screen_text(app)
+        assert "-- only comments, formatting or unused files" in screen_text(app)
 
 
 async def test_a_cancelled_run_leaves_the_old_numbers(engine: FakeEngine) -> None:

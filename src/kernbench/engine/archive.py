@@ -1,4 +1,4 @@
-"""What a task keeps, for the screen: earlier sources, kept profiles, and the log as others may read it."""
+"""The screen's access to what a task keeps: earlier sources, profiles and exports of the log."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LONG_BYTES = 2 << 20
 class Archive:
     def __init__(self, task: Task, logbook: Logbook) -> None:
         self.task = task
-        """As it was last read: the session replaces it when it changes."""
+        """As last read; the session replaces it when it changes."""
         self._logbook = logbook
 
     @property
     def is_long(self) -> bool:
-        """Reading the log takes longer than a glance."""
+        """Whether reading the log would delay the first screen."""
         try:
             return (self._logbook.state / "runs.jsonl").stat().st_size > LONG_BYTES
         except OSError:
             return False
 
     def read(self) -> None:
-        """Reads the log; what is asked for first would read it too. May be called in a thread."""
+        """Reads the log now instead of on first use. Safe to call in a thread."""
         _ = self._logbook.journal
 
     def sources(self, reference: str) -> dict[str, str]:
@@ -40,7 +40,7 @@ class Archive:
         return stored_sources.texts(point, self.task)
 
     def restore(self, reference: str) -> str:
-        """Brings a source back and says what changed; what was there is kept."""
+        """Restores a source and returns a sentence on what changed; the files it replaces are kept."""
         task, state = self.task, self._logbook.state
         point = self._find(reference)
         before, changed = stored_sources.restore(task, point, state)
@@ -58,7 +58,7 @@ class Archive:
         return {item.case: ProfileReady(item.case, item, diagnose(item)) for item in reversed(kept)}
 
     def export(self, kind: str, force: bool) -> list[Path]:
-        """Writes the log for other people; a UserError says why it cannot."""
+        """Exports the log; raises UserError if it cannot."""
         from kernbench.export import export
 
         return export(self.task, self._logbook.state, kind, self.export_target(kind), force=force)

@@ -1,8 +1,8 @@
-"""What is done while nobody waits: it makes the next run quicker and truer.
+"""Work done while the session is idle, so that the next run is faster and its verdicts are more reliable.
 
-First the spare worker, then the process that compiles ahead, a standing-by ncu, and the A/A floors of the present
-source. The session goes to its chores when no job is left and wakes them when one comes; what is not begun then is left
-for the next time.
+In order: the spare worker, the process that compiles ahead, an ncu on standby, and the A/A floors of the current
+source. The session starts this when no job is left and wakes it when one arrives; steps not begun by then wait for the
+next idle time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kernbench.worker.supervisor import Supervisor
 
 @dataclass(frozen=True)
 class Situation:
-    """What the session works on when it becomes idle."""
+    """The session's state when it becomes idle."""
 
     task: Task
     source: Source | None
@@ -37,13 +37,13 @@ class Situation:
     baseline: Baseline
 
     def profiled_device(self) -> str | None:
-        """The device that a profile would be taken on, where the task can have one and the device is known."""
+        """The device to profile on; None if the task cannot be profiled or the device is not known yet."""
         if self.environment is None or self.task.device != "cuda":
             return None
         return self.environment.device
 
     def floors_order(self, options: Options) -> RunOrder | None:
-        """What times the source once more, where it can be timed; raises a UserError if its baseline is gone."""
+        """A run that times the source again; None if it cannot be timed. Raises UserError if the baseline is gone."""
         task, source, environment = self.task, self.source, self.environment
         if source is None or environment is None or case_choice.is_interpreted(task, environment):
             return None
@@ -68,10 +68,10 @@ class IdleWork:
     explainer: Explainer
     emit: Callable[[Event], None]
     wake: asyncio.Event
-    """Set when there is a job."""
+    """Set when a job arrives."""
 
     async def until_woken(self, situation: Situation) -> None:
-        """Waits for work; what is under way then is cancelled."""
+        """Works until a job arrives, then cancels the step in progress."""
         waiting = asyncio.create_task(self.wake.wait())
         idle_work = asyncio.create_task(self._do(situation))
         try:
@@ -85,7 +85,7 @@ class IdleWork:
                 await asyncio.gather(waiting, idle_work, return_exceptions=True)
 
     async def _do(self, situation: Situation) -> None:
-        """When something cannot be done, a save is still served."""
+        """Turns a failure into a notice: saves are served all the same."""
         try:
             await self._prepare(situation)
         except (UserError, OSError) as problem:
@@ -96,7 +96,7 @@ class IdleWork:
         if not await self._spare_is(lambda: self.supervisor.spare_ready):
             return
         await self.supervisor.prepare_builder(self.wake.is_set)
-        if not await self._spare_is(lambda: self.supervisor.spare_warm):  # what follows needs the GPU
+        if not await self._spare_is(lambda: self.supervisor.spare_warm):  # the rest needs the GPU
             return
         if self.options.standby and (device := situation.profiled_device()) is not None:
             await self.explainer.prepare(device, self.wake)
@@ -104,12 +104,12 @@ class IdleWork:
             await self._measure_floors(order)
 
     async def _spare_is(self, so_far: Callable[[], bool]) -> bool:
-        """Waits for it; False where a job comes first, or the spare is no more."""
+        """Waits for this state of the spare; False if a job arrives first or the spare is gone."""
         while self.supervisor.may_have_spare and not so_far():
             if self.wake.is_set() or len(self.supervisor.pids) < 2:
                 return False
             await asyncio.sleep(0.05)
-        return bool(self.supervisor.pids)  # what was sent away to make room must find it again
+        return bool(self.supervisor.pids)  # none: they made room for a profile and need that room again
 
     async def _measure_floors(self, order: RunOrder) -> None:
         for case in order.task.timed:

@@ -1,4 +1,4 @@
-"""What a session is asked: its options, and a job (a save, a key, a command)."""
+"""What a session is asked to do: its options, and a job (a save, a key, a command)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ class Options:
     python: str | None = None
     baseline: str | None = None
     case: str | None = None
-    """Pattern for ids and labels; a run of a part of the cases never makes a best."""
+    """Pattern for ids and labels; a run of only some cases never becomes best."""
     grid: bool = False
-    """All grid cases instead of a draw."""
+    """Run all grid cases instead of a sample."""
     poll: bool = False
     budget_ms: float = 100.0
     condition: Literal["cold", "warm", "dirty"] = "cold"
     """State of the L2 before every timed call on a GPU."""
     deadlines: Deadlines = field(default_factory=Deadlines)
     harness: Path | None = None
-    """Another measuring half, for the engine's own tests."""
+    """Replaces the measuring half in the engine's tests."""
     spares: bool = True
     floors: bool = True
     standby: bool = True
-    """Keep an ncu waiting while nothing is timed."""
+    """Keep an ncu on standby while nothing is timed."""
     ncu: str | None = None
-    """Another ncu than the one on PATH."""
+    """Use this ncu instead of the one on PATH."""
     has_keys: bool = True
-    """A person can press a key, such as r; `kernbench watch` has none."""
+    """Whether the user can press keys such as r; not in `kernbench watch`."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,6 @@ class Job:
     at: float
     """Monotonic time of the save, key or command."""
     iteration: bool
-    """Makes an entry in ITERATIONS.md if it is built and run; opening does so only for a source no entry knows."""
+    """Writes an entry to ITERATIONS.md if it builds and runs; on opening, only for a source without an entry."""
     is_asked: bool = False
-    """A save that waited, and a key asked for it: it is timed now, whatever changed and whether paused or not."""
+    """A key asked for this pending save: it is timed now, even while paused or if only comments changed."""

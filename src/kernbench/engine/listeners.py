@@ -1,7 +1,7 @@
-"""Hands every event of a session to its listeners, in the order they came.
+"""Passes every event of a session to its listeners, in the order they were added.
 
-A listener that raises, such as one that prints to a full disk, hears nothing more; the run goes on and is logged. Its
-error is kept for the caller who waits for the session, and the session is asked to stop.
+A listener that raises, such as one that prints to a full disk, is removed; the run continues and is logged. Its error
+is kept for the caller that waits for the session, and the session is asked to stop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Listeners:
         self._stop = stop
         self._listeners: list[Listener] = []
         self._failure: Exception | None = None
-        """The first error of a listener."""
+        """The first error that a listener raised."""
 
     def add(self, listener: Listener) -> None:
         self._listeners.append(listener)

@@ -1,8 +1,7 @@
-"""One run as it happens: the worker's messages folded into results, findings and an ending.
+"""One run as it happens: folds the worker's messages into results, findings and an ending.
 
-It knows nothing of journal or screen: `on_message` returns the events that a message gives rise to, `on_worker_lost`
-those of a worker that is gone. A row on which the worker died or overstayed says so; rows not reached are skipped, by
-name of the row to blame.
+Independent of journal and screen: `on_message` and `on_worker_lost` return the events that follow. The row on which the
+worker died or timed out says so; rows not reached are skipped and name that row.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class RunProgress:
         self.findings: tuple[Finding, ...] = ()
         self.environment: Environment | None = None
         self.controls_passed = False
-        """The task was tried against itself and holds."""
+        """The task passed its controls."""
         self.failure: BuildFailed | None = None
         self.cancelled: RunCancelled | None = None
         self._snapshot = snapshot
@@ -61,7 +60,7 @@ class RunProgress:
         return []
 
     def on_worker_lost(self, lost: WorkerLost) -> list[Event]:
-        """The worker is gone: its row, and those that were still to come."""
+        """Fails the row in progress and skips the rows not reached."""
         if lost.kind == "cancelled":
             self.cancelled = RunCancelled(self.started.run, lost.detail)
             return []
@@ -74,7 +73,7 @@ class RunProgress:
             return []
         before = self.results.get(lost.case, CaseResult(lost.case, "skipped"))
         events: list[Event] = []
-        if not before.failed:  # a row that failed on its own keeps its word: it left the CUDA context useless
+        if not before.failed:  # a row that had failed keeps its status: its error broke the CUDA context
             lost_row = before.untimed(lost.kind, why.detail)
             stack = tracebacks.fatal_stack(lost.log)
             events.append(self._land(replace(lost_row, reason=why.reason, where=where, traceback=stack)))
@@ -104,6 +103,6 @@ class RunProgress:
         return None
 
     def _own_frames(self, traceback: str) -> str:
-        """The user knows no snapshot: files are named as they lie in the task's folder."""
+        """Replaces the snapshot's paths by those in the task's folder, which the user knows."""
         own = tracebacks.own(traceback)
         return own.replace(self._snapshot + "/", "").replace(self.task.folder + "/", "")

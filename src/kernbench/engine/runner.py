@@ -1,7 +1,7 @@
-"""One run, from the request to its place in the log.
+"""One run, from the order to its line in the log.
 
-An Order says what to run; the runner plans the cases, talks to the worker through the supervisor, and records: every
-event is on disk before a listener sees it. It ends in a Summary, a BuildFailed or a RunCancelled.
+A RunOrder says what to run. The runner chooses the cases, talks to the worker through the supervisor and records every
+event on disk before a listener sees it. A run ends in a Summary, a BuildFailed or a RunCancelled.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RunOutcome = Summary | BuildFailed | RunCancelled
 
 @dataclass(frozen=True)
 class RunOrder:
-    """What to run, on what, and what is to be said of it."""
+    """What to run, on which device, and the words for its entry."""
 
     task: Task
     source: Source
@@ -49,7 +49,7 @@ class RunOrder:
     at: float
     """Monotonic time of the save, key or command."""
     iteration: bool
-    """Makes an entry in ITERATIONS.md if it is built and run."""
+    """Writes an entry to ITERATIONS.md if it builds and runs."""
     case: str | None = None
     grid: bool = False
     selected: str | None = None
@@ -57,7 +57,7 @@ class RunOrder:
     condition: Literal["cold", "warm", "dirty"] = "cold"
     hypothesis: str = ""
     hypothesis_at: str = ""
-    """When it was written down, in UTC; where that is not known, it was there when the run began."""
+    """When it was written, in UTC; if unknown, the start of the run counts."""
     next_step: str = ""
 
 
@@ -93,14 +93,14 @@ class Runner:
         return self._conclude(order, progress)
 
     def _tell_of_cuda(self, source: Source) -> None:
-        """Once: what is right here may not even compile where it matters."""
+        """Once per session: a solution that is right here may not even compile on a GPU."""
         files = sorted(path.name for path in source.folder.glob("*.cu"))
         if files and not self._told_of_cuda:
             self._told_of_cuda = True
-            self._emit(Notice(f"no GPU here: {', '.join(files)} is not compiled, only the path for a CPU is checked"))
+            self._emit(Notice(f"no GPU here: not compiling {', '.join(files)}, checking only the CPU path"))
 
     async def measure_floor(self, order: RunOrder, case: str) -> bool:
-        """A/A floor of one case, kept for later verdicts; False when it was interrupted."""
+        """Measures the A/A floor of one case for later verdicts; False if interrupted."""
         request = self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, self._best(order))
         talk = self._supervisor.talk({"request": "floor", **to_dict(request)})
         async with contextlib.aclosing(talk) as conversation:
@@ -144,7 +144,7 @@ class Runner:
             journal.fail(progress.failure)
             self._emit(progress.failure)
             return progress.failure
-        journal.read_new()  # what others have finished while this one ran
+        journal.read_new()  # runs that other processes finished meanwhile
         summary = self._summarise(order, progress)
         if order.iteration:
             try:
@@ -157,13 +157,13 @@ class Runner:
         return summary
 
     def _say_more(self, summary: Summary) -> None:
-        """What else the log tells of this run."""
+        """Reports a problem with the log, or a better entry from another machine."""
         if summary.iteration is not None and (problem := self._logbook.problem):
             self._emit(Notice(problem, "warning"))
         first = summary.took_over and summary.best_geomean is None
         if first and (better := self._logbook.better_elsewhere(summary)):
-            was = f"#{better.iteration} with {fmt.times(better.geomean)}, made elsewhere"
-            self._emit(Notice(f"the first here; the log's best over {summary.baseline} is {was}"))
+            was = f"#{better.iteration} ({fmt.times(better.geomean)} over {summary.baseline})"
+            self._emit(Notice(f"first best on this machine; the best in the log is {was}"))
 
     def _summarise(self, order: RunOrder, progress: RunProgress) -> Summary:
         environment = progress.environment or order.environment
@@ -189,7 +189,7 @@ class Runner:
             version=__version__,
         )
         results: Mapping[str, CaseResult] = progress.results
-        if self._best(order) != progress.started.best:  # another has taken over, and nothing was timed beside it
+        if self._best(order) != progress.started.best:  # another source became best; this run was not timed against it
             results = {name: replace(row, vs_best=None) for name, row in results.items()}
         return comparison.summarise(order.task, progress.started, results, about)
 
@@ -216,12 +216,12 @@ class Runner:
         return self._logbook.best(order.task, order.environment, order.condition)
 
     def _floor_keys(self, order: RunOrder, case: str) -> list[str]:
-        """Under the task's hash, and under those that older versions gave it."""
+        """Under the task's hash and the hashes that older versions gave it."""
         name = order.baseline.name + ("" if order.condition == "cold" else f", {order.condition}")
         return [floor_key(known, name, order.environment, case) for known in self._hashes(order)]
 
     def _controls_keys(self, order: RunOrder) -> list[str]:
-        """A task passes its controls on a device: what the interpreter lets through says nothing about a GPU."""
+        """Per device: passing under the interpreter says nothing about a GPU."""
         return [f"{known} {order.environment.device_name}" for known in self._hashes(order)]
 
     def _hashes(self, order: RunOrder) -> list[str]:
@@ -229,7 +229,7 @@ class Runner:
 
 
 def command_of(order: RunOrder) -> str:
-    """What repeats the run from the shell, wherever the task is found by its folder's name."""
+    """The shell command that repeats the run; it names the task by its folder."""
     words = ["kernbench", "run", Path(order.task.folder).name]
     words += ["--case", order.case] if order.case else []
     words += ["--grid"] if order.grid else []

@@ -28,16 +28,16 @@ class QueuedSource:
     task_hash: str
 
     def has_same_code(self, other: QueuedSource) -> bool:
-        """Whether they differ in comments and layout at most."""
+        """Whether they differ at most in comments and formatting."""
         return (self.source.code, self.task_hash) == (other.source.code, other.task_hash)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What the session is to do now."""
+    """What the session should do now."""
 
     job: Job | None = None
-    """Queued by a change, or admitted to run; None: nothing."""
+    """Queued by a change, or admitted to run; None to do nothing."""
     notice: Notice | None = None
 
 
@@ -45,21 +45,21 @@ class SaveQueue:
     def __init__(self, folder: Path, logbook: Logbook, has_keys: bool = True) -> None:
         self._folder, self._logbook, self._has_keys = folder, logbook, has_keys
         self._seen: source_files.Stamps = {}
-        """The source's files when it was last read; those that needed no run, when they were last seen."""
+        """Stamps of the source's files when last read; of files that needed no run, when last seen."""
         self._data_waits = False
-        """A data file has changed since, and a notice asks for a key."""
+        """A data file has changed since then, and a notice asks for a key."""
         self.paused = False
-        """Saves wait until this ends, or a key asks for them."""
+        """Saves wait until this ends or a key asks for them."""
         self.failed = False
-        """The source could not be read, or its run broke down: any save is worth another try."""
+        """The source could not be read, or its run broke down: any save is tried again."""
         self.waiting: Job | None = None
         self._started: Job | None = None
         self._current: QueuedSource | None = None
         """What the last job was about."""
         self._answered: QueuedSource | None = None
-        """What last ran to its end, whether right, wrong or not even built."""
+        """The source that last ran to its end, whether right, wrong or not built."""
         self._broken_off = False
-        """The run after that one did not come to its end."""
+        """The run after that one did not reach its end."""
 
     @property
     def source(self) -> snapshot.Source | None:
@@ -69,7 +69,7 @@ class SaveQueue:
     # -- which job comes next ---------------------------------------------------------------------------------------
 
     def add(self, job: Job) -> None:
-        """Queues a job in place of the one that waits. It makes the entry that an unanswered save would have made."""
+        """Queues a job in place of the pending one. It writes the entry that an unanswered save would have written."""
         if self.waiting is not None and self.waiting.reason == "save" and job.reason == "key":
             self.waiting = replace(self.waiting, at=job.at, is_asked=True)  # its source has not been read yet
             return
@@ -81,7 +81,7 @@ class SaveQueue:
         self.waiting = job
 
     def next(self) -> Job | None:
-        """Takes the job to start now; while paused, a save waits until a key asks for it."""
+        """Returns the job to start now; while paused, a save waits until a key asks for it."""
         job = self.waiting
         if job is None or (self.paused and job.reason == "save" and not job.is_asked):
             return None
@@ -107,7 +107,7 @@ class SaveQueue:
             return Decision() if running or had_waiting or not data else Decision(notice=self._data_changed(data))
         if had_waiting and not seen:
             return Decision()
-        notice = Notice("paused: the save waits, space goes on") if self.paused and not had_waiting else None
+        notice = Notice("paused: press space to run this save") if self.paused and not had_waiting else None
         self.add(Job("save", time.monotonic(), iteration=True))
         return Decision(self.waiting, notice)
 
@@ -170,23 +170,23 @@ class SaveQueue:
         self._seen, self._data_waits = self._stamps(), False
 
     def admit(self, job: Job, source: snapshot.Source, task_hash: str) -> Decision:
-        """The job as it is to run, given the source it found; None where that source has its answer already."""
+        """The job as it is to run, given the source it found; None if that source already has its answer."""
         self._current = current = QueuedSource(source, task_hash)
         answered = self._answered
         if job.reason != "save" or answered is None or not answered.has_same_code(current):
             return Decision(job)
         self._answered = current
         is_edited = source.sha != answered.source.sha and not job.is_asked
-        notice = Notice("only comments, layout or unused files changed: not timed again") if is_edited else None
+        notice = Notice("only comments, formatting or unused files changed; not re-timed") if is_edited else None
         if not (self._broken_off or job.is_asked):
             return Decision(None, notice)
-        # The run of another source was broken off, so the rows have gone dim: time it again, without an entry.
+        # The run of another source was broken off, so the rows are dimmed: time this one again, without an entry.
         return Decision(replace(job, iteration=False), notice)
 
     def run_started(self) -> None:
-        """The source admitted last is run; until `run_finished` that counts as broken off."""
+        """The source admitted last is running; until `run_finished` its run counts as broken off."""
         self._broken_off = True
 
     def run_finished(self) -> None:
-        """The run came to its end, so its source is answered."""
+        """The run reached its end, so its source is answered."""
         self._broken_off, self._answered = False, self._current

@@ -1,9 +1,8 @@
-"""The engine: from a changed source to a finished run, newest save wins.
+"""The engine: from a changed source to a finished run; the newest save wins.
 
-A session owns one task, its worker and its log. Jobs (a save, a key, a command) replace one another until one is
-started; a newer one cancels the run in progress. Every run goes snapshot -> worker -> journal -> listeners, in that
-order, so that nothing is shown that is not also on disk. While nothing is to be done it is at its chores. Listeners are
-called in the loop's own thread.
+A session owns one task, its worker and its log. A job (a save, a key, a command) replaces the pending one and cancels
+the run in progress. Every run goes snapshot -> worker -> journal -> listeners, in that order, so that whatever is shown
+is already on disk. Without a job the session does its idle work. Listeners are called in the loop's thread.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Session:
         self._stop, self._wake = asyncio.Event(), asyncio.Event()
         self._listeners = Listeners(self._stop)
         self._emit = self._listeners.emit
-        self._listeners.add(self._note_environment)  # first: the others may ask for it
+        self._listeners.add(self._note_environment)  # first: the other listeners may need it
         self.logbook = Logbook(Path(task.folder), state, task, self.options.condition)
         self.archive = Archive(task, self.logbook)
         self.supervisor = _supervisor(task, options, self._emit)
@@ -61,7 +60,7 @@ class Session:
         self._idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
         self._resting = False
         self._large_files: set[str] = set()
-        """Those that a notice has named."""
+        """Files that a notice has already named."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -70,7 +69,7 @@ class Session:
 
     @property
     def environment(self) -> Environment | None:
-        """Where the worker runs, as it last said."""
+        """The worker's environment, as it last reported it."""
         return self.logbook.environment
 
     @property
@@ -80,7 +79,7 @@ class Session:
 
     @property
     def waits(self) -> bool:
-        """A save that came while paused."""
+        """Whether a save is pending because the session is paused."""
         return self.paused and self._saves.waiting is not None
 
     @property
@@ -89,7 +88,7 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Every save and key so far has been dealt with, or waits because the session is paused."""
+        """Every save and key so far was handled, or is pending because the session is paused."""
         return self._resting and not self._wake.is_set()
 
     @property
@@ -107,7 +106,7 @@ class Session:
     # -- what the screen and the commands ask for -------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Serves saves until closed; the present source is run at once."""
+        """Serves saves until closed; runs the current source at once."""
         self._look_around()
         self._tasks = [asyncio.create_task(self._serve()), asyncio.create_task(self._watch())]
         self._submit(Job("open", time.monotonic(), iteration=True))
@@ -122,24 +121,24 @@ class Session:
         self._lock.leave()
 
     def leave(self) -> None:
-        """Ends `closed`; closing itself is for whoever opened the session."""
+        """Ends `closed`; the caller that opened the session still has to close it."""
         self._stop.set()
 
     async def closed(self) -> None:
-        """Until somebody closes the session; raises what kept a listener from hearing."""
+        """Waits until the session is closed or left; raises the error of a listener."""
         await self._stop.wait()
         self._listeners.raise_failure()
 
     async def run_once(self, iteration: bool) -> RunOutcome | None:
-        """One run, now, of the source as it is; None when the task cannot be read or nothing matches.
+        """Runs the source as it is, now; None if the task cannot be read or the worker cannot start.
 
-        Raises, when the run is over, what kept a listener from hearing."""
+        Raises the error of a listener once the run is over."""
         outcome = await self._execute(Job("command", time.monotonic(), iteration))
         self._listeners.raise_failure()
         return outcome
 
     def rerun(self) -> None:
-        """Times the present source again, without a new entry; a save that waits is done now, with its own."""
+        """Times the current source again, without a new entry; a pending save runs now, with its entry."""
         self._submit(Job("key", time.monotonic(), iteration=False))
 
     def set_paused(self, paused: bool) -> None:
@@ -156,27 +155,27 @@ class Session:
         self.rerun()
 
     def changed_elsewhere(self) -> bool:
-        """Whether the log has changed by what another process did; a run of its own says so itself."""
+        """Whether another process changed the log; this session's runs emit events instead."""
         self._look_around()
         return not self.running and self.logbook.changed()
 
     def last_results(self) -> Mapping[str, CaseResult]:
-        """Rows of the last finished run that a run now may be held against."""
+        """Rows of the last finished run that a run now can be compared with."""
         return self.logbook.results_of(self.last_summary())
 
     def last_summary(self) -> Summary | None:
-        """Of that run; None where there is none yet."""
+        """That run's summary; None if there is none yet."""
         return self.logbook.last_comparable(self.task, self.baseline, self.environment, self.options.condition)
 
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> Answer:
-        """What limits a case, by Nsight Compute: a run in progress rests meanwhile. The answer is emitted, too."""
+        """Asks Nsight Compute what limits a case; a run in progress pauses meanwhile. Emits the answer, too."""
         answer = await self.explainer.explain(self.task, case, against, full, self._baseline, self._device())
         self._saves.kernel_stopped()
-        self._wake.set()  # the next standby
+        self._wake.set()  # idle work starts the next standby
         return answer
 
     async def trace(self, case: str, path: Path) -> tuple[TraceRow, ...]:
-        """What one call spends, by kernel and operator; raises a UserError. A chrome trace is written to `path`."""
+        """One call's time by kernel and operator; writes a Chrome trace to `path`. Raises UserError."""
         rows = await self.explainer.trace(self.task, case, self._baseline, self._device(), path)
         self._saves.kernel_stopped()
         return rows
@@ -218,7 +217,7 @@ class Session:
             self._look_around()
             try:
                 await self._execute(job)
-            except Exception as problem:  # the next save is served, whatever this one met
+            except Exception as problem:  # the next save is served, however this one failed
                 self._saves.failed = True
                 self._emit(task_failures.broken_down(problem, self.state))
 
@@ -255,8 +254,8 @@ class Session:
             return None
         await self.explainer.profiler.make_way()
         if self._saves.waiting is not None and job.reason != "command":
-            return None  # superseded while the worker came up or a profile ended
-        self.logbook.journal.read_new()  # another process may have made a best since
+            return None  # superseded while the worker started or a profile ended
+        self.logbook.journal.read_new()  # another process may have logged a new best since
         self._saves.run_started()
         self._name_large_files()
         outcome = await self._runner.run(self._order(decision.job, source, environment))
@@ -310,7 +309,7 @@ class Session:
         return environment
 
     def _reload(self) -> bool:
-        """Reads the task again; a mistake in it is said and nothing is run."""
+        """Reads the task again; reports a mistake in it and returns False."""
         try:
             task = taskfile.load(Path(self.task.folder))
         except taskfile.TaskError as problem:
@@ -319,13 +318,13 @@ class Session:
             return False
         if task != self.task or self._saves.failed:
             series = task.hash != self.task.hash
-            if self.baseline == self.task.baseline:  # the task's own, not one that was asked for
+            if self.baseline == self.task.baseline:  # the task's own, not one the user chose
                 self._baseline = Baseline.parse(task.baseline, task)
             self.task = self.logbook.task = self.archive.task = task
             self._saves.failed = False
             self._emit(TaskLoaded(task, series))
             if series:
-                self._emit(Notice("the task itself changed: a new series starts, without best or stall", "warning"))
+                self._emit(Notice("task changed: starting a new series (no best yet)", "warning"))
         return True
 
     def _note_environment(self, event: Event) -> None:

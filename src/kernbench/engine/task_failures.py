@@ -1,5 +1,5 @@
-"""Why nothing was run. Stays on the screen, unlike a notice: what the rows show is of older files, or of a run that
-came to no end."""
+"""Why nothing was run. Unlike a notice this stays on the screen, because the rows shown belong to older files or to a
+run that broke down."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def bad_task(problem: TaskError, folder: Path) -> BuildFailed:
 
 def broken_down(problem: Exception, state: Path) -> BuildFailed:
     if isinstance(problem, UserError):
-        said = f"{problem}; save again when that is mended"
+        said = f"{problem}; fix that and save again"
     elif isinstance(problem, OSError):
         place = f"{problem.filename or state}: {problem.strerror}"
-        said = f"nothing was run: {place}; save again when that is mended"
+        said = f"nothing was run: {place}; fix that and save again"
     else:
         said = crash_report.sentence(problem)
     return BuildFailed("", "", said)

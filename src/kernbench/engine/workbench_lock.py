@@ -1,7 +1,7 @@
-"""Whether another workbench is open on a task: both would time every save, at the same moment, and enter it twice.
+"""Detects another workbench open on the same task: both would time every save at the same moment and log it twice.
 
-Two places, each a lock on a file of the state folder, held as long as a workbench is open and let go by the system when
-it dies. Everybody takes one and looks at the other, so that the first also learns of the second.
+The state folder has two lock files. Each workbench holds one while it is open and checks the other, so that the first
+also notices the second. The system releases a lock when its process dies.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ class WorkbenchLock:
         self._places = (state / "workbench.lock", state / "workbench-2.lock")
         self._held: tuple[Path, int] | None = None
         self.is_alone = True
-        """No other workbench was there at the last look."""
+        """No other workbench was open at the last check."""
 
     def announce(self) -> str:
-        """Takes a place where it has none; says who is there, once when that one has come."""
+        """Takes a lock if it holds none; returns a warning once when another workbench appears."""
         other = self._other()
         has_come, self.is_alone = bool(other) and self.is_alone, not other
-        both = "both time every save and enter it in the log; close one of them"
+        both = "both time and log every save; close one of them"
         return f"another workbench is open on this task (process {other}): {both}" if has_come else ""
 
     def leave(self) -> None:
@@ -34,7 +34,7 @@ class WorkbenchLock:
             self._held = None
 
     def _other(self) -> str:
-        """The process that has the other place, or nothing. Where no lock can be had, nobody is there."""
+        """Id of the process that holds the other lock, or "". Without working locks nothing is detected."""
         other = ""
         for place in self._places:
             if self._held is not None and self._held[0] == place:
@@ -44,7 +44,7 @@ class WorkbenchLock:
         return other
 
     def _try(self, place: Path) -> str:
-        """Who has the place; a free one is taken by whoever has none."""
+        """Id of the process that holds the lock, or ""; takes a free one if this workbench holds none."""
         is_wanted = self._held is None
         try:
             if is_wanted:

@@ -1,14 +1,14 @@
-"""A task's log for other people: `export` writes it, `text` returns it, in the formats of FORMATS.
+"""Exports a task's log: `export` writes it, `text` returns it, in the formats of FORMATS.
 
     export(task, state, "html", Path("softmax.html"), force=False) -> [Path("softmax.html")]
     text(task, state, "csv") -> str
 
-`task` is the loaded Task, `state` its folder of runs (.kernbench). `pr` is a folder, the others are files; of `pr`,
-`text` is the body of the pull request. `before` and `after` choose the two sources that `pr` compares: a number, a hash
-or a word, by default what the present series began with and its best. `default_target(task, format)` is where
-the screen's `w` writes: exports/ in the task's folder, which is no part of the source. Everything that can go wrong is
-an ExportError (or another UserError) of one sentence; nothing that is there is overwritten without `force`, and no file
-is ever left half written. pandas and Jinja2 are imported by the formats that need them.
+`task` is the loaded Task, `state` its folder of runs (.kernbench). `pr` is a folder, the others are files; for `pr`,
+`text` returns the body of the pull request. `before` and `after` choose the two sources that `pr` compares: a number, a
+hash or a word; by default the first source of the current series and its best. `default_target(task, format)` is where
+the screen's `w` writes: exports/ in the task's folder, which is not part of the source. Every failure is an ExportError
+(or another UserError) of one sentence; existing files are not overwritten without `force`, and no file is ever left
+half written. Only the formats that need pandas and Jinja2 import them.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ BODY = "PULL_REQUEST.md"
 def export(
     task: Task,
     state: Path,
-    format: str,  # noqa: A002 - the command's own word
+    format: str,  # noqa: A002 - as the command names it
     target: Path,
     *,
     force: bool = False,
     before: str | None = None,
     after: str | None = None,
 ) -> list[Path]:
-    """Writes the log and returns the paths of what was written."""
+    """Writes the log and returns the paths of the new files."""
     from kernbench.export.collect import collect
     from kernbench.export.write_files import write_all
 
@@ -69,15 +69,15 @@ def default_target(task: Task, format: str) -> Path:  # noqa: A002
 
 
 def _maker(format: str) -> Callable[[Collected], str]:  # noqa: A002
-    """What makes the text of a format that is one file."""
+    """The function that makes the text of a single-file format."""
     from kernbench.export import csv_json, html_page, markdown
 
     makers = {"md": markdown.make, "csv": csv_json.make_csv, "json": csv_json.make_json, "html": html_page.make}
     if format not in makers:
-        raise ExportError(f"there is no format {format!r}; there are {', '.join(FORMATS)}")
+        raise ExportError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     return makers[format]
 
 
 def _refuse_folder(target: Path) -> None:
     if target.is_dir():
-        raise ExportError(f"{target} is a folder; name the file to write")
+        raise ExportError(f"{target} is a folder; give the name of a file")

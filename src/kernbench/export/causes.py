@@ -1,4 +1,4 @@
-"""The part of a pull request that says why: Nsight Compute before and after, and which counters explain the gain."""
+"""The part of a pull request that explains the gain: Nsight Compute before and after, and which counters changed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from kernbench.log.entries import entry_text
 from kernbench.log.profile_evidence import Change
 
 WORTH_SAYING = 0.03
-"""Counters that moved by less are not called a cause."""
+"""Counters that changed by less are not listed as a cause."""
 MOST_PAIRS = 3
 BETTER_UP = {"occupancy_pct", "possible_pct", "bandwidth"}
 BETTER_DOWN = {"registers", "instructions", "bytes", "shared_bytes", "spilled"}
-MISSING_WHY = "_Missing: the causes are read from the two profiles (registers, occupancy, instructions, bandwidth)._"
+MISSING_WHY = "_Missing: the causes come from the two profiles (registers, occupancy, instructions, bandwidth)._"
 
 
 def section(about: Collected, before: Summary | None, after: Summary, cases: Sequence[str]) -> list[str]:
-    """Every case of which both sides were profiled, the hottest headline case first; or the slot, named."""
+    """Every case with profiles of both sides, the hottest headline case first; if there is none, what is missing."""
     why = "## Why it is faster" if after.ratio and after.ratio.verdict == "faster" else "## What the counters say"
     pairs = profile_evidence.pairs(about.profiles, before.source, after.source, cases) if before else []
     names = (name_of(before) if before else "", name_of(after))
@@ -30,7 +30,7 @@ def section(about: Collected, before: Summary | None, after: Summary, cases: Seq
         pairs = profile_evidence.baseline_pairs(about.profiles, after.source, cases)
         names = (after.baseline, name_of(after))
     if about.task.device == "cpu" and not pairs:
-        return [why, "", "_To be said by the author: a task on the CPU has no GPU counters._", ""]
+        return [why, "", "_To be written by the author: a CPU task has no GPU counters._", ""]
     if not pairs:
         return [*_missing(about, before, cases), why, "", MISSING_WHY, ""]
     labels = {case.id: case.label for case in about.task.cases}
@@ -43,7 +43,7 @@ def _missing(about: Collected, before: Summary | None, cases: Sequence[str]) -> 
     against = str(before.iteration) if before and before.iteration else "baseline"
     case = cases[0] if cases else "ID"
     command = shlex.join(["kernbench", "profile", about.task.name, "--case", case, "--against", against])
-    missing = f"_Missing: no Nsight Compute profile of both sources was kept; `{command}` makes the pair._"
+    missing = f"_Missing: Nsight Compute profiles of both sources; `{command}` takes them._"
     return ["## Nsight Compute, before and after", "", missing, ""]
 
 
@@ -59,7 +59,7 @@ def _table(pair: tuple[Profile, Profile], names: tuple[str, str], label: str) ->
 
 
 def _reasons(pair: tuple[Profile, Profile], label: str) -> list[str]:
-    """What moved the way that helps, then what was paid for it; the duration itself is the effect."""
+    """Counters that improved, then those that got worse; the duration is the effect, not a cause."""
     moved = [
         item
         for item in profile_evidence.changes(*pair)
@@ -71,9 +71,9 @@ def _reasons(pair: tuple[Profile, Profile], label: str) -> list[str]:
     took = f", {duration.before} -> {duration.after} us" if duration else ""
     lines = [f"{label}{took}:", "", *(f"- {_told(item)}" for item in helped)]
     if not helped:
-        lines.append("- no counter moved the way that helps by more than 3 %: this profile explains no gain")
+        lines.append("- no counter improved by more than 3 %: this profile does not explain a gain")
     if paid:
-        lines.append(f"- paid with: {'; '.join(_told(item) for item in paid)}")
+        lines.append(f"- at the cost of: {'; '.join(_told(item) for item in paid)}")
     return [*lines, ""]
 
 

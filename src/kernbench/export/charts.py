@@ -1,4 +1,4 @@
-"""Trajectory and heatmap as SVG text: no dependency, no request, readable on light and dark, every text escaped."""
+"""Trajectory and heatmap as SVG text: no dependencies, no requests, readable on light and dark, all text escaped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SLOW, EVEN, FAST = (217, 115, 13), (236, 239, 242), (11, 114, 133)
 
 @dataclass(frozen=True)
 class Scale:
-    """Speedups to pixels, by their logarithm; positions from left to right."""
+    """Maps speedups to pixels by their logarithm, and indices to positions from left to right."""
 
     low: float
     high: float
@@ -52,7 +52,7 @@ class Scale:
 def trajectory(entries: Sequence[Summary]) -> str:
     """Geomean of every iteration with its interval, the best so far as a line, wrong ones as crosses at the bottom.
 
-    One of a part of the cases has another mean and no place here, unless there is nothing else.
+    A run of only some cases has a different mean and is left out, unless there is nothing else.
     """
     entries = [item for item in entries if item.complete or not item.right] or entries
     values = [value for item in entries for value in (item.low, item.high) if value]
@@ -84,7 +84,7 @@ def heatmap(
 
 
 def columns(entries: Sequence[Summary]) -> list[Summary]:
-    """At most as many as fit: of each group of neighbours the newest."""
+    """At most as many as fit: the newest of each group of neighbors."""
     size = math.ceil(len(entries) / MOST_COLUMNS) or 1
     groups = [entries[max(end - size, 0) : end] for end in range(len(entries), 0, -size)]
     return [group[-1] for group in reversed(groups)]
@@ -130,7 +130,7 @@ def _whiskers(scale: Scale, entries: Sequence[Summary]) -> str:
 
 
 def _steps(scale: Scale, entries: Sequence[Summary]) -> str:
-    """The best so far, as it was when it took over; it begins with the first best and goes on to the right edge."""
+    """The best so far, as measured when it took over, from the first best to the right edge."""
     levels = [(index, value) for index, value in enumerate(comparison.best_levels(entries)) if value is not None]
     if not levels:
         return ""
@@ -179,7 +179,7 @@ def _cell(x: float, y: float, width: float, height: float, name: str, status: st
 
 
 def _shade(speedup: float) -> tuple[str, str]:
-    """Colour of a cell and of the number on it: orange for slower, teal for faster, full at half and at double."""
+    """Color of a cell and of its number: orange for slower, teal for faster, saturated at 0.5x and 2x."""
     part = max(-1.0, min(1.0, math.log2(speedup)))
     end = FAST if part > 0 else SLOW
     mixed = [round(middle + (far - middle) * abs(part)) for middle, far in zip(EVEN, end, strict=True)]

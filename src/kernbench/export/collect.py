@@ -1,4 +1,4 @@
-"""What every format is made from: the task, its log, the present series and one frame of all runs."""
+"""What every format is made from: the task, its log, the current series and one frame of all runs."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Collected:
 
     @functools.cached_property
     def present(self) -> Series:
-        """The task's own series, which decides what is best; where nothing is in it yet, that of the newest iteration,
-        or of the newest whole run."""
+        """The task's own series, which decides what is best; if it is empty, that of the newest iteration or of the
+        newest complete run."""
         runs = self.journal.summaries
         if not runs:
             return _series_of_pulled(self.entries)
@@ -56,12 +56,12 @@ class Collected:
         return Series.of((self.journal.numbered() or whole or runs)[-1])
 
     def series_for(self, run: Summary) -> Series:
-        """The series of a run: the present one also where the run carries the task's old hash."""
+        """The series of a run; the current one also if the run has an old hash of the task."""
         return self.present if self.present.includes(run) else Series.of(run)
 
     @functools.cached_property
     def runs(self) -> list[Summary]:
-        """Every finished run, oldest first; those that made entries with the words that these have now."""
+        """Every finished run, oldest first, with the words that its entry has now."""
         return list(self._log.edited.applied(self.journal.summaries))
 
     @functools.cached_property
@@ -73,7 +73,7 @@ class Collected:
 
     @functools.cached_property
     def entries(self) -> list[Summary]:
-        """The iterations as `kernbench log` lists them, by number: made here, or a PulledEntry."""
+        """The iterations as `kernbench log` lists them, by number: run here, or a PulledEntry."""
         return list(self._listed)
 
     @functools.cached_property
@@ -81,7 +81,7 @@ class Collected:
         return best_source.listing(self.task, self.journal, self._log)
 
     def outcome(self, item: Summary) -> str:
-        """The word of an entry; the one that is best today says so."""
+        """The word of an entry, with a note if it is the best now."""
         return best_source.outcome(self._listed, item)
 
     @functools.cached_property
@@ -90,19 +90,18 @@ class Collected:
         return [item for item in self.entries if item.local_run is item]
 
     def written(self) -> Iterator[str]:
-        """Of each entry what the file has, all of it; empty where it is not there any more."""
+        """The whole text of each entry in the file; empty if it is no longer there."""
         return map(self._log.edited.text_of, self.entries)
 
     def text_of(self, entry: Summary) -> str:
-        """What the file has of one entry."""
+        """The text of one entry in the file."""
         return self._log.edited.text_of(entry)
 
     @property
     def nothing_logged(self) -> str:
         runs = fmt.plural(len(self.runs), "plain run")
-        was = "was" if len(self.runs) == 1 else "were"
         command = f"kernbench run {shlex.quote(self.task.name)} -m TEXT"
-        return f"Nothing was logged yet: there {was} {runs}; `{command}` makes an entry."
+        return f"Nothing is logged yet, only {runs}; `{command}` makes an entry."
 
     @functools.cached_property
     def series(self) -> list[Summary]:
@@ -143,13 +142,13 @@ class Collected:
         return best_source.find(self.task, self.journal, self._log)
 
     def first_of(self, series: Series) -> Summary | None:
-        """What the series began with, as the entry that a later run made of it where there is one."""
+        """The first run of the series, or the entry that a later run of its source made."""
         runs = [run for run in series_of(self.runs, series) if run.complete]
         told = (run for run in runs if run.source == runs[0].source and run.iteration is not None)
         return next(told, runs[0]) if runs else None
 
     def words_for(self, run: Summary) -> str:
-        """`#12`; a plain run by the entry about its source, or as what all began with."""
+        """`#12`; for a plain run, the entry about its source, or the words for the first source."""
         if run.iteration is not None:
             return name_of(run)
         if number := self._number_of(run):
@@ -158,7 +157,7 @@ class Collected:
         return OPENED if first is not None and first.source == run.source else name_of(run)
 
     def column_for(self, run: Summary) -> str:
-        """The same, short enough for the head of a column; only an entry's own numbers stand under its number."""
+        """The same, short enough for a column title; `#12` alone heads only that entry's own numbers."""
         if run.iteration is None and (number := self._number_of(run)):
             return f"#{number} again"
         return "as opened" if self.words_for(run) == OPENED else name_of(run)
@@ -178,12 +177,12 @@ class Collected:
         return {case.id: found[case.id] for case in self.task.cases if case.id in found}
 
     def hottest(self, rows: dict[str, CaseResult]) -> list[Case]:
-        """Timed cases, headline first, longest first: where a profile says most."""
+        """Timed cases, headline first, longest first: the order in which profiles say most."""
         timed = [case for case in self.task.timed if case.id in rows]
         return sorted(timed, key=lambda case: (not case.headline, -(rows[case.id].baseline_us or 0.0)))
 
     def diff(self, old: Summary | None, new: Summary) -> list[str] | None:
-        """What changed between two sources; None when one is not kept here or there is nothing before."""
+        """The diff between two sources; None if one is not kept here or there is no earlier one."""
         if old is None:
             return None
         try:
@@ -210,13 +209,13 @@ def _series_of_pulled(entries: Sequence[Summary]) -> Series:
 
 
 def _what_to_do(task: Task) -> str:
-    """A log that came without its runs needs no new entry; what its author exported may lie beside it."""
+    """A log pulled without its runs needs no new entry; its author's exports may be next to it."""
     folder, command = Path(task.folder), f"kernbench run {shlex.quote(task.name)}"
     if not iterations_file.last_entry(folder / "ITERATIONS.md"):
         return f"`{command} -m TEXT` makes the first entry"
     shipped = sorted((folder / "exports").glob("*"))
     known = f"`{command}` times it here"
-    return f"{known}, and {_shown(shipped[0])} was exported where its log was made" if shipped else known
+    return f"{known}, and {_shown(shipped[0])} has its author's export" if shipped else known
 
 
 def _shown(path: Path) -> Path:
@@ -224,7 +223,7 @@ def _shown(path: Path) -> Path:
 
 
 def name_of(summary: Summary) -> str:
-    """`#12`, of a plain run of its source `#12 again`, else the start of the hash."""
+    """`#12`; for a plain run of its source `#12 again`, else the start of the hash."""
     if summary.iteration is not None:
         return f"#{summary.iteration}"
     return summary.source[:8] if summary.repeats is None else f"#{summary.repeats} again"

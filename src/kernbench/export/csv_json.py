@@ -1,4 +1,4 @@
-"""csv: one tidy row per run and case, units in the names. json: the runs with their cases, as runs.jsonl has them."""
+"""csv: one tidy row per run and case, units in the column names. json: runs with their cases, as in runs.jsonl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def make_csv(about: Collected) -> str:
 
 
 def make_json(about: Collected) -> str:
-    """One object; every number as it was measured, absent ones null."""
+    """One object; every number as measured, missing ones null."""
     by_run = {summary.run: summary for summary in about.runs}
     runs = [
         {**to_dict(by_run[run]), "cases": [_row(data) for data in rows]}

@@ -1,7 +1,7 @@
-"""All runs of a task as one pandas frame: a row per run and case, units in the names of the columns.
+"""All runs of a task as one pandas frame: a row per run and case, with units in the column names.
 
-`kernbench.history("rms_norm")` in a notebook; every export is made from the same frame. Numbers are those of
-runs.jsonl, to the last digit; what was not measured is NaN, None or NA.
+`kernbench.history("rms_norm")` returns it in a notebook; every export is made from the same frame. Numbers are those of
+runs.jsonl, to the last digit; missing ones are NaN, None or NA.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CASE_COLUMNS = (
 ).split()
 INTEGERS = ("iteration", "repeats", "kernels", "blocks", "dropped_blocks", "checked")
 NUMBERS = ("_us", "speedup", "_low", "_high", "_fraction", "_abs", "_s")
-"""Endings of the names of columns that hold plain numbers."""
+"""Name endings of numeric columns."""
 
 
 def frame(task: Task, journal: Journal, summaries: Sequence[Summary]) -> pandas.DataFrame:

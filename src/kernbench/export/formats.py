@@ -1,6 +1,6 @@
-"""The formats of an export, by name and in words. What makes each is in `_maker` of this package.
+"""The export formats, by name and description. `_maker` in this package maps them to their code.
 
-Light on purpose: the command line and the screen list the formats without importing what makes them.
+Imports nothing heavy: the command line and the screen list the formats without loading their code.
 """
 
 from __future__ import annotations

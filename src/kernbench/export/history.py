@@ -15,6 +15,6 @@ if TYPE_CHECKING:
 
 
 def history(task: str | Path | None = None, state: Path | None = None) -> pandas.DataFrame:
-    """Every run of a task, named as on the command line; inside its folder it may be left out."""
+    """Every run of a task, named as on the command line; inside its folder it may be omitted."""
     folder = lookup.find_task(None if task is None else str(task), to_edit=False)
     return Collected(taskfile.load(folder), Journal(state or folder / lookup.STATE_FOLDER)).frame

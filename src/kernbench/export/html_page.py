@@ -1,7 +1,7 @@
-"""html: one file that opens offline. Everything is in it, everything is escaped, and it may ask nobody for anything.
+"""html: one self-contained file that opens offline. All text is escaped, and the page makes no requests.
 
-The list of iterations is whole; tables and diffs are given for those that became best and for the newest, and the page
-says how many it left out (the csv has them all).
+The list of iterations is complete; tables and diffs are included for those that became best and for the newest, and the
+page says how many it leaves out (the csv has them all).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EXTRA = "`pip install 'kernbench[report]'`"
 
 @dataclass(frozen=True)
 class CaseCells:
-    """A row of a table of cases; `_key` is what it is sorted by."""
+    """A row of a table of cases, sorted by its `_key` fields."""
 
     id: str
     label: str
@@ -70,7 +70,7 @@ def make(about: Collected) -> str:
     try:
         import jinja2
     except ImportError:
-        raise ExportError(f"html needs Jinja2, which is not installed; {EXTRA} brings it") from None
+        raise ExportError(f"html needs Jinja2, which is not installed; {EXTRA} installs it") from None
     from markupsafe import Markup
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -88,7 +88,7 @@ def make(about: Collected) -> str:
         trajectory=Markup(charts.trajectory(about.series)),
         heatmap=Markup(heatmap(about)),
         group=-(-len(about.series) // charts.MOST_COLUMNS),
-        told=[_told(about, item, previous) for item, previous in _with_previous(about, chosen)],
+        details=[_told(about, item, previous) for item, previous in _with_previous(about, chosen)],
         left_out=len(about.entries) - len(chosen),
         elsewhere=len(about.entries) - len(about.made),
         other_series=len(about.made) - len(series_of(about.made, about.present)),
@@ -119,7 +119,7 @@ def anchor(item: Summary) -> str:
 
 
 def shown(about: Collected, rows: dict[str, CaseResult]) -> list[CaseResult]:
-    """Rows of a table: no check cases but those that failed."""
+    """Rows of a table: of the check cases only those that failed."""
     return [row for row in rows.values() if about.task.case(row.id).kind != "check" or row.failed]
 
 
@@ -191,7 +191,7 @@ def _pulled_lines(text: str) -> tuple[list[str], list[str], str]:
 
 
 def _diff(about: Collected, item: Summary, previous: Summary | None) -> tuple[list[tuple[str, str]], str]:
-    """Lines with their kinds, and what is to be said of them."""
+    """Lines with their kinds, and a note about them."""
     if previous is None:
         return [], "the first iteration: nothing to compare with"
     lines = about.diff(previous, item)
@@ -207,7 +207,7 @@ def _diff(about: Collected, item: Summary, previous: Summary | None) -> tuple[li
 
 
 def heatmap(about: Collected) -> str:
-    """Timed cases over the iterations of the present series."""
+    """Timed cases over the iterations of the current series."""
     columns = charts.columns(about.series)
     labels = {case.id: case.label for case in about.task.timed}
     own = {item.run for item in columns if item.local_run is item}
@@ -223,7 +223,7 @@ def heatmap(about: Collected) -> str:
 
 
 def _profiles(about: Collected) -> list[tuple[str, str, list[profile_evidence.Change]]]:
-    """Before and after by Nsight Compute, where both sides were profiled: the baseline or the first, and the best."""
+    """Nsight Compute before and after, for the sides with profiles: the baseline or first source, and the best."""
     best, first = about.best, about.first_of(about.present)
     if best is None or first is None:
         return []
@@ -239,7 +239,7 @@ def _profiles(about: Collected) -> list[tuple[str, str, list[profile_evidence.Ch
 
 
 def _environments(about: Collected) -> list[tuple[str, list[str]]]:
-    """Each series' circumstances once, newest first, with the iterations they hold for."""
+    """Each distinct setup once, newest first, with its iterations."""
     found: dict[tuple[str, ...], list[Summary]] = {}
     for item in about.entries:
         machine = item.environment.device_name or item.environment.device

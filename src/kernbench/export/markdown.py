@@ -1,6 +1,6 @@
-"""md: the log as ITERATIONS.md has it now, with what people wrote into it; an entry that is not there, from runs.jsonl.
+"""md: the log as ITERATIONS.md has it now, with edits by hand; entries missing there come from runs.jsonl.
 
-At the end the exact numbers, to be read back by a program.
+Ends with the exact numbers, for programs to read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _overview(about: Collected) -> list[str]:
 
 
 def _entries(about: Collected) -> Iterator[str]:
-    """Each iteration as ITERATIONS.md tells it; one's own that is not in it, with the cases that the task still has."""
+    """Each iteration as ITERATIONS.md has it; one run here but missing there, with the task's present cases."""
     known = {case.id for case in about.task.cases}
     told = list(zip(about.entries, about.written(), strict=True))
     written = deque((item.iteration or 0, trailer.without(text).rstrip() + "\n") for item, text in told if text)

@@ -1,4 +1,4 @@
-"""The best solution, back to the file it is for: the difference is shown, and written only into a clean repository."""
+"""Ports the best solution to the file it is meant for: shows the diff, and writes only into a clean repository."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class PortError(UserError):
 
 @dataclass(frozen=True)
 class Port:
-    """One file of a source, and where it is to go."""
+    """One file of a source, and where it goes."""
 
     source: Path
     name: str
-    """As the diff calls it: `12/solution.py`."""
+    """As the diff names it: `12/solution.py`."""
     target: Path
     others: tuple[str, ...] = ()
-    """Files that the source has beside it, and that may be part of its speed: a wrapper, flags, a header."""
+    """Other files of the source, which may be part of its speed: a wrapper, flags, a header."""
 
     @property
     def new(self) -> bytes:
@@ -46,38 +46,38 @@ class Port:
 
 
 def plan(task: Task, journal: Journal, target: Path, reference: str = "best", name: str | None = None) -> Port:
-    """Which file of which source goes there: the one asked for, else the only one that fits by name or ending."""
+    """Chooses the file to port: the one named, else the only one that fits by name or suffix."""
     point = stored_sources.find(task, journal, reference)
     if point.summary is not None and not point.summary.right:
-        raise PortError(f"{reference} is not right on every case; port another")
+        raise PortError(f"{reference} is not right in every case; port another")
     files = stored_sources.solution_files(point, task)
     if target.is_dir() or not target.parent.is_dir():
-        what = "a folder" if target.is_dir() else "in a folder that is not there"
+        what = "a folder" if target.is_dir() else "in a folder that does not exist"
         raise PortError(f"{target} is {what}; name a file")
     fits = [path for path in files if path.as_posix() == name] if name else _fitting(files, target)
     if len(fits) != 1:
         names = ", ".join(path.as_posix() for path in files)
-        raise PortError(f"which file goes to {target.name}? `--file` names one of {names}")
+        raise PortError(f"which file goes to {target.name}? choose one with `--file`: {names}")
     others = tuple(path.as_posix() for path in files if path != fits[0])
     return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target, others)
 
 
 def obstacle(target: Path) -> str | None:
-    """Why nothing should be written there now; None when the repository is clean."""
+    """Why nothing should be written there now; None if the repository is clean."""
     root = repository_root(target.absolute().parent)
     if root is None:
-        return f"{target} is not in a git repository, so what is there could not be brought back"
+        return f"{target} is not in a git repository, so its current text could not be recovered"
     check = repository.cleanliness(Git(root))
     return None if check.ok else f"{root} is not clean ({check.says})"
 
 
 def write(port: Port) -> None:
-    """Replaces the file as a whole, and keeps its mode; a link is followed."""
+    """Replaces the whole file and keeps its mode; follows a link."""
     try:
         with written_aside(port.target, port.new) as move:
             move()
     except OSError as problem:
-        raise PortError(f"{problem.filename} cannot be written: {problem.strerror}") from None
+        raise PortError(f"cannot write {problem.filename}: {problem.strerror}") from None
 
 
 def _fitting(files: list[Path], target: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""pr: a folder for a pull request. What was measured stands in it; what only its author can add is a named empty slot.
+"""pr: a folder for a pull request. It has what was measured; what only its author can add is a named empty slot.
 
 PULL_REQUEST.md   the body        change.diff   from the first source to the best
 chart.svg, cases.svg              numbers.csv   every run and case
@@ -26,7 +26,7 @@ DIFF_IN_BODY = 400
 @dataclass(frozen=True)
 class Pair:
     before: Summary | None
-    """None when the first source is the best: then only the baseline is there to compare with."""
+    """None if the first source is the best: then only the baseline is left to compare with."""
     after: Summary
     old: dict[str, CaseResult]
     new: dict[str, CaseResult]
@@ -48,11 +48,11 @@ def make_files(about: Collected, before: str | None = None, after: str | None = 
 def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
     new = _named(about, after) if after else about.best
     if new is None or new.local_run is not new:
-        raise ExportError(f"{about.no_best}; `--after N` names one to show")
+        raise ExportError(f"{about.no_best}; choose a source with `--after N`")
     series = about.series_for(new)
     old = _named(about, before) if before else about.first_of(series)
     if old is not None and about.series_for(old) != series:
-        raise ExportError(f"{name_of(old)} and {name_of(new)} were measured against another task, baseline or machine")
+        raise ExportError(f"{name_of(old)} and {name_of(new)} differ in task, baseline or machine: not comparable")
     if old is not None and old.source == new.source:
         old = None
     return Pair(old, new, about.rows(old) if old else {}, about.rows(new))
@@ -63,7 +63,7 @@ def _named(about: Collected, reference: str) -> Summary:
         return about.best
     found = stored_sources.summary_of(about.task, about.journal, reference)
     if found.local_run is None:
-        raise ExportError(f"entry {found.iteration} was made elsewhere and not timed on this machine: no rows to show")
+        raise ExportError(f"entry {found.iteration} was run on another machine and not timed here: no rows to show")
     if found.local_run is found:
         return found
     again = [item.local_run for item in about.entries if key_of(item) == key_of(found)]
@@ -90,7 +90,7 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
 
 
 def _claim(after: Summary) -> str:
-    """What the title may say: no more than the verdict of the whole does."""
+    """What the title may claim: no more than the overall verdict."""
     speedup = fmt.times(after.geomean)
     if after.ratio is None:
         return f"{render.outcome(after)}, no speedup over {after.baseline}"
@@ -110,7 +110,7 @@ def _lead(about: Collected, pair: Pair) -> str:
 
 
 def _path(about: Collected, pair: Pair) -> list[str]:
-    """The steps that became best on the way, and how many entries the whole log has."""
+    """The steps that became best, and how many entries the whole log has."""
     series = series_of(about.made, about.series_for(pair.after))
     until = next((place for place, item in enumerate(series) if item.source == pair.after.source), len(series) - 1)
     steps = [item for item in series[: until + 1] if item.took_over]
@@ -120,20 +120,20 @@ def _path(about: Collected, pair: Pair) -> list[str]:
 
 
 def _tried(about: Collected, comparable: int, steps: int) -> str:
-    """`8 iterations, 5 of them made elsewhere, 1 of them a new best on the way:`."""
+    """`8 iterations, 5 of them from another machine, 1 of them a new best on the way:`."""
     total, elsewhere = len(about.entries), len(about.entries) - len(about.made)
     if not total:
         return about.nothing_logged
     other = len(about.made) - comparable
     parts = [fmt.plural(total, "iteration")]
-    parts += [f"{elsewhere} of them made elsewhere"] if elsewhere else []
+    parts += [f"{elsewhere} of them from another machine"] if elsewhere else []
     parts += [f"{other} of another series (task, baseline or machine)"] if other else []
     parts += [f"{steps} of them a new best on the way:" if steps else f"no new best{' here' if elsewhere else ''}."]
     return f"{parts[0]}:" if total == steps == 1 else ", ".join(parts)
 
 
 def _beginning(about: Collected, pair: Pair) -> list[str]:
-    """A source that no entry here is about is not among the steps."""
+    """Names the first source if it has no entry and so is not among the steps."""
     first = pair.before or pair.after
     if first.iteration is not None:
         return []
@@ -182,19 +182,19 @@ def _totals(pair: Pair, width: int, walls: bool) -> list[str]:
 def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
     condition = pair.after.environment.condition
     lines = [
-        f"Times are {'GPU time' if clock == 'device' else clock + ' time'} per call, taken in interleaved blocks"
+        f"Times are {'GPU time' if clock == 'device' else clock + ' time'} per call, measured in interleaved blocks"
         f"{', ' + condition if condition else ''}; ± is half the 95 % interval, -a+b% its two ends."
     ]
     if pair.before:
         name = about.words_for(pair.before)
-        lines.append(f"{name[:1].upper()}{name[1:]} was measured in its own run against the same baseline.")
+        lines.append(f"{name[:1].upper()}{name[1:]} was measured in a separate run against the same baseline.")
     launcher = [
         about.task.case(row.id).label
         for row in pair.new.values()
         if clock != "wall" and row.wall and (row.wall.speedup or 0) > 1.05 and row.verdict in ("same", "slower")
     ]
     if launcher:
-        gain = "the gain is the launcher's alone: wall time falls, device time does not."
+        gain = "only launching got faster: wall time falls, device time does not."
         lines.append(f"On {', '.join(launcher)} {gain}")
     return [*lines, "", "![cases over iterations](cases.svg)"]
 
@@ -239,5 +239,5 @@ def _slots() -> list[str]:
         "  | _denoise stage_ | | | |",
         "  | _end to end_ | | | |",
         "",
-        "- [ ] Image or output generated with the change, beside one without it",
+        "- [ ] Image or output generated with the change, next to one without it",
     ]

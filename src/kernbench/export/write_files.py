@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and never over something that is there unless that was asked for."""
+"""Writes files whole or not at all, and never over existing ones unless asked to."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from kernbench.log.entries.pulled_entries import UNDECODED
 
 
 def write_all(files: Mapping[Path, str], force: bool) -> list[Path]:
-    """Writes every file aside first, so that a full disk leaves none of them; returns their paths."""
+    """Writes every file under a temporary name first, so that a full disk leaves none of them; returns their paths."""
     taken = [path for path in files if path.exists()]
     if taken and not force:
-        raise ExportError(f"{taken[0]} is there already; `--force` overwrites it")
+        raise ExportError(f"{taken[0]} already exists; use `--force` to overwrite it")
     with contextlib.ExitStack() as stack:
         try:
             moves = [stack.enter_context(_aside(path, content)) for path, content in files.items()]
             for move in moves:
                 move()
         except OSError as problem:
-            why = f"{problem.filename} cannot be written: {problem.strerror}"
+            why = f"cannot write {problem.filename}: {problem.strerror}"
             raise ExportError(f"{why}; nothing was exported") from None
     return list(files)
 
@@ -33,5 +33,5 @@ def _aside(path: Path, content: str) -> contextlib.AbstractContextManager[Callab
 
 
 def as_bytes(content: str) -> bytes:
-    """UTF-8; what is none in a source stays as it is there."""
+    """UTF-8; bytes of a source that are not UTF-8 stay as they are."""
     return content.encode("utf-8", UNDECODED)

@@ -1,1 +1,1 @@
-"""The iteration log: what a task remembers of its runs, and which source is best."""
+"""The iteration log: what a task keeps about its runs, and which source is best."""

@@ -1,10 +1,10 @@
-"""Which source is best: the one module that answers, for the header, the pane, `status`, `log`, `show`, `restore`,
+"""Which source is best: the only module that decides, for the header, the pane, `status`, `log`, `show`, `restore`,
 exports and `port`.
 
-It is the best of the task's own series by the runs on this machine. Where they have none (a log that was only pulled),
-it is the last entry that the log itself calls best over the task's own baseline, unless a run here has proved its
-source wrong or the entry is about another task. A dropped entry counts like the others: its source stays the best until
-another takes over. Where there is none either, the answer is the reason.
+It is the best of the task's own series by the runs on this machine. If they have none (a log that was only pulled), it
+is the last entry that the log itself calls best over the task's own baseline, unless a run here has proved its source
+wrong or the entry is about another task. A dropped entry counts too: its source stays the best until another takes over.
+If there is none either, the answer is the reason.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from kernbench.log.runs.series import Series
 
 NoBestReason = Literal["nothing_run", "task_changed", "none_right"]
 _WORDS: dict[NoBestReason, str] = {
-    "nothing_run": "nothing was run on this machine yet, so there is no best; give a number",
-    "task_changed": "the task changed, and no source was timed over {baseline} since, so there is no best",
-    "none_right": "no source was timed over {baseline} and right everywhere yet, so there is no best",
+    "nothing_run": "no best yet: nothing was run on this machine; give a number",
+    "task_changed": "no best yet: the task changed, and nothing was timed over {baseline} since",
+    "none_right": "no best yet: no source was right in every case and timed over {baseline}",
 }
 
 
 @dataclass(frozen=True)
 class Best:
-    """The answer: a run or an entry, or the reason why there is none."""
+    """The answer: a run, an entry, or the reason why there is none."""
 
     series: Series | None
-    """The present series; None where nothing was run here."""
+    """The current series; None if nothing was run here."""
     summary: Summary | None = None
-    """The run that made it best, as the entry about its source where there is one; a PulledEntry from a pulled log."""
+    """The run that made it best, with the entry about its source if there is one; a PulledEntry from a pulled log."""
     reason: NoBestReason | None = None
     """Why there is none."""
 
     @property
     def key(self) -> Key | None:
-        """Names its entry; None where no entry is about it."""
+        """Names its entry; None if it has none."""
         return key_of(self.summary) if self.summary is not None and self.summary.iteration is not None else None
 
     def problem(self, task: Task) -> str:
@@ -52,7 +52,7 @@ class Best:
 
 
 def present_series(task: Task, journal: Journal, environment: Environment | None = None, l2: str = "cold") -> Series:
-    """The task's own series: on this device, or on that of the newest run."""
+    """The task's own series, on this device or that of the newest run."""
     about = environment or (journal.summaries[-1].environment if journal.summaries else Environment())
     return Series.present(task, about.device, about.device_name, l2, task.baseline, journal.old_hashes(task))
 
@@ -60,7 +60,7 @@ def present_series(task: Task, journal: Journal, environment: Environment | None
 def find(
     task: Task, journal: Journal, entries: PulledEntries, environment: Environment | None = None, l2: str = "cold"
 ) -> Best:
-    """Without an environment, on the device of the newest run."""
+    """Finds the best; without an environment, on the device of the newest run."""
     if not journal.summaries:
         written = _written(task, journal, entries, l2)
         return Best(None, written) if written else Best(None, reason="nothing_run")
@@ -77,13 +77,13 @@ def find(
 def listing(
     task: Task, journal: Journal, entries: PulledEntries, environment: Environment | None = None, l2: str = "cold"
 ) -> EntryList:
-    """The iterations, of which the best is known."""
+    """The iterations, with the best marked."""
     series = present_series(task, journal, environment, l2)
     return entries.iterations(journal, series, lambda: find(task, journal, entries, environment, l2).key)
 
 
 def outcome(listed: EntryList, entry: Summary) -> str:
-    """The word that an entry got when it was made, and whether it is the best today."""
+    """The word an entry was logged with, and whether it is the best now."""
     word = render.outcome(entry)
     if not listed.is_best_now(entry):
         return word
@@ -91,7 +91,7 @@ def outcome(listed: EntryList, entry: Summary) -> str:
 
 
 def _written(task: Task, journal: Journal, entries: PulledEntries, l2: str) -> PulledEntry | None:
-    """The last one that the log calls best over the task's own baseline, of those that no run here made."""
+    """The last pulled entry that the log calls best over the task's own baseline."""
     old = journal.old_hashes(task)
     written = [*entries.of(journal), *pulled_entries.dropped(journal)]
     own = [item for item in written if item.best and _is_of(task, item, l2, old)]
@@ -101,7 +101,7 @@ def _written(task: Task, journal: Journal, entries: PulledEntries, l2: str) -> P
 
 
 def _is_of(task: Task, entry: PulledEntry, l2: str, old: frozenset[str]) -> bool:
-    """Of the task's own series: an entry names the task's hash by its first digits, the oldest ones do not name it."""
+    """Of the task's own series: an entry has the first digits of the task's hash, the oldest entries have none."""
     if entry.baseline not in ("", task.baseline) or entry.environment.l2 not in ("", l2):
         return False
     return not entry.task_hash or any(known.startswith(entry.task_hash) for known in (task.hash, *old))
@@ -112,12 +112,12 @@ def _is_among(short: str, sources: set[str]) -> bool:
 
 
 def _was_run(journal: Journal, series: Series) -> bool:
-    """Whether runs here are of the present task, over whatever baseline."""
+    """Whether any run here is of the current task, over any baseline."""
     hashes = {series.task_hash, *series.old_task_hashes}
     return any(run.task_hash in hashes for run in journal.summaries)
 
 
 def _made_with(journal: Journal, series: Series, source: str) -> Summary | None:
-    """The entry that a run of this source made later, where its first run made none."""
+    """The entry that a later run of this source made, if its first run made none."""
     made = (run for run in journal.series(series) if run.iteration is not None and run.source == source)
     return next((run for run in made if run.best), None)

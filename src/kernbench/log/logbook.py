@@ -1,7 +1,7 @@
-"""Everything a task remembers: runs.jsonl, ITERATIONS.md and the kept sources, behind one door.
+"""Everything kept for a task: runs.jsonl, ITERATIONS.md and the stored sources, behind one interface.
 
-The session asks it which source is best, which entry knows a source, which floor a case has; and tells it what a run
-came to. ITERATIONS.md lies in the task's folder whatever the state folder is.
+The session asks which source is best, which entry is about a source and which floor a case has, and reports the result
+of each run. ITERATIONS.md is in the task's folder, wherever the state folder is.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ class Logbook:
         self.path = folder / "ITERATIONS.md"
         self.state = state
         self.task = task
-        """Decides which series is the current one, and so which entry is best. The session replaces it when it changes;
-        without a task no entry is called best."""
+        """Decides which series is current, and so which entry is best. The session replaces it when it changes; without
+        a task no entry is called best."""
         self.l2 = l2
-        """State of the L2 that the session times with; it decides the series too, and so does the device."""
+        """State of the L2 that the session times with; like the device, it is part of the series."""
         self.environment: Environment | None = None
-        """Where the session runs; until that is known, the newest run's counts."""
+        """Where the session runs; until that is known, the environment of the newest run counts."""
         self._seen = iterations_file.KnownFile()
         self._is_read = False
-        """The file held nothing unread when an entry was last appended."""
+        """The file had no unread changes when an entry was last appended."""
         self._elsewhere = PulledEntries(self.path)
         self._codes: dict[str, str] = {}
-        """Of stored sources, by their hash."""
+        """Code hashes of stored sources, by source hash."""
 
     @functools.cached_property
     def journal(self) -> Journal:
-        """Read when it is first asked for: a long one takes a second, and the screen opens before that."""
+        """Read on first use: a long journal takes a second, and the screen opens before that."""
         return Journal(self.state)
 
     def series(self, task: Task, environment: Environment, l2: str = "cold") -> list[Summary]:
-        """The runs of the task's own series, which decides what is best, whatever a run is compared with."""
+        """The runs of the task's own series. It decides what is best, whatever baseline a run uses."""
         return self.journal.series(best_source.present_series(task, self.journal, environment, l2))
 
     def best(self, task: Task, environment: Environment | None, l2: str = "cold") -> str | None:
@@ -75,9 +75,9 @@ class Logbook:
     def last_comparable(
         self, task: Task, baseline: str, environment: Environment | None, l2: str = "cold"
     ) -> Summary | None:
-        """The last finished run with this task, baseline, device and condition: no other may be held against a run now.
+        """The last finished run with this task, baseline, device and condition: only it can be compared with a run now.
 
-        Until the worker is up the device is not known; then it is taken to be the one of before.
+        Until the worker is up the device is not known, and each run's own device counts.
         """
 
         old = self.journal.old_hashes(task)
@@ -93,11 +93,11 @@ class Logbook:
         return last if last.baseline_hash == best else None
 
     def results_of(self, run: Summary | None) -> Mapping[str, CaseResult]:
-        """By case, as the file has them: the newest run may be another process's, whose rows nobody here has seen."""
+        """Rows by case, read from the file: the newest run may belong to another process."""
         return {} if run is None else self.journal.cases_of(run.run)
 
     def take_source(self) -> snapshot.Source:
-        """The present source, kept; the state folder may have been removed since the workbench was opened."""
+        """Takes a snapshot of the current source; recreates the state folder if it was removed."""
         try:
             make_state(self.state)
             return snapshot.take(self.path.parent, self.state, self.task)
@@ -110,8 +110,8 @@ class Logbook:
         return self.state / "sources" / sha
 
     def number_of(self, source: snapshot.Source) -> int | None:
-        """Number of the entry about this source, or of one of the present series with its code; the log may come from
-        another machine."""
+        """Number of the entry about this source, or of one in the current series with the same code; the log may come
+        from another machine."""
         number = self._elsewhere.number_of(self.journal, source.sha)
         if number is not None or self.task is None:
             return number
@@ -119,7 +119,7 @@ class Logbook:
         return self.journal.iteration_with(series, source.code, self._code_of)
 
     def _code_of(self, sha: str) -> str:
-        """Of a stored source; empty where it is not here."""
+        """Code hash of a stored source; empty if it is not here."""
         if sha not in self._codes:
             stored = self.source(sha)
             self._codes[sha] = snapshot.code_of(stored, self.task) if self.task and stored.is_dir() else ""
@@ -127,30 +127,30 @@ class Logbook:
 
     @property
     def problem(self) -> str:
-        """What is wrong with the log's file, in a sentence."""
+        """What is wrong with ITERATIONS.md, in a sentence."""
         return self._elsewhere.problem(self.journal)
 
     def better_elsewhere(self, summary: Summary) -> Summary | None:
-        """The log's best over the same baseline on such a machine, where this run is behind it: nothing here was held
-        against its source."""
+        """The log's best over the same baseline on the same device, if it is ahead of this run: nothing here was
+        compared with its source."""
         bests = [item for item in self._elsewhere.of(self.journal) if item.best]
         rivals = [item for item in bests if comparison.axis_of(item) == comparison.axis_of(summary)]
         best = max(rivals, key=lambda item: item.geomean or 0.0, default=None)
         return best if best and (best.geomean or 0.0) > (summary.geomean or 0.0) else None
 
     def changed(self) -> bool:
-        """Whether others have finished runs or changed the log since it was last looked at; an editor may be one."""
+        """Whether another process or an editor has added runs or changed the log since the last check."""
         grown = self.journal.read_new()
         return grown or (self.path.is_file() and not self._elsewhere.current())
 
     def iterations(self) -> EntryList:
-        """Made here, or only written down: by number."""
+        """Iterations by number, whether run here or only written in the log."""
         if self.task is None:
             return self._elsewhere.iterations(self.journal)
         return best_source.listing(self.task, self.journal, self._elsewhere, self.environment, self.l2)
 
     def best_now(self) -> Summary | None:
-        """The best of the session's series, as every door names it."""
+        """The best of the session's series."""
         if self.task is None:
             return None
         return best_source.find(self.task, self.journal, self._elsewhere, self.environment, self.l2).summary
@@ -170,13 +170,13 @@ class Logbook:
         return comparison.numbered(summary, number)
 
     def finish(self, summary: Summary, results: Mapping[str, CaseResult]) -> None:
-        """Keeps the run; an entry is this run's own only when that has succeeded, else the file is read again."""
+        """Stores the run. Only if that succeeds is its entry known to be its own; else the file is read again."""
         self.journal.finish(summary, results.values())
         if summary.iteration is not None and self._is_read:
             self._elsewhere.adopt(self._seen.signature)
 
     def reword(self, entry: Summary, hypothesis: str, next_step: str) -> None:
-        """Changes the words of an entry in both places; the one that people read first."""
+        """Changes the words of an entry in both files, ITERATIONS.md first."""
         new = replace(entry, hypothesis=hypothesis, next=next_step)
         if hypothesis != entry.hypothesis:
             move = (comparison.said_move(hypothesis) or entry.move) if entry.after_stall else ""
@@ -185,9 +185,9 @@ class Logbook:
         self.journal.words(new)
 
     def set_next(self, step: str) -> int | None:
-        """Changes the next step of the last entry in the file and returns its number; None where there is no entry.
+        """Changes the next step of the last entry in the file and returns its number; None if there is no entry.
 
-        The file travels with the kernel, so that entry may come from a machine whose runs are not known here.
+        The file travels with the kernel, so the entry may come from a machine whose runs are not known here.
         """
         place = self._last_written()
         if place is None:
@@ -199,9 +199,10 @@ class Logbook:
         return place[0]
 
     def next_step(self) -> str:
-        """What the entry that `set_next` would change says now: its file may have been edited.
+        """The next step that `set_next` would change, as the file has it now: it may have been edited.
 
-        Where that is what the run here said, it is told with its own line breaks: the file's may be an editor's.
+        If the words are those of the run here, returns them with the run's line breaks: an editor may have rewrapped
+        the file.
         """
         place, last = self._last_written(), self.last_entry()
         written = iterations_file.next_of(self.path, *place) if place is not None else None
@@ -209,7 +210,7 @@ class Logbook:
         return own if written is None or written == " ".join(own.split()) else written
 
     def _last_written(self) -> tuple[int, str, str] | None:
-        """Number, source and time of the last entry; the time is not asked of one that no run here has made."""
+        """Number, source and time of the last entry; the time is empty if no run here made it."""
         last, written = self.last_entry(), iterations_file.last_entry(self.path)
         own = _place_of(last) if last is not None else None
         if written is None or (own is not None and (written == (own[0], own[1][:8]) or written[0] < own[0])):
@@ -217,7 +218,7 @@ class Logbook:
         return *written, ""
 
     def add_evidence(self, task: Task, source: str) -> str:
-        """Writes what the profiles of a source say into its newest entry; returns the line, empty if there is none."""
+        """Writes the evidence from a source's profiles into its newest entry; returns the line, or an empty one."""
         entry = next((run for run in reversed(self.journal.numbered()) if run.source == source), None)
         line = self._evidence(task, entry) if entry else None
         if entry is not None and line:
@@ -228,7 +229,7 @@ class Logbook:
         return any(profile.at > run.at for profile in profile_evidence.profiles(self.state))
 
     def _evidence(self, task: Task, summary: Summary) -> str | None:
-        """Beside the best before it where both were profiled, else alone; the hottest headline case first."""
+        """Compared with the previous best if both were profiled, else alone; the hottest headline case first."""
         kept = profile_evidence.profiles(self.state)
         found = [profile for profile in kept if profile.source == summary.source]
         if not found:
@@ -241,17 +242,17 @@ class Logbook:
         return profile_evidence.alone(found[-1], label.get(found[-1].case, found[-1].case))
 
     def _best_before(self, summary: Summary) -> str | None:
-        """The other source that was best when the run began."""
+        """The source that was best when the run began, unless it is the run's own."""
         runs = (run for run in reversed(self.journal.summaries) if run.best and run.at < summary.at)
         return next((run.source for run in runs if run.source != summary.source), None)
 
     def text(self, number: int, source: str | None = None, at: str = "") -> str:
-        """Of two entries with one number, that of the source and time."""
+        """Text of an entry; of two with the same number, the one with this source and time."""
         found = iterations_file.entry_of(self.path, number, source, at) or iterations_file.entry_of(self.path, number)
         return found or f"{self.path.name} has no entry {number}"
 
     def floor(self, *keys: str) -> float | None:
-        """The first that is known; a floor may have been stored under the task's old hash."""
+        """The first known floor; it may be stored under the task's old hash."""
         return next((self.journal.floors[key] for key in keys if key in self.journal.floors), None)
 
 
@@ -260,7 +261,7 @@ def _place_of(made: Summary) -> tuple[int, str, str]:
 
 
 def floor_key(task_hash: str, baseline: str, environment: Environment, case: str) -> str:
-    """An A/A floor holds for this machine, these versions, this task and case."""
+    """An A/A floor is valid for one device, versions, task, baseline and case."""
     parts = (environment.device_name, environment.torch, environment.triton, task_hash, baseline, case)
     return "|".join(str(part) for part in parts)
 
@@ -271,11 +272,11 @@ def now() -> str:
 
 @functools.cache
 def author(folder: Path) -> str:
-    """Who is at the keyboard, as commits in this folder would name them, in words that can be written to a log."""
+    """The user's name, as commits in this folder would have it, in one line of valid UTF-8."""
     name = os.fsencode(os.environ.get("GIT_AUTHOR_NAME", ""))
     name = name or (Git(folder).ask("config", "user.name", seconds=2) or "").strip().encode()
     try:
         name = name or os.fsencode(getpass.getuser())
-    except (OSError, KeyError):  # nobody that the system knows
+    except (OSError, KeyError):  # the system does not know this user
         return ""
     return " ".join(name.decode(errors="replace").split())

@@ -1,4 +1,4 @@
-"""A project's tasks at a glance: best, last verdict and age of each. For the picker and `kernbench status`."""
+"""A project's tasks at a glance: best, last verdict and age of each, for the picker and `kernbench status`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Overview:
     name: str
     folder: str
     iterations: int
-    """Made here or written in ITERATIONS.md."""
+    """Run here or written in ITERATIONS.md."""
     best: str
     last: str
     age: str
@@ -32,7 +32,7 @@ class Overview:
 
 
 def of(folder: Path, state: Path | None = None) -> Overview:
-    """Whatever is wrong with one task, the others are still listed."""
+    """Turns any problem into a row, so that the other tasks are still listed."""
     try:
         return _opened(folder, state or folder / lookup.STATE_FOLDER)
     except UserError as problem:
@@ -70,7 +70,7 @@ def _opened(folder: Path, state: Path) -> Overview:
 
 
 def _result(last: Summary, usual: str) -> str:
-    """The last whole run; where only a part was ever run, that part by its name."""
+    """Words for the last complete run; if there is none, for the last run of some cases."""
     words = f"{fmt.times(last.geomean)} {render.outcome(last)}" if last.ratio else render.outcome(last)
     other = entry_text.over(last, usual)
     words = f"{words} {other}" if other else words

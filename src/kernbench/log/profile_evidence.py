@@ -1,6 +1,6 @@
-"""What Nsight Compute said of a source, where a profile was kept: the numbers behind "why is it faster".
+"""What Nsight Compute measured for a source, if a profile was kept: the numbers behind "why is it faster".
 
-The profiles are those of ncu/profile_store.py. Reading never fails: what cannot be read is not there.
+The profiles are those of ncu/profile_store.py. Reading never fails: unreadable profiles are skipped.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from harness.shared import format as fmt
 from kernbench.diagnosis.counters import Profile
 
 SUMS = ("duration_us", "instructions", "spilled")
-"""Over all kernels of the call; not known as soon as one kernel lacks it."""
+"""Summed over all kernels of the call; unknown if one kernel lacks it."""
 OF_THE_LONGEST = ("registers", "occupancy_pct", "possible_pct", "shared_bytes", "dram_pct", "sm_pct")
-TOLD: dict[str, tuple[str, str, float, Callable[[float], str]]] = {
+METRICS: dict[str, tuple[str, str, float, Callable[[float], str]]] = {
     "duration_us": ("duration", "us", 1.0, fmt.microseconds),
     "registers": ("registers", "", 1.0, fmt.whole),
     "occupancy_pct": ("occupancy", "%", 1.0, fmt.whole),
@@ -25,12 +25,12 @@ TOLD: dict[str, tuple[str, str, float, Callable[[float], str]]] = {
     "instructions": ("instructions", "M", 1e-6, partial(fmt.fixed, decimals=3)),
     "bytes": ("DRAM traffic", "MB", 1e-6, partial(fmt.fixed, decimals=2)),
     "bandwidth": ("DRAM", "TB/s", 1e-12, fmt.tera),
-    "dram_pct": ("DRAM, of its peak", "%", 1.0, fmt.whole),
-    "sm_pct": ("SMs, of their peak", "%", 1.0, fmt.whole),
-    "shared_bytes": ("shared memory of a block", "KB", 1 / 1024, partial(fmt.fixed, decimals=1)),
-    "spilled": ("loads and stores of spilled values", "", 1.0, fmt.whole),
+    "dram_pct": ("DRAM, of peak", "%", 1.0, fmt.whole),
+    "sm_pct": ("SMs, of peak", "%", 1.0, fmt.whole),
+    "shared_bytes": ("shared memory per block", "KB", 1 / 1024, partial(fmt.fixed, decimals=1)),
+    "spilled": ("spill loads and stores", "", 1.0, fmt.whole),
 }
-"""Name -> words, unit, factor to that unit, spelling; in the order in which they are told."""
+"""Name -> words, unit, factor to that unit, format; in display order."""
 IN_ONE_LINE = ("registers", "occupancy_pct", "instructions", "bandwidth")
 
 
@@ -48,7 +48,7 @@ class Change:
 
 
 def profiles(state: Path) -> list[Profile]:
-    """Every profile with counters that was kept, oldest first."""
+    """Every kept profile with counters, oldest first."""
     found: list[Profile] = []
     for path in (state / "profiles").glob("*.json"):
         try:
@@ -64,13 +64,13 @@ Pair = tuple[Profile, Profile]
 
 
 def pairs(found: Sequence[Profile], before: str, after: str, cases: Iterable[str]) -> list[Pair]:
-    """Profiles of two sources, in the order of the cases, where both are there; the newest of each."""
+    """Profiles of two sources, for the cases that have both, in their order; the newest of each."""
     old = {profile.case: profile for profile in found if profile.source == before}
     return _matched(old, found, after, cases)
 
 
 def baseline_pairs(found: Sequence[Profile], after: str, cases: Iterable[str]) -> list[Pair]:
-    """The baseline's profile beside a source's, in the order of the cases, where both are there."""
+    """Profiles of the baseline and of a source, for the cases that have both, in their order."""
     old = {profile.case: profile for profile in found if profile.side == "baseline"}
     return _matched(old, found, after, cases)
 
@@ -81,8 +81,8 @@ def _matched(old: dict[str, Profile], found: Sequence[Profile], after: str, case
     return [pair for pair in both if _comparable(*pair)]
 
 
-def changes(before: Profile, after: Profile, names: Iterable[str] = TOLD) -> list[Change]:
-    """What both profiles know, metric by metric."""
+def changes(before: Profile, after: Profile, names: Iterable[str] = METRICS) -> list[Change]:
+    """Every metric that both profiles have."""
     old, new = metrics(before), metrics(after)
     return [_change(name, old[name], new[name]) for name in names if name in old and name in new]
 
@@ -95,14 +95,14 @@ def line(before: Profile, after: Profile, label: str) -> str:
 
 
 def alone(profile: Profile, label: str) -> str:
-    """The same for a source that has nothing to be compared with."""
+    """The same for a source without a counterpart."""
     told = changes(profile, profile, IN_ONE_LINE)
     words = ", ".join(f"{item.words} {item.after} {item.unit}".rstrip() for item in told)
     return f"{words} (ncu, {label})" if words else ""
 
 
 def metrics(profile: Profile) -> dict[str, float]:
-    """By the names of TOLD: the call as a whole where sums make sense, else the kernel that takes longest."""
+    """By the names in METRICS: sums over the call where they make sense, else values of the longest kernel."""
     known: dict[str, float | None] = {name: getattr(profile.main, name, None) for name in OF_THE_LONGEST}
     known |= {name: profile.total(name) for name in SUMS}
     moved, time = profile.total("bytes_moved"), known["duration_us"]
@@ -112,11 +112,11 @@ def metrics(profile: Profile) -> dict[str, float]:
 
 
 def _comparable(before: Profile, after: Profile) -> bool:
-    """Counters of another GPU, or of another ncu, are other counters."""
+    """Counters from different GPUs or ncu versions cannot be compared."""
     return (before.gpu, before.ncu) == (after.gpu, after.ncu)
 
 
 def _change(name: str, before: float, after: float) -> Change:
-    words, unit, factor, spell = TOLD[name]
+    words, unit, factor, spell = METRICS[name]
     old, new = (spell(value * factor) for value in (before, after))
     return Change(name, words, old, new, unit, after / before if before else None)

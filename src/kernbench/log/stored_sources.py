@@ -1,4 +1,4 @@
-"""Every iteration's sources: found by number, hash prefix or word, compared, brought back without losing anything."""
+"""Every iteration's sources: found by number, hash prefix or word, compared, and restored without losing anything."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ from kernbench.task.lookup import make_state
 from kernbench.task.source_files import source_files
 
 LEAST_DIGITS = 4
-"""Of a hash, to name a source."""
+"""Shortest hash prefix that names a source."""
 
 
 class SourceError(UserError):
-    """The iteration asked for is not here; one sentence."""
+    """The requested source cannot be found or written; one sentence."""
 
 
 @dataclass(frozen=True)
 class StoredSource:
-    """One source of the trajectory; `folder` is the user's own for `now`."""
+    """One source of the log; for `now`, `folder` is the task's folder."""
 
     name: str
     folder: Path
     state: Path
-    """May be in the folder; what it keeps is not part of the source."""
+    """May be inside the folder; its contents are not part of the source."""
     summary: Summary | None = None
 
 
 def find(
     task: Task, journal: Journal, reference: str, environment: Environment | None = None, l2: str = "cold"
 ) -> StoredSource:
-    """`12`, `ab12cd`, `best`, `last` or `now`; the hash may also be of what a restore has kept and nobody has run."""
+    """`12`, `ab12cd`, `best`, `last` or `now`; the hash may also name a source that a restore kept."""
     if reference == "now":
         return StoredSource("now", Path(task.folder), journal.state)
     try:
@@ -61,7 +61,7 @@ def find(
 
 
 def kept_sources(state: Path, digits: str) -> list[Path]:
-    """The snapshots whose hash begins so."""
+    """Snapshots whose hash begins with these digits."""
     if len(digits) < LEAST_DIGITS or not all(digit in string.hexdigits for digit in digits):
         return []
     return [folder for folder in (state / "sources").glob(f"{digits}*") if folder.is_dir()]
@@ -76,7 +76,7 @@ def point(journal: Journal, summary: Summary) -> StoredSource:
 
 
 def _brought_along(task: Task, journal: Journal, summary: Summary) -> StoredSource:
-    """The log came without its sources; the one that was shipped with it may be the folder's own."""
+    """A pulled log comes without its sources; the folder may hold the one that was shipped with it."""
     kept = kept_sources(journal.state, summary.source)
     if len(kept) == 1:
         return StoredSource(_name(summary), kept[0], journal.state, summary)
@@ -85,7 +85,7 @@ def _brought_along(task: Task, journal: Journal, summary: Summary) -> StoredSour
         return StoredSource(_name(summary), folder, journal.state, summary)
     source = f"its source ({summary.source[: entry_text.HASH]})" if summary.source else "its source"
     place = f"this state folder ({journal.state})"
-    raise SourceError(f"entry {_name(summary)} was made elsewhere: {source} is not in {place}")
+    raise SourceError(f"entry {_name(summary)} was run on another machine: {source} is not in {place}")
 
 
 def diff(old: StoredSource, new: StoredSource, task: Task, errors: str = "replace") -> list[str]:
@@ -99,12 +99,12 @@ def diff(old: StoredSource, new: StoredSource, task: Task, errors: str = "replac
 
 
 def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str]]:
-    """Makes the solution's files those of the point; the present ones are kept as a snapshot first.
+    """Makes the solution's files those of the point, after keeping the current ones as a snapshot.
 
-    Returns the hash of what was there before and what changed, in words. Files that count in the code and that the
-    point does not have are removed. The task's own files stay, and so do links and what is in a linked folder, which
-    others may share. Everything is written aside before anything is replaced, and a file that is not in the snapshot
-    as it is now is neither replaced nor removed.
+    Returns the hash of that snapshot and what changed, in words. Files that count in the code and that the point does
+    not have are removed. The task's own files stay, and so do links and the files in a linked folder, which others may
+    share. All files are written under temporary names before any is replaced, and a file that differs from its
+    snapshot by then is neither replaced nor removed.
     """
     folder = Path(task.folder)
     make_state(state)
@@ -125,16 +125,16 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
             for path, _put in steps:
                 _must_be_kept(folder, before.folder, path, "nothing was restored")
             for path, put in steps:
-                _must_be_kept(folder, before.folder, path, f"`kernbench restore {before.sha[:8]}` undoes what was")
+                _must_be_kept(folder, before.folder, path, f"`kernbench restore {before.sha[:8]}` undoes the rest")
                 put()
     except OSError as problem:
-        raise SourceError(f"{problem.filename} cannot be written: {problem.strerror}; restore again") from None
-    words = [path.as_posix() if path in changed else f"{path.as_posix()} (behind a link: stays)" for path in others]
+        raise SourceError(f"cannot write {problem.filename}: {problem.strerror}; restore again") from None
+    words = [path.as_posix() if path in changed else f"{path.as_posix()} (behind a link: unchanged)" for path in others]
     return before.sha, words + [f"{path.as_posix()} (removed)" for path in added]
 
 
 def _added(before: Path, wanted: Mapping[Path, bytes], frozen: set[str]) -> list[Path]:
-    """Files of the snapshot that a restore would leave over and that count in the code, before it or after."""
+    """Files of the snapshot that a restore would leave and that count in the code, before or after it."""
     present = snapshot.read(before)
     restored = {path.as_posix(): data for path, data in wanted.items()}
     counted = snapshot.code_files(present, frozen) | snapshot.code_files({**present, **restored}, frozen)
@@ -142,7 +142,7 @@ def _added(before: Path, wanted: Mapping[Path, bytes], frozen: set[str]) -> list
 
 
 def _is_behind_link(folder: Path, path: Path) -> bool:
-    """Whether it is in a linked folder, which others may share."""
+    """Whether the file is in a linked folder, which others may share."""
     return any((folder / parent).is_symlink() for parent in path.parents if parent.name)
 
 
@@ -152,7 +152,7 @@ def _is_link(folder: Path, path: Path) -> bool:
 
 def _must_be_kept(folder: Path, kept: Path, path: Path, otherwise: str) -> None:
     if _bytes(folder / path) != _bytes(kept / path):
-        raise SourceError(f"{path} was saved this moment or is too large to be kept; {otherwise}")
+        raise SourceError(f"{path} was just saved or is too large to keep; {otherwise}")
 
 
 def _aside(path: Path, data: bytes) -> contextlib.AbstractContextManager[Callable[[], None]]:
@@ -163,15 +163,15 @@ def _aside(path: Path, data: bytes) -> contextlib.AbstractContextManager[Callabl
 def restored(
     point: StoredSource, before: str, changed: Sequence[str], task: str | None, state: Path | str | None = None
 ) -> str:
-    """A sentence about it, with the way back; `task` is the word for it here, none inside its folder.
+    """Describes a restore and how to undo it. `task` names the task in that command; None inside its folder.
 
-    `state` is the word for the state folder, none where it is the usual one.
+    `state` is the state folder; None if it is the usual one.
     """
     if not changed:
-        return f"restored {point.name}: nothing to change"
+        return f"restored {point.name}: no file changed"
     words = [*([task] if task else []), before[:8], *(["--state", str(state)] if state else [])]
     command = shlex.join(["kernbench", "restore", *words])
-    return f"restored {point.name}: {', '.join(changed)}; `{command}` brings back what was there"
+    return f"restored {point.name}: {', '.join(changed)}; `{command}` undoes this"
 
 
 def copy_out(point: StoredSource, task: Task, target: Path) -> list[str]:
@@ -179,13 +179,13 @@ def copy_out(point: StoredSource, task: Task, target: Path) -> list[str]:
     paths = solution_files(point, task)
     taken = [path for path in paths if (target / path).exists()]
     if taken:
-        raise SourceError(f"{target / taken[0]} is there already; name another folder")
+        raise SourceError(f"{target / taken[0]} already exists; choose another folder")
     try:
         for path in paths:
             (target / path).parent.mkdir(parents=True, exist_ok=True)
             (target / path).write_bytes((point.folder / path).read_bytes())
     except OSError as problem:
-        raise SourceError(f"{problem.filename} cannot be written: {problem.strerror}") from None
+        raise SourceError(f"cannot write {problem.filename}: {problem.strerror}") from None
     return [path.as_posix() for path in paths]
 
 
@@ -207,14 +207,14 @@ def texts(point: StoredSource, task: Task) -> dict[str, str]:
 def summary_of(
     task: Task, journal: Journal, reference: str, environment: Environment | None = None, l2: str = "cold"
 ) -> Summary:
-    """The run meant; a PulledEntry where only ITERATIONS.md knows of it."""
+    """The run that a reference names; a PulledEntry if only ITERATIONS.md has it."""
     entries = entries_of(task)
     if reference == "last" and not journal.summaries:
-        raise SourceError("nothing was run on this machine yet, so there is no last; give a number")
+        raise SourceError("no last run yet: nothing was run on this machine; give a number")
     if reference in ("best", "last"):
         return journal.summaries[-1] if reference == "last" else _best(task, journal, entries, environment, l2)
     if reference == "now":
-        raise SourceError("now is the files as they are, not a run: `show now --source` prints them, `diff` compares")
+        raise SourceError("now means the current files, not a run: `show now --source` prints them, `diff` compares")
     listed = entries.iterations(journal)
     if reference.isdecimal() and (found := listed.with_number(int(reference))):
         sources = {item.source[: entry_text.HASH] or "no source" for item in found}
@@ -223,21 +223,21 @@ def summary_of(
         return found[-1]
     matches = _with_hash(journal, listed, reference) if len(reference) >= LEAST_DIGITS else {}
     if len(matches) > 1:
-        raise SourceError(f"{reference} names {len(matches)} sources; give more of the hash")
+        raise SourceError(f"{reference} matches {len(matches)} sources; give more of the hash")
     if matches:
         return next(iter(matches.values()))
-    raise SourceError(f"there is no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
+    raise SourceError(f"no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
 
 
 def taken_twice(number: int) -> str:
-    return f"two entries have the number {number}, as after a merge of two logs"
+    return f"two entries have number {number}, as after a merge of two logs"
 
 
 def _with_hash(journal: Journal, listed: EntryList, digits: str) -> dict[str, Summary]:
-    """By source, the newest run of it; what is only written down, where nothing here has run it."""
+    """By source, its newest run; a pulled entry if no run here is about it."""
     found = [run for run in journal.summaries if run.source.startswith(digits)]
     made = [run for run in found if run.iteration is not None]
-    newest = {run.source: run for run in [*found, *made]}  # an entry before a plain run of its source
+    newest = {run.source: run for run in [*found, *made]}  # an entry wins over a plain run of its source
     shorts = {source[: entry_text.HASH] for source in newest}
     written = [item for item in listed.written if item.source.startswith(digits) and key_of(item)[1] not in shorts]
     return {**{item.source: item for item in written}, **newest}
@@ -248,7 +248,7 @@ def entries_of(task: Task) -> PulledEntries:
 
 
 def _best(task: Task, journal: Journal, entries: PulledEntries, environment: Environment | None, l2: str) -> Summary:
-    """The answer of log/best.py; raises where there is none."""
+    """The answer of log/best.py; raises if there is none."""
     found = best_source.find(task, journal, entries, environment, l2)
     if found.summary is None:
         raise SourceError(found.problem(task))
@@ -257,9 +257,9 @@ def _best(task: Task, journal: Journal, entries: PulledEntries, environment: Env
 
 def _known(listed: Sequence[Summary]) -> str:
     if not listed:
-        return "none has been logged yet"
+        return "none is logged yet"
     first, last = listed[0].iteration, listed[-1].iteration
-    return f"there is {first}" if first == last else f"there are {first} to {last}"
+    return f"the log has {first}" if first == last else f"the log has {first} to {last}"
 
 
 def _name(summary: Summary) -> str:
@@ -267,7 +267,7 @@ def _name(summary: Summary) -> str:
 
 
 def _frozen(task: Task) -> set[str]:
-    """Files that make the task and not the solution."""
+    """Files that belong to the task, not to the solution."""
     own = () if task.baseline in NAMED_BASELINES else (task.baseline,)
     return {*PARSED, "reference.py", *own, *task.files}
 

@@ -1,4 +1,4 @@
-"""aa and slow: equal sides must come out equal, and 2 % on one row must be seen there and nowhere else."""
+"""aa and slow: equal sides must measure equal, and a 2 % slowdown of one row must show there and nowhere else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernbench.task import lookup
 from kernbench.worker.process import child_environment
 
 LONG_US, LONG_BUDGET = 300, 2
-"""A call that takes longer may take so many times the budget."""
+"""A call that takes longer may use this many times the budget."""
 SLOWED_ENTRY = "rms_norm"
 SLOWED = '''"""RMSNorm with a ballast: on one shape, one program in fifty does its row twice."""
 
@@ -84,22 +84,22 @@ def _row(
 
 
 def _sum_up(report: Report, budget_ms: float) -> str:
-    """A row may take its budget, and a long call's twice that; a CPU's may take as long as they need."""
+    """A row may use its budget, with long calls twice that; on a CPU there is no limit."""
     wrong = [row["case"] for row in report.rows if "faster" in row["said"] or "slower" in row["said"]]
     broad = [row["case"] for row in report.rows if row["worst_percent"] > (1.5 if row["us"] < 5 else 0.5)]
     share = [row["row_ms"] / budget_ms / (LONG_BUDGET if row["us"] > LONG_US else 1) for row in report.rows]
     slow = [row["case"] for row, used in zip(report.rows, share, strict=True) if used > 1]
     said = [f"false verdicts on {', '.join(wrong)}" if wrong else "no false verdict"]
     if broad:
-        said.append(f"outside the mark (0.5 %, 1.5 % under 5 us): {', '.join(broad)}")
+        said.append(f"off by more than 0.5 % (1.5 % under 5 us): {', '.join(broad)}")
     if slow:
         limits = f"{fmt.milliseconds(budget_ms)}, {fmt.milliseconds(LONG_BUDGET * budget_ms)} over {LONG_US} us a call"
-        said.append(f"longer than the mark ({limits}): {', '.join(slow)}")
-    return "; ".join([*said, *([] if broad or slow else ["every row within the mark"])])
+        said.append(f"over the time limit ({limits}): {', '.join(slow)}")
+    return "; ".join([*said, *([] if broad or slow else ["every row within its limits"])])
 
 
 async def one_after_the_other(shop: TaskCopy, repeats: int) -> dict[str, list[float]]:
-    """The same kernel against itself with triton.testing.do_bench."""
+    """Times the same kernel against itself with triton.testing.do_bench."""
     answers = await shop.other_methods(child_environment(None), repeats=min(repeats, 5))
     return {answer["case"]: answer["ratios"] for answer in answers}
 
@@ -109,10 +109,10 @@ def shipped_solution(task: str) -> str:
 
 
 async def slowed_down(task: str, options: Options, repeats: int, tell: Tell) -> Report:
-    """Ten runs with one row made slower by a fiftieth."""
+    """Runs with one row made 2 % slower, a different row each time."""
     report, doubtful = Report("slow"), []
     if taskfile.load(lookup.find_task(task, to_edit=False)).entry != SLOWED_ENTRY:
-        return Report("slow", notes=[f"it slows {SLOWED_ENTRY} down, and this is another task: not measured"])
+        return Report("slow", notes=[f"not measured: this part only works on {SLOWED_ENTRY}"])
     async with TaskCopy(task, options, tell, baseline=SLOWED.replace("BALLAST", "0").replace("SHAPE", "()")) as shop:
         outcome = await shop.run()
         if not shop.rows():
@@ -133,15 +133,15 @@ async def slowed_down(task: str, options: Options, repeats: int, tell: Tell) -> 
     unclear = sum(int(row["unclear"]) for row in report.rows)
     total = sum(int(row["rows"]) for row in report.rows)
     report.notes.append(
-        f"slower on the slowed row {seen}/{repeats}; false words elsewhere {others}; unclear {unclear}/{total}"
+        f"slowed row called slower {seen}/{repeats}; false verdicts elsewhere {others}; unclear {unclear}/{total}"
     )
     if doubtful:
-        report.notes.append(f"which: {'; '.join(doubtful)}")
+        report.notes.append(f"not called same: {'; '.join(doubtful)}")
     return report
 
 
 def _doubtful(shop: TaskCopy, slowed: str) -> list[str]:
-    """Rows other than the slowed one that were not called the same, with what they were called."""
+    """Rows other than the slowed one that were not called same, with their verdicts."""
     return [
         f"{shop.session.task.case(case).label} {fmt.speedup(row.ratio)} {row.verdict}"
         for case, row in shop.rows().items()

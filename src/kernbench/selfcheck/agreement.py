@@ -1,4 +1,4 @@
-"""ncu: our device time beside Nsight Compute's duration of the same kernel, for each state of the L2."""
+"""ncu: our device time compared with Nsight Compute's duration of the same kernel, for each state of the L2."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def _sum_up(report: Report) -> str:
         if report.rows and f"{name}_percent" in report.rows[0]
     }
     if not means:
-        return "ncu gave no durations; does it have permission to read the counters?"
+        return "ncu reported no durations; may it read the GPU counters?"
     nearest = min(means, key=lambda name: means[name])
     beyond = [row["case"] for row in report.rows if _beyond(row["cold_us"], row["ncu_us"])]
-    mark = f"outside the mark: {', '.join(beyond)}" if beyond else "every row within the mark"
-    return f"{mark}; the {nearest} L2 comes nearest (mean {fmt.fine_percent(means[nearest] / 100)})"
+    mark = f"outside the limits: {', '.join(beyond)}" if beyond else "every row within the limits"
+    return f"{mark}; a {nearest} L2 agrees best (mean {fmt.fine_percent(means[nearest] / 100)})"
 
 
 def _beyond(ours: float, theirs: float) -> bool:

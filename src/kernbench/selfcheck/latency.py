@@ -1,4 +1,4 @@
-"""latency: how soon a save is answered, warm and cold."""
+"""latency: time from a save to its rows, warm and cold."""
 
 from __future__ import annotations
 
@@ -13,21 +13,19 @@ from kernbench.selfcheck.task_copy import TaskCopy
 
 
 async def from_save_to_rows(task: str, options: Options, repeats: int, tell: Tell) -> Report:
-    """Edits of the kernel itself, so that it is compiled again each time; then the same started cold."""
+    """Edits the kernel, so that it is compiled each time; then does the same from a cold start."""
     report = Report("latency")
     async with TaskCopy(task, options, tell) as shop:
         await shop.run()
         if not shop.rows():
-            return Report("latency", notes=["nothing was timed here: no latency to measure"])
-        await shop.session.supervisor.prepare_builder(lambda: False)  # as it is between a person's saves
+            return Report("latency", notes=["nothing was timed: no latency to measure"])
+        await shop.session.supervisor.prepare_builder(lambda: False)  # as between a user's saves
         warm = []
         for number in range(repeats):
             shop.edit(int(time.time()) % 100000 + number)
             await shop.run()
             if shop.first() is None:
-                return Report(
-                    "latency", notes=[f"an edit of the solution was not timed ({shop.outcome()}): no latency"]
-                )
+                return Report("latency", notes=[f"an edited solution was not timed ({shop.outcome()})"])
             warm.append(_times("warm edit", shop))
     cold = []
     for number in range(2):
@@ -40,7 +38,7 @@ async def from_save_to_rows(task: str, options: Options, repeats: int, tell: Tel
             await asyncio.gather(run, return_exceptions=True)
             if shop.first() is None:
                 return Report("latency", rows=warm, notes=[f"a cold start was not timed ({shop.outcome()})"])
-            cold.append({"what": "started cold", "first_row_s": shop.first()})  # it was not waited for more
+            cold.append({"what": "started cold", "first_row_s": shop.first()})  # only the first row was waited for
     report.rows = [*warm, *cold]
     first = [statistics.median(float(str(row["first_row_s"])) for row in group) for group in (warm, cold)]
     report.notes.append(

@@ -1,4 +1,4 @@
-"""A scratch copy of a task and a session on it, with what landed when."""
+"""A scratch copy of a task and a session on it, with the time at which each row landed."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from kernbench.worker.process import BOOT, harness_folder
 
 
 class TaskCopy:
-    """`async with Workshop("rms_norm", options, tell) as shop`; everything in it is gone afterwards.
+    """`async with TaskCopy("rms_norm", options, tell) as shop`; the copy is deleted afterwards.
 
-    `tell` hears a line about every run: a selfcheck takes minutes.
+    `tell` receives a line about every run: a selfcheck takes minutes.
     """
 
     def __init__(self, task: str, options: Options, tell: Callable[[str], None], baseline: str | None = None) -> None:
         origin = lookup.find_task(task, to_edit=False)
         self._scratch = Path(tempfile.mkdtemp(prefix="kernbench-selfcheck-"))
-        self.folder = self._scratch / origin.name  # `task` may be a path, and lead out of the scratch folder
+        self.folder = self._scratch / origin.name  # `task` may be a path that leads out of the scratch folder
         try:
             self._open(origin, options, baseline)
         except BaseException:
             shutil.rmtree(self._scratch, ignore_errors=True)
             raise
         self.landed: list[tuple[float, CaseResult]] = []
-        """Seconds since the run was asked for, and the row."""
+        """Seconds since the run was requested, and the row."""
         self.steps: dict[tuple[str, str | None], float] = {}
         """Seconds spent in each step of each case, in the last run."""
         self._tell, self._runs = tell, 0
@@ -53,7 +53,7 @@ class TaskCopy:
         self.failure: BuildFailed | None = None
 
     def _open(self, origin: Path, options: Options, baseline: str | None) -> None:
-        """A copy of the task without its history, and the session on it."""
+        """Copies the task without its history and opens a session on it."""
         shutil.copytree(
             origin, self.folder, ignore=shutil.ignore_patterns(".kernbench", "ITERATIONS.md", "__pycache__")
         )
@@ -81,7 +81,7 @@ class TaskCopy:
         return {"task": to_dict(self.session.task), "source": str(self.folder), "device": self.environment.device}
 
     async def other_methods(self, environment: dict[str, str], *before: str, **asked: object) -> list[dict[str, Any]]:
-        """What harness.other_methods answers in a process of its own, started by the command `before`."""
+        """Answers of harness.other_methods, run in a separate process under the command `before`."""
         process = await asyncio.create_subprocess_exec(
             *before,
             *(self.session.supervisor.python, "-c", BOOT, str(harness_folder()), "other_methods"),
@@ -97,15 +97,15 @@ class TaskCopy:
         (self.folder / "solution.py").write_text(text, encoding="utf-8")
 
     def edit(self, number: int) -> None:
-        """A change that has to be built: in the C++ or CUDA file if there is one, else in the first kernel."""
+        """Makes a change that must be built: in the C++ or CUDA file if there is one, else in the first kernel."""
         beside = next((path for path in self.folder.glob("solution.c*")), None)
         if beside is not None:
-            # a type, because NVRTC takes no variable of the host's
+            # a type, because NVRTC accepts no host variables
             beside.write_text(self.beside + f"\ntypedef int kernbench_edit_{number};\n", encoding="utf-8")
         self.write(self.original if beside is not None else edited(self.original, number))
 
     async def run(self) -> RunOutcome | None:
-        """One run of the source as it is."""
+        """Runs the source as it is."""
         self._asked = time.perf_counter()
         self.landed, self.steps, self._step, self.failure = [], {}, None, None
         outcome = await self.session.run_once(iteration=False)
@@ -120,23 +120,23 @@ class TaskCopy:
         )
 
     def why_untimed(self, outcome: RunOutcome | None) -> str:
-        """One sentence for a run without a timed row."""
+        """Why a run has no timed row, in a sentence."""
         if isinstance(outcome, BuildFailed):
             return outcome.message
         if isinstance(outcome, Summary) and outcome.environment.interpreted:
-            return "this task is timed on a GPU, and there is none here; `kernbench selfcheck softmax_host` needs none"
+            return "this task is only timed on a GPU, and none was found; try `kernbench selfcheck softmax_host`"
         failed = next((row.detail for _at, row in self.landed if row.failed and row.detail), None)
-        return str(self.session.problem or failed or "the run ended before that")
+        return str(self.session.problem or failed or "the run ended before the first timed row")
 
     def outcome(self) -> str:
-        """Status and sentence of what failed in the last run."""
+        """Status and message of the last run's failure."""
         if self.failure is not None:
             return f"{self.failure.status}: {self.failure.message}"
         bad = next((row for _at, row in self.landed if row.failed), None)
-        return f"{bad.status}: {bad.detail}" if bad is not None else "nothing"
+        return f"{bad.status}: {bad.detail}" if bad is not None else "no failure reported"
 
     def first(self) -> float | None:
-        """Seconds to the first row that was timed."""
+        """Seconds to the first timed row."""
         return next((at for at, row in self.landed if row.solution_us is not None), None)
 
     def last(self, checked: int) -> float | None:

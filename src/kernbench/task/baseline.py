@@ -1,7 +1,7 @@
 """What a run is compared with: the reference as it is (eager), compiled, the best source so far, or a file.
 
-The task's own baseline is part of the task's hash. Any other file carries a hash in its name, taken from the very
-snapshot that is timed (`of`): another text of it is another series.
+The task's own baseline is part of the task's hash. Any other file has a hash in its name, taken from the snapshot that
+is timed (`of`): when its text changes, a new series begins.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from harness.shared.used_files import NAMED_BASELINES, reached
 
 
 class BaselineError(UserError):
-    """The baseline asked for cannot be used; one sentence."""
+    """The requested baseline cannot be used; one sentence."""
 
 
 @dataclass(frozen=True)
 class Baseline:
     name: str
-    """As logs and series name it; a file that is not the task's own carries its hash."""
+    """As logs and series name it; a file other than the task's own carries its hash."""
     file: Path | None = None
-    """A file from elsewhere, or one of the task's folder by its name there."""
+    """An absolute path, or a path relative to the task's folder."""
 
     @classmethod
     def parse(cls, text: str, task: Task) -> Baseline:
@@ -34,23 +34,23 @@ class Baseline:
         try:
             path = next(place for place in _places(text, folder) if place.is_file())
         except (StopIteration, OSError, RuntimeError, ValueError):
-            raise BaselineError(f"baseline {text!r} is neither eager, compile, best nor a file") from None
+            raise BaselineError(f"unknown baseline {text!r}: expected eager, compile, best or a file") from None
         if path.is_relative_to(folder):
             path = path.relative_to(folder)
         return cls(task.baseline) if str(path) == task.baseline else cls(path.name, path).of(folder)
 
     def of(self, source: Path) -> Baseline:
-        """The same of a snapshot of the task's folder, and as the file is now."""
+        """The same baseline in a snapshot of the task's folder, with the hash of the file as it is now."""
         if self.file is None:
             return self
         if not (digest := self.digest(source, None)):
-            raise BaselineError(f"the baseline {self.file} is gone or cannot be read; choose another")
+            raise BaselineError(f"cannot read the baseline {self.file}; choose another")
         return Baseline(f"{self.file.name}@{digest[:8]}", self.file)
 
     def for_worker(self, best: str | None) -> str:
-        """What the request carries: a name, a file of the snapshot, or an absolute path."""
+        """The baseline for the request: a name, a file of the snapshot, or an absolute path."""
         if self.name == "best" and best is None:
-            raise BaselineError("there is no best yet to compare with; run once with another baseline")
+            raise BaselineError("no best to compare with yet; run once with another baseline")
         return str(self.file) if self.file else self.name
 
     def digest(self, source: Path, best: str | None) -> str:
@@ -69,5 +69,5 @@ class Baseline:
 
 
 def _places(text: str, folder: Path) -> tuple[Path, Path]:
-    """In the task's folder before the shell's."""
+    """The task's folder before the shell's."""
     return (folder / text).resolve(), Path(text).expanduser().resolve()

@@ -1,4 +1,4 @@
-"""Which cases a run asks for, and in which order they are answered. Pure functions."""
+"""Which cases a run includes, and in which order. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ GRID_PER_SAVE = 32
 
 
 def matching(task: Task, glob: str | None) -> list[Case]:
-    """The cases whose id or label is this, else matches it; all of them without a pattern."""
+    """Cases whose id or label equals the pattern, else those that match it; all cases without a pattern."""
     if glob is None:
         return list(task.cases)
-    exact = [case for case in task.cases if glob in (case.id, case.label)]  # a bracket in a name is no pattern
+    exact = [case for case in task.cases if glob in (case.id, case.label)]  # a name may contain a bracket
     return exact or [case for case in task.cases if fnmatch.fnmatch(case.id, glob) or fnmatch.fnmatch(case.label, glob)]
 
 
 def leaves_nothing_out(task: Task, glob: str | None) -> bool:
-    """Whether a run may speak for the whole task: a case that is only checked decides, too, whether it is right."""
+    """Whether a run may speak for the whole task: cases that are only checked count too."""
     return len(matching(task, glob)) == len(task.cases)
 
 
@@ -34,7 +34,7 @@ def is_interpreted(task: Task, environment: Environment) -> bool:
 def choose(
     cases: Sequence[Case], seed: int, whole_grid: bool, interpreted: bool
 ) -> tuple[list[Case], list[CaseResult]]:
-    """What to run, and results for what cannot be run here."""
+    """The cases to run, and results for those that cannot run here."""
     grid = [case for case in cases if case.id.startswith("grid:")]
     if len(grid) > GRID_PER_SAVE and not whole_grid:
         grid = random.Random(seed).sample(grid, GRID_PER_SAVE)
@@ -48,7 +48,7 @@ def choose(
 
 
 def ordered(cases: Sequence[Case], last: Mapping[str, CaseResult], selected: str | None) -> list[str]:
-    """Last failure, the selected row, headline rows from long to short, the rest; check cases always at the end."""
+    """The last failure, the selected row, headline rows from long to short, the rest; check cases last."""
 
     def rank(case: Case) -> tuple[int, float]:
         before = last.get(case.id)

@@ -1,9 +1,9 @@
-"""Finds tasks and the folder that keeps a task's runs. Reads nothing of a task but the name in its task.toml.
+"""Finds tasks, and the folder that keeps a task's runs. Of a task it reads only the name in task.toml.
 
-A task is named by a path (its folder, or a file in it), by its folder's name, or by the name that its task.toml gives
-it, looked for here, in ./kernels, in the same two places of each folder above up to the repository's root, and last
+A task is named by a path (its folder, or a file in it), by its folder's name, or by the name in its task.toml. Names
+are looked up here, in ./kernels, in the same two places of each folder above up to the repository's root, and last
 among the tasks that kernbench ships. In a checkout the shipped tasks are kernels/ and may be edited; in an installed
-package they are data and are only copied.
+package they are data and can only be copied.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 class ProjectError(UserError):
-    """A task or folder that cannot be used: one sentence that also says what to do."""
+    """A task or folder cannot be used; one sentence that also says what to do."""
 
 
 def find_task(task: str | None = None, cwd: Path | None = None, *, to_edit: bool = True) -> Path:
-    """The folder of the task that `task` names; inside a task's folder it may be left out."""
+    """The folder of the task that `task` names; inside a task's folder it may be omitted."""
     cwd = (cwd or Path.cwd()).absolute()
     folder = _only_task(cwd) if task is None else _named_task(task, cwd)
     if to_edit and read_only(folder):
         copy = f"`kernbench new NAME --from {folder.name}`"
-        raise ProjectError(f"{folder.name} is shipped with kernbench and never edited in place; copy it with {copy}")
+        raise ProjectError(f"{folder.name} ships with kernbench and cannot be edited in place; copy it with {copy}")
     return folder
 
 
 def list_tasks(cwd: Path | None = None) -> list[Path]:
-    """Every task that can be opened from here, nearest first; of two with one name, the nearer."""
+    """Every task that can be opened from here, nearest first; of two with the same name, the nearer."""
     by_name: dict[str, Path] = {}
     for folder in _tasks_around((cwd or Path.cwd()).absolute()):
         if not read_only(folder):
@@ -52,41 +52,41 @@ def shipped_tasks() -> dict[str, Path]:
 
 
 def read_only(folder: Path) -> bool:
-    """Whether the task lies inside the installed package, where an edit would be lost with the next update."""
+    """Whether the task is inside the installed package, where the next update would undo an edit."""
     return folder.resolve().is_relative_to(PACKAGE)
 
 
 def state_dir(folder: Path, override: Path | None = None) -> Path:
-    """Where the task's runs are kept; made when first needed, so that git never sees what lies in it."""
+    """The folder for the task's runs; created on first use and hidden from git."""
     state = override or folder / STATE_FOLDER
     try:
         make_state(state, parents=True)
     except OSError as problem:
         reason = problem.strerror or str(problem)
-        raise ProjectError(f"{state} cannot be made ({reason}); `--state DIR` keeps the runs elsewhere") from None
+        raise ProjectError(f"cannot create {state} ({reason}); use `--state DIR` to keep runs elsewhere") from None
     return state
 
 
 def cannot_be_written(state: Path, problem: OSError) -> ProjectError:
-    """The reason first: a line of the screen has no room for a long path."""
+    """Puts the reason first: a line on the screen has no room for a long path."""
     reason = problem.strerror or str(problem)
     return ProjectError(
-        f"nothing was run ({reason}): {state} cannot be written; `--state DIR` keeps the runs elsewhere"
+        f"nothing was run ({reason}): cannot write to {state}; use `--state DIR` to keep runs elsewhere"
     )
 
 
 def make_state(state: Path, parents: bool = False) -> None:
-    """Makes the folder where it is not, hidden from git; somebody may have removed it while a workbench was open.
+    """Creates the folder if it is missing, hidden from git; it may have been removed while a workbench was open.
 
-    What it lies in is made with it once at most: a task's folder that was moved away is not to come back, empty.
+    Creates its parents only on request: a task's folder that was moved away must not reappear empty.
 
-    A folder of another name that was there already is the user's own, and git may see what else lies in it.
+    An existing folder with another name belongs to the user and is not hidden from git.
     """
     is_ours = state.name == STATE_FOLDER or not state.is_dir()
     state.mkdir(parents=parents, exist_ok=True)
     hidden = state / ".gitignore"
     if is_ours and not hidden.exists():
-        with contextlib.suppress(OSError):  # a full disk: the next one that needs the folder tries again
+        with contextlib.suppress(OSError):  # a full disk: the next caller tries again
             hidden.write_text("*\n", encoding="utf-8")
 
 
@@ -97,12 +97,12 @@ def repository_root(cwd: Path) -> Path | None:
 
 def _named_task(task: str, cwd: Path) -> Path:
     path = cwd / task
-    with contextlib.suppress(RuntimeError):  # `~nobody`
+    with contextlib.suppress(RuntimeError):  # a `~user` that does not exist
         path = cwd / Path(task).expanduser()
     if path.is_file():
         folder = _enclosing_task(path.parent)
         if folder is None:
-            raise ProjectError(f"{task} is not in a task's folder: no {TASK_FILE} lies beside it or above it")
+            raise ProjectError(f"{task} is not in a task's folder: no {TASK_FILE} next to it or above it")
         return folder
     if (path / TASK_FILE).is_file():
         return path.resolve()
@@ -114,8 +114,8 @@ def _named_task(task: str, cwd: Path) -> Path:
     if called := _called(task, cwd):
         return called
     if path.is_dir():
-        raise ProjectError(f"{task} is a folder without a {TASK_FILE}; `kernbench new NAME` writes a task")
-    raise ProjectError(f"there is no task {task!r} here; {_what_is_here(cwd)}")
+        raise ProjectError(f"{task} is a folder without a {TASK_FILE}; `kernbench new NAME` creates a task")
+    raise ProjectError(f"no task {task!r} here; {_what_is_here(cwd)}")
 
 
 def _called(name: str, cwd: Path) -> Path | None:
@@ -123,12 +123,12 @@ def _called(name: str, cwd: Path) -> Path | None:
     around = dict.fromkeys(folder.resolve() for folder in _tasks_around(cwd))
     found = [folder for folder in around if _name_in(folder / TASK_FILE) == name]
     if len(found) > 1:
-        raise ProjectError(f"{len(found)} tasks have the name {name!r}: {' and '.join(map(str, found))}; give a folder")
+        raise ProjectError(f"{len(found)} tasks are named {name!r}: {' and '.join(map(str, found))}; give a folder")
     return found[0] if found else None
 
 
 def _name_in(path: Path) -> str | None:
-    """The task's own name; None where it has none, or the file is one that whoever opens the task complains of."""
+    """The name in a task.toml; None if it has none or cannot be read, which opening the task reports."""
     try:
         name = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("name")
     except (OSError, ValueError):
@@ -149,8 +149,8 @@ def _only_task(cwd: Path) -> Path:
 def _what_is_here(cwd: Path) -> str:
     names = [folder.name for folder in list_tasks(cwd)]
     if names:
-        return f"there are {', '.join(names)}" if len(names) > 1 else f"there is {names[0]}"
-    return f"`kernbench new NAME` writes one, `--from` copies one of {', '.join(shipped_tasks()) or 'yours'}"
+        return f"available: {', '.join(names)}"
+    return f"`kernbench new NAME` creates one, `--from` copies one of {', '.join(shipped_tasks()) or 'yours'}"
 
 
 def _enclosing_task(folder: Path) -> Path | None:
@@ -158,7 +158,7 @@ def _enclosing_task(folder: Path) -> Path | None:
 
 
 def _tasks_around(cwd: Path) -> Iterator[Path]:
-    """The task that this is a folder of, those in all places, nearest first, and the shipped ones."""
+    """The task that contains this folder, those in all places, nearest first, and the shipped ones."""
     if around := _enclosing_task(cwd):
         yield around
     for place in _places(cwd):

@@ -1,8 +1,8 @@
-"""Copies a task's sources into a folder named by their hash, so that what ran is what is kept.
+"""Copies a task's sources into a folder named by their hash, so that the kept source is exactly what ran.
 
-`take` returns the Source of the folder as it is now. Two hashes: `sha` over the bytes names the snapshot; `code` is
-that of the solution alone, without comments and layout: two sources with one code are the same. Which files are the
-source is decided in source_files.py.
+`take` returns the Source of the folder as it is now, with two hashes: `sha` over the bytes names the snapshot; `code`
+covers the solution alone, without comments and formatting, and is equal for equal code. source_files.py decides which
+files are the source.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Source:
 
 
 def sha_of(folder: Path, state: Path, ignore: Sequence[str] = ()) -> str:
-    """Hash of the present sources, without keeping them."""
+    """Hash of the current sources, without keeping them."""
     return _digest(read(folder, state, ignore))
 
 
 def code_of(folder: Path, task: Task) -> str:
-    """Hash of the code of a snapshot: its files without the task's own and without unused Python files."""
+    """Hash of a snapshot's code: its files without the task's own and without unused Python files."""
     return _code(read(folder, None, task.ignore), task.files)
 
 
@@ -57,8 +57,8 @@ def code_files(contents: Mapping[str, bytes], task_files: Collection[str]) -> se
 
 
 def _unmentioned(contents: Mapping[str, bytes]) -> set[str]:
-    """Python files that nothing the solution uses speaks of: they change nothing. Every other file counts, and all of
-    them where files are found by looking around."""
+    """Python files that neither the solution nor any file it uses mentions: they change nothing. Every other file
+    counts, and all of them if the code searches for files."""
     modules = {name for name in contents if name.endswith(".py")}
     used = ["solution.py"]
     for current in used:
@@ -71,14 +71,14 @@ def _unmentioned(contents: Mapping[str, bytes]) -> set[str]:
 
 
 def _stems(name: str) -> set[bytes]:
-    """What a program calls a module: its own name, or a folder's."""
+    """Names by which code refers to a module: the file's and its folders'."""
     return {os.fsencode(part) for part in name.removesuffix(".py").split("/")} - {b"__init__"}
 
 
 def take(folder: Path, state: Path, task: Task | None = None) -> Source:
-    """Copies the present sources to state/sources/<sha>/ unless that very source is there already."""
-    if not folder.is_dir():  # moved away: it is not to be made again, empty, by a state folder inside it
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
+    """Copies the current sources to state/sources/<sha>/ unless that snapshot exists already."""
+    if not folder.is_dir():  # moved away: creating the state folder must not recreate it, empty
+        raise FileNotFoundError(errno.ENOENT, "no such folder", str(folder))
     contents = read(folder, state, task.ignore if task is not None else ())
     sha = _digest(contents)
     target = state / "sources" / sha
@@ -89,8 +89,8 @@ def take(folder: Path, state: Path, task: Task | None = None) -> Source:
             _write(contents, scratch)
             scratch.rename(target)  # whole or not at all
         except OSError:
-            shutil.rmtree(scratch, ignore_errors=True)  # on a full disk what was written is in the way
-            if not target.is_dir():  # else another workbench was quicker
+            shutil.rmtree(scratch, ignore_errors=True)  # on a full disk the partial copy takes up space
+            if not target.is_dir():  # else another workbench was faster
                 raise
     return Source(sha, _code(contents, task.files if task is not None else ()), target)
 
@@ -107,7 +107,7 @@ def read(folder: Path, state: Path | None = None, ignore: Sequence[str] = ()) ->
     for name in source_files(folder, state, ignore):
         try:
             contents[name.as_posix()] = (folder / name).read_bytes()
-        except FileNotFoundError:  # an editor replaced it just now; the next event brings it back
+        except FileNotFoundError:  # an editor is replacing it; the next event brings it back
             continue
     return contents
 

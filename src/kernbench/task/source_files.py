@@ -21,7 +21,7 @@ from harness.shared.used_files import PARSED, SOLUTION, reached
 
 LARGEST_FILE = 1024 * 1024
 SKIPPED = frozenset({"ITERATIONS.md", "__pycache__", "exports"})
-"""Files and folders that are never looked into, and hidden ones."""
+"""Files and folders that are always skipped, like hidden ones."""
 NOT_SOURCE_NAMES = frozenset(
     "README LICENSE NOTES TODO Makefile tags TAGS 4913 compile_commands.json perf.data".split()  # 4913: vim's
 )
@@ -42,7 +42,7 @@ Identity = tuple[int, int]
 
 
 def is_skipped(name: str) -> bool:
-    """Whether a file or folder is left out by its name, whatever it holds."""
+    """Whether a file or folder is left out by its name alone."""
     return name.startswith(".") or name in SKIPPED or name.endswith("~")
 
 
@@ -60,14 +60,14 @@ def starts_run(path: str) -> bool:
 def source_files(folder: Path, state: Path | None = None, ignore: Sequence[str] = ()) -> list[Path]:
     """The source files, as paths relative to the folder: those of each folder before its subfolders.
 
-    One whose size cannot be read is among them, so that reading it says why.
+    A file whose size cannot be read is included, so that reading it reports why.
     """
     sizes = _walked(folder, state, ignore).items()
     return [path for path, about in sizes if about is None or about.st_size <= LARGEST_FILE]
 
 
 def stamps(folder: Path, state: Path | None, ignore: Sequence[str] = ()) -> Stamps:
-    """Every save changes them, even a save of the same text."""
+    """Stamps of the source files; every save changes them, even one of the same text."""
     return {
         path.as_posix(): (about.st_mtime_ns, about.st_size, about.st_ino)
         for path, about in _walked(folder, state, ignore).items()
@@ -115,11 +115,11 @@ class _Walk:
     ignore: Sequence[str]
 
     def files(self, place: Path, never: set[Identity | None], most: int | None = None) -> Iterator[Path]:
-        """Everything that is not a folder, of each folder before its subfolders.
+        """Yields everything but folders, each folder's files before its subfolders.
 
         `never` holds the state folder and the folders above, to which a link may lead back. Behind a link, `most` is
         set: a folder with that many entries is left out, and further links are not followed, because folders that link
-        to each other would come up in every order.
+        to each other would be found in every order.
         """
         try:
             with os.scandir(self.root / place) as listing:

@@ -1,11 +1,11 @@
-"""Directory watch: says when something in the task's folder may have changed.
+"""Watches the task's folder and reports when something in it may have changed.
 
-The directory is watched, not the file: an editor that replaces the file atomically would be lost after its first save.
-What changed is not trusted either (a bare touch fires too); the session compares contents. Nor is the watch: every two
-seconds the files' times are looked at, for a save on a network's disk comes from another machine, and one that falls
-between two watches tells nobody. Where polling is asked for, or the system has no watch to give, as when all of a
-user's inotify instances are taken, they are looked at more often; watchfiles' own polling knows times by the second,
-and of two saves within one misses the second. Of a large folder a look costs more, and is taken less often.
+The watch is on the folder, not the file: an editor that replaces the file atomically would be lost after its first
+save. A reported change is not trusted (a bare touch fires too): the session compares contents. Nor is the watch: every
+two seconds the files' times are checked, because nothing reports a save on a network disk by another machine, or one
+between two watches. With polling, or if the system cannot watch (all of the user's inotify instances are in use), the
+times are checked more often. watchfiles' polling would not do: its times have a resolution of one second, so it misses
+the second of two saves within one. In a large folder a check costs more and is made less often.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 from kernbench.task import source_files
 
 QUIET_MS = 20
-"""Delivery once nothing more has come for this long."""
+"""A burst of changes is delivered once nothing more has arrived for this long."""
 LONGEST_MS = 200
 LOOK_MS, POLL_MS = 2000, 300
 LEAST_REST = 50
-"""Times what a look took of a processor, not of the time: at the end of a network most of it is waiting."""
+"""Pause between checks, in CPU time of a check; its wall time is mostly waiting on a network disk."""
 LONGEST_REST_S = 1.0
-"""Where nothing else tells of a save."""
+"""When polling is the only way to notice a save."""
 SOON_S = 1.0
-"""A watch that fails so soon, twice, is not to be had."""
+"""After two failures this soon the watch is given up."""
 
 
 class FolderPoller:
-    """What the files' times say, and when that was last asked."""
+    """The files' times at the last check, and when that was."""
 
     def __init__(self, folder: Path, state: Path | None, warn: Callable[[str], None]) -> None:
         self._folder, self._state, self._warn = folder, state, warn
@@ -40,7 +40,7 @@ class FolderPoller:
         self._problem = ""
 
     def forget(self) -> None:
-        """Something was seen: the next look finds it, and what was saved right after it, once more."""
+        """After a reported change: the next check finds it again, with anything saved right after it."""
         self._known = None
 
     def is_due(self, poll: bool) -> bool:
@@ -53,9 +53,9 @@ class FolderPoller:
         try:
             self._known, self._took = await asyncio.to_thread(self._look)
             self._problem = ""
-        except Exception as problem:  # of a network's disk, say; the next look may succeed
+        except Exception as problem:  # such as a network disk's; the next check may succeed
             place, why = getattr(problem, "filename", None), getattr(problem, "strerror", None)
-            self._tell(f"{place or self._folder} cannot be looked at: {why or problem}")
+            self._tell(f"cannot read {place or self._folder}: {why or problem}")
         self._at = time.monotonic()
         return before != self._known
 
@@ -64,9 +64,9 @@ class FolderPoller:
         return source_files.stamps(self._folder, self._state), time.thread_time() - began
 
     def _tell(self, problem: str) -> None:
-        """Once, not at every look."""
+        """Once per problem, not at every check."""
         if problem != self._problem:
-            self._warn(f"{problem}; saves are answered again when that is mended")
+            self._warn(f"{problem}; saves run again once that is fixed")
         self._problem = problem
 
 
@@ -77,9 +77,10 @@ async def changes(
     warn: Callable[[str], None] = lambda sentence: None,
     state: Path | None = None,
 ) -> AsyncIterator[bool]:
-    """After every burst of changes, until `stop` is set: True; False where only the files' times tell of one.
+    """Yields after every burst of changes until `stop` is set: True if the watch saw it, False if only the files' times
+    show it.
 
-    Outlives the folder's own removal.
+    Survives the removal of the folder.
     """
     looks, failed = FolderPoller(folder, state, warn), False
     await looks.found_a_change()
@@ -98,13 +99,13 @@ async def changes(
             soon = time.monotonic() - began < SOON_S
             poll, failed = soon and failed, soon
             if poll:
-                warn(f"the folder is looked at every {POLL_MS} ms, because it cannot be watched: {_innermost(problem)}")
+                warn(f"cannot watch the folder ({_innermost(problem)}); polling every {POLL_MS} ms")
         if not stop.is_set() and await looks.found_a_change():
             yield False
 
 
 async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> AsyncIterator[bool]:
-    """Whether something that counts was seen; ends when the folder is gone, or another is in its place."""
+    """Yields whether a relevant change was seen; ends when the folder is gone or replaced."""
     from watchfiles import awatch
 
     within = _within(folder, state)
@@ -119,7 +120,7 @@ async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> Asy
 
     watcher = awatch(
         folder,
-        watch_filter=None,  # a run writes all the time, and what is filtered there ends no waiting
+        watch_filter=None,  # filtered changes would not end a wait, and a run writes all the time
         debounce=LONGEST_MS,
         step=QUIET_MS,
         stop_event=stop,
@@ -128,12 +129,12 @@ async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> Asy
     )
     async for batch in watcher:
         yield any(counts(path) for _change, path in batch)
-        if source_files.identity(folder) != watched:  # the watch is on the one that was there before
+        if source_files.identity(folder) != watched:  # the watch is still on the old folder
             return
 
 
 def _within(folder: Path, state: Path | None) -> tuple[str, ...]:
-    """Where in the folder the state lies, however both are spelled; empty where it lies elsewhere."""
+    """The state folder's path inside the folder, however both are spelled; empty if it is elsewhere."""
     if state is None or not state.resolve().is_relative_to(folder.resolve()):
         return ()
     return state.resolve().relative_to(folder.resolve()).parts
@@ -147,7 +148,7 @@ async def _polled(stop: asyncio.Event) -> AsyncIterator[bool]:
 
 
 def _innermost(problem: BaseException) -> BaseException:
-    """What was raised in a thread comes in a group."""
+    """Exceptions from a thread arrive in a group."""
     while inner := getattr(problem, "exceptions", ()):
         problem = inner[0]
     return problem

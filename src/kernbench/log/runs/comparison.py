@@ -1,4 +1,4 @@
-"""Which ratios count: a run's summary, whether its source takes over as best and why not, the stall rule. Pure
+"""What a run's rows add up to: its summary, whether its source becomes best and why not, the stall rule. Pure
 functions over results."""
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ MOVES = {
     "newdirection": "changed direction",
     "changedirection": "changed direction",
 }
-"""What to do about a stall, by the word that a hypothesis may begin with."""
+"""Moves out of a stall, by the word that a hypothesis may begin with."""
 
 
 def streak(series: Sequence[Summary], best: bool, counts: bool) -> int:
-    """Iterations in a row without a new best, the present one included; `series` ends before it."""
+    """Iterations in a row without a new best, including this one; `series` ends before it."""
     if best or not counts:
         return 0
     length = 1
@@ -42,7 +42,7 @@ def streak(series: Sequence[Summary], best: bool, counts: bool) -> int:
 
 
 def is_stalled(series: Sequence[Summary], best: bool, counts: bool) -> bool:
-    """Whether this is (at least) the third iteration in a row without a new best."""
+    """Whether this is at least the third iteration in a row without a new best."""
     return streak(series, best, counts) >= STALL_AFTER
 
 
@@ -59,21 +59,21 @@ def said_move(hypothesis: str) -> str:
 
 
 def _counted(series: Sequence[Summary]) -> Iterator[Summary]:
-    """Newest first, what the stall rule looks at."""
+    """The runs that the stall rule counts, newest first."""
     return (item for item in reversed(series) if item.counted)
 
 
 @dataclass(frozen=True)
 class SummaryInputs:
-    """What a summary needs to know beyond the rows."""
+    """What a summary needs besides the rows."""
 
     environment: Environment
     series: Sequence[Summary]
     """The runs of the task's own series, which decides what is best."""
     complete: bool
-    """Every timed case of the task was asked for."""
+    """The run included every timed case of the task."""
     is_same_as_best: bool = False
-    """The source has the code of the best one: it is the best already, whatever its comments."""
+    """The source has the code of the best one, so it already is the best."""
     findings: tuple[Finding, ...] = ()
     seconds: float | None = None
     is_iteration: bool = False
@@ -83,14 +83,14 @@ class SummaryInputs:
     hypothesis_by: str = ""
     hypothesis_at: str = ""
     profiled: bool = False
-    """A profile was taken since the iteration before."""
+    """A profile was taken since the previous iteration."""
     baseline_hash: str = ""
     command: str = ""
     version: str = ""
 
 
 def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult], about: SummaryInputs) -> Summary:
-    """A source that is not right has no speedup: what its other rows took stands in their own lines."""
+    """Sums up a run. A source that is not right has no speedup; its other rows still have their times."""
     headline = [results[case.id] for case in task.timed if case.headline and case.id in results]
     rows = [(row, row.ratio) for row in headline]
     timed = [(row, ratio) for row, ratio in rows if ratio is not None]
@@ -152,13 +152,13 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
 
 
 def axis_of(run: Summary) -> tuple[str, str, str]:
-    """What a speedup is over, and where; also of an entry that was made elsewhere, which does not tell its series."""
+    """What a speedup is measured over, and where; also works for a pulled entry, whose series is not known."""
     return run.baseline, run.environment.device_name, run.environment.l2
 
 
 def best_levels(entries: Sequence[Summary]) -> list[float | None]:
-    """The geomean of the best after each entry, as it was when it took over: it may have done so between two entries,
-    and is as good when it is timed again."""
+    """The geomean of the best after each entry, as measured when it became best. That may have been between two
+    entries, and timing it again does not change it."""
     levels: list[float | None] = []
     level: float | None = None
     for item in entries:
@@ -201,34 +201,34 @@ _NO_REASON: _NotBest = (None, "")
 
 
 def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], about: SummaryInputs) -> _NotBest:
-    """Why a right source was not taken, where it could have been: the first reason, in the order in which a user can do
-    something about it; its code and its words."""
+    """Why a right source did not become best, if it could have: the first reason, in the order in which a user can act
+    on them, as code and words."""
     if about.environment.interpreted:
         return _NO_REASON
     if started.baseline == "best":
-        return "timed_against_best", f"it was timed against the best alone; a run over {task.baseline} decides"
+        return "timed_against_best", f"timed against best only; a run over {task.baseline} decides"
     if started.baseline != task.baseline:
         name = Path(started.baseline).name
-        return "other_baseline", f"it was timed over {name}; a run over {task.baseline} decides"
+        return "other_baseline", f"timed over {name}; a run over {task.baseline} decides"
     if best_of(about.series) is None:
         return _NO_REASON
     if not about.complete:
-        return "part", "only a part of the cases was run"
+        return "part", "only some of the cases were run"
     red = next((row for row in headline if row.disqualifying), None)
     if red is not None:
-        return "row_finding", f"{task.case(red.id).label} has a finding that rules it out"
+        return "row_finding", f"{task.case(red.id).label} has a disqualifying finding"
     if any(finding.disqualifying for finding in about.findings):
-        return "run_finding", "the run has a finding that rules it out"
+        return "run_finding", "the run has a disqualifying finding"
     direct = [(row, row.vs_best) for row in headline if row.vs_best is not None]
     low = min(direct, key=lambda item: item[1].speedup, default=None)
     if low is not None and low[1].speedup < stats.WORST_HEADLINE:
         label, limit = task.case(low[0].id).label, stats.WORST_HEADLINE
-        return "row_below_limit", f"{label} is {fmt.times(low[1].speedup)} of best, and no row may be below {limit}"
+        return "row_below_limit", f"{label} is {fmt.times(low[1].speedup)} of best, below the limit of {limit}"
     mean = stats.geomean([ratio for _row, ratio in direct])
     if mean is None or len(direct) < sum(row.status == "ok" for row in headline):
-        return "not_timed_with_best", "it was not timed next to the best"
+        return "not_timed_with_best", "it was not timed against best"
     least = fmt.times(1 + stats.MARGIN)
-    return "not_above_margin", f"{fmt.exact(mean.speedup)} of best, and the whole interval must be above {least}"
+    return "not_above_margin", f"{fmt.exact(mean.speedup)} of best, and the interval must be above {least}"
 
 
 def _wall(rows: Sequence[CaseResult]) -> Ratio | None:
@@ -242,7 +242,7 @@ def _has_interval(rows: Sequence[CaseResult]) -> bool:
 
 
 def _move(hypothesis: str, profiled: bool) -> str:
-    """What was said, and what left a trace."""
+    """The move that the hypothesis names, and a profile taken meanwhile."""
     moves = [said_move(hypothesis), "profiled again" if profiled else ""]
     return " and ".join(dict.fromkeys(move for move in moves if move))
 

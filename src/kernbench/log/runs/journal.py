@@ -1,10 +1,11 @@
-"""runs.jsonl: the machine's truth, one JSON line per thing that happened, appended at once and never rewritten.
+"""runs.jsonl: the machine-readable log, one JSON line per event, appended at once and never rewritten.
 
 A run is a `start` line, `case` lines as they land (the last one of a case counts), and `finished`, `failed` or
 `cancelled`. `words` lines change the hypothesis or next step of an iteration; `dropped` keeps the text of an entry that
-was removed from ITERATIONS.md, `undropped` puts it back; `controls` says that a task passed its controls; `floor` keeps
-an A/A floor; `task` notes what older versions called a task. Reading skips torn lines and anything it does not know.
-Opening keeps the Summary of every run and skips rows by their first bytes; run_rows.py reads those of a run on demand.
+was removed from ITERATIONS.md, `undropped` puts it back; `controls` records that a task passed its controls; `floor`
+keeps an A/A floor; `task` records the hash that older versions gave a task. Reading skips torn lines and anything it
+does not know. Opening keeps the Summary of every run and skips rows by their first bytes; run_rows.py reads the rows of
+a run on request.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from kernbench.log.runs.runs_file import BEGIN, FINISHED, UNREADABLE, VERSION, J
 from kernbench.log.runs.series import Series, best_of, series_of
 
 FLOORS = 3
-"""Measurements of one floor, each in another pause of the work."""
+"""Measurements of one floor, each in a different idle time."""
 PARSED_AT_ONCE = 500
 MOST_ITERATIONS = 1 << 63
 WORDS = ("hypothesis", "next", "hypothesis_by", "hypothesis_at", "move")
@@ -58,29 +59,29 @@ class Journal:
         self.failed_builds = 0
         """Since the last finished run."""
         self._old_hashes: dict[str, set[str]] = {}
-        """By the hash of a task, those that older versions gave it."""
+        """Hashes that older versions gave a task, by its current hash."""
         self.controls: set[str] = set()
-        """Hashes of the tasks that held against themselves, with the device they were tried on."""
+        """Tasks that passed their controls: hash and device."""
         self.floors: dict[str, float] = {}
-        """A/A floors: the median of what was measured, so that one disturbed moment is not kept for good."""
+        """A/A floors, each the median of its measurements, so that one disturbed moment does not last."""
         self._floors: dict[str, list[float]] = {}
         self._file = RunsFile(self.path)
         self.dropped: list[DroppedEntry] = []
         """Those not put back since, oldest first."""
         self._begins: dict[str, int] = {}
-        """Where the lines of each run begin."""
+        """Offset of each run's first line."""
         self._environment: tuple[dict[str, Any], Environment] = {}, Environment()
-        """The last one read, as it is written and decoded: most runs share it."""
+        """The last environment read, as written and as decoded: most runs share it."""
         self._taken_in = 0
-        """Up to here every line is known."""
+        """Offset up to which every line is known."""
         self._read()
 
     def old_hashes(self, task: Task) -> frozenset[str]:
-        """What older versions called this task, as its files are now or as a run has noted it."""
+        """Hashes that older versions gave this task, by its files now or as a run recorded them."""
         return frozenset(self._old_hashes.get(task.hash, set()) | ({task.old_hash} - {""}))
 
     def note_old_hash(self, task: Task) -> None:
-        """Once, where runs of older versions are of this task: it keeps them when a comment in it changes later."""
+        """Records the old hash once if runs have it, so that they stay in the series when a comment changes."""
         known = self._old_hashes.setdefault(task.hash, set())
         if task.old_hash in known or not any(run.task_hash == task.old_hash for run in self.summaries):
             return
@@ -88,14 +89,14 @@ class Journal:
         known.add(task.old_hash)
 
     def series(self, wanted: Series) -> list[Summary]:
-        """The runs that may be compared."""
+        """The runs of a series."""
         return series_of(self.summaries, wanted)
 
     def best(self, series: Series) -> Summary | None:
         return best_of(self.series(series))
 
     def numbered(self) -> list[Summary]:
-        """The runs that made an iteration; a number that was taken twice (two machines) has both."""
+        """The runs that made an iteration; two machines may have used the same number."""
         return [run for run in self.summaries if run.iteration is not None]
 
     def made_entry(self, run: str) -> bool:
@@ -107,12 +108,12 @@ class Journal:
         return max([*made, *(entry.iteration for entry in self.dropped)], default=0)
 
     def iteration_of(self, source: str) -> int | None:
-        """Number of the first iteration with this very source: later ones name it, so no chain is followed."""
+        """Number of the first iteration with this source; later ones refer to it."""
         return next((run.iteration for run in self.numbered() if run.source == source), None)
 
     def iteration_with(self, series: Series, code: str, code_of: Callable[[str], str]) -> int | None:
-        """Number of the first iteration of the series with this code; `code_of` gives that of a stored source, for the
-        runs of older versions, which do not know theirs."""
+        """Number of the first iteration of the series with this code; `code_of` returns that of a stored source, for
+        runs of older versions, which did not record it."""
         made = (run for run in self.series(series) if run.iteration is not None)
         return next((run.iteration for run in made if code and (run.code or code_of(run.source)) == code), None)
 
@@ -125,7 +126,7 @@ class Journal:
         self._file.append(encode("case", row, run=event.run))
 
     def finish(self, summary: Summary, results: Iterable[CaseResult]) -> None:
-        """A row that never landed again, as after a crash, leaves its samples now."""
+        """Appends a run. A row that did not land again, as after a crash, is written with its samples now."""
         rows = {result.id: result for result in results}
         for row in filter(_lands_again, rows.values()):
             self._file.append(encode("case", row, run=summary.run))
@@ -177,7 +178,7 @@ class Journal:
         self.floors[key] = statistics.median(measured)
 
     def words(self, new: Summary) -> None:
-        """What an iteration is now said to have been about; `new` is its summary with the changed words."""
+        """Changes the words of an iteration; `new` is its summary with them."""
         words = {name: getattr(new, name) for name in WORDS}
         line = {"iteration": new.iteration, **words, "run": new.run}
         self._file.append(encode("words", **line))
@@ -188,11 +189,11 @@ class Journal:
         return run_rows.of_run(self._file, run, self._begins.get(run, 0))
 
     def runs(self, only: set[str] | None = None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """Every finished run, or those asked for, with its rows as plain data, in one pass over the file."""
+        """Every finished run, or only those in `only`, with its rows as plain data, in one pass over the file."""
         return run_rows.of_all(self._file, only)
 
     def read_new(self) -> bool:
-        """Takes in the runs that other processes have finished since, and says whether there were any."""
+        """Reads the runs that other processes have finished since; returns whether there were any."""
         before = len(self.summaries)
         for line in self._new_lines():
             if line.startswith((FINISHED, *DROPS)):
@@ -218,16 +219,16 @@ class Journal:
             self.last_cases = self.cases_of(self.summaries[-1].run)
 
     def _lines_to_open(self) -> Iterator[bytes]:
-        """All but the rows and the starts, which say whether a newer version wrote the file."""
+        """All lines but rows and starts; a start shows whether a newer version wrote the file."""
         for line in self._new_lines():
             if not BEGIN.match(line):
                 yield line
             elif (version := VERSION.search(line)) and int(version[1]) > SCHEMA:
                 newer = f"a newer kernbench (schema {int(version[1])})"
-                raise JournalError(f"{self.path} was written by {newer}; update this one to read it")
+                raise JournalError(f"{self.path} was written by {newer}; update kernbench to read it")
 
     def _new_lines(self) -> Iterator[bytes]:
-        """The lines since the last look, less the rows; one that is torn, or being written, is looked at again."""
+        """The lines since the last read, without rows; a torn or unfinished line is read again."""
         self._taken_in = min(self._taken_in, self._file.size())
         for place, line in self._file.scan(self._taken_in, rows=False):
             if line.endswith(b"\n"):
@@ -267,7 +268,7 @@ class Journal:
                 return
 
     def _decode(self, data: dict[str, Any]) -> Summary:
-        """Raises where a later question would trip over what the line says."""
+        """Raises if a value in the line would fail later."""
         about = data.get("environment") or {}
         if about != self._environment[0]:
             self._environment = about, legacy.decode_environment(about)
@@ -282,5 +283,5 @@ class Journal:
 
 
 def _lands_again(row: CaseResult) -> bool:
-    """Samples are most of a row, so the landing before the slow checks goes without them."""
+    """Whether the row comes again after the slow checks: samples are most of a row and only written once."""
     return row.samples is not None and row.checked < 2

@@ -1,4 +1,4 @@
-"""The rows of runs, read from runs.jsonl when somebody asks: nothing keeps them in memory."""
+"""The rows of runs, read from runs.jsonl on request: nothing keeps them in memory."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def of_run(file: RunsFile, run: str, begin: int) -> dict[str, CaseResult]:
 
 
 def of_all(file: RunsFile, only: set[str] | None = None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Every finished run, or those asked for, with its rows as plain data, in one pass over the file.
+    """Every finished run, or only those in `only`, with its rows as plain data, in one pass over the file.
 
-    Of each case the last line counts. Samples, most of a line, are left out.
+    The last line of each case counts. Samples, most of a line, are left out.
     """
     rows: dict[bytes, dict[bytes, bytes]] = {}
     for _place, line in file.scan():
@@ -58,7 +58,7 @@ def _without_samples(line: bytes) -> bytes:
 
 
 def _names(line: bytes) -> tuple[bytes, bytes]:
-    """Run and case of a row, as they are written: an unescaped quote ends a name, so the numbers need no reading."""
+    """Run and case of a row, as written. An unescaped quote ends a name, so the numbers need not be parsed."""
     run, case = line.rfind(b',"run":"'), line.find(b',"status":')
     if run > 0 and case > 0:
         return line[run + 8 : line.rfind(b'"')], line[:case]

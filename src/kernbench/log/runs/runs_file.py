@@ -1,7 +1,7 @@
-"""runs.jsonl as a file: lines go in whole, under a lock, and come out with their place.
+"""runs.jsonl as a file: lines are appended whole, under a lock, and read with their offset.
 
-A line that a killed process or a full disk tore is never glued to the next: whoever writes looks at the last byte
-first, and takes back what did not fit. Appending costs the same however long the file is.
+A line torn by a killed process or a full disk is never joined to the next: the writer checks the last byte first, and
+removes what did not fit. Appending takes the same time however long the file is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BEGIN = re.compile(rb'\{"event":"start","run":"([^"\\]*)"')
 END = re.compile(rb'\{"event":"(?:finished|failed|cancelled)","run":"([^"\\]*)"')
 VERSION = re.compile(rb',"schema":(\d+)')
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-"""What reading a line may raise that is torn, or that somebody wrote into."""
+"""What reading a torn or edited line may raise."""
 NOT_OURS = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -39,14 +39,14 @@ class RunsFile:
         self.path = path
 
     def append(self, line: str) -> int:
-        """Writes the line and returns where it begins; a line that does not fit leaves nothing behind."""
+        """Appends the line and returns its offset; a line that does not fit leaves nothing behind."""
         try:
             make_state(self.path.parent)
             handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as problem:
             raise self._refused(problem) from None
         try:
-            with contextlib.suppress(OSError):  # a file system without locks: a single write is all there is
+            with contextlib.suppress(OSError):  # a file system without locks: rely on the single write
                 fcntl.flock(handle, fcntl.LOCK_EX)
             return self._write(handle, line.encode("utf-8", "replace"))
         except OSError as problem:
@@ -61,7 +61,7 @@ class RunsFile:
             return 0
 
     def scan(self, begin: int = 0, rows: bool = True) -> Iterator[tuple[int, bytes]]:
-        """Whole and torn lines with their offsets, or those that are not rows; `begin` must be the beginning of one."""
+        """Lines, whole or torn, with their offsets; all or all but rows. `begin` must be the start of a line."""
         try:
             with self.path.open("rb", buffering=READ_AT_ONCE) as file:
                 file.seek(begin)
@@ -73,7 +73,7 @@ class RunsFile:
         except FileNotFoundError:
             return
         except OSError as problem:
-            raise JournalError(f"{self.path} cannot be read: {problem.strerror}") from None
+            raise JournalError(f"cannot read {self.path}: {problem.strerror}") from None
 
     def _write(self, handle: int, line: bytes) -> int:
         size = os.fstat(handle).st_size
@@ -90,13 +90,13 @@ class RunsFile:
                     os.ftruncate(handle, size)
         if written != len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        # not `size`: where there are no locks another process may have written since
+        # not `size`: without locks another process may have written since
         return os.lseek(handle, 0, os.SEEK_CUR) - len(line) - 1
 
     def _refused(self, problem: OSError) -> JournalError:
         reason = problem.strerror or str(problem)
-        elsewhere = "; `--state DIR` keeps runs elsewhere" if problem.errno in NOT_OURS else ""
-        return JournalError(f"{self.path} cannot be written: {reason}; the run is not recorded{elsewhere}")
+        elsewhere = "; use `--state DIR` to keep runs elsewhere" if problem.errno in NOT_OURS else ""
+        return JournalError(f"cannot write {self.path}: {reason}; the run is not recorded{elsewhere}")
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
@@ -109,7 +109,7 @@ def parse(line: bytes) -> dict[str, Any] | None:
 
 
 def parse_all(lines: list[bytes]) -> list[dict[str, Any]]:
-    """Each line as data, an empty table for one that is torn; in one go where none is, which is half the time."""
+    """Each line as data, an empty table for one that is torn; one call if none is torn, in half the time."""
     try:
         data = json.loads(b"[%s]" % b",".join(lines))
     except ValueError:

@@ -1,4 +1,4 @@
-"""Series, and the best of one. Pure rules over runs; log/best.py asks them for every door.
+"""Series, and the best of one. Pure rules over runs; log/best.py applies them for every command and pane.
 
 A series is everything measured by the same task over the same baseline, on the same device, with its L2 in the same
 state; runs of two series are never compared. The series over the task's own baseline decides what is best: its first
@@ -25,7 +25,7 @@ class Series:
     l2: str
     """State of a GPU's L2 before each timed call; empty on a CPU."""
     old_task_hashes: frozenset[str] = field(default=frozenset(), compare=False)
-    """The same task as older versions hashed it."""
+    """Hashes that older versions gave the same task."""
 
     @classmethod
     def of(cls, run: Summary) -> Series:
@@ -36,11 +36,11 @@ class Series:
     def present(
         cls, task: Task, device: str, device_name: str, l2: str, baseline: str, known: frozenset[str]
     ) -> Series:
-        """The task's series on a device over a baseline; `known` are hashes that older versions gave this task."""
+        """The task's series on a device over a baseline; `known` has the hashes that older versions gave the task."""
         return cls(task.hash, baseline, device_name, _state(device, l2), known)
 
     def includes(self, run: Summary) -> bool:
-        """Whether the run is of this series: it may carry the task's old hash."""
+        """Whether the run belongs to this series; it may have an old hash of the task."""
         if run.task_hash != self.task_hash and run.task_hash not in self.old_task_hashes:
             return False
         about = run.environment
@@ -57,10 +57,10 @@ def series_of(summaries: Iterable[Summary], wanted: Series) -> list[Summary]:
 
 
 def best_of(series: Sequence[Summary]) -> Summary | None:
-    """The run with which the best source took over, unless that source has turned out wrong since.
+    """The run with which the best source became best, unless that source has turned out wrong since.
 
-    A timeout alone dethrones nobody: a busy machine or a short deadline makes one of any source. A best that was timed
-    again keeps the number and the words with which it became the best.
+    A timeout alone does not count as wrong: on a busy machine or with a short deadline any source may time out. A best
+    that is timed again keeps the number and the words with which it became best.
     """
     failed: set[str] = set()
     for place in range(len(series) - 1, -1, -1):
@@ -73,8 +73,8 @@ def best_of(series: Sequence[Summary]) -> Summary | None:
 
 
 def _take_over(series: Sequence[Summary], place: int) -> Summary:
-    """The run with which the best at this place became it: the first of the same source, else the last that took over,
-    whose place it kept."""
+    """The run with which the best at this index became best: the first of the same source, else the last that took
+    over."""
     best = series[place]
     if best.new_best:
         return best
