@@ -1,1 +1,1 @@
-"""The measuring half of kernbench: runs in the worker process, next to the kernel."""
+"""The measuring half of kernbench: runs in the worker process, together with the kernel."""

@@ -1,7 +1,7 @@
 """`load("solution.cpp")`: host C++ through the system's compiler, ready to be called with tensors.
 
     from harness.host import load
-    _cpp = load("solution.cpp")          # beside the file that calls load
+    _cpp = load("solution.cpp")          # next to the file that calls load
 
     def softmax(x):
         out = torch.empty_like(x)
@@ -10,9 +10,9 @@
 
     // solution.cpp: extern "C" void softmax(const float* x, float* out, int64_t rows, int64_t columns)
 
-Tensors go as their data pointer, int and bool as int64_t, float as double, None as a null pointer; functions return
-nothing. An unchanged file (with its own headers, flags and compiler) is compiled once. This file stands alone: it
-imports nothing else of the harness and can be copied beside a kernel.
+Tensors are passed as their data pointer, int and bool as int64_t, float as double, None as a null pointer; functions
+return nothing. An unchanged file (including its headers, flags and compiler) is compiled once. This file is
+self-contained: it imports nothing else from the harness and can be copied next to a kernel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
 class CompileError(Exception):
-    """The compiler refused: one sentence, and the place in the user's file."""
+    """The compiler failed: one sentence, and the location in the user's file."""
 
     def __init__(self, message: str, file: str, line: int | None = None, output: str = "") -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class Library:
 
 
 class _Function:
-    """Calls one C function; the conversion is worked out once per combination of argument types."""
+    """Calls one C function; the conversion is computed once per combination of argument types."""
 
     def __init__(self, library: ctypes.CDLL, name: str) -> None:
         self._library, self._name = library, name
@@ -102,18 +102,18 @@ class _Function:
 
 def _pointer(tensor: Any) -> int:
     if not tensor.is_cpu:
-        raise TypeError(f"a host function got a tensor on {tensor.device}; it needs one in host memory")
+        raise TypeError(f"a host function got a tensor on {tensor.device}; pass one in host memory")
     return int(tensor.data_ptr())
 
 
 def load(name: str, flags: Sequence[str] = ()) -> Library:
-    """Compiles (or finds) a C++ file that lies beside the calling file."""
+    """Compiles (or finds) a C++ file next to the calling file."""
     scope = sys._getframe(1).f_globals
     folder = os.path.dirname(os.path.abspath(scope.get("__file__") or os.path.join(os.getcwd(), "-")))
     user_folder = scope.get("__kernbench_folder__") or folder
     path, user_path = os.path.join(folder, name), os.path.join(user_folder, name)
     if not os.path.isfile(path):
-        raise CompileError(f"there is no {name} beside the file that loads it", user_path)
+        raise CompileError(f"no file {name} next to the file that loads it", user_path)
     compiler = _compiler(user_path)
     digest = hashlib.sha256("\0".join([user_path, *compiler, *FLAGS, *flags, _stamp(compiler[0]), _cpu()]).encode())
     texts = _texts(path)
@@ -143,7 +143,7 @@ def _compile(path: str, user_path: str, command: list[str], image: str) -> None:
         if done.returncode != 0:
             output = done.stderr.decode(errors="replace").replace(folder + os.sep, os.path.dirname(user_path) + os.sep)
             raise _error(output, user_path)
-        os.replace(partial, image)  # whoever looks sees a whole file or none
+        os.replace(partial, image)  # readers see the whole file or none
     finally:
         if os.path.exists(partial):
             os.unlink(partial)
@@ -154,12 +154,12 @@ def _error(output: str, user_path: str) -> CompileError:
     if found is not None:
         return CompileError(found["what"].strip(), found["file"], int(found["line"]), output)
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    last = lines[-1] if lines else "it gave no message"
+    last = lines[-1] if lines else "no message"
     return CompileError(f"the C++ compiler failed: {last}", user_path, None, output)
 
 
 def _texts(path: str) -> dict[str, bytes]:
-    """The file and, recursively, the headers it includes with quotes from folders beside it."""
+    """The file and, recursively, the headers it includes in quotes."""
     seen: dict[str, bytes] = {}
     waiting = [os.path.realpath(path)]
     while waiting:
@@ -175,25 +175,25 @@ def _texts(path: str) -> dict[str, bytes]:
 
 
 def _compiler(user_path: str) -> list[str]:
-    """$CXX as given (it may carry a launcher or flags), else the first compiler on PATH."""
+    """$CXX as given (it may include a launcher or flags), else the first compiler on PATH."""
     asked = shlex.split(os.environ.get("CXX", ""))
     for candidate in [asked] if asked else [["c++"], ["g++"], ["clang++"]]:
         found = shutil.which(candidate[0])
         if found:
             return [found, *candidate[1:]]
-    raise CompileError("no C++ compiler was found; install g++ or clang++, or set CXX", user_path)
+    raise CompileError("no C++ compiler found; install g++ or clang++, or set CXX", user_path)
 
 
 @functools.lru_cache
 def _stamp(compiler: str) -> str:
-    """Changes when the compiler is replaced; asking it for its version would cost a process on every start."""
+    """Changes when the compiler is replaced; running it for its version would cost a process on every start."""
     about = os.stat(os.path.realpath(compiler))
     return f"{os.path.realpath(compiler)} {about.st_size} {about.st_mtime_ns}"
 
 
 @functools.lru_cache
 def _cpu() -> str:
-    """What -march=native depends on: a cache may be shared by machines."""
+    """What -march=native depends on: machines may share a cache."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first = file.read().split("\n\n", 1)[0]

@@ -1,7 +1,7 @@
-"""Other people's methods on the same rows, for `kernbench selfcheck`: what to hold our numbers against.
+"""Other timing methods on the same rows, to compare kernbench's numbers with in `kernbench selfcheck`.
 
-`main` times the solution twice, one after the other, with triton.testing.do_bench, and prints a JSON line per case.
-Under Nsight Compute, `profiled` calls every case five times between profiler start and stop.
+`main` times the solution twice in a row with triton.testing.do_bench and prints a JSON line per case. For Nsight
+Compute, a request with `profiled` calls every case five times between profiler start and stop.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The little program that ncu wraps: waits with torch and a CUDA context in hand, then makes one call of each side.
+"""The program that ncu profiles: waits with torch imported and a CUDA context ready, then calls each side once.
 
-It is started by `python -c BOOT HARNESS_DIR REQUESTS EVENTS DEVICE MODE`. REQUESTS and EVENTS are named pipes: one JSON
-line comes in, a few go out, so that nothing depends on what ncu does with the standard streams. When the workbench goes
-away its end of REQUESTS closes and this process leaves, whatever it is in the middle of; a call that never ends is
-ended by an alarm of its own. While it waits it holds a context and does nothing.
+Started by `python -c BOOT HARNESS_DIR REQUESTS EVENTS DEVICE MODE`. REQUESTS and EVENTS are named pipes: one JSON line
+comes in, a few go out, so that nothing depends on what ncu does with the standard streams. When the workbench exits,
+its end of REQUESTS closes and this process exits at once, even during a call; an alarm ends a call that hangs. While it
+waits, it holds a context and does nothing.
 
-Per side: load, inputs, one warm call (which compiles), then one call between cudaProfilerStart and Stop. Kernels of two
-sides are kept apart by one launch of a torch kernel that only spins. MODE `facts` leaves the profiled call out; a
-request with `trace` has torch's profiler look at the call instead, which needs no ncu and no GPU.
+For each side: load, make inputs, make one warm-up call (which compiles), then one call between cudaProfilerStart and
+Stop. A launch of a torch kernel that only spins separates the kernels of two sides. MODE `facts` skips the profiled
+call. A request with `trace` uses torch's profiler instead, which needs neither ncu nor a GPU.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lines:
     """One request in, events out."""
 
     def __init__(self, requests: str, events: str) -> None:
-        self._requests = os.open(requests, os.O_RDONLY | os.O_NONBLOCK)  # never waits for a workbench that is gone
+        self._requests = os.open(requests, os.O_RDONLY | os.O_NONBLOCK)  # never waits for a workbench that has exited
         self._events = os.open(events, os.O_WRONLY | os.O_NONBLOCK)
         os.set_blocking(self._events, True)
 
@@ -63,7 +63,7 @@ class Lines:
 def main(requests: str, events: str, device: str, mode: str) -> None:
     lines = Lines(requests, events)
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # no pool of processes under the profiler
-    tempfile.tempdir = os.environ.get("KERNBENCH_TMPDIR")  # TMPDIR is ncu's alone; locks and caches are where always
+    tempfile.tempdir = os.environ.get("KERNBENCH_TMPDIR")  # TMPDIR is only for ncu, not for locks and caches
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     try:
@@ -80,17 +80,17 @@ def main(requests: str, events: str, device: str, mode: str) -> None:
         _leave(lines, f"{type(problem).__name__}: {problem}", code="device")
     for name in ("harness.inputs.cache", "harness.load.compiled"):
         importlib.import_module(name)
-    with suppress(Exception):  # what cannot be done says so when the source tries
+    with suppress(Exception):  # a failure shows up again when the source runs
         _everything_once(device)
     lines.emit("ready", pid=os.getpid(), gpu=_gpu(device))
     message = lines.request()
     signal.setitimer(signal.ITIMER_REAL, float(message.get("seconds", 120.0)))  # its default action ends the process
     _serve(lines, message, device, mode)
-    os._exit(0)  # no destructor of anybody's between the result and its reader
+    os._exit(0)  # run no destructors after the result
 
 
 def _everything_once(device: str) -> None:
-    """What is slow the first time in a process, before anybody waits for it: random numbers, Triton's first launch."""
+    """Does what is slow the first time in a process, ahead of the request: random numbers, Triton's first launch."""
     import torch
 
     torch.randn(8, device=device, generator=torch.Generator(device=device)).mul(2).to(torch.bfloat16)
@@ -142,7 +142,7 @@ class _Calls:
         self.reference = self.cache.reference(task, message["sides"][0]["source"], self.build)
 
     def warmed(self, side: dict[str, Any]) -> Callable[[], Any]:
-        """Loads a side and calls it once; what is returned makes the profiled call on copies of the inputs."""
+        """Loads a side and calls it once; returns a function that makes the profiled call on copies of the inputs."""
         import torch
 
         from harness.inputs.reference import Draw, copies, named_outputs, nbytes
@@ -184,7 +184,7 @@ def _profiled(lines: Lines, calls: list[Callable[[], Any]], device: str) -> None
 
 
 def _turn(device: str) -> AbstractContextManager[None]:
-    """Another workbench may be timing on this GPU; where the GPU cannot be named, better together than not at all."""
+    """Waits for other workbenches timing on this GPU; without a UUID for the lock, profiles without waiting."""
     import torch
 
     from harness.device import gpu

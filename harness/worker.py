@@ -1,8 +1,8 @@
-"""The child process: read a request, run it, emit events.
+"""The worker process: reads a request, runs it, emits events.
 
-Requests come in on a private copy of fd 0, events go out on a private copy of fd 1; what the kernel prints goes to fd
-2, the log, and can forge nothing. A reader thread takes cancel lines while a run is on, and ends the process when the
-workbench closes the pipe. One worker is one device.
+Requests come in on a private copy of fd 0, events go out on a private copy of fd 1; the kernel's output goes to fd 2,
+the log, and cannot forge events. A reader thread handles cancel lines during a run and ends the process when the
+workbench closes the pipe. Each worker uses one device.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from harness.shared.lines import PROTOCOL, decode, encode, to_dict
 from harness.shared.run_request import RunRequest
 
 UNUSABLE = 3
-"""Exit code when the device or torch is not there."""
+"""Exit code if the device or torch is missing."""
 IDLE_S = 0.3
-"""A worker that nobody asks for so long has time for the slow imports."""
+"""Idle seconds before the slow imports start."""
 MANY_MODULES = 200
-"""More of them than a source and what it imports."""
+"""More modules than a source usually imports."""
 
 
 class Channel:
@@ -64,13 +64,13 @@ class Channel:
                     self._free.set()
                 else:
                     self._waiting.put((message, time.perf_counter()))
-        os._exit(0)  # the workbench is gone; user code may be in the middle of anything
+        os._exit(0)  # the workbench has exited; user code may be running
 
     def next(self) -> tuple[dict[str, Any], float]:
         return self._waiting.get()
 
     def quiet_for(self, seconds: float) -> bool:
-        """Whether no request comes for so long."""
+        """Whether no request arrives for this many seconds."""
         end = time.monotonic() + seconds
         while self._waiting.empty():
             if time.monotonic() >= end:
@@ -82,7 +82,7 @@ class Channel:
         return run in self._cancelled
 
     def rest(self, run: str) -> None:
-        """Between two rows: while somebody else needs the GPU nothing is launched."""
+        """Called between rows: launches nothing while another process needs the GPU."""
         if not self._free.is_set() and not self.cancelled(run):
             self.emit("held", run=run)
             self._free.wait()
@@ -119,15 +119,15 @@ def main(device: str) -> None:
         message, read_at = channel.next()
         _serve(channel, message, read_at, environment, cache)
         if len(sys.modules) > settled + MANY_MODULES:
-            cache.drop("solution")  # the next run loads its own; frozen, the cycles in this one would never be freed
+            cache.drop("solution")  # the next run reloads it; frozen, its reference cycles would never be freed
             gc.collect()
             settled = _settle()
 
 
 def _settle() -> int:
-    """What was imported so far is never garbage, so that collections between runs stay short; returns how much it is.
+    """Exempts everything imported so far from garbage collection; returns the number of modules.
 
-    After a run that brought torch.compile in they took 120 to 180 ms, which a save that comes at once waited for.
+    After a run that imported torch.compile, collections took 120 to 180 ms, which delayed a save made right then.
     """
     gc.freeze()
     return len(sys.modules)
@@ -151,18 +151,18 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
         request = decode(RunRequest, message)
         run = Run(request, environment, cache, emit, lambda: channel.cancelled(name))
         run.go() if kind == "run" else run.floors()
-    except BaseException as problem:  # a mistake of ours must not take the worker down without a word
+    except BaseException as problem:  # an internal error must not end the worker silently
         import traceback
 
-        text = f"the harness itself failed: {type(problem).__name__}: {problem}"
+        text = f"internal error in the harness: {type(problem).__name__}: {problem}"
         emit("failed", status="bad_task", message=text, where=None, traceback=traceback.format_exc())
     channel.forget(name)
 
 
 def _private_channel() -> Channel:
-    """Keeps the pipes for ourselves; whoever prints or reads from now on meets the log and /dev/null."""
+    """Makes the pipes private; from now on user code prints to the log and reads from /dev/null."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; a parent already gone has closed the pipe
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; a parent that has already exited closed the pipe
     events, requests = os.dup(1), os.dup(0)
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -174,17 +174,17 @@ def _private_channel() -> Channel:
 
 
 def _prepare(channel: Channel, device: str) -> str:
-    """Imports torch and triton and settles the device; leaves with a sentence when that cannot be."""
+    """Imports torch and triton and chooses the device; on failure reports why and exits."""
     try:
         import torch
     except Exception as problem:
-        _unusable(channel, "no_torch", f"{sys.executable} cannot import torch ({problem}); name another with --python")
+        _unusable(channel, "no_torch", f"{sys.executable} cannot import torch ({problem}); set another with --python")
     if device == "auto":
         device = "cuda:0" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda"):
         device = _open_gpu(channel, device)
     elif device != "cpu":
-        _unusable(channel, "no_device", f"there is no device {device!r}; use cpu, cuda:N or auto")
+        _unusable(channel, "no_device", f"unknown device {device!r}; use cpu, cuda:N or auto")
     else:
         os.environ["TRITON_INTERPRET"] = "1"
     if importlib.util.find_spec("triton") is not None:
@@ -199,8 +199,8 @@ def _prepare(channel: Channel, device: str) -> str:
 
 
 def _pin_triton_cache() -> None:
-    """torch.compile sets another folder when it is first used, and whatever Triton built before would be built again:
-    0.6 s of the first save after a compile baseline was ready. Where the home is read-only torch's folder is better.
+    """On its first use torch.compile sets another cache folder, and Triton would rebuild every kernel: 0.6 s of the
+    first save after a compile baseline was ready. If the home directory is read-only, torch's folder is better.
     """
     from harness.private import triton_private
 
@@ -218,22 +218,22 @@ def _open_gpu(channel: Channel, device: str) -> str:
 
     device = device if ":" in device else f"{device}:0"
     if not torch.cuda.is_available():
-        _unusable(channel, "no_device", f"torch {torch.__version__} sees no CUDA device; try --device cpu or --python")
+        _unusable(channel, "no_device", f"torch {torch.__version__} finds no CUDA device; try --device cpu or --python")
     number = device.partition(":")[2]
     if not number.isdigit() or int(number) >= torch.cuda.device_count():
-        _unusable(channel, "no_device", f"there is no {device}; torch sees {torch.cuda.device_count()} CUDA devices")
+        _unusable(channel, "no_device", f"no {device} here; torch finds {torch.cuda.device_count()} CUDA devices")
     try:
         torch.cuda.set_device(int(number))
         torch.zeros(1, device=device).item()
-    except Exception as problem:  # another process has it for itself, it is full, or it is broken
+    except Exception as problem:  # in exclusive use by another process, out of memory, or broken
         reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].rstrip(".")
-        told = f"{device} cannot be used: {reason}; nvidia-smi shows who has it, --device takes another"
-        _unusable(channel, "no_device", told)
+        message = f"{device} cannot be used: {reason}; nvidia-smi shows who uses it, --device selects another"
+        _unusable(channel, "no_device", message)
     return device
 
 
 def _warm_up(channel: Channel, gpu: Any) -> None:
-    """The slow first times, while nobody waits; `warm` says that a run would wait for none of them."""
+    """Does the slow first-time work while idle; the `warm` event reports that a run need not wait for it."""
     if gpu is not None:
         from harness.private import torch_private
 
@@ -241,7 +241,7 @@ def _warm_up(channel: Channel, gpu: Any) -> None:
         for number, name in enumerate(torch_private.COMPILE_IMPORTS):
             if not channel.quiet_for(0 if number else IDLE_S):
                 break
-            with contextlib.suppress(Exception):  # whoever needs it will be told
+            with contextlib.suppress(Exception):  # a failure shows up again on use
                 importlib.import_module(name)
     channel.emit("warm")
 

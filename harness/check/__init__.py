@@ -1,1 +1,1 @@
-"""Whether a call is right and its time honest."""
+"""Checks that a call is correct and its time honest."""

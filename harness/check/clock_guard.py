@@ -1,7 +1,7 @@
-"""The clocks and waits that times are taken with, as they were before any source was loaded.
+"""The clock and synchronization functions used for timing, saved before any source is loaded.
 
-A source that puts other functions in their places (to see its own timings, mostly) would be measured with them. They
-are compared after it loads, before each timing and at the end; what was replaced is put back, and the run says so.
+A source that replaces them (mostly to see its own timings) would be measured with its replacements. They are compared
+after the source loads, before each timing and at the end; replaced functions are restored and reported.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ORIGINALS: list[tuple[str, Any, str, Any]] = [
 
 
 def restore_clocks() -> Finding | None:
-    """Puts back whatever was replaced; says which, if any was."""
+    """Restores the replaced functions and reports them, if any."""
     replaced = []
     for path, owner, name, original in _ORIGINALS:
         if getattr(owner, name, None) is not original:

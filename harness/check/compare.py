@@ -1,8 +1,8 @@
-"""Whether outputs are right: kind, shape, dtype, layout, then every element against truth.
+"""Whether outputs are correct: type, shape, dtype, layout, then every element against truth.
 
-`compare` is the judge of everything: candidate, baseline, and the wrong answers a task is tried with. The tolerance is
-the output dtype's. Where truth is finite the output must be; where truth, rounded to the output's dtype, is infinite or
-NaN the output must be the same.
+`compare` judges everything: candidate, baseline, and the wrong answers that a task must reject. The output dtype
+selects the tolerance. If truth is finite, the output must be finite; if truth, rounded to the output's dtype, is
+infinite or NaN, the output must be the same.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from harness.shared.results import OutputError, Verdict
 from harness.shared.task import Task, Tolerance
 
 CHUNK = 1 << 20
-"""Elements compared at a time: small enough to stay in a cache, and bounds the float64 copies."""
+"""Elements compared at a time: small enough for the cache, and a bound on the float64 copies."""
 GPU_CHUNK = 1 << 25
-"""On a GPU every chunk costs two waits, so they are as large as a gigabyte or two of copies allows."""
+"""On a GPU every chunk costs two synchronizations, so a chunk may take a gigabyte or two of copies."""
 EXACT = Tolerance(0.0, 0.0)
 
 
 def form(outputs: Outputs, expected: Outputs, layout: str) -> str | None:
-    """What is wrong about the outputs before any element is looked at."""
+    """What is wrong with the form of the outputs, before looking at any element."""
     if len(outputs) != len(expected):
         return f"{len(outputs)} outputs, expected {len(expected)}"
     for (name, got), wanted in zip(outputs.items(), expected.values(), strict=True):
@@ -42,7 +42,7 @@ def _form(name: str, got: torch.Tensor | None, wanted: torch.Tensor | None, layo
             return None
         return f"{name} is None, expected a tensor" if got is None else f"{name} is a tensor, expected None"
     if type(got) is not torch.Tensor:
-        return f"{name} is of type {type(got).__name__}, not exactly torch.Tensor"
+        return f"{name} is of type {type(got).__name__}, not a plain torch.Tensor"
     if got.shape != wanted.shape:
         return f"{name} has shape {list(got.shape)}, expected {list(wanted.shape)}"
     if got.dtype != wanted.dtype:
@@ -55,21 +55,21 @@ def _form(name: str, got: torch.Tensor | None, wanted: torch.Tensor | None, layo
 
 
 def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Strides that say something: not those of single or empty dimensions."""
+    """The meaningful strides: not those of empty tensors or dimensions of length one."""
     if not tensor.numel():
         return ()
     return tuple(step for length, step in zip(tensor.shape, tensor.stride(), strict=True) if length != 1)
 
 
 def compare(outputs: Outputs, truth: Outputs, task: Task, fresh: bool = False) -> Verdict:
-    """All outputs against truth; `fresh` when they came from guarded memory, so that the sentinel can be recognised."""
+    """All outputs against truth; `fresh` if they came from guarded memory, where the sentinel can be recognized."""
     errors: dict[str, OutputError] = {}
     ratios: dict[str, float] = {}
     for (name, got), wanted in zip(outputs.items(), truth.values(), strict=False):
         if got is None or wanted is None:
             continue
         if got.shape != wanted.shape:
-            return Verdict(f"{name} has shape {list(got.shape)}, but truth has {list(wanted.shape)}")
+            return Verdict(f"{name} has shape {list(got.shape)}, but truth has shape {list(wanted.shape)}")
         allowed = task.tolerance.get(_short(got.dtype), EXACT)
         element = _worst(got.detach(), wanted.detach(), allowed)
         if element is not None:
@@ -89,11 +89,11 @@ def compare(outputs: Outputs, truth: Outputs, task: Task, fresh: bool = False) -
 
 @dataclass(frozen=True)
 class _Element:
-    """The element that comes nearest to breaking the tolerance."""
+    """The element closest to exceeding the tolerance."""
 
     place: int
     ratio: float
-    """Error over what is allowed; infinite where a value that should be finite is not."""
+    """Error divided by the allowed error; infinite if a value that should be finite is not."""
     largest: float
     """Largest finite error anywhere."""
 
@@ -129,8 +129,8 @@ def _worst_of_chunk(got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance)
     exact = wanted.to(wide)
     error = (got.to(wide) - exact).abs()
     ratio = error / (exact.abs() * allowed.rtol + allowed.atol).clamp_min_(1e-300)
-    peaks: list[float] = torch.stack([ratio.max(), error.max()]).tolist()  # in one wait for the device
-    if not all(map(math.isfinite, peaks)):  # rare: only then look closer at what is not finite
+    peaks: list[float] = torch.stack([ratio.max(), error.max()]).tolist()  # one synchronization
+    if not all(map(math.isfinite, peaks)):  # rare, so handle infinities and NaN only here
         ratio, error = _with_infinities(got, wanted, ratio, error)
         peaks = torch.stack([ratio.max(), error.max()]).tolist()
     return int(ratio.argmax()), peaks[0], peaks[1]
@@ -139,7 +139,7 @@ def _worst_of_chunk(got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance)
 def _with_infinities(
     got: torch.Tensor, wanted: torch.Tensor, ratio: torch.Tensor, error: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    wide = torch.complex128 if got.is_complex() else torch.float64  # the small formats cannot be compared themselves
+    wide = torch.complex128 if got.is_complex() else torch.float64  # the small formats have no comparison
     rounded, got = wanted.to(got.dtype).to(wide), got.to(wide)
     same = (got == rounded) | (got.isnan() & rounded.isnan())
     strange = ~(got.isfinite() & rounded.isfinite())
@@ -160,12 +160,12 @@ def _sentence(name: str, got: torch.Tensor, error: OutputError, fresh: bool) -> 
     if not math.isfinite(error.got) and math.isfinite(error.expected):
         return f"{name} is {error.got:g}{place}, expected {error.expected:.6g}"
     if error.got == error.expected or abs(error.got - error.expected) <= (error.bound or 0.0) < math.inf:  # by now
-        return f"{name} changed{place} while it was looked at; is work left to a thread or on another stream?"
+        return f"{name} changed{place} while it was being checked; is work left to a thread or on another stream?"
     return f"{name} differs{place}: got {error.got:.6g}, expected {error.expected:.6g} (allowed {error.bound:.2g})"
 
 
 def changed_inputs(before: dict[str, object], after: dict[str, object], mutates: tuple[str, ...]) -> str | None:
-    """The first input that a call wrote without the task saying so."""
+    """The first input that a call wrote to although the task does not declare it mutated."""
     for name, value in before.items():
         kept = after[name]
         if name in mutates or not isinstance(value, torch.Tensor) or not isinstance(kept, torch.Tensor):
@@ -176,7 +176,7 @@ def changed_inputs(before: dict[str, object], after: dict[str, object], mutates:
 
 
 def aliased(outputs: Outputs, inputs: dict[str, object]) -> tuple[str, str] | None:
-    """An output and the input whose storage it lives in."""
+    """An output and the input whose storage it shares."""
     storages = {
         value.untyped_storage().data_ptr(): name
         for name, value in inputs.items()
@@ -189,7 +189,7 @@ def aliased(outputs: Outputs, inputs: dict[str, object]) -> tuple[str, str] | No
 
 
 def shared(first: Outputs, second: Outputs) -> bool:
-    """Whether two results, both alive, have memory in common."""
+    """Whether two results, both alive, share memory."""
     held = {value.untyped_storage().data_ptr() for value in first.values() if value is not None and value.numel()}
     return any(
         value is not None and value.numel() and value.untyped_storage().data_ptr() in held for value in second.values()

@@ -1,9 +1,9 @@
-"""Memory with borders for checked calls: writes outside a tensor show, and so does memory that was never written.
+"""Bordered memory for checked calls: reveals writes outside a tensor and memory that was never written.
 
-While a `Guard` is active, `torch.empty` and its kin hand out blocks filled with a sentinel (NaN for floats, a pattern
-for integers) between borders of 4 KiB; zeros, ones and full keep their values and get borders too. Inputs are copied
-into bordered blocks as well; borders of floating inputs are NaN, so a read outside spoils the result. Outputs have
-another border byte than inputs: a kernel that copies one element too many still changes it.
+While a `Guard` is active, `torch.empty` and its variants return blocks filled with a sentinel (NaN for floats, a
+pattern for integers) between borders of 4 KiB; zeros, ones and full keep their values and get borders too. Inputs are
+copied into bordered blocks as well; borders of floating inputs are NaN, so an out-of-bounds read spoils the result.
+Outputs and inputs have different border bytes, so a kernel that copies one element too many still changes the border.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from harness.shared.results import Finding
 
 BORDER = 4096
 NAN_BYTE = 0xFF
-"""All bits set is NaN in every floating format of torch."""
+"""All bits set is NaN in every floating-point format of torch."""
 PATTERN_BYTE = 0xA5
 OUTPUT_BYTE = 0x5A
 
@@ -60,12 +60,12 @@ class Breach:
 class _Guarded:
     block: tensor_layout.Block
     border: int
-    """The byte its borders hold."""
+    """The byte that fills its borders."""
     name: str | None
 
 
 class Guard(torch_private.CheckingMode):  # type: ignore[no-untyped-call]
-    """Active around one checked call; afterwards `breach` says what was written outside."""
+    """Active during one checked call; afterwards `breach` reports out-of-bounds writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Guard(torch_private.CheckingMode):  # type: ignore[no-untyped-call]
     def _place(self, name: str, value: Any, mutated: bool) -> Any:
         if not isinstance(value, torch.Tensor) or not tensor_layout.plain(value):
             return value
-        # A mutated tensor is an output too: NaN in its borders would hide f(NaN) written over them.
+        # A mutated tensor is also an output: NaN borders would hide an f(NaN) written over them.
         border = OUTPUT_BYTE if mutated else sentinel(value.dtype)
         made = self._guard(value, border, name)
         tensor_layout.fill(made, value)
@@ -107,7 +107,7 @@ class Guard(torch_private.CheckingMode):  # type: ignore[no-untyped-call]
         return result
 
     def _through(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Runs a custom operator with the guard still on: its body allocates its outputs."""
+        """Runs a custom operator with the guard still active: its body allocates its outputs."""
         tensors = [arg for arg in [*args, *kwargs.values()] if isinstance(arg, torch.Tensor)]
         body = torch_private.own_kernel(func, any(arg.is_cuda for arg in tensors)) if tensors else None
         if body is None:
@@ -116,7 +116,7 @@ class Guard(torch_private.CheckingMode):  # type: ignore[no-untyped-call]
             return body(*args, **kwargs)
 
     def breach(self, outputs: Outputs) -> Breach | None:
-        """The first border that a call wrote over."""
+        """The first border that a call overwrote."""
         for guarded in self._guarded:
             made = guarded.block
             for border, before in ((made.before, True), (made.after, False)):
@@ -127,7 +127,7 @@ class Guard(torch_private.CheckingMode):  # type: ignore[no-untyped-call]
 
 
 class GuardBesideDynamo(torch_private.OutOfDynamo, Guard):  # type: ignore[no-untyped-call]
-    """The guard once torch.compile is in use."""
+    """The guard to use once torch.compile is loaded."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return super().__torch_dispatch__(func, types, args, kwargs)
@@ -140,7 +140,7 @@ def new_guard() -> Guard:
 def _guardable(result: Any) -> bool:
     if type(result) is not torch.Tensor or not tensor_layout.plain(result):
         return False
-    if result.is_cuda:  # a graph would replay the filling of borders in every later call
+    if result.is_cuda:  # a graph would refill the borders in every later call
         return not torch.cuda.is_current_stream_capturing()
     return not (result.is_cpu and _pinned(result))
 
@@ -169,7 +169,7 @@ def _output_name(made: tensor_layout.Block, outputs: Outputs) -> str | None:
 
 
 def never_written(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Mask of elements that still hold the sentinel; None when there is none."""
+    """Mask of elements that still contain the sentinel; None if there are none."""
     item = tensor.element_size()
     raw = tensor.detach().contiguous().view(-1).view(torch.uint8).view(-1, item) if tensor.numel() else None
     if raw is None:

@@ -18,7 +18,7 @@ from harness.shared.task import Task
 
 @dataclass(frozen=True)
 class GuardedCall:
-    """What a call left behind. What the call itself raised is not caught here."""
+    """The outcome of a call. Exceptions from the call are not caught here."""
 
     result: Any
     inputs: Inputs
@@ -46,12 +46,12 @@ class CheckResult:
     problem: str | None = None
     error: OutputError | None = None
     errors: tuple[OutputError, ...] = ()
-    """One for every output, where there are several."""
+    """One per output, if there are several."""
     findings: tuple[Finding, ...] = ()
 
 
 def judge(call: GuardedCall, material: CaseInputs, expected: Outputs, task: Task) -> CheckResult:
-    """Form, borders, then every element; `expected` gives the form."""
+    """Checks borders, form, then every element; `expected` provides the form."""
     if call.breach is not None:
         return CheckResult(call.breach.problem, findings=(call.breach.finding,))
     problem = call.problem or compare.form(call.outputs, expected, task.layout)
@@ -62,11 +62,11 @@ def judge(call: GuardedCall, material: CaseInputs, expected: Outputs, task: Task
 
 
 def touched(call: GuardedCall, material: CaseInputs, task: Task) -> str | None:
-    """What the call did to its inputs that it may not; None where it left alone what is not its own."""
+    """What the call did to its inputs that it must not; None if nothing."""
     changed = compare.changed_inputs(material.inputs, call.inputs, task.mutates)
     if changed is not None:
-        return f"the call wrote to its input {changed!r}, which is not in mutates"
+        return f"the call wrote to its input {changed!r}, which is not listed in mutates"
     shared = compare.aliased(call.outputs, call.inputs) if not task.mutates else None
     if shared is not None and compare.aliased(material.expected, material.inputs) is None:
-        return f"{shared[0]} lives in the memory of input {shared[1]!r}; return a tensor of its own"
+        return f"{shared[0]} shares memory with input {shared[1]!r}; return a new tensor"
     return None

@@ -1,8 +1,8 @@
-"""Whether results are kept between calls: a second call on equal values that does less than the first.
+"""Detects results cached between calls: a second call on equal values that does less than the first.
 
-Timed calls see the same few input sets many times over; a source that remembers results, by address or by value, is
-timed finding them. Here it meets values it has never seen, twice in a row. On a GPU the activity records say what each
-call did; on a CPU its time does, with a wide margin, and every draw must agree.
+Timed calls see the same few input sets many times; a source that caches results, by address or by value, is timed
+looking them up. Here it gets values it has never seen, several times in a row. On a GPU the activity records show what
+each call did; on a CPU its time does, with a wide margin, and every draw must agree.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from harness.inputs.reference import Inputs, copies
 from harness.timing.clocks import Call, Clock, Measured, Unsteady
 
 TIMES, MORE_US = 3.0, 50.0
-"""A first call this much longer than the next ones is no accident of caches and page faults."""
+"""A first call this much longer than the next cannot be explained by caches and page faults."""
 REPEATS = 2
 
 
 def second_call_is_cheaper(
     clock: Clock, function: Callable[..., Any], seen: CaseInputs, new: CaseInputs, mutates: tuple[str, ...]
 ) -> bool:
-    """A few calls on values that the function has not met yet; those that it knows warm it up just before."""
+    """Measures a few calls on new values, after a warm-up call on known ones."""
     warm, fresh = (copies(item.inputs) if mutates else item.inputs for item in (seen, new))
     calls = [Call(None, lambda: function(**warm))]
     calls += [Call(_restorer(fresh, new.inputs, mutates), lambda: function(**fresh))] * (1 + REPEATS)

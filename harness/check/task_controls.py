@@ -1,6 +1,6 @@
-"""The task tried against itself: the reference must pass, and zeros, a constant and a shuffled answer must not.
+"""Validates the task: the reference must pass, and zeros, a constant and a shuffled result must fail.
 
-Done once per task hash on the smallest case of each variant. A tolerance that lets zeros pass would let anything pass.
+Runs once per task hash on the smallest case of each variant. A tolerance that accepts zeros would accept anything.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from harness.shared.task import Case
 def smallest_cases(cases: tuple[Case, ...]) -> list[Case]:
     """One case of each variant, by the product of its sizes.
 
-    Points of the grid only where a variant has nothing else: they are the edges, such as a softmax over one column,
-    whose right answer any constant gives.
+    Uses grid points only if a variant has nothing else: they are edge cases, such as a softmax over one column, where a
+    constant is the correct result.
     """
     found: dict[str, Case] = {}
     for case in sorted(cases, key=lambda case: (case.kind == "check", case.size)):
@@ -29,14 +29,14 @@ def smallest_cases(cases: tuple[Case, ...]) -> list[Case]:
 
 
 def run_controls(reference: Reference, cache: RunCache, device: str, beat: Callable[[Case], None]) -> None:
-    """Raises BadTask when the task cannot tell right from wrong."""
+    """Raises BadTask if the task rejects correct results or accepts wrong ones."""
     task = reference.task
     for case in smallest_cases(task.cases):
         beat(case)
         material = cache.material(reference, case, Draw(), device)
         right = compare.compare(material.expected, material.truth, task)
         if right.problem is not None:
-            raise BadTask(f"[tolerance] is too tight for case {case.id}: the reference itself fails ({right.problem})")
+            raise BadTask(f"[tolerance] is too tight for case {case.id}: the reference fails ({right.problem})")
         for name, wrong, outputs in _wrong_answers(material.expected):
             if compare.compare(outputs, material.truth, task).problem is None:
                 raise BadTask(f"[tolerance] is too loose for case {case.id}: {wrong} pass as {name}; tighten it")

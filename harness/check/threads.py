@@ -1,4 +1,4 @@
-"""Threads that a source leaves running: they would take part in every later measurement."""
+"""Detects threads that a source leaves running: they would disturb every later measurement."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from harness.shared import format as fmt
 from harness.shared.results import Finding
 
 LIBRARIES = ("torch", "triton", "tqdm")
-"""Their threads are not a source's; torch.compile brings a monitor of tqdm's, too."""
+"""Their threads do not belong to a source; torch.compile also starts a tqdm monitor."""
 POOLS = (*LIBRARIES, "concurrent", "multiprocessing")
 LOOK_S = 0.05
-"""Long enough for a busy thread to be charged a tick or more."""
+"""Long enough for a busy thread to be charged at least one tick."""
 
 
 class ThreadWatch:
     def __init__(self) -> None:
-        self._known = set(threading.enumerate())  # not their numbers: those are given again
+        self._known = set(threading.enumerate())  # not their ids: those are reused
         self._native = set(_native_times())
 
     def at_work(self) -> bool:
-        """Whether a Python thread that came later runs now; those of pools that wait for work do not count."""
+        """Whether a new Python thread is running; idle pool threads do not count."""
         return any(frame is not None and not _idle(frame) for frame in self._new_frames())
 
     def left_running(self) -> Finding | None:
-        """Python threads that are new, or native ones that are new and busy.
+        """New Python threads, or new native threads that are busy.
 
-        Pools that wait for work do no harm: OpenMP's, those of the standard library, those of torch's compiler.
+        Idle pools do no harm: those of OpenMP, of the standard library, and of torch's compiler.
         """
         count = sum(1 for frame in self._new_frames() if not _of_a_pool(frame)) or self._busy()
         if not count:
@@ -40,7 +40,7 @@ class ThreadWatch:
         return findings.make("left_threads", threads=fmt.plural(count, "thread"))
 
     def _new_frames(self) -> list[FrameType | None]:
-        """Where each new thread stands."""
+        """The current frame of each new thread."""
         frames = sys._current_frames()
         return [frames.get(thread.ident or 0) for thread in threading.enumerate() if thread not in self._known]
 
@@ -54,7 +54,7 @@ class ThreadWatch:
 
 
 def _idle(frame: FrameType) -> bool:
-    """Whether a thread is not at work for a source: one of torch's, or one of a pool that waits for a task."""
+    """Whether a thread is not working for a source: a library's thread, or an idle pool thread."""
     stack = _stack(frame)
     if any(name.startswith(SIDE_PREFIX) for name in stack):
         return False
@@ -64,12 +64,12 @@ def _idle(frame: FrameType) -> bool:
 
 
 def _of_a_pool(frame: FrameType | None) -> bool:
-    """Whether a thread is in code of torch or of the standard library's pools."""
+    """Whether a thread runs code of a library or of the standard library's pools."""
     return any(name.partition(".")[0] in POOLS for name in _stack(frame))
 
 
 def _stack(frame: FrameType | None) -> list[str]:
-    """Names of the modules that a thread is in, the innermost first."""
+    """Names of the modules on a thread's stack, innermost first."""
     names = []
     while frame is not None:
         names.append(str(frame.f_globals.get("__name__", "")))
@@ -78,7 +78,7 @@ def _stack(frame: FrameType | None) -> list[str]:
 
 
 def _native_times() -> dict[int, int]:
-    """Processor ticks by native thread; empty where there is no /proc."""
+    """CPU ticks by native thread; empty without /proc."""
     times: dict[int, int] = {}
     try:
         names = os.listdir("/proc/self/task")

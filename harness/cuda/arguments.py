@@ -1,4 +1,4 @@
-"""A kernel's arguments as they lie in its parameter memory, packed by the types that were given."""
+"""Packs a kernel's arguments into its parameter layout, by the types of the values passed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 INTEGERS = {8: "q", 4: "i", 2: "h", 1: "b"}
-"""Codes of struct by width; where a width is not known the first is taken."""
+"""struct codes by width; the first is used if the width is unknown."""
 
 
 class Packed:
-    """The arguments of one combination of types, as they lie in the kernel's parameter memory."""
+    """The parameter memory for one combination of argument types."""
 
     def __init__(self, kinds: tuple[type, ...], declared: Sequence[tuple[int, int]] | None) -> None:
         if declared is not None and len(declared) != len(kinds):
-            raise TypeError(f"the kernel takes {len(declared)} arguments, and {len(kinds)} were given")
+            raise TypeError(f"the kernel takes {len(declared)} arguments, but {len(kinds)} were given")
         layout, end, self._puts = "<", 0, []
         for index, kind in enumerate(kinds):
             try:
@@ -38,7 +38,7 @@ class Packed:
         self.extra = ctypes.addressof(self._extra) if kinds else 0
 
     def _filler(self) -> Callable[..., None]:
-        """A function of just these arguments: a loop over them would take as long as the rest of the launch."""
+        """A function of exactly these arguments: a loop over them would take as long as the rest of the launch."""
         names = [f"a{index}" for index in range(len(self._puts))]
         values = [name if put is None else f"put_{name}({name})" for name, put in zip(names, self._puts, strict=True)]
         scope: dict[str, Any] = {f"put_{name}": put for name, put in zip(names, self._puts, strict=True)}
@@ -49,7 +49,7 @@ class Packed:
         return made
 
     def fill_unsigned(self, args: Sequence[Any]) -> None:
-        """The same where an integer is beyond the signed range."""
+        """`fill` for integers beyond the signed range."""
         codes = re.findall(r"[a-wyzA-Z]", self._struct.format)
         ready = [arg if put is None else put(arg) for put, arg in zip(self._puts, args, strict=True)]
         wrapped = [_unsigned(value, code) for value, code in zip(ready, codes, strict=True)]
@@ -57,7 +57,7 @@ class Packed:
 
 
 def passed(kind: type, size: int | None) -> tuple[str, Callable[[Any], Any] | None]:
-    """The struct code for values of a type where the kernel declares `size` bytes, and what turns them into it."""
+    """The struct code for values of a type if the kernel declares `size` bytes, and their conversion."""
     put: Callable[[Any], Any] | None = None
     if hasattr(kind, "data_ptr") or kind is type(None):
         what, codes, put = "a pointer", {8: "Q"}, _address if kind is not type(None) else lambda _: 0
@@ -75,7 +75,7 @@ def passed(kind: type, size: int | None) -> tuple[str, Callable[[Any], Any] | No
 
 
 def _scalar(kind: Any) -> tuple[str, Callable[[Any], Any] | None]:
-    """Of numpy: they say their width themselves."""
+    """numpy scalars, which have a known width."""
     if kind.__module__ == "numpy" and hasattr(kind, "itemsize"):
         about = kind(0).dtype
         if about.kind in "iub":
@@ -87,12 +87,12 @@ def _scalar(kind: Any) -> tuple[str, Callable[[Any], Any] | None]:
 
 def _address(tensor: Any) -> int:
     if not tensor.is_cuda:
-        raise TypeError(f"a kernel got a tensor on {tensor.device}; it needs one on the GPU")
+        raise TypeError(f"a kernel got a tensor on {tensor.device}; pass one on the GPU")
     return tensor.data_ptr()  # type: ignore[no-any-return]
 
 
 def _unsigned(value: Any, code: str) -> Any:
-    """An integer beyond the signed range is one of an unsigned parameter: the same bits."""
+    """The signed integer with the same bits, for values that fit only an unsigned parameter."""
     bits = 8 * struct.calcsize("<" + code)
     if code not in INTEGERS.values() or -(1 << bits - 1) <= value < 1 << bits - 1:
         return value
@@ -102,7 +102,7 @@ def _unsigned(value: Any, code: str) -> Any:
 
 
 def declared_by(kernel: Any) -> list[tuple[int, int]] | None:
-    """Offset and size of every parameter; None from a driver before 12.4."""
+    """Offset and size of every parameter; None with drivers before 12.4."""
     try:
         return [(int(item.offset), int(item.size)) for item in kernel.arguments_info]
     except NotImplementedError:

@@ -1,4 +1,4 @@
-"""A CUDA file to machine code by NVRTC: what it is made of, where headers are, and errors in the user's own lines."""
+"""Compiles a CUDA file with NVRTC: its sources, its header folders, and errors at the user's lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 
 
 class CompileError(Exception):
-    """NVRTC refused: one sentence, and the place in the user's file."""
+    """NVRTC failed: one sentence, and the location in the user's file."""
 
     def __init__(self, message: str, file: str, line: int | None = None, output: str = "") -> None:
         super().__init__(message)
@@ -29,13 +29,13 @@ class CompileError(Exception):
 
 @dataclass(frozen=True)
 class Source:
-    """A file, how it is to be compiled, and where its images are kept."""
+    """A file, its compile options, and its image cache."""
 
     path: str
     user_path: str
     options: tuple[str, ...]
     folders: tuple[str, ...]
-    """Of the user's own, where headers are looked for first."""
+    """The user's folders, searched first for headers."""
     cache: str
 
     @property
@@ -49,7 +49,7 @@ class Source:
 
 @functools.lru_cache
 def header_folders() -> tuple[str, ...]:
-    """Include folders of the toolkit: CUDA_HOME's, nvcc's, or those of the nvidia packages; with CCCL's."""
+    """Include folders of the toolkit, including CCCL's: from CUDA_HOME, nvcc, or the nvidia packages."""
     homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     nvcc = shutil.which("nvcc")
     homes += [os.path.dirname(os.path.dirname(os.path.realpath(nvcc)))] if nvcc else []
@@ -70,7 +70,7 @@ def _packages() -> list[str]:
 
 
 def compiled(source: Source, names: tuple[str, ...]) -> tuple[bytes, dict[str, str]]:
-    """Machine code, and the C++ names with those they have in it."""
+    """Machine code, and the lowered names of the C++ names in it."""
     from cuda.bindings import nvrtc
 
     with open(source.path, "rb") as file:
@@ -88,7 +88,7 @@ def compiled(source: Source, names: tuple[str, ...]) -> tuple[bytes, dict[str, s
         if int(status) != 0:
             raise compile_error(output, source.user_path)
         if output:
-            print(output, file=sys.stderr)  # warnings belong into the log
+            print(output, file=sys.stderr)  # warnings belong in the log
         code = bytearray(_checked(nvrtc.nvrtcGetCUBINSize(program)))
         _checked(nvrtc.nvrtcGetCUBIN(program, code))
         return bytes(code), {
@@ -106,9 +106,9 @@ def _checked(answer: tuple[Any, ...]) -> Any:
 
 
 def compile_error(output: str, user_path: str) -> CompileError:
-    """The first error of NVRTC's log as one sentence with its place."""
+    """The first error in NVRTC's log as one sentence with its location."""
     found = _ERROR.search(output)
-    if found is not None and found["file"].startswith("__nv"):  # a name that was asked for, not a line of the file
+    if found is not None and found["file"].startswith("__nv"):  # a requested name, not a line of the file
         asked = re.search(r"#pragma nv_mangled_name (.+)", output)
         kernel = asked[1].strip() if asked else "of that name"
         message = f"{os.path.basename(user_path)} has no kernel {kernel}: {found['what'].strip()}"
@@ -116,7 +116,7 @@ def compile_error(output: str, user_path: str) -> CompileError:
     if found is not None:
         return CompileError(found["what"].strip(), found["file"], int(found["line"]), output)
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    last = lines[-1] if lines else "it gave no message"
+    last = lines[-1] if lines else "no message"
     return CompileError(f"NVRTC failed: {last}", user_path, None, output)
 
 
@@ -131,7 +131,7 @@ def digest(source: Source, names: tuple[str, ...]) -> str:
 
 
 def texts(source: Source) -> dict[str, bytes]:
-    """The file and, recursively, the headers it includes from folders of the user's own."""
+    """The file and, recursively, the headers it includes from the user's folders."""
     seen: dict[str, bytes] = {}
     waiting = [os.path.realpath(source.path)]
     while waiting:

@@ -18,12 +18,12 @@ class Kernel:
     """`kernel[grid, block](...)` or `kernel[grid, block, shared](...)`; shared is in bytes."""
 
     def __init__(self, kernel: Any, name: str) -> None:
-        self._kernel, self._name = kernel, name  # the kernel keeps its image on the device
+        self._kernel, self._name = kernel, name  # the kernel object keeps its image loaded
         self._declared = declared_by(kernel)
         self._launchers: dict[Any, Callable[..., None]] = {}
         self._known = _Known()
         self._shared: dict[int, int] = {}
-        """By device, the bytes that have been asked for."""
+        """Requested bytes of shared memory by device."""
 
     def __getitem__(self, where: tuple[Any, ...]) -> Callable[..., None]:
         found = self._launchers.get(where)
@@ -46,9 +46,9 @@ class Kernel:
         return run
 
     def prepared(self, grid: Any, block: Any, kinds: Sequence[type], shared: int = 0) -> Callable[..., None]:
-        """`kernel[grid, block, shared]` for arguments of these types, at which nobody looks again.
+        """`kernel[grid, block, shared]` for arguments of these types, without checking them again.
 
-        For callers that know their tensors and pass numbers, int for a pointer: it saves 0.7 us of twelve arguments.
+        For callers that know their tensors and pass numbers, int for a pointer: saves 0.7 us for twelve arguments.
         """
         start, mine = self._start(grid, block, shared), _Prepared(tuple(kinds), self._pack)
 
@@ -63,14 +63,14 @@ class Kernel:
         return run
 
     def _start(self, grid: Any, block: Any, shared: int) -> Callable[[int], None]:
-        """Launches on torch's current stream, with the arguments that lie packed where `extra` says."""
+        """Launches on torch's current stream, with the packed arguments at `extra`."""
         where = (*_three(grid), *_three(block), shared)
         driver = _driver()
-        # the bindings take bare numbers for handles too, but make and unmake an object of each in every call
+        # the bindings also take plain numbers as handles, but create an object for each in every call
         launch = functools.partial(driver.cuLaunchKernel, driver.CUfunction(int(self._kernel.handle)), *where)
         stream, device, streams = torch_internals.raw_stream(), torch_internals.current_device(), _streams
         allowed = self._shared
-        if shared:  # now, so that what the GPU refuses is said before anything runs
+        if shared:  # now, so that a refusal is reported before anything runs
             self._allow(shared, device())
 
         def start(extra: int) -> None:
@@ -101,21 +101,21 @@ class Kernel:
 
 
 class _Known(threading.local):
-    """What a thread has packed so far: two threads never share a buffer."""
+    """Packed arguments per thread: two threads never share a buffer."""
 
     def __init__(self) -> None:
         self.by_kinds: dict[tuple[type, ...], Packed] = {}
 
 
 class _Prepared(threading.local):
-    """The buffer that a thread has for one launcher."""
+    """A thread's buffer for one launcher."""
 
     def __init__(self, kinds: tuple[type, ...], pack: Callable[[tuple[type, ...]], Packed]) -> None:
         self.packed = pack(kinds)
 
 
 class _Streams(dict[int, Any]):
-    """Streams as the bindings' own objects, by the number that torch has for them."""
+    """Streams as objects of the bindings, by torch's number."""
 
     def __missing__(self, number: int) -> Any:
         made = self[number] = _driver().CUstream(number)
@@ -128,19 +128,19 @@ _streams = _Streams()
 def _three(extent: Any) -> tuple[int, ...]:
     given = tuple(extent) if isinstance(extent, (tuple, list)) else (extent,)
     if not 1 <= len(given) <= 3 or any(length < 1 for length in given):
-        raise ValueError(f"{extent} is no grid or block: one to three numbers, each 1 or more")
+        raise ValueError(f"{extent} is not a valid grid or block: pass one to three numbers, each at least 1")
     return (*given, 1, 1)[:3]
 
 
 def _driver() -> Any:
-    """The launch itself is one call of the driver's, which takes arguments that are packed already."""
+    """The driver bindings: a launch is one driver call with packed arguments."""
     from cuda.bindings import driver
 
     return driver
 
 
 def _allow_shared(kernel: Any, name: str, shared: int, device: int) -> None:
-    """More than 48 KiB, what the kernel declares itself included, must be asked for, by kernel and GPU."""
+    """More than 48 KiB, including what the kernel declares, must be requested per kernel and GPU."""
     from cuda.bindings import driver
 
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -148,4 +148,4 @@ def _allow_shared(kernel: Any, name: str, shared: int, device: int) -> None:
     if int(status) != 0:
         most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
         limit = f"at most {most}" if most else "less"
-        raise ValueError(f"{name}: {shared} bytes of shared memory are refused; a block of this GPU may have {limit}")
+        raise ValueError(f"{name}: {shared} bytes of shared memory are too many; a block on this GPU may use {limit}")

@@ -1,4 +1,4 @@
-"""From the file beside the caller to its kernels; images are kept by what went into them."""
+"""From the file next to the caller to its kernels; images are cached by a hash of their sources and options."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .compiling import FLAGS, CompileError, Source, compiled, digest, texts
 from .launching import Kernel
 
 _MISSING = (
-    "it needs cuda-core and cuda-bindings, which this Python lacks ({problem}): "
-    "`pip install 'kernbench[cuda13]'`, or cuda12 beside a torch for CUDA 12"
+    "{file} needs cuda-core and cuda-bindings, which this Python lacks ({problem}): "
+    "`pip install 'kernbench[cuda13]'`, or cuda12 with a torch for CUDA 12"
 )
 
 
 class Library:
-    """A compiled file: kernels that are no templates are attributes, all are found by `get`."""
+    """A compiled file. `get` finds every kernel; those that are not templates are also attributes."""
 
     def __init__(self, source: Source, names: Sequence[str]) -> None:
         self._source = source
@@ -34,7 +34,7 @@ class Library:
         if name not in self._kernels:
             kernel = self._image.kernel(name) or Image.of(self._source, (name,)).kernel(name)
             if kernel is None:
-                raise CompileError(f"{self._source.file}: {name} is no __global__ function", self._source.user_path)
+                raise CompileError(f"{self._source.file} has no __global__ function {name}", self._source.user_path)
             self._kernels[name] = Kernel(kernel, name)
         return self._kernels[name]
 
@@ -50,7 +50,7 @@ class Library:
 
 
 class Image:
-    """Machine code on the device, and what C++ names are called in it."""
+    """Machine code on the device, and the lowered names of its C++ names."""
 
     def __init__(self, code: bytes, lowered: dict[str, str]) -> None:
         from cuda.core import ObjectCode
@@ -73,14 +73,14 @@ class Image:
             handle, partial = tempfile.mkstemp(dir=source.cache, suffix=".part")
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
-            os.replace(partial, stem + suffix)  # whoever looks sees a whole file or none
+            os.replace(partial, stem + suffix)  # readers see the whole file or none
         return cls(image, names_in_it)
 
     def kernel(self, name: str) -> Any:
-        """cuda.core's kernel, or None where the image has none of this name."""
+        """cuda.core's kernel, or None if the image has none of this name."""
         try:
             return self._object.get_kernel(self._lowered.get(name, name))
-        except Exception:  # cuda.core's error for a name that is not there is of no public class
+        except Exception:  # cuda.core has no public error class for a missing name
             return None
 
 
@@ -91,12 +91,12 @@ def load(
     names: Sequence[str] = (),
     options: Sequence[str] = (),
 ) -> Library:
-    """Compiles (or finds) a CUDA file that lies beside the calling file."""
+    """Compiles (or finds) a CUDA file next to the calling file."""
     scope = sys._getframe(1).f_globals
     folder = os.path.dirname(os.path.abspath(scope.get("__file__") or os.path.join(os.getcwd(), "-")))
     path, user_path = os.path.join(folder, name), os.path.join(scope.get("__kernbench_folder__") or folder, name)
     if not os.path.isfile(path):
-        raise CompileError(f"there is no {name} beside the file that loads it", user_path)
+        raise CompileError(f"no file {name} next to the file that loads it", user_path)
     _require(user_path)
     folders = (os.path.dirname(path), *(os.path.join(folder, place) for place in includes))
     macros = [f"-D{key}={int(value) if isinstance(value, bool) else value}" for key, value in (defines or {}).items()]
@@ -108,13 +108,14 @@ def load(
 
 
 def _require(user_path: str) -> None:
+    file = os.path.basename(user_path)
     if not torch.cuda.is_available():
-        raise CompileError("it needs an NVIDIA GPU, and torch sees none here", user_path)
+        raise CompileError(f"{file} needs an NVIDIA GPU, but torch finds none", user_path)
     try:
         import cuda.bindings.nvrtc
         import cuda.core  # noqa: F401
     except ImportError as problem:
-        raise CompileError(_MISSING.format(problem=problem), user_path) from None
+        raise CompileError(_MISSING.format(file=file, problem=problem), user_path) from None
 
 
 def _user_cache() -> str:
@@ -123,6 +124,6 @@ def _user_cache() -> str:
 
 
 def _architecture() -> str:
-    """Of the current device, with what only it can do: the image is for nobody else."""
+    """The current device's, including architecture-specific features: the image runs nowhere else."""
     major, minor = torch.cuda.get_device_capability()
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"

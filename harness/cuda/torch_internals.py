@@ -1,6 +1,6 @@
-"""The private names of torch that launches are faster with; where a version lacks one, torch's public way.
+"""The private names of torch that make launches faster; a missing one is replaced by torch's public API.
 
-Looked up when a launcher or a plan is made, never in a launch.
+Looked up when a launcher or a plan is made, never during a launch.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import torch
 _STREAM, _DEVICE = "torch._C:_cuda_getCurrentRawStream", "torch._C:_cuda_getDevice"
 _GUARDS, _EMPTY = "torch._C._dynamo.guards:TensorGuards", "torch._C._dynamo.guards:_empty_strided_cuda"
 _MODES = "torch._C:_len_torch_dispatch_stack"
-_SLOWER = "a launch by harness.cuda takes the host longer"
+_SLOWER = "a launch with harness.cuda takes more host time"
 WITHOUT = dict.fromkeys((_STREAM, _DEVICE, _GUARDS, _EMPTY, _MODES), _SLOWER)
-"""Every name, with what is different where it is absent."""
+"""Every name, with the effect of its absence."""
 
 
 def find(path: str) -> Any:
-    """What "module:name" names; None where this torch lacks it."""
+    """The object at "module:name"; None if this torch lacks it."""
     module, _, name = path.partition(":")
     with contextlib.suppress(Exception):
         return getattr(importlib.import_module(module), name)
@@ -33,7 +33,7 @@ def missing() -> dict[str, str]:
 
 
 def raw_stream() -> Callable[[int], int]:
-    """A function of a device: torch's current stream there, as the driver's number."""
+    """A function from a device to torch's current stream there, as the driver's number."""
     return find(_STREAM) or (lambda device: int(torch.cuda.current_stream(device).cuda_stream))
 
 
@@ -42,11 +42,11 @@ def current_device() -> Callable[[], int]:
 
 
 def tensor_guards() -> Any:
-    """What torch.compile compares the form of its inputs with; None in a torch that has it no more."""
+    """The guard with which torch.compile checks the form of its inputs; None if this torch lacks it."""
     return find(_GUARDS)
 
 
 def allocator() -> tuple[Callable[..., torch.Tensor], Callable[[], int]] | None:
-    """What torch.compile's code allocates with, past every mode, and how many modes are looking on."""
+    """The allocator of torch.compile's code, which bypasses every mode, and the number of active modes."""
     allocate, modes = find(_EMPTY), find(_MODES)
     return None if allocate is None or modes is None else (allocate, modes)

@@ -1,9 +1,9 @@
 """GPU activity records: what really ran on the device, and which timed call it belongs to.
 
-Records come from CUPTI (cupti.py), or through torch's profiler (kineto.py). Every timed call is preceded by a kernel of
-our own, the mark, whose name carries a token that no solution uses by accident. Records are put in the order of their
-correlation ids, which is the order in which the host launched them, whatever stream they ran on: what follows a mark
-and comes before the next (or before a pause, where inputs are being restored) belongs to that call.
+Records come from CUPTI (cupti.py) or from torch's profiler (kineto.py). Every timed call is preceded by one of
+kernbench's own kernels, the mark, whose name contains a token that no solution uses by accident. Records are sorted by
+correlation id, which is the order in which the host launched them, on any stream: everything between a mark and the
+next mark (or a pause, during which inputs are restored) belongs to that call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WRAPPED = 1 << 31
 
 
 class Record(NamedTuple):
-    """One kernel, copy or fill on the device. A tuple: thousands are made in the time that a row may take."""
+    """One kernel, copy or fill on the device. A tuple for speed: a row creates thousands."""
 
     name: str
     start_ns: int
@@ -34,15 +34,15 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Activity:
-    """Everything that one call put on the device."""
+    """Everything that one call ran on the device."""
 
     records: tuple[Record, ...] = field(default=())
     home: int | None = None
-    """The stream that the call was made on."""
+    """The stream on which the call was made."""
 
     @property
     def busy_us(self) -> float:
-        """Length of the union of the records' intervals: what the call kept the device busy."""
+        """Length of the union of the records' intervals: how long the call kept the device busy."""
         total, reached = 0, 0
         for record in sorted(self.records, key=lambda item: item.start_ns):
             total += max(0, record.end_ns - max(record.start_ns, reached))
@@ -67,15 +67,15 @@ class Activity:
 
 @dataclass(frozen=True)
 class Names:
-    """What our own kernels are called in this worker."""
+    """The names of kernbench's own kernels in this worker."""
 
     mark: str
-    """The flush, or what stands in for it where nothing is flushed."""
+    """The flush, or its stand-in if nothing is flushed."""
     pause: str
 
 
 class LostRecords(Exception):
-    """The records do not add up to the calls that were made: nothing can be said about them."""
+    """The records do not match the calls, so they cannot be used."""
 
 
 def attribute(records: Iterable[Record], names: Names, calls: int) -> list[Activity]:
@@ -83,7 +83,7 @@ def attribute(records: Iterable[Record], names: Names, calls: int) -> list[Activ
     found: list[tuple[int, list[Record]]] = []
     inside, ordered = False, sorted(records, key=lambda item: (item.correlation, item.start_ns))
     if ordered and ordered[-1].correlation - ordered[0].correlation > WRAPPED:
-        raise LostRecords("the numbers of the launches began anew")
+        raise LostRecords("the correlation ids wrapped around")
     for record in ordered:
         if record.name == names.mark:
             found.append((record.stream, []))
@@ -98,10 +98,10 @@ def attribute(records: Iterable[Record], names: Names, calls: int) -> list[Activ
 
 
 class Recorder(Protocol):
-    """Takes activity records."""
+    """Collects activity records."""
 
     def start(self, host_too: bool) -> None:
-        """Raises LostRecords where there will be none. Some can tell graphs only by the host's own records."""
+        """Raises LostRecords if there will be none. Some recorders detect graphs only with the host's records too."""
 
     def stop(self) -> list[Record]:
-        """To be called when the device has finished; hands over what it did, or raises LostRecords."""
+        """Returns the records, or raises LostRecords. Call it after the device has finished."""

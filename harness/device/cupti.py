@@ -1,13 +1,13 @@
-"""Activity records straight from CUPTI, through the copy of its library that torch has loaded.
+"""Activity records directly from CUPTI, through the copy of its library that torch has loaded.
 
-torch's profiler gives the same records (kineto.py), but spends more on each than the launch itself took, and that time
-is lost to the row. Here CUPTI fills buffers of ours (cupti_buffers.cpp), and `stop` reads the few fields that are
-needed at their places in the records; those have stayed where they are from CUDA 11.8 to 13.0. Whatever is doubtful
-raises LostRecords: a record without its times, records that were dropped, a buffer that does not end as it should.
+torch's profiler provides the same records (kineto.py), but spends more time on each than the launch itself took, and
+the row's budget pays for it. Here CUPTI fills our buffers (cupti_buffers.cpp), and `stop` reads the few required fields
+at their offsets in the records, which have not moved from CUDA 11.8 to 13.0. Anything doubtful raises LostRecords: a
+record without times, dropped records, a buffer with an unexpected end.
 
-Whoever starts registers its own buffers, so torch's profiler may be used in the same process. But it also has CUPTI
-count in the processor's ticks, from then on and for everybody (12.7 us came out as 26.8): once it was used, `disturbed`
-says so, and records have to come through it.
+Each start registers its own buffers, so torch's profiler may be used in the same process. But the profiler also
+switches CUPTI to CPU ticks, permanently and for the whole process (12.7 us came out as 26.8). `disturbed` reports that
+it was used; from then on records must come from the profiler.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from harness.device.activity import LostRecords, Record
 from harness.private import torch_private
 
 KINDS = KERNEL, COPY, FILL = 10, 1, 2
-"""CUPTI's numbers for them."""
+"""CUPTI's numbers for kernel, memcpy and memset records."""
 KERNEL_RECORD = struct.Struct("<16xQQ16xI40xI8xQ44xI")
-"""Of CUpti_ActivityKernel8 to 10: start, end, stream, correlation, name, graph."""
+"""CUpti_ActivityKernel8 to 10: start, end, stream, correlation, name, graph."""
 MEMORY_RECORD = struct.Struct("<4xB11xQQ8xII24xI")
-"""Of CUpti_ActivityMemcpy6 and CUpti_ActivityMemset4: kind of copy, start, end, stream, correlation, graph."""
+"""CUpti_ActivityMemcpy6 and CUpti_ActivityMemset4: kind of copy, start, end, stream, correlation, graph."""
 COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 OLDEST = 18
-"""CUDA 11.8's."""
+"""CUPTI version of CUDA 11.8."""
 FORCED = 1
 NO_MORE = 12
 """CUPTI_ERROR_MAX_LIMIT_REACHED, at the end of a buffer."""
 
 
 class Cupti:
-    """Takes activity records between `start` and `stop`."""
+    """Collects activity records between `start` and `stop`."""
 
     def __init__(self) -> None:
         self._library, self._buffers = _loaded(), _buffers()
         version = ctypes.c_uint32()
         self._ask("cuptiGetVersion", ctypes.byref(version))
         if version.value < OLDEST:
-            raise LostRecords(f"CUPTI of version {version.value} has other records")
+            raise LostRecords(f"CUPTI version {version.value} uses a different record layout")
         self._names: dict[int, str] = {}
         if not _notice_profilers():
-            raise LostRecords("whether torch's profiler is used cannot be seen")
+            raise LostRecords("cannot detect whether torch's profiler is used")
 
     @property
     def disturbed(self) -> bool:
-        """torch's profiler was used in this process: times are no longer in nanoseconds."""
+        """Whether torch's profiler was used in this process, so that times are no longer in nanoseconds."""
         return bool(_profiled)
 
     def start(self, host_too: bool = False) -> None:
-        """The host's records are not needed: those of the device say whether they were part of a graph."""
-        self._names.clear()  # a module that is loaded later may put another name at the place of an old one
+        """Ignores `host_too`: the device's records already show whether they were part of a graph."""
+        self._names.clear()  # a module loaded later may put another name at an old address
         self._drain()
         self._dropped()
         try:
@@ -69,7 +69,7 @@ class Cupti:
             raise
 
     def stop(self) -> list[Record]:
-        """To be called when the device has finished; hands over what it did."""
+        """Returns the records. Call it after the device has finished."""
         self._end()
         try:
             found = [record for address, size in self._taken() for record in self._read(address, size)]
@@ -78,7 +78,7 @@ class Cupti:
         if dropped := self._dropped():
             raise LostRecords(f"CUPTI dropped {dropped} records")
         if self.disturbed:
-            raise LostRecords("torch's profiler was used, and has changed CUPTI's clock")
+            raise LostRecords("torch's profiler was used and changed CUPTI's clock")
         return found
 
     def _end(self) -> None:
@@ -87,19 +87,19 @@ class Cupti:
         self._library.cuptiActivityFlushAll(FORCED)
 
     def _dropped(self) -> int:
-        """Since it was last asked."""
+        """Dropped records since the last call."""
         count = ctypes.c_size_t()
         self._library.cuptiActivityGetNumDroppedRecords(None, 0, ctypes.byref(count))
         return count.value
 
     def _taken(self) -> Iterator[tuple[int, int]]:
-        """Address and valid bytes of every buffer that came back."""
+        """Address and valid bytes of every returned buffer."""
         size = ctypes.c_size_t()
         while address := self._buffers.take(ctypes.byref(size)):
             yield address, size.value
 
     def _drain(self) -> None:
-        """What nobody read, as after an error, or came too late for whoever stopped before, is not the next one's."""
+        """Discards unread buffers, left by an error or returned after the last stop, before the next start."""
         for _ in self._taken():
             pass
         self._buffers.give_back()
@@ -120,27 +120,27 @@ class Cupti:
             else:
                 continue
             if not 0 < start <= end:
-                raise LostRecords(f"CUPTI could not tell when {name} ran")
+                raise LostRecords(f"CUPTI recorded no valid times for {name}")
             yield Record(name, start, end, stream, number, graph != 0)
         if answer != NO_MORE:
-            raise LostRecords(f"a buffer of CUPTI's ended with {answer}")
+            raise LostRecords(f"a CUPTI buffer ended with error {answer}")
 
     def _name(self, address: int) -> str:
         found = self._names.get(address)
         if found is None:
             if not address:
-                raise LostRecords("CUPTI gave a kernel without a name")
+                raise LostRecords("CUPTI reported a kernel without a name")
             found = self._names[address] = _demangled(ctypes.string_at(address))
         return found
 
     def _ask(self, question: str, *words: Any) -> None:
         answer = getattr(self._library, question)(*words)
         if answer != 0:
-            raise LostRecords(f"{question} answered {answer}")
+            raise LostRecords(f"{question} returned {answer}")
 
 
 def _loaded() -> Any:
-    """A second copy in the process would get nothing: CUPTI serves one."""
+    """The loaded copy of libcupti: a second copy in the process would receive no records."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     paths = {line.split(None, 5)[5] for line in lines if "/libcupti.so" in line}
     if len(paths) != 1:
@@ -150,7 +150,7 @@ def _loaded() -> Any:
 
 @functools.cache
 def _buffers() -> ctypes.CDLL:
-    """One pool for the process, which lives as long as it: CUPTI may hold a buffer longer than anybody here."""
+    """One pool for the lifetime of the process: CUPTI may keep a buffer after recording has stopped."""
     try:
         library = host.load("cupti_buffers.cpp")._library
     except host.CompileError as problem:
@@ -160,7 +160,7 @@ def _buffers() -> ctypes.CDLL:
 
 
 _profiled: list[str] = []
-"""Which of torch's ways into its profiler was taken."""
+"""The entry points of torch's profiler that were called."""
 
 
 @functools.cache

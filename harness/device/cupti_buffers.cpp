@@ -1,8 +1,8 @@
 // Buffers for CUPTI's activity records (cupti.py).
 //
-// CUPTI calls `request` and `complete` on every thread that launches something and on one of its own, holding its
-// locks. A callback in Python would wait there for an interpreter that a launch may hold while it waits for CUPTI: so
-// these two are native, and Python comes for what is filled when nothing runs.
+// CUPTI calls `request` and `complete` with its locks held, on every launching thread and on a thread that it owns. A
+// Python callback would wait for the GIL, which a launching thread may hold while it waits for CUPTI. So these two are
+// native, and Python reads the filled buffers when nothing runs.
 
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Buffer {
 std::mutex lock;
 Buffer buffers[MOST];
 int made = 0;
-size_t bytes_of_one = size_t(4) << 20;  // some 20,000 kernels; CUPTI clears each that it is lent
+size_t bytes_of_one = size_t(4) << 20;  // about 20,000 kernels; CUPTI clears each buffer that it gets
 
 bool make(Buffer& buffer) {
     std::free(buffer.data);
@@ -31,7 +31,7 @@ bool make(Buffer& buffer) {
     return buffer.data != nullptr;
 }
 
-// One of the right size, else a new one, else one of another size made anew.
+// An idle buffer of the right size, else a new one, else a reallocated one of another size.
 Buffer* idle() {
     Buffer* other = nullptr;
     for (int at = 0; at < made; ++at) {
@@ -47,7 +47,7 @@ Buffer* idle() {
 
 extern "C" {
 
-// Declined where there is none left: CUPTI counts what it has to drop then.
+// Declines if no buffer is left; CUPTI then counts the records it drops.
 void request(uint8_t** data, size_t* size, size_t* most_records) {
     std::lock_guard<std::mutex> hold(lock);
     Buffer* found = idle();
@@ -57,7 +57,7 @@ void request(uint8_t** data, size_t* size, size_t* most_records) {
     *most_records = 0;
 }
 
-// Another's buffers, left in CUPTI from before, come back here too, and are not ours to touch.
+// Ignores buffers of other users, left in CUPTI from before, which are also returned here.
 void complete(void*, uint32_t, uint8_t* data, size_t, size_t valid) {
     std::lock_guard<std::mutex> hold(lock);
     for (int at = 0; at < made; ++at)
@@ -67,7 +67,7 @@ void complete(void*, uint32_t, uint8_t* data, size_t, size_t valid) {
         }
 }
 
-// The next that is filled, to be read; null where there is none.
+// The next filled buffer, for reading; null if there is none.
 uint8_t* take(size_t* valid) {
     std::lock_guard<std::mutex> hold(lock);
     for (int at = 0; at < made; ++at)
@@ -79,7 +79,7 @@ uint8_t* take(size_t* valid) {
     return nullptr;
 }
 
-// All that were taken may be lent again.
+// Makes all buffers that were taken available again.
 void give_back() {
     std::lock_guard<std::mutex> hold(lock);
     for (int at = 0; at < made; ++at)
@@ -91,7 +91,7 @@ int count() {
     return made;
 }
 
-// Of those that are lent from now on.
+// The size of buffers handed out from now on.
 void set_bytes(size_t bytes) {
     std::lock_guard<std::mutex> hold(lock);
     bytes_of_one = bytes;

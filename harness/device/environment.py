@@ -1,4 +1,4 @@
-"""What this machine is: processor, caches, memory, versions."""
+"""Describes this machine: processor, caches, memory, versions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @functools.lru_cache
 def last_level_cache(root: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
-    """Bytes of the largest cache that the first processor sees."""
+    """Bytes of the largest cache of the first CPU."""
     sizes = []
     for path in Path(root).glob("index*/size"):
         found = re.fullmatch(r"(\d+)([KMG]?)", path.read_text().strip())
@@ -30,7 +30,7 @@ def last_level_cache(root: str = "/sys/devices/system/cpu/cpu0/cache") -> int:
 
 
 def free_memory() -> int:
-    """Bytes that can be had without swapping."""
+    """Bytes available without swapping."""
     try:
         found = re.search(r"^MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
     except OSError:
@@ -51,7 +51,7 @@ def free_gpu_memory() -> int:
 
 
 def environment(device: str, gpu: Gpu | None) -> Environment:
-    """What is known when the worker is ready; `for_task` adds what a task decides."""
+    """The environment when the worker is ready; `for_task` adds what the task decides."""
     import torch
 
     from harness.device import roofline
@@ -73,7 +73,7 @@ def environment(device: str, gpu: Gpu | None) -> Environment:
 
 
 def for_task(known: Environment, request: RunRequest) -> Environment:
-    """The environment of one run: what the task and the request decide."""
+    """The environment of one run, with what the task and the request decide."""
     task = request.task
     on_cpu = task.device == "cpu" or known.device == "cpu"
     interpreted = task.device == "cuda" and known.device == "cpu"
@@ -99,7 +99,7 @@ def _condition(request: RunRequest, on_cpu: bool, interpreted: bool) -> str:
 
 @functools.lru_cache
 def processor() -> str:
-    """The processor's name; on ARM the kernel gives only numbers, of which a few are known here."""
+    """The processor's name. On ARM, Linux reports only part numbers; a few are known here."""
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:

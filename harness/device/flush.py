@@ -1,13 +1,14 @@
-"""Before every timed call: the L2 emptied, by a kernel that is also the mark from which the call's records are counted.
+"""Empties the L2 before every timed call, with a kernel that also marks the start of the call's records.
 
-cold: READ twice the L2, so that what the call needs is not there and no dirty line waits to be written back. dirty:
-write it instead. warm: leave it, and mark by a kernel of one store. It is replayed as a CUDA graph: a few microseconds
-of host time. Calls that follow each other in a fixed rhythm beat with something periodic in the memory
-(seen on an H200: autocorrelations of 0.7 at lags of 4 to 8 calls), and one side may then sit on the slow beats: so the
-flush comes in a few lengths, chosen at random. A call that the host launches only after the flush is over finds the GPU
-idle, and is then some 50 ns shorter (3 % of 1.7 us): so that no side gains by being slow to launch, the flush goes on
-reading or writing, in laps, for as long as the slower of two that take turns takes the host; a warm one cannot. The
-kernels' names carry a token kept per user, so that their images are compiled once.
+- cold: READ twice the L2 size, so that the call's data is not in the L2 and no dirty line is waiting to be written
+  back. dirty: write instead. warm: leave the L2 alone and mark with a kernel of one store.
+- The flush is replayed as a CUDA graph, which takes a few microseconds of host time.
+- Calls in a fixed rhythm interfere with something periodic in the memory (on an H200: autocorrelations of 0.7 at lags
+  of 4 to 8 calls), which can slow one side down. So the flush has a few lengths, chosen at random.
+- A call that the host launches only after the flush has ended finds the GPU idle and is about 50 ns shorter (3 % of
+  1.7 us). So that no side gains by being slow to launch, the flush repeats, in laps, until the slower of two
+  alternating sides has been launched; a warm one cannot.
+- The kernel names contain a token stored per user, so that their images are compiled only once.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ MARKS: dict[Condition, str] = {"cold": "read", "dirty": "write", "warm": "mark"}
 BLOCK = 8192
 LENGTHS = 8
 STEP = 80 * BLOCK
-"""Floats by which one length exceeds the one before: about 0.6 us on an H200."""
+"""Floats between one length and the next: about 0.6 us on an H200."""
 MOST_LAPS = 8.0
-"""About a quarter of a millisecond on an H200; a call that takes the host longer is not one of a few microseconds."""
+"""About a quarter of a millisecond on an H200; a call with more host time is longer than a few microseconds anyway."""
 SOURCE = """
 import triton
 import triton.language as tl
@@ -64,7 +65,7 @@ def kb_pause_TOKEN(cell):
 
 
 class Flush:
-    """Ready to be called on the current stream of one device."""
+    """Flushes the L2 on the current stream of one device."""
 
     def __init__(self, device: str, l2_bytes: int, condition: Condition = "cold") -> None:
         token = _token()
@@ -85,28 +86,28 @@ class Flush:
         """Microseconds of one lap."""
 
     def __call__(self, laps: float = 1.0) -> None:
-        """In one of the lengths, at random."""
+        """Flushes, with a random one of the lengths."""
         self._graphs[laps][self._random.randrange(LENGTHS)].replay()
 
     def once(self) -> None:
-        """To its end."""
+        """Flushes and waits for the end."""
         self()
         torch.cuda.synchronize()
 
     def laps(self, us: float) -> float:
-        """How often to read all of it, in quarters, to be at it for so long; from then on that is ready."""
+        """The laps, in quarters, that take at least `us`; prepares a flush of that length."""
         found = laps(us, self.lap_us) if self._count else 1.0
         self.ready(found)
         return found
 
     def ready(self, laps: float) -> None:
-        """What is made once, before it is needed."""
+        """Captures the graphs for this number of laps, unless they exist."""
         if laps not in self._graphs:
             self._graphs[laps] = [self._captured(length, laps) for length in range(LENGTHS)]
 
     def timed(self, laps: float = 1.0) -> float:
-        """Microseconds from an event before it to one behind it; it comes after another of its kind, so that the host
-        has launched all of this meanwhile."""
+        """Microseconds between events around a flush. Another flush runs first, so that the host has launched
+        everything by then."""
         event: Any = torch.cuda.Event
         begin, end = event(enable_timing=True), event(enable_timing=True)
         self.ready(laps)
@@ -118,7 +119,7 @@ class Flush:
         return float(begin.elapsed_time(end) * 1000)
 
     def pause(self) -> None:
-        """What is launched from here to the next mark belongs to no call."""
+        """Everything launched from here to the next mark belongs to no call."""
         self._pause[(1,)](self._cell)
 
     def _captured(self, length: int, laps: float) -> torch.cuda.CUDAGraph:
@@ -140,13 +141,13 @@ def laps(us: float, lap_us: float) -> float:
 
 
 def first_launch(device: str) -> None:
-    """What Triton does once in a process (its launcher, the driver's library) is done after this."""
+    """Triggers Triton's once-per-process work (its launcher, the driver's library)."""
     token = _token()
     getattr(_kernels(token), f"kb_mark_{token}")[(1,)](torch.zeros(1, device=device))
 
 
 def _kernels(token: str) -> ModuleType:
-    """Triton reads a kernel's source from its file, so the file has to be there."""
+    """Imports the kernels from a file, because Triton reads a kernel's source from its file."""
     path = cache_folder() / f"flush_{token}.py"
     text = SOURCE.replace("TOKEN", token)
     if not path.is_file() or path.read_text() != text:
@@ -165,7 +166,7 @@ def _token() -> str:
 
 
 def cache_folder() -> Path:
-    """Per user; what lies here can be made again."""
+    """Per user; everything in it can be recreated."""
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernbench"
     place.mkdir(parents=True, exist_ok=True)
     return place

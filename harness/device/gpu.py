@@ -1,7 +1,7 @@
-"""The state of the GPU that decides whether a time can be believed: clocks, throttling, neighbours, the lock, the L2.
+"""GPU state that decides whether a time can be trusted: clocks, throttling, other processes, the lock, the L2.
 
-NVML is asked through ctypes: the worker's Python needs no package for it. A question that the driver refuses gets None.
-CUDA and NVML count devices differently, so the device is found by its uuid.
+NVML is called through ctypes, so the worker's Python needs no package for it. A query that the driver refuses returns
+None. CUDA and NVML number devices differently, so the device is looked up by its UUID.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from harness.device.activity import LostRecords, Record, Recorder
 from harness.shared.codes import THROTTLES
 
 SPOILING = 0x8 | 0x20 | 0x40 | 0x80
-"""Reasons that make a block worthless; a power cap (0x4) holds for every side alike."""
+"""Reasons to drop a block; a power cap (0x4) affects every side equally and is only reported."""
 USUAL_LAPS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
-"""Lengths of the flush that most sides ask for: ready before the first row is timed."""
+"""Flush lengths that most sides need; prepared before the first row is timed."""
 
 PROOF, LONG_LAPS = 3, 8.0
-"""Flushes that a recorder has to tell of, so long that the events around them hardly add to it."""
+"""Number and length of the flushes that test a recorder: long enough that the surrounding events add little."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class GpuState:
 
 
 class Nvml:
-    """The few questions the worker asks; every answer may be None."""
+    """The few NVML queries that the worker needs; any result may be None."""
 
     def __init__(self, uuid: str) -> None:
         self._library: Any = None
@@ -56,13 +56,13 @@ class Nvml:
         return GpuState(self._number("nvmlDeviceGetClockInfo", ctypes.c_uint, 1), self._reasons())
 
     def memory_peak(self) -> float | None:
-        """Bytes per second the bus can carry at its highest clock."""
+        """Peak bytes per second of the memory bus at its highest clock."""
         clock = self._number("nvmlDeviceGetMaxClockInfo", ctypes.c_uint, 2)
         width = self._number("nvmlDeviceGetMemoryBusWidth", ctypes.c_uint)
         return None if clock is None or width is None else 2.0 * clock * 1e6 * width / 8
 
     def foreign_processes(self) -> int | None:
-        """Other processes that compute on this GPU; None when the list cannot be believed."""
+        """Number of other processes that compute on this GPU; None if the list is unreliable."""
         pids = self._pids()
         if pids is None or os.getpid() not in pids:  # some containers show pids of another namespace
             return None
@@ -105,7 +105,7 @@ class Nvml:
 
 
 def _family(pid: int) -> bool:
-    """Whether a process is the workbench's own: the spare, or a waiting profiler some levels below it."""
+    """Whether a process belongs to the workbench: the spare worker, or a waiting profiler some levels below it."""
     workbench = os.getppid()
     while pid > 1 and pid != workbench:
         try:
@@ -117,11 +117,11 @@ def _family(pid: int) -> bool:
 
 @contextlib.contextmanager
 def locked(uuid: str, beat: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Two workbenches on one GPU take turns while they time; `beat` is called while the other has it."""
+    """Makes workbenches on one GPU time in turn; calls `beat` while waiting for the lock."""
     path = Path(tempfile.gettempdir()) / f"kernbench-{uuid}.lock"
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError:  # another user's lock that we may not open: better timed together than not at all
+    except OSError:  # another user's lock that cannot be opened: timing together beats not timing
         yield
         return
     try:
@@ -142,7 +142,7 @@ def _lock(handle: int) -> bool:
 
 
 def reset_persisting_l2() -> None:
-    """A solution that pinned lines in the L2 keeps them through any flush: limit to zero, then reset."""
+    """Unpins L2 lines, which survive any flush if a solution pinned them: sets the limit to zero, then resets."""
     with contextlib.suppress(OSError):
         library = ctypes.CDLL("libcuda.so.1")
         library.cuCtxSetLimit(ctypes.c_int(6), ctypes.c_size_t(0))  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
@@ -150,7 +150,7 @@ def reset_persisting_l2() -> None:
 
 
 class Gpu:
-    """One CUDA device as the worker uses it; made once, everything slow in it on first use."""
+    """One CUDA device as the worker uses it; created once, with the slow parts initialized on first use."""
 
     def __init__(self, device: str) -> None:
         import torch
@@ -165,7 +165,7 @@ class Gpu:
         self._flushes: dict[str, Any] = {}
 
     def warm(self) -> None:
-        """The slow first times of flush and recorder, while nobody waits."""
+        """Initializes flush and recorder, which is slow, while the worker is idle."""
         flush = self.flush("cold")
         for laps in USUAL_LAPS:
             flush.ready(laps)
@@ -174,13 +174,13 @@ class Gpu:
 
     @property
     def recorder(self) -> Recorder:
-        """Takes activity records; raises where torch was built without CUPTI."""
+        """Collects activity records; raises if torch was built without CUPTI."""
         from harness.device.cupti import Cupti
 
         if self._recorder is None:
             self._recorder = _recorder(self.flush("cold"))
         elif isinstance(self._recorder, Cupti) and self._recorder.disturbed:
-            self._recorder = _through_torch(self.flush("cold"), "the source has used it")
+            self._recorder = _through_torch(self.flush("cold"), "the source used the profiler")
         return self._recorder
 
     def flush(self, condition: Any) -> Any:
@@ -192,7 +192,7 @@ class Gpu:
 
 
 def _recorder(flush: Any) -> Recorder:
-    """CUPTI itself where it proves to tell of every launch, and rightly, else torch's profiler."""
+    """CUPTI, if a test shows that it reports every launch correctly; otherwise torch's profiler."""
     from harness.device.cupti import Cupti
 
     try:
@@ -202,7 +202,7 @@ def _recorder(flush: Any) -> Recorder:
         spans = [flush.timed(LONG_LAPS) for _ in range(PROOF)]
         if _is_whole(found.stop(), flush.names.mark, spans):
             return found
-        why = "CUPTI did not tell of every launch as it was"
+        why = "CUPTI did not report every launch correctly"
     except (LostRecords, OSError, AttributeError) as problem:
         why = str(problem)
     return _through_torch(flush, why)
@@ -211,17 +211,17 @@ def _recorder(flush: Any) -> Recorder:
 def _through_torch(flush: Any, why: str) -> Recorder:
     from harness.device.kineto import Kineto
 
-    print(f"activity records come through torch's profiler, which takes longer: {why}")
+    print(f"using torch's profiler for activity records, which is slower: {why}")
     made = Kineto()
     made.warm(flush.once)
     return made
 
 
 def _is_whole(records: Sequence[Record], mark: str, spans: Sequence[float]) -> bool:
-    """Two flushes for every span, one of them within it: as long as events say, so the times are in nanoseconds."""
-    told = sorted(records, key=lambda record: record.correlation)
-    if len(told) != 2 * len(spans) or len({record.stream for record in told}) != 1:
+    """Two flushes per span, the second within it and as long as the events say, which shows that times are in ns."""
+    ordered = sorted(records, key=lambda record: record.correlation)
+    if len(ordered) != 2 * len(spans) or len({record.stream for record in ordered}) != 1:
         return False
-    if any(record.name != mark or not record.graph for record in told):
+    if any(record.name != mark or not record.graph for record in ordered):
         return False
-    return all(0.7 * span <= record.us <= 1.02 * span + 1.0 for record, span in zip(told[1::2], spans, strict=True))
+    return all(0.7 * span <= record.us <= 1.02 * span + 1.0 for record, span in zip(ordered[1::2], spans, strict=True))

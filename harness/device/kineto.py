@@ -1,4 +1,4 @@
-"""Activity records through torch's profiler: where CUPTI itself cannot be asked (cupti.py)."""
+"""Activity records through torch's profiler: the fallback if CUPTI cannot be used directly (cupti.py)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ ON_THE_DEVICE = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 
 
 class Kineto:
-    """Takes activity records between `start` and `stop`; the first start in a process is the slow one."""
+    """Collects activity records between `start` and `stop`; the first start in a process is slow."""
 
     def __init__(self) -> None:
         found = torch_private.profiler()
         self._config, kinds = found.config, found.activities
         self._everything = self._device_alone = {kinds.CUDA}
-        # kernels, copies and fills with the launches of another kind of device, of which there are none here
+        # records kernels, copies and fills, plus the launches of another device type, which is absent here
         self._other = {getattr(kinds, "XPU", kinds.CUDA)}
         self._prepare, self._enable, self._disable = found.prepare, found.enable, found.disable
 
     def warm(self, launch: Callable[[], Any]) -> None:
-        """The slow first start; and whether the device's records can be had without the host's, which cost as much.
+        """Does the slow first start, and tests whether the device's records come without the host's, which cost time.
 
-        `launch` puts something on the device and waits for it.
+        `launch` runs something on the device and waits for it.
         """
         self.start()
         self.stop()
@@ -48,7 +48,7 @@ class Kineto:
         self._enable(self._config, activities)
 
     def stop(self) -> list[Record]:
-        """To be called when the device has finished; hands over what it did."""
+        """Returns the records. Call it after the device has finished."""
         return read(self._disable().events())
 
 
@@ -57,7 +57,7 @@ def read(events: Sequence[Any]) -> list[Record]:
     on_cuda = torch_private.is_cuda_type()
     graphs, found, says_kind = set(), [], bool(events) and hasattr(events[0], "activity_type")
     for item in events:
-        # a word: comparing torch's DeviceType costs three times as much
+        # a string: comparing torch's DeviceType costs three times as much
         kind = item.activity_type() if says_kind else ""
         if kind in ON_THE_DEVICE or (kind not in ON_THE_HOST and on_cuda(item.device_type())):
             found.append(item)

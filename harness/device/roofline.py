@@ -1,8 +1,8 @@
-"""The roofline: how fast the bytes could move at best, and what no kernel can do.
+"""The roofline: how fast the bytes could move at best, and which times are impossible.
 
-The copy bandwidth is measured once per GPU and kept by its uuid in the user's cache. `roofline` is the time those bytes
-would take at that rate over the time measured. A kernel that beats the bus itself (bytes read, and bytes written beyond
-what may still sit in the L2, over the driver's peak) did not do the work: red.
+The copy bandwidth is measured once per GPU and stored by UUID in the user's cache. `roofline` is the time that the
+bytes would take at that rate, divided by the measured time. A kernel faster than the memory bus (bytes read, plus bytes
+written beyond what may still be in the L2, at the driver's peak) did not do the work; that finding disqualifies it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REPEATS = 10
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one call must move, in bytes."""
+    """Bytes that one call must move."""
 
     read: float
     written: float
@@ -31,7 +31,7 @@ class Traffic:
 
 
 def fraction(traffic: Traffic, us: float, bandwidth: float) -> float:
-    """Share of the copy bandwidth; above 1 where caches help."""
+    """Fraction of the copy bandwidth; above 1 if caches help."""
     return (traffic.read + traffic.written) / bandwidth / (us * 1e-6)
 
 
@@ -45,7 +45,7 @@ def impossible(traffic: Traffic, us: float, l2_bytes: int, peak: float | None) -
 
 
 def copy_bandwidth(gpu: Gpu) -> float:
-    """Bytes per second of a large copy, read and written bytes counted; from the cache if this GPU was measured."""
+    """Bytes per second of a large copy, counting reads and writes; cached once this GPU has been measured."""
     path = cache_folder() / "bandwidth.json"
     try:
         known: dict[str, Any] = json.loads(path.read_text())

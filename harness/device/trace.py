@@ -1,4 +1,4 @@
-"""What one call spends, by kernel and by operator, from torch's own profiler; works on a CPU as well."""
+"""Time spent in one call, by kernel and by operator, from torch's profiler; also works on a CPU."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 MOST = 40
 OUTSIDE = "outside torch's operators"
-"""What the call spends in Python and in code of its own: without it, the shares of the rest would say nothing."""
+"""Time in Python and in the solution's own code; without it, the shares of the other rows would be misleading."""
 
 
 def trace_call(call: Callable[[], Any], device: str, path: str) -> list[dict[str, Any]]:
-    """Rows of kernels and operators, the largest first; the chrome trace goes to `path`."""
+    """Rows of kernels and operators, largest first; writes the Chrome trace to `path`."""
     cuda = device != "cpu"
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
-    for progress in range(2):  # the first session of a process carries the profiler's own start
+    for progress in range(2):  # the first session of a process includes the profiler's startup
         with profile(activities=activities) as session:
             with record_function(OUTSIDE):
                 call()

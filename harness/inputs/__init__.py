@@ -1,1 +1,1 @@
-"""Inputs and truth of a case, and the memory they live in."""
+"""Inputs and truth of a case, and their memory layout."""

@@ -1,7 +1,7 @@
-"""What stays between runs, bounded: reference and baseline as loaded, prepared baselines, fixed-seed inputs and truth.
+"""The cache between runs: loaded reference and baseline, compiled baselines, fixed-seed inputs and truth. Bounded.
 
-A side that was loaded from an earlier snapshot stays as long as everything it ran is the same in the new one, so a
-changed helper is never missed and an unchanged reference is not loaded again.
+A side loaded from an earlier snapshot is reused as long as every file it loaded is the same in the new one, so a
+changed helper is never missed and an unchanged reference is not reloaded.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from harness.shared.results import Verdict
 from harness.shared.task import Case, Task
 
 ROOM = 256 << 20
-"""Bytes of inputs and truths kept; on a GPU a sixteenth of its memory."""
+"""Most bytes of inputs and truth to keep; on a GPU, a sixteenth of its memory."""
 
 
 class CaseInputs:
-    """One draw of a case's inputs, with truth and the reference's outputs worked out when first asked for.
+    """One draw of a case's inputs, with truth and the reference's outputs computed on first use.
 
-    Lazy on purpose: the candidate runs before anything here has computed the right answer.
+    Lazy on purpose: the candidate runs before anything here has computed the correct result.
     """
 
     def __init__(self, reference: Reference, case: Case, draw: Draw, device: str) -> None:
@@ -34,7 +34,7 @@ class CaseInputs:
         self.draw = draw
         self.inputs: Inputs = reference.make(case, draw, device)
         self.verdicts: WeakKeyDictionary[Callable[..., Any], Verdict] = WeakKeyDictionary()
-        """Of functions that were called with these inputs; forgotten when their source is."""
+        """Verdicts of functions called with these inputs; dropped together with their source."""
         self._truth: Outputs | None = None
         self._expected: Outputs | None = None
 
@@ -46,7 +46,7 @@ class CaseInputs:
 
     @property
     def expected(self) -> Outputs:
-        """What the reference gives in the production dtype."""
+        """The reference's outputs in the production dtype."""
         if self._expected is None:
             self._expected = self._reference.outputs(self._case, copies(self.inputs))
         return self._expected
@@ -65,7 +65,7 @@ class RunCache:
         self._prepared: dict[tuple[str, ...], Callable[..., Any]] = {}
         self._materials: dict[tuple[str, str, str, Draw], CaseInputs] = {}
         self.first_case: str | None = None
-        """Of the last run."""
+        """The first case of the last run."""
 
     def reference(self, task: Task, source: str, build: str) -> Reference:
         side = self._side("reference", source, task, build)
@@ -80,12 +80,12 @@ class RunCache:
             raise
         except BaseException as problem:
             fault = describe(problem, paths)
-            raise BadTask(f"reference.py cannot be loaded: {fault.message}", fault.where, fault.traceback) from None
+            raise BadTask(f"reference.py failed to load: {fault.message}", fault.where, fault.traceback) from None
         self._reference = (f"{task.hash} {side.package}", reference)
         return reference
 
     def function(self, role: str, file: str, source: str, task: Task, build: str) -> Callable[..., Any]:
-        """The entry of a file of a snapshot, loaded as `role` unless that role already holds the very same."""
+        """The entry of a file in a snapshot; reuses the side loaded as `role` if nothing changed."""
         return self._side(role, source, task, build).entry(file, task.entry)
 
     def side(self, role: str) -> Side | None:
@@ -95,7 +95,7 @@ class RunCache:
         side = self._sides.pop(role, None)
         if side is not None:
             side.close()
-            if role == "reference":  # its functions have lost their modules
+            if role == "reference":  # closing emptied the modules of its functions
                 self._reference = None
             self._prepared = {key: value for key, value in self._prepared.items() if side.package not in key}
 
@@ -109,7 +109,7 @@ class RunCache:
 
     @staticmethod
     def _is_same(role: str, held: Side, source: str) -> bool:
-        """The best is a snapshot as a whole, with whatever it may read; of other sides only what they loaded counts."""
+        """Best is compared as a whole snapshot, including data it may read; other sides by the files they loaded."""
         return held.folder == os.path.abspath(source) if role == "best" else held.same_in(source)
 
     def compiled(self, function: Callable[..., Any], package: str, case: Case) -> Callable[..., Any]:
@@ -131,10 +131,10 @@ class RunCache:
         return found
 
     def trim(self, everything: bool = False) -> None:
-        """Back within bounds, at the price of the smallest that is enough, else of the largest.
+        """Evicts down to the limit: the smallest entry that frees enough, otherwise the largest.
 
-        What the first case needs goes last of all: the next run mostly asks for it first, and somebody waits for that
-        row. It would be the least recently used.
+        The first case's entries go last: the next run usually needs them first, while the user waits for that row. LRU
+        would evict them first.
         """
         if everything:
             self._materials.clear()

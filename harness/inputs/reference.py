@@ -1,8 +1,8 @@
 """reference.py -> inputs and truth.
 
 `make_inputs(case, seed, device, spread=1.0, offset=0.0)` gets the case's axes table and returns the keyword arguments
-of the entry: tensors, numbers, strings, None. `truth(**inputs)` gives unrounded results; without it the entry runs on
-float64 copies. Whatever goes wrong here is the task's fault, not the candidate's: BadTask.
+of the entry: tensors, numbers, strings, None. `truth(**inputs)` returns unrounded results; without it, the entry runs
+on float64 copies. Any failure here is the task's fault, not the candidate's, and raises BadTask.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Outputs = dict[str, "torch.Tensor | None"]
 
 @dataclass(frozen=True)
 class Draw:
-    """Which inputs of a case: seed, and how wide and how far from zero the values lie."""
+    """Selects the inputs of a case: seed, spread of the values, and offset from zero."""
 
     seed: int = 0
     spread: float = 1.0
@@ -55,36 +55,36 @@ class Reference:
         accepted = inspect.signature(self._make).parameters
         everything = any(item.kind is inspect.Parameter.VAR_KEYWORD for item in accepted.values())
         self.scales = everything or {"spread", "offset"} <= set(accepted)
-        """Whether make_inputs takes spread and offset (tasks without them are checked on seeds alone)."""
+        """Whether make_inputs takes spread and offset (without them, a task is checked with different seeds only)."""
 
     def make(self, case: Case, draw: Draw, device: str) -> Inputs:
-        _seed_everywhere(draw.seed, device)  # for a make_inputs without a generator of its own
+        _seed_everywhere(draw.seed, device)  # for a make_inputs that uses the global generators
         options = {"spread": draw.spread, "offset": draw.offset} if self.scales else {}
         try:
             made = self._make(dict(case.axes), draw.seed, device, **options)  # type: ignore[misc]
         except BaseException as problem:
-            raise self._blamed(f"make_inputs fails for case {case.id}", problem) from None
+            raise self._blamed(f"make_inputs failed for case {case.id}", problem) from None
         return self._checked(case, made)
 
     def _checked(self, case: Case, made: Any) -> Inputs:
         if not isinstance(made, dict) or not all(isinstance(name, str) for name in made):
             kind = type(made).__name__
-            raise BadTask(f"make_inputs returned a {kind} for case {case.id}; it must return a dict of the arguments")
+            raise BadTask(f"make_inputs must return a dict of arguments; for case {case.id} it returned {kind}")
         for name, value in made.items():
             if value is not None and not isinstance(value, (torch.Tensor, int, float, str, bool)):
                 what = f"{name!r} of case {case.id} is a {type(value).__name__}"
                 raise BadTask(f"make_inputs: {what}; use tensors, numbers, strings or None")
         for name in self.task.mutates:
             if not isinstance(made.get(name), torch.Tensor):
-                raise BadTask(f"task.toml: mutates: make_inputs gives no tensor {name!r} for case {case.id}")
+                raise BadTask(f"task.toml: mutates: make_inputs returned no tensor {name!r} for case {case.id}")
         return made
 
     def outputs(self, case: Case, inputs: Inputs) -> Outputs:
-        """What the entry gives, in the production dtype."""
+        """The entry's outputs in the production dtype."""
         return self._run(case, self.entry, inputs)
 
     def truth(self, case: Case, inputs: Inputs) -> Outputs:
-        """Unrounded results; the entry on float64 copies where the task has no truth of its own."""
+        """Unrounded results: from the task's `truth`, or from the entry on float64 copies."""
         own = self._truth
 
         def run(piece: Inputs) -> Outputs:
@@ -95,7 +95,7 @@ class Reference:
         return rowwise.in_pieces(run, inputs, self.task.rowwise)
 
     def traffic(self, case: Case, inputs: Inputs, outputs: Outputs) -> Traffic:
-        """Bytes one call must move; every input once and every output once where the task does not say."""
+        """Bytes that one call must move; by default every input and every output once."""
         if self._traffic is None:
             return Traffic(nbytes(inputs), nbytes(outputs))
         try:
@@ -103,7 +103,7 @@ class Reference:
             return Traffic(read, written, *flops[:1])
         except BaseException as problem:
             raise self._blamed(
-                f"traffic fails for case {case.id}; it must return (bytes read, written, flops)", problem
+                f"traffic failed for case {case.id}; it must return (bytes read, bytes written, flops)", problem
             ) from None
 
     def _run(self, case: Case, function: Callable[..., Any], inputs: Inputs) -> Outputs:
@@ -113,7 +113,7 @@ class Reference:
         except BadOutput as problem:
             raise BadTask(f"reference.py: {name} for case {case.id}: {problem}") from None
         except BaseException as problem:
-            raise self._blamed(f"{name} of reference.py fails for case {case.id}", problem) from None
+            raise self._blamed(f"{name} in reference.py failed for case {case.id}", problem) from None
 
     def _blamed(self, what: str, problem: BaseException) -> BaseException:
         if isinstance(problem, torch.OutOfMemoryError):
@@ -123,11 +123,11 @@ class Reference:
 
 
 class BadOutput(Exception):
-    """What a call returned is not made of tensors."""
+    """A call returned something other than tensors."""
 
 
 def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...]) -> Outputs:
-    """The tensors that a call is judged by: the mutated ones, or what it returned, in order and named."""
+    """The output tensors of a call, in order and named: the mutated inputs, or the return value."""
     if mutates:
         return {name: inputs[name] for name in mutates}
     if isinstance(result, dict):
@@ -145,14 +145,14 @@ def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...]) -> Outp
 
 
 def _seed_everywhere(seed: int, device: str) -> None:
-    """What torch.manual_seed does, for the devices that are here: the others cost it a millisecond a call."""
+    """torch.manual_seed, but only for the devices in use: the others cost a millisecond per call."""
     torch.default_generator.manual_seed(seed)
     if device.startswith("cuda"):
         torch.cuda.manual_seed(seed)
 
 
 def forms(inputs: Inputs) -> tuple[InputForm, ...]:
-    """What a call is given, in words."""
+    """The arguments of a call, described."""
     return tuple(
         InputForm(name, tuple(value.shape), tuple(value.stride()), str(value.dtype).removeprefix("torch."))
         if isinstance(value, torch.Tensor)
@@ -162,7 +162,7 @@ def forms(inputs: Inputs) -> tuple[InputForm, ...]:
 
 
 def copies(inputs: Inputs) -> Inputs:
-    """The same inputs in other storage, every layout kept."""
+    """The same inputs in new storage, with their layouts preserved."""
     return {
         name: tensor_layout.copy(value) if isinstance(value, torch.Tensor) else value for name, value in inputs.items()
     }

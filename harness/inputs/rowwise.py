@@ -1,9 +1,9 @@
-"""Truth a few rows at a time, where the task says that rows are independent.
+"""Computes truth a few rows at a time, if the task declares its rows independent.
 
-float64 copies of a large case, with everything computed in between, take twenty times its own size. `rowwise = ["x"]`
-in task.toml names the inputs whose rows go together: row i of every output depends on row i of those inputs alone. Rows
-are counted along the first dimension of the largest of them that is longer than one; an input that has no such rows
-(it is not named, or broadcasts) is given whole.
+For a large case, float64 copies and intermediate results take twenty times its size. `rowwise = ["x"]` in task.toml
+names the inputs whose rows correspond: row i of every output depends only on row i of those inputs. Rows run along the
+first dimension longer than one of the largest of these inputs. An input without such rows (because it is not named or
+broadcasts) is passed whole.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Inputs = dict[str, Any]
 Outputs = dict[str, torch.Tensor | None]
 
 LARGE = 1 << 27
-"""Elements of the largest row-wise input: a gigabyte in float64."""
+"""Work in pieces if the largest row-wise input has more elements: a gigabyte in float64."""
 PIECE = 1 << 24
-"""Elements of it that are worked on at a time."""
+"""Elements of that input per piece."""
 
 
 def in_pieces(run: Callable[[Inputs], Outputs], inputs: Inputs, names: tuple[str, ...]) -> Outputs:
-    """What `run` gives for the inputs; worked out piece by piece where they are large."""
+    """The outputs of `run`, computed piece by piece if the inputs are large."""
     tensors = [inputs[name] for name in names if isinstance(inputs.get(name), torch.Tensor)]
     largest = max(tensors, key=lambda tensor: tensor.numel(), default=None)
     if largest is None or largest.numel() <= LARGE:
@@ -52,8 +52,8 @@ def _has(value: Any, dimension: int, count: int) -> bool:
 
 
 def _no_rows(name: str, value: torch.Tensor, dimension: int, length: int) -> str:
-    of = f"{length} rows gave {name} of shape {list(value.shape)}, which has not as many along dimension {dimension}"
-    return f"task.toml: rowwise: {of}; leave rowwise out if rows are not independent"
+    of = f"{length} rows gave {name} of shape {list(value.shape)}, expected {length} along dimension {dimension}"
+    return f"task.toml: rowwise: {of}; remove rowwise if rows are not independent"
 
 
 def _put(whole: Outputs, name: str, value: torch.Tensor | None, dimension: int, start: int, count: int) -> None:

@@ -1,8 +1,8 @@
-"""Blocks of memory laid out by hand: the strides, gaps and alignment of a tensor kept, borders around it if asked for.
+"""Memory blocks that preserve the strides, gaps and alignment of a tensor, with optional borders around it.
 
 `clone()` and `empty_like` lose the strides of sliced tensors, and a fresh allocation loses their alignment, which
-decides what vector loads a kernel may use. Copies here take the whole span of a tensor, from its first to its last
-element, so sliced, expanded and overlapping tensors all come out as they went in.
+decides which vector loads a kernel may use. Copies here cover the whole span of a tensor, from its first to its last
+element, so sliced, expanded and overlapping tensors keep their layout.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 ALIGNMENT = 128
-"""Addresses are kept modulo this; no load is wider."""
+"""Addresses are preserved modulo this; no load is wider."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class Block:
 
     tensor: torch.Tensor
     raw: torch.Tensor
-    """The whole piece as bytes, borders included."""
+    """The whole block as bytes, including borders."""
     start: int
-    """Where the tensor's span begins in `raw`."""
+    """Offset of the tensor's span in `raw`."""
     nbytes: int
 
     @property
@@ -41,7 +41,7 @@ class Block:
 
 
 def span(size: Sequence[int], stride: Sequence[int]) -> int:
-    """Elements from the first to the last that the layout reaches."""
+    """Elements from the first to the last one that the layout reaches."""
     if any(length == 0 for length in size):
         return 0
     return 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
@@ -52,7 +52,7 @@ def span_bytes(tensor: torch.Tensor) -> int:
 
 
 def plain(tensor: torch.Tensor) -> bool:
-    """Whether the tensor is ordinary strided memory of this machine or its GPU."""
+    """Whether the tensor is ordinary strided memory on the CPU or a GPU."""
     return (
         tensor.layout == torch.strided
         and tensor.device.type in ("cpu", "cuda")
@@ -63,19 +63,19 @@ def plain(tensor: torch.Tensor) -> bool:
 
 
 def flat(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's whole span, gaps included, as one row."""
+    """The tensor's whole span, including gaps, as one row."""
     return torch.as_strided(tensor.detach(), (span(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())
 
 
 def carve(raw: torch.Tensor, start: int, like: torch.Tensor) -> torch.Tensor:
-    """A tensor with the layout of `like` on raw bytes. No view: writing to it involves no other tensor."""
+    """A tensor with the layout of `like` on raw bytes. Not a view, so writing to it involves no other tensor."""
     tensor = torch.empty(0, dtype=like.dtype, device=raw.device)
     offset = (raw.storage_offset() + start) // like.element_size()
     return tensor.set_(raw.untyped_storage(), offset, like.shape, like.stride())
 
 
 def aligned_start(raw_address: int, at_least: int, like: torch.Tensor) -> int:
-    """The first byte from `at_least` on whose address is aligned as that of `like`."""
+    """The first offset from `at_least` on whose address is aligned like that of `like`."""
     wanted = like.data_ptr() % ALIGNMENT
     if wanted % like.element_size():
         wanted = 0
@@ -83,7 +83,7 @@ def aligned_start(raw_address: int, at_least: int, like: torch.Tensor) -> int:
 
 
 def block(like: torch.Tensor, border: int = 0) -> Block:
-    """Room for a tensor with the layout of `like`; nothing is written yet."""
+    """An uninitialized block for a tensor with the layout of `like`."""
     nbytes = span_bytes(like)
     raw = torch.empty(nbytes + 2 * border + ALIGNMENT, dtype=torch.uint8, device=like.device)
     start = aligned_start(raw.data_ptr(), border, like)
@@ -92,7 +92,7 @@ def block(like: torch.Tensor, border: int = 0) -> Block:
 
 
 def fill(made: Block, like: torch.Tensor) -> None:
-    """Copies values, gaps included, into a block of the same layout."""
+    """Copies values, including gaps, into a block of the same layout."""
     if made.nbytes:
         flat(made.tensor).copy_(flat(like))
 
@@ -107,7 +107,7 @@ def copy(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors of one layout hold the same bits, gaps included; NaN equals itself."""
+    """Whether two tensors contain the same bits, including gaps if the layouts match; NaN equals itself."""
     if not plain(one) or not plain(other):
         return bool(torch.equal(one, other))
     if one.shape != other.shape or one.dtype != other.dtype:

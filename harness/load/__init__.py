@@ -1,1 +1,1 @@
-"""Loading a source: modules, operators, the failures it raises."""
+"""Loading a source: its modules, its operators, and the exceptions it raises."""

@@ -8,7 +8,7 @@ from typing import Any
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """torch.compile on a copy of its own: Dynamo stops after 8 recompilations per code object and then runs eager."""
+    """torch.compile on a fresh copy: Dynamo stops after 8 recompilations per code object and then runs eager."""
     import torch
 
     return torch.compile(_own_copy(function), dynamic=False)

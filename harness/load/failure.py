@@ -1,6 +1,6 @@
-"""What user code raised -> one sentence, a place in the user's files, and a traceback without our own frames.
+"""An exception in user code -> one sentence, a location in the user's files, and a traceback without harness frames.
 
-Sources run from snapshots; `Paths` is the one function that maps every text back to the folder the user edits.
+Sources run from snapshots; `Paths` maps every text back to the folder that the user edits.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from harness.shared.errors import Where
 SIDE_PREFIX = "_kb_"
 _SIDE_NAME = re.compile(SIDE_PREFIX + r"[a-z]+_[0-9a-f]{8}\.?")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-"""Where this package's own files are."""
+"""The folder of this package."""
 _LONGEST = 400
-"""A message longer than this is no sentence; the whole of it stands in the traceback."""
+"""Longer messages are cut; the traceback contains the full text."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Failure:
 
 
 class BadTask(Exception):
-    """The task itself cannot be used: the run ends, and no source is to blame."""
+    """The task itself is unusable: the run ends, and no source is to blame."""
 
     def __init__(self, message: str, where: Where | None = None, traceback: str = "") -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class BadTask(Exception):
 
 
 class Paths:
-    """Maps snapshot folders back to the folder that the user edits."""
+    """Maps paths in snapshot folders back to the folder that the user edits."""
 
     def __init__(self, user_folder: str, *snapshots: str | None) -> None:
         self.user_folder = os.path.abspath(user_folder)
@@ -46,25 +46,25 @@ class Paths:
         self._snapshots = sorted(known - {self.user_folder}, key=len, reverse=True)
 
     def to_user(self, text: str) -> str:
-        """The same text with the user's paths and plain module names in it."""
+        """The same text with the user's paths and plain module names."""
         for snapshot in self._snapshots:
             text = text.replace(snapshot, self.user_folder)
         return _SIDE_NAME.sub("", text)
 
     def relative(self, file: str) -> str | None:
-        """The file's name inside the user's folder; None when it lies elsewhere."""
+        """The file's path relative to the user's folder; None if it is outside."""
         path = self.to_user(os.path.abspath(file))
         inside = path.startswith(self.user_folder + os.sep)
         return path[len(self.user_folder) + 1 :] if inside else None
 
     def short(self, text: str) -> str:
-        """`to_user`, with files of the task's folder named as the user names them."""
+        """`to_user`, with paths inside the task folder made relative."""
         return self.to_user(text).replace(self.user_folder + os.sep, "")
 
 
 def describe(problem: BaseException, paths: Paths) -> Failure:
     text = "".join(traceback.format_exception(type(problem), problem, _own_frames(problem.__traceback__)))
-    text += str(getattr(problem, "output", ""))  # all that a compiler had to say
+    text += str(getattr(problem, "output", ""))  # the compiler's full output
     return Failure(_message(problem, paths), _where(problem, paths), paths.to_user(text))
 
 
@@ -78,12 +78,12 @@ def _message(problem: BaseException, paths: Paths) -> str:
     text = paths.short(says.strip())
     text = text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
     if hasattr(problem, "file") and hasattr(problem, "line") and text:
-        return text  # a compiler's error is a sentence of its own
+        return text  # a compiler error is already a sentence
     return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
 
 
 def _in_kernel(problem: BaseException, paths: Paths) -> Where | None:
-    """Triton's compiler counts lines from the kernel's `def`, so the kernel is looked up in the files on the stack."""
+    """Triton's compiler counts lines from the kernel's `def`, so find the kernel in the files on the stack."""
     source, line = getattr(problem, "src", None), getattr(getattr(problem, "node", None), "lineno", None)
     if not isinstance(source, str) or not source or not isinstance(line, int):
         return None
@@ -107,7 +107,7 @@ def _where(problem: BaseException, paths: Paths) -> Where | None:
     found = _in_kernel(problem, paths)
     if found is not None:
         return found
-    # Triton's interpreter raises at the launch, from what went wrong in the kernel.
+    # Triton's interpreter raises at the launch; the cause is the error in the kernel.
     inner = problem.__cause__ if type(problem).__name__ == "InterpreterError" else None
     for frame in traceback.extract_tb((inner or problem).__traceback__):
         if paths.relative(frame.filename) is not None:
@@ -116,13 +116,13 @@ def _where(problem: BaseException, paths: Paths) -> Where | None:
 
 
 def place(file: str, line: int | None, paths: Paths) -> Where:
-    """A place by its path, in the snapshot or in the user's folder, with the line's own text."""
+    """A location by its path, in the snapshot or in the user's folder, with the text of the line."""
     text = linecache.getline(file, line).strip() if line else ""
     return Where(paths.relative(file) or file, line, text or None)
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Leaves out the frames of this package that lead up to the user's code."""
+    """Drops the leading frames of this package."""
     while trace is not None and trace.tb_next is not None:
         if not os.path.abspath(trace.tb_frame.f_code.co_filename).startswith(_PACKAGE):
             break

@@ -1,4 +1,4 @@
-"""Triton without a GPU: what its interpreter cannot do, made harmless or named."""
+"""Triton without a GPU: works around what its interpreter does not support, or reports it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from harness.private import triton_private
 from harness.shared.codes import Reason
 
 MISSING: dict[str, Reason] = {"inline_asm": "no_inline_asm", "extern_elementwise": "no_libdevice"}
-"""By the word in Triton's own message."""
+"""By the word in Triton's message."""
 
 
 def install() -> None:
-    """Autotuning needs a GPU's clock: interpreted kernels take the first configuration.
+    """Autotuning needs a GPU to time, so interpreted kernels use the first configuration.
 
-    The functions of libdevice are empty off the GPU and return None; here they say what is missing.
+    Without a GPU, libdevice functions are empty and return None; make them raise instead.
     """
     try:
         import triton
@@ -41,7 +41,7 @@ def _no_libdevice(*args: Any, **kwargs: Any) -> None:
 
 
 def lacks(problem: BaseException) -> Reason | None:
-    """Why an interpreted call could not run, when that is the interpreter's doing."""
+    """Why an interpreted call could not run, if the interpreter is the cause."""
     text = f"{problem} {problem.__cause__ or ''}"
     for word, reason in MISSING.items():
         if word in text and "interpreter" in text:

@@ -1,9 +1,9 @@
-"""Operators that a source registers with torch get names of their own per side.
+"""Gives the operators that a source registers with torch unique names per side.
 
-`torch.library` is one registry for the whole process: the same `custom_op` name in two sources makes the first module
-run the second's body. So calls of `torch.library` that come from a side's module get a suffix on the namespace. A
-source that also spells `torch.ops.<namespace>` out cannot be renamed; its names are left alone and counted as shared,
-and a shared name gets no comparison with best.
+`torch.library` is one registry for the whole process: if two sources use the same `custom_op` name, the first module
+runs the second's body. So calls to `torch.library` from a side's module get a suffix on the namespace. A source that
+also names `torch.ops.<namespace>` directly cannot be renamed; its names stay as they are and count as shared, and a
+source with shared names is not compared with best.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Names:
 
     def __init__(self, package: str, sources: Iterable[str]) -> None:
         self.package = package
-        self.suffix = f"_{package}_{next(_loads)}"  # a source loaded again may not meet its own earlier self
+        self.suffix = f"_{package}_{next(_loads)}"  # a reloaded source must not collide with its earlier load
         self.spelled = {match.decode() for path in sources for match in _SPELLED.findall(_read(path))}
         self.shared: set[str] = set()
-        """Namespaces that this side defines in and that could not be renamed."""
+        """Namespaces in which this side defines operators and which could not be renamed."""
         self._own: set[str] = set()
         self._libraries: list[Any] = []
         _names[package] = self
 
     def rename(self, name: str, defines: bool) -> str:
-        """`ns` or `ns::op` as this side is to register it."""
+        """The name under which this side registers `ns` or `ns::op`."""
         namespace, colons, rest = name.partition("::")
         if defines and namespace not in self._own:
             if namespace in self.spelled:
@@ -53,14 +53,14 @@ class Names:
         self._libraries.append(library)
 
     def release(self) -> None:
-        """Takes the side's operators out of torch's registry, as far as torch offers a way."""
+        """Removes the side's operators from torch's registry, as far as torch allows."""
         _names.pop(self.package, None)
         torch_private.drop_operators(self.suffix, self._libraries)
         self._libraries.clear()
 
 
 def install() -> None:
-    """Puts the renaming in front of torch.library, once; callers other than sides see no difference."""
+    """Wraps torch.library with the renaming, once; other callers see no difference."""
     import torch.library as library
 
     if getattr(library, "_kernbench_renames", False):

@@ -1,10 +1,10 @@
-"""A snapshot folder -> a callable, in a package of its own.
+"""A snapshot folder -> a callable, in a separate package.
 
 Every side (solution, best, baseline, reference) is a package `_kb_<side>_<sha8>` whose modules are compiled from the
 snapshot's text, never from bytecode: two saves of equal length within a second cannot be mistaken for each other.
-`import helper` means the side's own helper, at the top of a file and inside a function alike, because each side's
-modules carry builtins with an `__import__` that looks into the snapshot first. So two sides with helpers of one name
-never meet, and nothing goes on `sys.path`.
+`import helper` finds the side's helper, both at the top of a file and inside a function, because each side's modules
+have builtins with an `__import__` that searches the snapshot first. So two sides with helpers of the same name never
+collide, and `sys.path` stays untouched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LARGEST_SOURCE = 1 << 20
 
 
 class MissingEntry(Exception):
-    """The file loaded, but what task.toml names is not in it."""
+    """The file loaded but does not define the entry named in task.toml."""
 
     def __init__(self, file: str, entry: str) -> None:
         super().__init__(f"it does not define '{entry}' (entry in task.toml)")
@@ -37,7 +37,7 @@ class MissingEntry(Exception):
 
 
 class Side:
-    """One snapshot, loaded under a name of its own until it is closed."""
+    """One snapshot, loaded under a unique name until it is closed."""
 
     def __init__(self, role: str, folder: str, user_folder: str, build: str = "") -> None:
         self.role = role
@@ -46,7 +46,7 @@ class Side:
         self.build = build
         self.package = f"{SIDE_PREFIX}{role}_{_digest(self.folder)}"
         self.loaded: dict[str, str] = {}
-        """Files that this side is made of, relative to its folder, with the hash of each."""
+        """Files that this side consists of, relative to its folder, with their hashes."""
         self.operators = operator_names.Names(self.package, self._sources())
         self.builtins: dict[str, Any] = {**vars(builtins), "__import__": self._import}
         self._importlib = _importlib_for(self)
@@ -65,7 +65,7 @@ class Side:
         return found  # type: ignore[no-any-return]
 
     def reads(self, paths: Iterable[str]) -> None:
-        """Files that are compiled for this side: C++, CUDA and their headers are as much of it as its Python."""
+        """Registers files compiled for this side: C++, CUDA and headers are part of it, like its Python."""
         here = os.path.realpath(self.folder)
         for path in paths:
             inside = os.path.commonpath([here, os.path.realpath(path)]) == here
@@ -73,26 +73,26 @@ class Side:
             self.loaded[name] = _file_digest(path)
 
     def same_in(self, folder: str) -> bool:
-        """Whether everything this side has run is the same in another snapshot."""
+        """Whether every file this side loaded is the same in another snapshot."""
         return all(_file_digest(os.path.join(folder, name)) == digest for name, digest in self.loaded.items())
 
     def mentions(self, *words: str) -> bool:
-        """Whether one of the words stands in any Python file that was loaded."""
+        """Whether any loaded Python file contains one of the words."""
         texts = [_read(os.path.join(self.folder, name)) for name in self.loaded if name.endswith(".py")]
         return any(word.encode() in text for word in words for text in texts)
 
     def close(self) -> None:
-        """Forgets the side: modules, operators, cached source lines."""
+        """Unloads the side: modules, operators, cached source lines."""
         _sides.pop(self.package, None)
         for name in [name for name in sys.modules if name == self.package or name.startswith(self.package + ".")]:
-            # Torch may keep a function for good; what its module held (weights, buffers) goes all the same.
+            # Torch may keep a function forever; clearing its module still frees weights and buffers.
             sys.modules.pop(name).__dict__.clear()
         for path in self.loaded:
             linecache.cache.pop(os.path.join(self.folder, path), None)
         self.operators.release()
 
     def holds(self, top: str) -> bool:
-        """Whether a top-level name is a file or a folder with Python files in this snapshot."""
+        """Whether a top-level name is a Python file, or a folder with Python files, in this snapshot."""
         path = os.path.join(self.folder, top)
         if os.path.isfile(path + ".py"):
             return True
@@ -125,7 +125,7 @@ class Side:
 
 
 def _importlib_for(side: Side) -> types.ModuleType:
-    """`importlib` as a side sees it: `import_module("helper")` finds the side's own helper too."""
+    """`importlib` as a side sees it: `import_module("helper")` also finds the side's helper."""
 
     class Importlib(types.ModuleType):
         def __getattr__(self, name: str) -> Any:
@@ -142,7 +142,7 @@ def _importlib_for(side: Side) -> types.ModuleType:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds `_kb_...` packages and what lies in them; every other name is somebody else's."""
+    """Finds `_kb_...` packages and their modules; leaves every other name to other finders."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
@@ -173,7 +173,7 @@ def _spec(name: str, loader: _Loader, folder: str | None) -> importlib.machinery
 
 
 class _Loader(importlib.abc.InspectLoader):
-    """Compiles from the text on disk; the code's filename is the snapshot's, so tracebacks and Triton read what ran."""
+    """Compiles from the text on disk. Code objects name the snapshot's file, so tracebacks and Triton read what ran."""
 
     def __init__(self, side: Side, path: str | None) -> None:
         self.side, self.path = side, path
@@ -212,7 +212,7 @@ def _file_digest(path: str) -> str:
 
 
 def _digest(folder: str) -> str:
-    """Eight hex digits of the snapshot's text: another save is another package."""
+    """Eight hex digits of a hash of the snapshot's text: each save is a new package."""
     digest = hashlib.sha256(os.fsencode(folder))
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

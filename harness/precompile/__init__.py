@@ -1,4 +1,4 @@
-"""Compiling the kernels of later cases while the first is answered."""
+"""Compiles the kernels of later cases while the worker runs the first."""
 
 SETTINGS = "TRITON_"
-"""What the environment variables begin with that decide how Triton compiles."""
+"""Prefix of the environment variables that control how Triton compiles."""

@@ -1,10 +1,9 @@
-"""What calls of all cases would compile: the entry called on phantoms, with launches turned into jobs.
+"""Collects what calls of all cases would compile: calls the entry on fake tensors and turns launches into jobs.
 
-The snapshot is loaded as the worker loads it, so that Triton gives its kernels the same keys, and every case's inputs
-are made by the reference as phantoms (fake_gpu.py): shapes, strides, offsets and numbers are what a key is made of.
-What cannot be had without values, or without a GPU, raises, and that case is left out. The first case's kernels are
-left to the worker, which is at them already. To be used in a process that does nothing else: it launches nothing
-any more.
+The snapshot is loaded as in the worker, so that Triton computes the same cache keys for its kernels. The reference
+makes every case's inputs as fake tensors (fake_gpu.py): a key depends only on shapes, strides, offsets and numbers. A
+case that needs values or a GPU raises and is skipped. The first case's kernels are left to the worker, which is already
+compiling them. Only for a process that does nothing else: afterwards it cannot launch anything.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from harness.private import triton_private
 from harness.shared.run_request import RunRequest
 
 NOT_HERE = ("torch.utils.cpp_extension", "cupy")
-"""Compilers with locks of their own, which a killed process would leave locked, and what is no use without a GPU."""
+"""Blocked imports: compilers whose locks a killed process would leave locked, and modules useless without a GPU."""
 Job = Callable[[], Any]
 
 
 def jobs(request: RunRequest, said: dict[str, Any]) -> list[Job]:
-    """What calls of all cases would compile, in order and each once, without what the first case needs."""
+    """What calls of all cases would compile, in order and without duplicates, except for the first case."""
     collected = Collected()
     _prepare(said, collected)
     cache, task = RunCache(), request.task
@@ -48,7 +47,7 @@ def jobs(request: RunRequest, said: dict[str, Any]) -> list[Job]:
 
 
 class Collected:
-    """Stands where Triton keeps its AsyncCompileMode: everything to be compiled comes by here, named by its key."""
+    """Replaces Triton's AsyncCompileMode: receives everything to be compiled, with its key."""
 
     def __init__(self) -> None:
         self.jobs: dict[Any, Job] = {}
@@ -58,7 +57,7 @@ class Collected:
 
 
 def _prepare(said: dict[str, Any], collected: Collected) -> None:
-    """This process compiles as the worker does, and launches nothing."""
+    """Makes this process compile as the worker does, and launch nothing."""
     for name in [name for name in os.environ if name.startswith(SETTINGS)]:
         del os.environ[name]
     os.environ.update(said["settings"])
@@ -67,13 +66,13 @@ def _prepare(said: dict[str, Any], collected: Collected) -> None:
     triton_private.collect_compilations(collected)
     prepare_cuda(collected)
     torch.compile = _refuse
-    torch.set_num_threads(1)  # for inputs that are made on the CPU: the cores belong to what is timed
+    torch.set_num_threads(1)  # for inputs made on the CPU: leave the cores to the timed calls
     for module in NOT_HERE:
         sys.modules[module] = None  # type: ignore[assignment]  # importing it raises
 
 
 def prepare_cuda(collected: Collected) -> None:
-    """Of harness.cuda's images: compiled and written, never loaded."""
+    """Makes harness.cuda compile and store images without loading them."""
 
     class Image(library.Image):
         def __init__(self, code: bytes, lowered: dict[str, str]) -> None:
@@ -97,4 +96,4 @@ def prepare_cuda(collected: Collected) -> None:
 
 
 def _refuse(*_args: Any, **_options: Any) -> NoReturn:
-    raise NotImplementedError("not ahead of time")
+    raise NotImplementedError("not supported when precompiling")

@@ -1,8 +1,8 @@
-"""A GPU that is only described: tensors without memory, torch.cuda's answers, and a Triton driver without a device.
+"""A fake GPU: tensors without memory, a torch.cuda with canned answers, and a Triton driver without a device.
 
-A `FakeCudaTensor` has shape, strides, dtype, offset and a device of type cuda, as far as Python asks; underneath it is
-on torch's `meta` device, so that whatever is done with it costs next to nothing and never reaches CUDA. What needs
-values (`item`, a copy to the host) raises, as on every meta tensor.
+To Python, a `FakeCudaTensor` has shape, strides, dtype, offset and a device of type cuda. Underneath it is on torch's
+`meta` device, so operations cost almost nothing and never reach CUDA. Operations that need values (`item`, a copy to
+the host) raise, as on every meta tensor.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch.overrides import TorchFunctionMode
 from harness.private import torch_private, triton_private
 
 ADDRESS = 1 << 20
-"""Of every allocation: as aligned as torch's own."""
+"""Address of every allocation; as aligned as torch's own."""
 META = torch.device("meta")
 _Generator = torch.Generator
 
 
 class FakeCudaTensor(torch.Tensor):
-    """A tensor on the GPU, to whoever asks it."""
+    """A tensor that claims to be on the GPU."""
 
     place = torch.device("cuda", 0)
     __torch_function__ = torch_private.no_torch_function()
@@ -49,10 +49,10 @@ class FakeCudaTensor(torch.Tensor):
 
 
 class FakeTensors(TorchFunctionMode):
-    """While it is on, what is made on the GPU, brought to it or computed from what is there is a phantom."""
+    """While active, everything created on the GPU, moved to it or computed on it is a FakeCudaTensor."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.device:  # a name, which needs no GPU
+        if func is torch.device:  # only a name; needs no GPU
             return func(*args, **(kwargs or {}))
         args, kwargs = _each(_beneath, (args, kwargs or {}))
         if func is torch.Tensor.cuda:
@@ -64,7 +64,7 @@ class FakeTensors(TorchFunctionMode):
 
 
 def _each(change: Callable[[Any], Any], value: Any) -> Any:
-    """The same structure with every value changed; torch's own walk takes five times as long."""
+    """The same structure with every value changed; torch's tree_map takes five times as long."""
     if isinstance(value, (tuple, list)):
         return type(value)([_each(change, part) for part in value])
     if isinstance(value, dict):
@@ -73,7 +73,7 @@ def _each(change: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _beneath(value: Any) -> Any:
-    """What torch is to work with: its own meta tensors instead of phantoms, and their device instead of the GPU."""
+    """What torch works with: plain meta tensors instead of fakes, and the meta device instead of the GPU."""
     if isinstance(value, FakeCudaTensor):
         return value.as_subclass(torch.Tensor)
     name = value.type if isinstance(value, torch.device) else value.partition(":")[0] if isinstance(value, str) else ""
@@ -85,14 +85,14 @@ def _above(value: Any) -> Any:
 
 
 class Generator(_Generator):
-    """A generator of the GPU draws nothing here; any other will do in its place."""
+    """A CPU generator in place of any: nothing is drawn here."""
 
     def __new__(cls, device: Any = None) -> Any:
         return _Generator("cpu")
 
 
 class Driver:
-    """What Triton asks before it compiles; what it asks before a launch is not here."""
+    """What Triton needs to compile; what it needs to launch is missing."""
 
     def __init__(self, facts: dict[str, Any], index: int) -> None:
         self._target, self._index = triton_private.gpu_target(*facts["target"]), index
@@ -112,7 +112,7 @@ class Driver:
 
 
 def install(facts: dict[str, Any]) -> None:
-    """Makes this process believe in the GPU that `facts` describes (see server.py)."""
+    """Makes this process see the GPU that `facts` describes (see server.py)."""
     FakeCudaTensor.place = torch.device(facts["device"])
     index, about = FakeCudaTensor.place.index or 0, types.SimpleNamespace(**facts["device_properties"])
     triton_private.use_driver(Driver(facts, index))
@@ -142,7 +142,7 @@ def install(facts: dict[str, Any]) -> None:
 
 
 def _nothing() -> Callable[..., None]:
-    """A function of its own each time: Dynamo refuses one object under two of torch's names."""
+    """A new function each time: Dynamo refuses one object under two of torch's names."""
     return lambda *_args, **_kwargs: None
 
 

@@ -1,14 +1,13 @@
-"""Kernels compiled ahead: what the worker will call next is in Triton's cache on disk by the time it calls it.
+"""Precompiles kernels, so that they are in Triton's cache on disk before the worker calls them.
 
-A process beside the worker, niced and on half of the cores, without a GPU: devices are hidden from it, and what it
-needs to know of them comes from the worker (`facts`). For every request it forks a child that finds out what the cases
-will compile (dryrun.py) and compiles it in processes of its own. A newer request ends the child, as does overtime; a
-kernel that was begun is finished.
+Runs as a separate process next to the worker, niced, on half of the cores and without a GPU: devices are hidden from
+it, and the worker sends what it needs to know about them (`facts`). For every request it forks a child that collects
+what the cases will compile (dryrun.py) and compiles it in further processes. A newer request or a timeout kills the
+child, but a kernel whose compilation has started is finished.
 
-Nothing here is ever heard of: what the source prints goes nowhere, what it raises is a case that is not compiled ahead,
-and a key that does not match is a file that nobody looks up. Whatever decides the key is therefore the worker's: the
-target, the name of its backend (ptxas as it was first seen), and the settings TRITON_*, which torch.compile may
-change in the middle of a worker's life.
+Failures here are silent: output of the source is discarded, an exception means that a case is not precompiled, and a
+wrong key means a file that is never read. Everything that decides the key therefore comes from the worker: the target,
+the backend's hash (with ptxas as first seen), and the TRITON_* settings, which torch.compile may change at any time.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ LONGEST_S = 30
 
 
 def facts(device: str) -> dict[str, Any] | None:
-    """For the worker: what this process compiles for and with; None where Triton is too old or absent."""
+    """Called in the worker: what to compile for and with; None if Triton is missing or too old."""
     try:
         import torch
 
@@ -74,8 +73,8 @@ def main(longest_s: str = f"{LONGEST_S}") -> None:
 
 
 def _preload() -> None:
-    """What every child would begin with: torch imports Dynamo when it is first used, and Triton is as slow to start."""
-    with contextlib.suppress(Exception):  # what a child needs, it imports itself
+    """Imports what every child needs: torch imports Dynamo on first use, and Triton is just as slow to start."""
+    with contextlib.suppress(Exception):  # a child imports what is still missing
         from harness.private import torch_private, triton_private
 
         triton_private.preload()
@@ -85,7 +84,7 @@ def _preload() -> None:
 
 
 def _serve(requests: int, events: int, longest_s: float) -> None:
-    """Until the pipe closes: of the lines that have come the last counts."""
+    """Serves until the pipe closes; of several pending lines only the last counts."""
     child, text = 0, b""
     while True:
         readable, _, _ = select.select([requests], [], [], longest_s if child else None)
@@ -101,18 +100,18 @@ def _serve(requests: int, events: int, longest_s: float) -> None:
 
 
 def _stop(child: int) -> int:
-    """Ends a child, done or not; the compiling processes that it started see it and begin nothing new."""
+    """Kills a child, done or not; its compiling processes notice and start nothing new."""
     if child:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:  # those of earlier children that have come to their end
+            while os.waitpid(-1, os.WNOHANG)[0]:  # reap those of earlier children
                 pass
     return 0
 
 
 def _work(line: bytes, events: int) -> NoReturn:
-    """The child's whole life."""
+    """Everything a child does."""
     with contextlib.suppress(BaseException):
         from harness.precompile import dryrun
 
@@ -129,7 +128,7 @@ def _work(line: bytes, events: int) -> NoReturn:
 
 
 def _compile(jobs: Sequence[Callable[[], Any]], processes: int) -> None:
-    """In processes, not threads: the front half of Triton's compiler is Python."""
+    """Uses processes, not threads: the front end of Triton's compiler is Python."""
     parent, started = os.getpid(), []
     for index in range(processes):
         child = os.fork()
@@ -139,7 +138,7 @@ def _compile(jobs: Sequence[Callable[[], Any]], processes: int) -> None:
         signal.alarm(LONGEST_S)
         for job in jobs[index::processes]:
             with contextlib.suppress(BaseException):
-                if os.getppid() == parent:  # killed in the middle of a job, ptxas would leave its files behind
+                if os.getppid() == parent:  # killing ptxas in the middle of a job would leave its files behind
                     job()
         os._exit(0)
     for child in started:
@@ -152,7 +151,7 @@ def _die_with_parent() -> None:
 
 
 def _adopt() -> None:
-    """Compiling processes whose parent was ended become ours: a container's first process may never wait for them."""
+    """Adopts compiling processes whose parent was killed: a container's init process may never reap them."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 

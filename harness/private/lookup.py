@@ -1,7 +1,7 @@
-"""Looks private names up once; a name that is absent is None, never an exception.
+"""Looks up private names once; a missing name is None, never an exception.
 
-A path is "module:attribute.attribute", or a module alone. Nothing is looked up before it is needed: importing Dynamo
-takes seconds.
+A path is "module:attribute.attribute", or just a module. Names are looked up only when needed: importing Dynamo takes
+seconds.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 
 
 class PrivateNames:
-    """The private names that are used of one library, each with what is different where it is absent."""
+    """The private names of one library in use, each with the effect of its absence."""
 
     def __init__(self, without: Mapping[str, str]) -> None:
         self.without = without
         self._found: dict[str, Any] = {}
 
     def find(self, path: str) -> Any:
-        """What the path names; None where this version lacks it."""
+        """The object at the path; None if this version lacks it."""
         if path not in self._found:
             if path not in self.without:
                 raise KeyError(f"{path} is not in the table of private names")
@@ -32,13 +32,13 @@ class PrivateNames:
         return self._found[path]
 
     def missing(self) -> dict[str, str]:
-        """The names that fell back, with what is different without them; imports no module that has no attribute."""
+        """The missing names, with the effect of each; a path without an attribute is checked without importing it."""
         return {path.replace(":", "."): text for path, text in self.without.items() if not _exists(path)}
 
 
 def _find(path: str) -> Any:
     module, _, attribute = path.partition(":")
-    with contextlib.suppress(Exception):  # a module that is there may still fail to import
+    with contextlib.suppress(Exception):  # an installed module may still fail to import
         found = importlib.import_module(module)
         return operator.attrgetter(attribute)(found) if attribute else found
     return None
@@ -50,7 +50,7 @@ def _exists(path: str) -> bool:
 
 @functools.cache
 def _module_exists(name: str) -> bool:
-    """Without importing it, nor the packages it is in: torch._inductor alone takes two seconds."""
+    """Imports neither the module nor its parent packages: torch._inductor alone takes two seconds."""
     if name in sys.modules:
         return sys.modules[name] is not None
     parts, places = name.split("."), None

@@ -1,4 +1,4 @@
-"""For `kernbench doctor`: which private names fell back in this Python, and whether its versions were tried."""
+"""For `kernbench doctor`: which private names are missing in this Python, and whether its versions are tested."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from harness.cuda import torch_internals
 from harness.private import torch_private, triton_private
 
 TRIED = (("2.11", "3.6"), ("2.13", "3.6"))
-"""Versions of torch and triton that all tests passed with: the first on an H200 (CUDA 13.0), the second on a CPU."""
+"""Versions of torch and triton with which all tests passed: the first on an H200 (CUDA 13.0), the second on a CPU."""
 
 
 def report() -> dict[str, Any]:
-    """How many names there are, those that are missing with what is different without them, and versions not tried."""
+    """The number of names, the missing ones with the effect of each, and untested versions."""
     tables = [torch_private.NAMES]
     if importlib.util.find_spec("triton") is not None:
         tables.append(triton_private.NAMES)
     count = sum(len(table.without) for table in tables)
     missing = {name: text for table in tables for name, text in table.missing().items()}
-    if torch.version.cuda is not None:  # a build for the CPU has none of these, and no use for them
+    if torch.version.cuda is not None:  # a CPU build has none of these and does not need them
         count += len(torch_internals.WITHOUT)
         missing.update(torch_internals.missing())
     return {"count": count, "missing": missing, "untried": untried(torch.__version__, _triton_version())}
 
 
 def untried(torch_version: str, triton_version: str | None) -> str:
-    """These versions in words; empty where they are among those tried."""
+    """These versions in words; empty if they are tested."""
     pair = (_minor(torch_version), _minor(triton_version) if triton_version else None)
     if any(pair[0] == torch_tried and pair[1] in (triton_tried, None) for torch_tried, triton_tried in TRIED):
         return ""

@@ -1,4 +1,4 @@
-"""The private names of triton that the harness uses, and what it does without each of them."""
+"""The private names of triton that the harness uses, and what it does if one is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from harness.private.lookup import PrivateNames
 
 GLUON = "triton.experimental.gluon.nvidia.hopper"
-_NOT_AHEAD = "kernels are not compiled ahead"
+_NOT_AHEAD = "kernels are not precompiled"
 _AHEAD = (
     "triton.runtime._async_compile:active_mode",
     "triton.runtime.jit:JITFunction.run",
@@ -19,7 +19,7 @@ _AHEAD = (
     "triton.backends.compiler:GPUTarget",
     "triton.runtime.driver:driver.set_active",
 )
-_SLOWER_AHEAD = "kernels are compiled ahead more slowly"
+_SLOWER_AHEAD = "precompiling kernels is slower"
 
 NAMES = PrivateNames(
     {
@@ -27,20 +27,20 @@ NAMES = PrivateNames(
         "triton.runtime.driver:driver": _NOT_AHEAD,
         "triton.runtime.cache:triton_key": _SLOWER_AHEAD,
         GLUON: _SLOWER_AHEAD,
-        "triton.knobs:cache": "Triton's kernels are built again after the first torch.compile",
+        "triton.knobs:cache": "Triton kernels are rebuilt after the first torch.compile",
         "triton.compiler.compiler:CompiledKernel._init_handles": "profiles do not show what Triton's compiler reports",
-        "triton.language.extra.libdevice": "an interpreted kernel gets None from libdevice instead of an error",
+        "triton.language.extra.libdevice": "libdevice returns None in an interpreted kernel instead of raising",
     }
 )
 
 
 def compiles_ahead() -> bool:
-    """Whether this Triton has all that compiling without a launch needs."""
+    """Whether this Triton has everything needed to compile without launching."""
     return all(NAMES.find(path) is not None for path in (*_AHEAD, "triton.runtime.driver:driver"))
 
 
 def preload() -> None:
-    """What every process that compiles ahead needs; Triton imports gluon and hashes its own files on first use."""
+    """Loads what every precompiling process needs; Triton imports gluon and hashes its own files on first use."""
     compiles_ahead()
     NAMES.find(GLUON)
     key = NAMES.find("triton.runtime.cache:triton_key")
@@ -50,7 +50,7 @@ def preload() -> None:
 
 
 def target() -> Any:
-    """What the active driver compiles for."""
+    """The active driver's compilation target."""
     return NAMES.find("triton.runtime.driver:driver").active.get_current_target()
 
 
@@ -59,12 +59,12 @@ def gpu_target(*facts: Any) -> Any:
 
 
 def backend_key() -> str:
-    """What the compiler puts into every kernel's key for itself: its version, and that of ptxas."""
+    """The compiler's part of every kernel's cache key: its version and that of ptxas."""
     return str(_backend().hash())
 
 
 def pin_backend_key(key: str) -> None:
-    """From now on compiled kernels have the keys that another process gives them."""
+    """From now on compiled kernels get the same cache keys as in another process."""
     type(_backend()).hash = lambda self: key
 
 
@@ -82,8 +82,8 @@ def use_driver(driver: Any) -> None:
 
 
 def collect_compilations(collected: Any) -> None:
-    """From now on no kernel is launched: what a launch would compile goes to `collected.submit`, which stands where
-    Triton keeps its AsyncCompileMode."""
+    """From now on no kernel is launched; what a launch would compile goes to `collected.submit`, in place of Triton's
+    AsyncCompileMode."""
     jit = importlib.import_module("triton.runtime.jit")
     autotuner = importlib.import_module("triton.runtime.autotuner")
     run = jit.JITFunction.run
@@ -93,7 +93,7 @@ def collect_compilations(collected: Any) -> None:
 
 
 def _every_config(tuner: Any, *args: Any, **options: Any) -> None:
-    """What an autotuner times, it compiles first."""
+    """Compiles every configuration that an autotuner would time."""
     tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
     for config in tuner.prune_configs(options):
         chosen = {**options, **config.all_kwargs()}
@@ -104,7 +104,7 @@ def _every_config(tuner: Any, *args: Any, **options: Any) -> None:
 
 
 def cache_folder() -> str | None:
-    """Where Triton keeps what it compiled."""
+    """Triton's cache folder for compiled kernels."""
     found = getattr(NAMES.find("triton.knobs:cache"), "dir", None)
     return found if isinstance(found, str) else None
 
@@ -115,7 +115,7 @@ def libdevice() -> ModuleType | None:
 
 
 def watch_kernels() -> dict[str, dict[str, Any]]:
-    """What the compiler said of every kernel that is loaded from now on, by name and hash."""
+    """Compiler facts about every kernel loaded from now on, by name and hash."""
     seen: dict[str, dict[str, Any]] = {}
     load = NAMES.find("triton.compiler.compiler:CompiledKernel._init_handles")
     if load is None:

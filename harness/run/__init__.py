@@ -1,1 +1,1 @@
-"""One run: every case checked, timed and reported."""
+"""One run: checks, times and reports every case."""

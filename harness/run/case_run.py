@@ -1,7 +1,7 @@
-"""Rows of the table: a case is answered, completed where its baseline came late, and rechecked.
+"""Rows of the table: answers a case, adds a late baseline, and runs the slow checks.
 
-Each of the three emits the row as it is now. Whatever user code raises becomes a status on it, and a row that fails has
-no time; only a cancel and a mistake in the task itself go through to the run, which calls all three.
+Each of the three steps emits the current row. An exception in user code becomes the row's status, and a failed row has
+no time. Only a cancel and an error in the task itself propagate to the run, which calls all three steps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from harness.timing.case_timer import CaseTimer
 
 @dataclass
 class Row:
-    """A case that passed its quick checks and waits for the slow ones."""
+    """A case that passed the quick checks and still needs the slow ones."""
 
     case: Case
     result: CaseResult
@@ -54,7 +54,7 @@ class CaseRun:
         self._contest = CaseTiming(context, opponents, timer, progress)
 
     def answer(self, case: Case) -> Row | None:
-        """Quick checks and time of one case; None when there is nothing left to check about it."""
+        """Runs the quick checks and times one case; None if nothing is left to check."""
         try:
             result = self._try(case)
         except (Cancelled, BadTask):
@@ -63,14 +63,14 @@ class CaseRun:
             result = self._failures.row(case, problem)
         self._progress.done += 1
         right = result.status in ("ok", "interpreted")
-        if right and case.kind == "check":  # many and small: two draws each are all they are for
+        if right and case.kind == "check":  # many and small: two draws are enough
             result, right = replace(result, checked=2), False
         self._land(result)
         self._context.cache.trim()
         return Row(case, result) if right else None
 
     def catch_up(self, row: Row) -> None:
-        """The comparison that a row was served without, because its baseline had still to be compiled."""
+        """Adds the comparison that was missing because the baseline was still compiling."""
         case = row.case
         try:
             materials = [self._context.material(case, Draw(seed)) for seed in (0, self._context.request.seed)]
@@ -87,7 +87,7 @@ class CaseRun:
         self._context.cache.trim()
 
     def recheck(self, row: Row) -> None:
-        """Adds what the slow checks find; a row that they prove wrong loses its time."""
+        """Adds the findings of the slow checks; a row that fails them loses its time."""
         self._progress.step("recheck", row.case)
         slow = self._slow_checks(row.case)
         try:
@@ -96,7 +96,7 @@ class CaseRun:
             judgement = slow.run(row.case, self._context.solution, fixed, beat)
         except (Cancelled, BadTask):
             raise
-        except torch.OutOfMemoryError as problem:  # right and timed as far as it went: that stays
+        except torch.OutOfMemoryError as problem:  # what was checked and timed so far remains valid
             fewer = findings.make("fewer_checks", detail=self._failures.row(row.case, problem).detail)
             result = replace(row.result, checked=2, findings=(*row.result.findings, fewer))
         except BaseException as problem:

@@ -1,7 +1,7 @@
-"""A right case against the clock: the solution beside its opponents, and what a time must not hide.
+"""Times a correct case: the solution against its opponents, plus checks on the timed calls.
 
-Opponents say who takes part, the stopwatch takes the times and makes the row of them. What the solution returned from a
-timed call is judged like any other, and a row whose sides were not alike says so.
+`Opponents` selects the sides, `CaseTimer` times them and makes the row. The output of a timed call is checked like any
+other, and a row whose sides were not comparable gets a finding.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class CaseTiming:
     progress: Progress
 
     def time(self, case: Case, result: CaseResult, materials: list[CaseInputs], patient: bool = False) -> CaseResult:
-        """The row with its times; only a patient one waits for a baseline that has still to be compiled."""
+        """The row with its times; waits for a baseline that is not compiled yet only if `patient`."""
         reference = self.context.reference
         self.progress.step("baseline", case)
         first = FirstCall(missing=explain("baseline_compiling"))
@@ -63,7 +63,7 @@ class CaseTiming:
         return self.timer.with_roofline(row, traffic, self.context.environment.bandwidth)
 
     def _measured(self, case: Case, sides: blocks.Sides, masters: list[Any]) -> Timed:
-        """The sides that can be timed; one that fails on the way, and is not the solution, is left out."""
+        """Times the sides; drops a side that fails, unless it is the solution."""
         while True:
             try:
                 return self.timer.time(sides, masters, self.progress.pulse(case))
@@ -73,7 +73,7 @@ class CaseTiming:
                 sides = {name: side for name, side in sides.items() if name != failure.side}
 
     def _timed_output(self, timed: Timing, materials: list[CaseInputs]) -> tuple[str | None, tuple[Finding, ...]]:
-        """The result of one more measured call, judged like any other: at an address it knows, with other values."""
+        """Checks the output of one more measured call, at a known address with different values."""
         assert timed.last is not None
         result, working = timed.last
         timed.last = None
@@ -92,20 +92,20 @@ class CaseTiming:
         return wrong, (findings.make("output_kept" if self._returns_one_memory(material) else "stale_result"),)
 
     def _returns_one_memory(self, material: CaseInputs) -> bool:
-        """Whether calls on inputs at two addresses return the same memory: then a later call of the timing has written
-        over the result, which looks stale and is not."""
+        """Whether calls on inputs at two addresses return the same memory. If so, a later timed call overwrote the
+        result, which only looks stale."""
         mutates = self.context.task.mutates
-        if mutates:  # its outputs are its inputs
+        if mutates:  # the outputs are the inputs
             return False
         places = [copies(material.inputs) for _ in range(2)]
         try:
             first, second = (named_outputs(self.context.solution(**inputs), inputs, mutates) for inputs in places)
-        except Exception:  # the row is wrong already; this only says why
+        except Exception:  # the row is already wrong; this only explains why
             return False
         return compare.shared(first, second)
 
     def _with_threads(self, result: CaseResult, timed: Timing) -> CaseResult:
-        """On a CPU the threads are part of the condition: a side that takes more is not comparable."""
+        """On a CPU the thread count is part of the condition: a side that uses more is not comparable."""
         allowed = self.context.task.threads
         busy = timed.busy.get("solution", 0.0)
         changed = torch.get_num_threads() != allowed
@@ -121,7 +121,7 @@ class CaseTiming:
 
 
 def _with_error(result: CaseResult, reached: float | None, expected: Outputs) -> CaseResult:
-    """Adds the largest error of the baseline, and the finding where the solution's is well above it."""
+    """Adds the baseline's largest error, and a finding if the solution's is well above it."""
     error = result.error
     if error is None or reached is None:
         return result
@@ -132,7 +132,7 @@ def _with_error(result: CaseResult, reached: float | None, expected: Outputs) ->
 
 
 def _one_ulp(error: OutputError, expected: Outputs) -> float:
-    """Of the output at the element that is worst."""
+    """One ulp of the output at its worst element."""
     if error.output is None or error.expected is None:
         return 0.0
     value = expected.get(error.output)

@@ -1,4 +1,4 @@
-"""What a run is about, once it is loaded: the solution, the reference it is held against, and the inputs of both."""
+"""The loaded parts of a run: the solution, the reference it is compared with, and the inputs of both."""
 
 from __future__ import annotations
 

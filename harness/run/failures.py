@@ -1,4 +1,4 @@
-"""The row of a case in which something was raised: whose doing it was, and whether the process can go on after it."""
+"""The row of a case that raised: whose fault it was, and whether the process can continue."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class CaseFailures:
         self._paths, self._cache = paths, cache
 
     def row(self, case: Case, problem: BaseException) -> CaseResult:
-        """Of all that is raised on the way to a row, only the solution's failures are called failures."""
-        own = isinstance(problem, SideFailed)  # only the solution's come this far
+        """The row for an exception; only the solution's failures count as failures."""
+        own = isinstance(problem, SideFailed)  # those of other sides were caught earlier
         if own:
             problem = problem.__cause__ or problem
         lacking = interpreter.lacks(problem) if self._interpreted else None
@@ -45,7 +45,7 @@ class CaseFailures:
         )
 
     def leave_if_poisoned(self, result: CaseResult) -> None:
-        """Ends the process after an error that has taken the CUDA context with it."""
+        """Ends the process after an error that destroyed the CUDA context."""
         if result.status != "runtime_error" or not self._device.startswith("cuda"):
             return
         try:
@@ -55,8 +55,8 @@ class CaseFailures:
             os._exit(CUDA_ERROR_EXIT)
 
     def _too_large(self, problem: BaseException) -> Explanation:
-        """A case that does not fit is nobody's mistake; the next one gets the memory back."""
-        self._cache.trim(everything=True)  # what it keeps of other cases is no need of this one
+        """A case that does not fit is not a failure; frees the memory for the next case."""
+        self._cache.trim(everything=True)  # cached inputs of other cases do not count as needed by this one
         held = 0 if self._device == "cpu" else torch.cuda.memory_allocated()
         wanted = asked_for(str(problem))
         problem.__traceback__ = None  # its frames hold the tensors
@@ -74,6 +74,6 @@ def _skipped(case: Case, why: Explanation) -> CaseResult:
 
 
 def asked_for(message: str) -> int:
-    """Bytes of the allocation that torch could not make."""
+    """Bytes of the allocation that failed, from torch's message."""
     found = re.search(r"Tried to allocate ([\d.]+) ([KMGT])iB", message)
     return int(float(found[1]) * 1024 ** ("KMGT".index(found[2]) + 1)) if found else 0

@@ -1,4 +1,4 @@
-"""The sides a solution is timed against: the baseline that was asked for, and the best source so far."""
+"""The sides that a solution is timed against: the requested baseline, and the best source so far."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from harness.shared.task import Case
 
 
 class NoBaseline(Exception):
-    """There is nothing to compare with."""
+    """No baseline to compare with."""
 
     def __init__(self, why: Explanation) -> None:
         super().__init__(why.detail)
@@ -29,12 +29,12 @@ class NoBaseline(Exception):
 
 @dataclass(frozen=True)
 class FirstCall:
-    """The baseline of a case after one call."""
+    """The baseline of a case after its first call."""
 
     function: Callable[..., Any] | None = None
     largest_error: float | None = None
     missing: Explanation | None = None
-    """Why there is no function."""
+    """Why `function` is None."""
 
 
 class Opponents:
@@ -45,7 +45,7 @@ class Opponents:
         self._paths = Paths(self.task.folder, request.source, request.best)
 
     def load_best(self) -> list[Finding]:
-        """Loads the best source beside the solution, unless their operators would run each other's bodies."""
+        """Loads the best source next to the solution, unless their operator names collide."""
         side = self.cache.side("solution")
         shared = sorted(side.operators.shared) if side is not None else []
         found = []
@@ -82,7 +82,7 @@ class Opponents:
         return self._from_file(kind)
 
     def ready(self, reference: Reference, case: Case) -> bool:
-        """Whether the baseline can be called at once; a compiled one takes a second or more the first time."""
+        """Whether the baseline can be called immediately; compiling one takes a second or more."""
         package = reference.entry.__module__.partition(".")[0]
         return self.request.baseline != "compile" or self.cache.is_compiled(package, case)
 
@@ -98,7 +98,7 @@ class Opponents:
         return function
 
     def first_baseline(self, reference: Reference, case: Case, fixed: CaseInputs) -> FirstCall:
-        """The baseline after one call, or why there is none."""
+        """The baseline after its first call, or why there is none."""
         try:
             function = self.baseline(reference, case)
             error = self._verdict(function, fixed, reference).error
@@ -111,7 +111,7 @@ class Opponents:
             return FirstCall(missing=explain("baseline_fails", fault=f"{place}{fault.message}"))
 
     def best_is_right(self, reference: Reference, fixed: CaseInputs) -> bool:
-        """A best source that fails here (another device, a changed library) is left out of the row."""
+        """Whether best is correct; if it fails (new device, changed library), the row leaves it out."""
         assert self.best is not None
         try:
             return self._verdict(self.best, fixed, reference).problem is None
@@ -119,8 +119,8 @@ class Opponents:
             return False
 
     def _verdict(self, function: Callable[..., Any], fixed: CaseInputs, reference: Reference) -> Verdict:
-        """What a side makes of these inputs; both mostly stay from run to run, and then it is known."""
-        with contextlib.suppress(KeyError, TypeError):  # an entry that takes no weak reference is called every time
+        """The verdict on a side for these inputs. Cached, since both usually stay the same between runs."""
+        with contextlib.suppress(KeyError, TypeError):  # an entry without weak references is called every time
             return fixed.verdicts[function]
         outputs = fixed.expected
         if function is not reference.entry:

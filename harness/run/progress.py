@@ -1,7 +1,7 @@
-"""What a run says while it is on, and where it hears that it is to stop.
+"""Progress reports of a run, and its cancellation.
 
-Every part of a run calls `step` when it begins something and `pulse` while that goes on: each looks at cancel. Events
-go up to the workbench by `emit`, which the worker hands in.
+Every part of a run calls `step` when it begins something and `pulse` while it continues; both check for a cancel.
+`emit`, passed in by the worker, sends events to the workbench.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from harness.shared.run_request import Step
 from harness.shared.task import Case
 
 REARM_S = 2.0
-"""How often a long timing says that it is alive."""
+"""How often a long step reports that it is alive."""
 
 
 class Emit(Protocol):
@@ -23,15 +23,15 @@ class Emit(Protocol):
 
 
 class Cancelled(Exception):
-    """The workbench wants no more of this run."""
+    """The workbench canceled this run."""
 
 
 class Progress:
     def __init__(self, emit: Emit, cancelled: Callable[[], bool], count: int) -> None:
-        """`count` cases are to be answered."""
+        """`count` is the number of cases in the run."""
         self.emit, self._cancelled, self._count = emit, cancelled, count
         self.done = 0
-        """Cases that the present step is past."""
+        """Cases that the current step has finished."""
         self._said: set[Finding] = set()
 
     def step(self, step: Step, case: Case | None = None) -> None:
@@ -40,7 +40,7 @@ class Progress:
         self.emit("step", step=step, case=case.id if case else None, index=self.done, count=self._count)
 
     def pulse(self, case: Case, step: Step = "time") -> Callable[[], None]:
-        """Looks at cancel; a step that goes on for long, with every call coming back, says so."""
+        """Returns a function that checks for a cancel and reports a long step as still alive."""
         last = time.monotonic()
 
         def beat() -> None:
@@ -54,7 +54,7 @@ class Progress:
         return beat
 
     def say_once(self, finding: Finding | None) -> None:
-        """A finding about the whole run, which may be made again and again."""
+        """Emits a finding about the whole run, once even if it recurs."""
         if finding is not None and finding not in self._said:
             self._said.add(finding)
             self.emit("finding", finding=finding)

@@ -1,7 +1,7 @@
-"""The quick checks of a case: the solution's first call, on the fixed values and on fresh ones.
+"""The quick checks of a case: the solution's first calls, on the fixed seed and on a fresh one.
 
-They come before anything is timed, and a `check` case has no others. What the solution itself raises goes through; the
-rows turn it into a status. The slow checks are in slow_checks.py.
+They run before anything is timed, and a `check` case has no others. Exceptions of the solution propagate; case_run.py
+turns them into a status. The slow checks are in slow_checks.py.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class QuickChecks:
     progress: Progress
 
     def run(self, case: Case) -> tuple[CheckResult, list[CaseInputs]]:
-        """What came of it, and the inputs that may be timed: those of the fixed seed first."""
+        """The result, and the inputs for timing, those of the fixed seed first."""
         self.progress.step("inputs", case)
         fixed = self.context.material(case, Draw(0))
         self.progress.step(self._first_step(), case)
@@ -38,13 +38,13 @@ class QuickChecks:
         return self._judged(case, call, fixed)
 
     def _first_step(self) -> Step:
-        """A first call that may compile gets the time for it; one that cannot is only a call, and a hang shows soon."""
+        """A first call that may compile gets the build deadline; any other gets the short one, so a hang shows soon."""
         side = self.context.cache.side("solution")
         lazy = ("torch.compile", "triton", "cupy") if self.context.device != "cpu" else ("torch.compile",)
         return "build" if side is not None and side.mentions(*lazy) else "check"
 
     def _call(self, material: CaseInputs) -> GuardedCall:
-        """A checked call of the solution; memory that runs out in it is the solution's own doing."""
+        """A checked call of the solution; running out of memory in it is the solution's fault."""
         try:
             return GuardedCall.of(self.context.solution, material.inputs, self.context.task)
         except torch.OutOfMemoryError as problem:
@@ -53,7 +53,7 @@ class QuickChecks:
     def _judged(self, case: Case, call: GuardedCall, fixed: CaseInputs) -> tuple[CheckResult, list[CaseInputs]]:
         task, seed = self.context.task, self.context.request.seed
         judgement = judge(call, fixed, fixed.expected, task)
-        if judgement.problem is None and case.kind == "check":  # of the others the slow checks see to it
+        if judgement.problem is None and case.kind == "check":  # the slow checks do this for other cases
             judgement = replace(judgement, problem=touched(call, fixed, task))
         if judgement.problem is not None or seed == 0:
             return judgement, [fixed]

@@ -1,7 +1,7 @@
-"""One run: load, then per case build, check, time and answer; the slow checks after the last row.
+"""One run: loads the sources, then builds, checks and times each case; the slow checks follow the last row.
 
-The worker makes a Run of every request and lets it `go`, or asks it for `floors`. Here it is loaded and put in order;
-case_run.py answers the cases. Cancel is looked at between steps and blocks.
+The worker makes a Run of every request and calls `go` or `floors`. This module loads and orders the work; case_run.py
+answers the cases. A cancel takes effect between steps and blocks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Run:
 
     def go(self) -> None:
         torch.set_num_threads(self.task.threads)
-        os.environ["OMP_NUM_THREADS"] = str(self.task.threads)  # read by OpenMP libraries that are loaded from now on
+        os.environ["OMP_NUM_THREADS"] = str(self.task.threads)  # for OpenMP libraries loaded from now on
         self.cache.first_case = self.request.cases[0] if self.request.cases else None
         self.emit("started", environment=self.environment)
         try:
@@ -61,7 +61,7 @@ class Run:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Leaves the GPU's memory to others, such as a profiler of the very case, where the run took much of it."""
+        """Frees GPU memory for others, such as a profiler of the same case, if the run took much of it."""
         self.cache.trim()
         gc.collect()
         gpu = self.cache.gpu
@@ -69,7 +69,7 @@ class Run:
             torch.cuda.empty_cache()
 
     def floors(self) -> None:
-        """A/A floors instead of a run."""
+        """Measures A/A floors instead of a run."""
         torch.set_num_threads(self.task.threads)
         try:
             reference = self._load_reference()
@@ -121,7 +121,7 @@ class Run:
         self.emit("finished")
 
     def _answer(self, context: RunContext) -> None:
-        """Every case first, so that all rows are there soon; what takes longer comes after the last of them."""
+        """Answers every case first, so that all rows appear soon; slower work follows the last row."""
         rows = CaseRun(context, self.opponents, self.timer, self.progress, self.failures, self.threads)
         right = [row for case in self._cases() if (row := rows.answer(case)) is not None]
         for index, row in enumerate(right):
@@ -134,13 +134,13 @@ class Run:
                 rows.recheck(row)
 
     def _tell_builder(self) -> None:
-        """For the process that compiles the kernels of the other cases meanwhile: how it is done here."""
+        """Reports the compiler settings, for the process that precompiles the kernels of the other cases."""
         side = self.cache.side("solution")
         if self.device != "cpu" and side is not None and side.mentions("triton"):
             self.emit("loaded", compiler=server.facts(self.device))
 
     def _own_clocks(self) -> None:
-        """Puts back what the source replaced among the things that times are taken with, and says so once."""
+        """Restores clock functions that the source replaced, and reports it once."""
         self.progress.say_once(clock_guard.restore_clocks())
 
     def _load_reference(self) -> Reference:

@@ -1,4 +1,4 @@
-"""The slow checks of a case: other values, inputs left alone, no aliasing, same bits twice, the task's own checks."""
+"""The slow checks of a case: other values, untouched inputs, no aliasing, identical bits twice, the task's `check`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SlowChecks:
     seed: int
     interpreted: bool
     clock: Clock | None = None
-    """Tells what a call does; None where nothing is timed."""
+    """Measures what a call does; None if nothing is timed."""
     threads: ThreadWatch | None = None
 
     def draws(self) -> list[Draw]:
@@ -39,7 +39,7 @@ class SlowChecks:
         return draws[:1] if self.interpreted else draws
 
     def run(self, case: Case, function: Callable[..., Any], fixed: CaseInputs, beat: Callable[[], None]) -> CheckResult:
-        """Everything about one case; `beat` is called between calls and may raise to stop."""
+        """Runs all slow checks of one case; `beat` is called between calls and may raise to stop."""
         judgement, findings = self._twice(case, function, fixed, beat)
         if judgement.problem is not None:
             return replace(judgement, findings=(*judgement.findings, *findings))
@@ -66,7 +66,7 @@ class SlowChecks:
         if judgement.problem is not None:
             return judgement, findings
         outputs = first.outputs
-        del first  # its inputs; the outputs stay, so that the next call cannot get their memory by chance
+        del first  # frees its inputs; the outputs stay, so that the next call cannot reuse their memory
         beat()
         second = GuardedCall.of(function, fixed.inputs, self.task)
         if compare.shared(outputs, second.outputs):
@@ -80,7 +80,7 @@ class SlowChecks:
         return CheckResult(problem) if problem is not None else self._own_checks(case, call)
 
     def _own_checks(self, case: Case, call: GuardedCall) -> CheckResult:
-        """Rows of reference.check: (name, error, bound)."""
+        """Runs the task's `check`, which returns rows of (name, error, bound)."""
         own, axes = self.reference.extra_check, dict(case.axes)
         if own is None:
             return CheckResult()
@@ -89,7 +89,7 @@ class SlowChecks:
             rows = [(str(name), float(error), float(bound)) for name, error, bound in own(axes, call.inputs, outputs)]
         except BaseException as problem:
             fault = describe(problem, self.reference.paths)
-            raise BadTask(f"check of reference.py fails for case {case.id}: {fault.message}", fault.where) from None
+            raise BadTask(f"check in reference.py failed for case {case.id}: {fault.message}", fault.where) from None
         for name, error, bound in rows:
             if not error <= bound:
                 return CheckResult(f"check {name!r}: error {error:.3g}, allowed {bound:.3g}")
@@ -97,7 +97,7 @@ class SlowChecks:
 
     def _draw(self, function: Callable[..., Any], fixed: CaseInputs, material: CaseInputs) -> CheckResult:
         call = GuardedCall.of(function, material.inputs, self.task)
-        if not _finite(material.truth):  # then only form and borders can be judged
+        if not _finite(material.truth):  # then only the borders can be checked
             return judge(call, material, fixed.expected, self.task) if call.breach else CheckResult()
         judgement = judge(call, material, fixed.expected, self.task)
         if judgement.problem is None or judgement.findings or self._reference_holds(material):
@@ -105,7 +105,7 @@ class SlowChecks:
         return CheckResult()
 
     def _reference_holds(self, material: CaseInputs) -> bool:
-        """Values this wide may be beyond the tolerance for anybody: then they prove nothing."""
+        """Whether the reference passes: values this wide may exceed the tolerance for any source, proving nothing."""
         return compare.compare(material.expected, material.truth, self.task).problem is None
 
 
@@ -117,5 +117,5 @@ def _same(first: Outputs, second: Outputs) -> bool:
 
 
 def _finite(truth: Outputs) -> bool:
-    """Whether truth itself holds a number everywhere; NaN and infinities survive a sum."""
+    """Whether truth is finite everywhere; NaN and infinities survive a sum."""
     return all(value is None or bool(torch.isfinite(value.sum())) for value in truth.values())

@@ -1,13 +1,13 @@
-"""What makes two files, or two tasks, the same: code without comments and layout, and the hash of a task.
+"""What makes two files, or two tasks, the same: code without comments and formatting, and the hash of a task.
 
-Python is reduced to its syntax tree, C, C++ and CUDA to their tokens with literals untouched. Anything that cannot be
-parsed, and any large file, counts byte for byte. The result decides hashes that are kept on disk, so it is the same
-under every Python from 3.10 on; `ast.dump` is not, which is why the tree is written out here.
+Python is reduced to its syntax tree; C, C++ and CUDA to their tokens, with literals untouched. Files that cannot be
+parsed and large files count byte for byte. Hashes stored on disk depend on the result, so it must be the same under
+every Python from 3.10 on. `ast.dump` is not, so this module serializes the tree itself.
 
-Two runs with the same task hash were checked and timed by the same rules. It covers what decides right and fast: the
-parsed task and cases, and the code of the reference, of a baseline file and of every file in the folder that they use.
-Names, labels, comments and formatting are left out, and so is every field at its default, so that a field added later
-changes no hash.
+Two runs with the same task hash were checked and timed by the same rules. The hash covers what decides correctness and
+speed: the parsed task and cases, and the code of the reference, of a baseline file and of every file in the folder that
+they use. Names, labels, comments and formatting are left out, and so is every field at its default, so that a field
+added later changes no hash.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from harness.shared.used_files import NAMED_BASELINES
 C_LIKE = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl")
 CODE = (".py", *C_LIKE)
 LARGEST = 200 * 1024
-"""A larger file is a table: parsing it would hold up the screen for a quarter of a second and more."""
+"""A larger file is a table: parsing it would block the screen for a quarter of a second or more."""
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
-"""Fields of a node that follow from its place, or that only a type checker reads."""
+"""Node fields that follow from the node's position, or that only a type checker reads."""
 _C_TOKENS = re.compile(
     rb"""
       (?P<literal>
-          ^[ \t]*\#[ \t]*include[ \t]*<[^>\n]*>                    # may hold what looks like a comment
+          ^[ \t]*\#[ \t]*include[ \t]*<[^>\n]*>                    # may contain what looks like a comment
         | R"(?P<fence>[^ ()\\\t\v\f\n]{0,16})\(.*?\)(?P=fence)"    # a raw string
-        | "(?:\\(?:[ \t]*\r?\n|.)|[^"\\\n])*"                       # may go on after a backslash and the line's end
-        | \b\.?[0-9](?:'?[\w.])*                                 # a number, whose quotes open no literal: 1'000
+        | "(?:\\(?:[ \t]*\r?\n|.)|[^"\\\n])*"                       # may continue after a backslash and a newline
+        | \b\.?[0-9](?:'?[\w.])*                                 # a number; its quotes do not open a literal: 1'000
         | '(?:\\(?:[ \t]*\r?\n|.)|[^'\\\n])+'
       )
     | (?P<comment> //(?:\\[ \t\r]*\n|[^\n])* | /\*.*?\*/ )
@@ -53,13 +53,13 @@ DEFAULT_TOLERANCE = {
     "bfloat16": Tolerance(5e-2, 5e-2),
 }
 _DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
-"""Of the fields that a Task must be given."""
+"""Defaults of the fields that Task requires."""
 _NOT_RULES = frozenset("name folder summary ignore hash old_hash files cases tolerance".split())
 _NOT_CASE_RULES = frozenset("label models known weight".split())
 
 
 def code_of(name: str, data: bytes) -> bytes:
-    """What of a file counts as code; equal for two files that differ only in comments and layout."""
+    """The part of a file that counts as code; equal for two files that differ only in comments and formatting."""
     if len(data) > LARGEST:
         return data
     if name.endswith(".py"):
@@ -71,7 +71,7 @@ def code_of(name: str, data: bytes) -> bytes:
 
 
 def _tree(node: ast.AST) -> Iterator[str]:
-    """The tree as text. Empty fields are left out: newer Pythons have more of them."""
+    """The tree as text. Skips empty fields: newer Pythons have more of them."""
     yield f"({type(node).__name__}"
     for name in sorted(set(node._fields) - _IGNORED):
         value = getattr(node, name, None)
@@ -92,12 +92,12 @@ def _tree(node: ast.AST) -> Iterator[str]:
 
 
 def _is_empty_text(item: Any) -> bool:
-    """An empty piece of an f-string, which some Pythons put between two fields."""
+    """An empty piece of an f-string, which some Pythons insert between two fields."""
     return isinstance(item, ast.Constant) and item.value == "" and isinstance(item.value, str)
 
 
 def _constant(value: Any) -> str:
-    """ASCII alone, since which characters `repr` prints depends on Python's Unicode tables; huge ints in hex."""
+    """ASCII only, because `repr` depends on Python's Unicode tables; ints in hex, because str() limits their digits."""
     text = hex(value) if type(value) is int else ascii(value)
     return f"{type(value).__name__} {text}"
 
@@ -105,16 +105,16 @@ def _constant(value: Any) -> str:
 def _of_c(data: bytes) -> bytes:
     lines: list[bytes] = []
     for line in map(bytes.strip, _C_TOKENS.sub(_kept, data).split(b"\n")):
-        if line or (lines and lines[-1].endswith(b"\\")):  # an empty line ends what was to be continued
+        if line or (lines and lines[-1].endswith(b"\\")):  # an empty line ends a continuation
             lines.append(line)
     return b"\n".join(lines)
 
 
 def _kept(token: re.Match[bytes]) -> bytes:
-    """A literal with no line ends in it, so that nothing in it is taken for layout."""
+    """A literal with its newlines replaced, so that nothing in it counts as formatting."""
     kept = token["literal"] or b" "
     if token["comment"] and _ends_in_backslash(token.string, token.start()):
-        kept = token["comment"]  # without it the line would go on with the next
+        kept = token["comment"]  # without it the line would continue on the next
     return kept.replace(b"\n", b"\0")
 
 
@@ -123,7 +123,7 @@ def _ends_in_backslash(data: bytes, end: int) -> bool:
 
 
 def task_hash(task: Task) -> str:
-    """Of a task as it was read, with its `files` as they are now."""
+    """The hash of a loaded task and the current contents of its `files`."""
     digest = hashlib.sha256(json.dumps(_rules(task), sort_keys=True, separators=(",", ":")).encode())
     for name in sorted(task.files):
         code = _code(Path(task.folder) / name)
@@ -135,7 +135,7 @@ _digests: dict[Path, tuple[tuple[int, int, int], bytes]] = {}
 
 
 def _code(path: Path) -> bytes:
-    """What of a file counts; of data the digest, worked out again when the file has changed."""
+    """The part of a file that counts; for large files a digest, recomputed when the file changes."""
     try:
         about = path.stat()
         if about.st_size <= LARGEST:
@@ -154,27 +154,29 @@ def _code(path: Path) -> bytes:
 
 
 def _rules(task: Task) -> dict[str, Any]:
-    rules = _told(task, _NOT_RULES)
+    rules = _set_fields(task, _NOT_RULES)
     rules["tolerance"] = {
         dtype: [bounds.atol, bounds.rtol]
         for dtype, bounds in task.tolerance.items()
         if bounds != DEFAULT_TOLERANCE.get(dtype)
     }
-    rules["cases"] = sorted((_told(case, _NOT_CASE_RULES) for case in task.cases), key=lambda case: str(case["id"]))
+    rules["cases"] = sorted(
+        (_set_fields(case, _NOT_CASE_RULES) for case in task.cases), key=lambda case: str(case["id"])
+    )
     return rules
 
 
-def _told(record: Any, left_out: frozenset[str]) -> dict[str, Any]:
-    """The fields of a record that are not at their default."""
-    told: dict[str, Any] = {}
+def _set_fields(record: Any, left_out: frozenset[str]) -> dict[str, Any]:
+    """The fields of a record that differ from their default."""
+    fields: dict[str, Any] = {}
     for about in dataclasses.fields(record):
         value = getattr(record, about.name)
         default = _DEFAULTS.get(about.name, about.default)
         if about.default_factory is not dataclasses.MISSING:
             default = about.default_factory()
         if about.name not in left_out and value != default:
-            told[about.name] = value
-    return told
+            fields[about.name] = value
+    return fields
 
 
 def _content(path: Path) -> bytes:
@@ -185,8 +187,8 @@ def _content(path: Path) -> bytes:
 
 
 def old_task_hash(folder: Path, baseline: str) -> str:
-    """The hash that kernbench gave before 0.2, over bytes: runs that carry it are still of the present task when it is
-    the hash of the files as they are now."""
+    """The hash that kernbench computed before 0.2, over bytes. Runs with this hash belong to the current task if the
+    current files still produce it."""
     digest = hashlib.sha256()
     names = ["task.toml", "cases.json", "reference.py"]
     for name in names if baseline in NAMED_BASELINES else [*names, *_old_files_behind(folder, baseline)]:

@@ -1,7 +1,7 @@
-"""The closed values that programs decide by, and the words for a reason; findings.py has those for a finding.
+"""The closed values that programs decide by, and the words for each reason; findings.py has those for findings.
 
-A code never changes once a log holds it; its words may. Both halves make rows, so both take their sentences from here.
-Every code has words, and a test checks it.
+A code never changes once a log contains it; its words may. Both halves make rows, so both get their sentences here.
+A test checks that every code has words.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Reason = Literal[
     "worker_crashed",
     "worker_timeout",
 ]
-"""Why a case was skipped, has no baseline time, or lost its worker. A wrong answer and an exception need none: their
-status says what happened, and their sentence is made of the values or of what was raised."""
+"""Why a case was skipped, has no baseline time, or lost its worker. A wrong answer or an exception has no reason: the
+status says what happened, and the sentence comes from the values or the exception."""
 
 FindingCode = Literal[
     "best_not_loaded",
@@ -56,13 +56,13 @@ FindingCode = Literal[
 """Which sanity gate tripped."""
 
 UnusableCode = Literal["no_torch", "no_device", "broken"]
-"""Why a worker cannot do its work."""
+"""Why a worker is unusable."""
 
 L2State = Literal["cold", "warm", "dirty", ""]
-"""What a GPU's L2 held before each timed call; empty where no GPU was timed."""
+"""State of the GPU's L2 before each timed call; empty if no GPU was timed."""
 
 CUDA_ERROR_EXIT = 70
-"""Exit code of a worker after a CUDA error: the context is gone, and the process with it."""
+"""Exit code of a worker after a CUDA error: the context is lost, so the process must exit."""
 
 THROTTLES = {
     0x4: "power cap",
@@ -78,34 +78,34 @@ THROTTLES = {
 
 NOT_RUN = "not run: "
 WORDS: dict[Reason, str] = {
-    "needs_gpu": "needs a GPU: here small cases are checked on the CPU, and nothing is timed",
-    "no_inline_asm": "interpreter has no inline asm",
-    "no_libdevice": "interpreter has no libdevice",
+    "needs_gpu": "needs a GPU: without one only small cases are checked, and nothing is timed",
+    "no_inline_asm": "interpreter lacks inline asm",
+    "no_libdevice": "interpreter lacks libdevice",
     "too_large": "needs at least {needed} GiB, {free} GiB free",
-    "out_of_memory": "needs more memory than there is",
+    "out_of_memory": "does not fit in memory",
     "after_crash": NOT_RUN + "crashed on {blame}",
-    "after_timeout": NOT_RUN + "timeout on {blame}",
-    "baseline_compiling": "baseline: being compiled",
-    "baseline_fails": "baseline: fails ({fault})",
-    "baseline_fails_again": "baseline: fails when called again",
+    "after_timeout": NOT_RUN + "timed out on {blame}",
+    "baseline_compiling": "baseline: compiling",
+    "baseline_fails": "baseline: failed ({fault})",
+    "baseline_fails_again": "baseline: failed on a repeated call",
     "baseline_shares_operator": "baseline: {file} and the solution share an operator name",
-    "no_best_yet": "baseline: there is no best source yet",
+    "no_best_yet": "baseline: no best source yet",
     "worker_crashed": "the worker {outcome} while {doing}",
-    "worker_timeout": "{outcome} while {doing}; stopped",
+    "worker_timeout": "{outcome} while {doing}",
 }
 SHORT: dict[Reason, str] = {"needs_gpu": "needs a GPU", "after_crash": "not run", "after_timeout": "not run"}
-"""For a narrow table, where the screen says the rest once for all such rows."""
+"""For a narrow table; the screen shows the full reason once for all these rows."""
 AFTER_ANOTHER: frozenset[Reason] = frozenset({"after_crash", "after_timeout"})
-"""Reasons of cases that never had their turn because another one took the worker with it."""
+"""Reasons of cases that never ran because an earlier case took down the worker."""
 
 
 class Explanation(NamedTuple):
-    """The two fields of a CaseResult that say why."""
+    """The `reason` and `detail` of a CaseResult."""
 
     reason: Reason
     detail: str
 
 
 def explain(reason: Reason, /, **values: object) -> Explanation:
-    """The reason with its sentence; `values` fill the gaps of its words."""
+    """The reason with its sentence; `values` fill the placeholders."""
     return Explanation(reason, WORDS[reason].format(**values))

@@ -1,4 +1,4 @@
-"""What a person is told when something is amiss: a sentence, and a place in their own files."""
+"""Errors shown to the user: one sentence, and a location in their files."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 
 class UserError(Exception):
-    """What went wrong, where, and what to do, in one sentence: shown to the user as it is, never with a traceback."""
+    """One sentence: what went wrong, where, and what to do. Shown to the user as is, never with a traceback."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """A place in the user's own files."""
+    """A location in the user's files."""
 
     file: str
-    """Relative to the task's folder where it lies inside it, else absolute."""
+    """Relative to the task folder if it is inside, otherwise absolute."""
     line: int | None = None
     text: str | None = None
     """The line itself, stripped."""

@@ -117,7 +117,7 @@ def whole(value: float | None) -> str:
 
 
 def fixed(value: float | None, decimals: int) -> str:
-    """For a figure whose unit stands in its heading."""
+    """For a figure whose unit is in its heading."""
     return DASH if value is None else f"{value:.{decimals}f}"
 
 

@@ -1,7 +1,7 @@
-"""Records as JSON lines: `encode` makes one line, `decode` reads a dict back and ignores keys it does not know.
+"""Records as JSON lines: `encode` writes one line, `decode` reads a dict back and ignores unknown keys.
 
-NaN and infinities never reach a line. Any dataclass will do, those of the workbench too. A field whose name in Python
-is not its key on disk says so where it is declared: `disqualifying: bool = renamed("red", False)`.
+NaN and infinities are never written. Works for any dataclass, including the workbench's. A field whose key on disk
+differs from its Python name declares it: `disqualifying: bool = renamed("red", False)`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 PROTOCOL = 1
 """Version of the lines between workbench and worker."""
 SCHEMA = 1
-"""Version of the lines of `run --json` and runs.jsonl."""
+"""Version of the lines in `run --json` and runs.jsonl."""
 
 _T = TypeVar("_T")
 
 
 def renamed(key: str, default: Any) -> Any:
-    """A field that has another key on disk and on the wire: files written before the field got its name stay valid."""
+    """A field with a different key on disk and on the wire, so that files written before the rename stay valid."""
     return dataclasses.field(default=default, metadata={"key": key})
 
 
@@ -53,7 +53,7 @@ def encode(event: str, record: Any = None, **extra: Any) -> str:
 
 
 def decode(cls: type[_T], data: dict[str, Any]) -> _T:
-    """A record from JSON data; unknown keys are ignored, missing ones take their default."""
+    """A record from JSON data. Ignores unknown keys; missing ones get their default."""
     plan = _plan(typing.cast(Any, cls))
     known = {plan.names[key]: value for key, value in data.items() if key in plan.names}
     for name, convert in plan.converters:
@@ -62,7 +62,7 @@ def decode(cls: type[_T], data: dict[str, Any]) -> _T:
             known[name] = convert(value)
     if plan.checked or not plan.required <= known.keys():
         return cls(**known)
-    record = object.__new__(cls)  # a frozen __init__ sets field by field, which takes ten times as long
+    record = object.__new__(cls)  # a frozen __init__ sets field by field and takes ten times as long
     record.__dict__.update(plan.defaults)
     for name, make in plan.factories:
         if name not in known:
@@ -72,16 +72,16 @@ def decode(cls: type[_T], data: dict[str, Any]) -> _T:
 
 
 class _Plan(typing.NamedTuple):
-    """How a class is read, worked out once: a log of 10,000 runs is decoded on every start."""
+    """How to decode a class, computed once: a log of 10,000 runs is decoded on every start."""
 
     names: dict[str, str]
-    """Of the fields, by their keys."""
+    """Field names by key."""
     required: frozenset[str]
     converters: tuple[tuple[str, Callable[[Any], Any]], ...]
     defaults: dict[str, Any]
     factories: tuple[tuple[str, Callable[[], Any]], ...]
     checked: bool
-    """The class looks at itself when it is built."""
+    """The class validates itself in `__post_init__`."""
 
 
 @functools.cache
@@ -103,7 +103,7 @@ def _plan(cls: type) -> _Plan:
 
 
 def _converter(hint: Any) -> Callable[[Any], Any] | None:
-    """What makes a value of this type from JSON data; None where JSON's own will do. Values are never None."""
+    """Converts JSON data to this type; None if JSON's own value will do. Never called with None."""
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
         inner = [arg for arg in typing.get_args(hint) if arg is not type(None)]

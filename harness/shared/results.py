@@ -1,4 +1,4 @@
-"""What is known of a case after a run: its status, its times and the verdict on them, its errors and findings."""
+"""The result of a case in a run: its status, times, verdict, errors and findings."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Status = Literal["ok", "wrong", "build_error", "runtime_error", "timeout", "cras
 VerdictWord = Literal["faster", "same", "slower", "unclear"]
 ClockName = Literal["device", "events", "wall"]
 FAILURES: frozenset[str] = frozenset({"wrong", "build_error", "runtime_error", "timeout", "crashed"})
-"""Statuses of a case that was tried and did not come out right."""
+"""Statuses of a case that ran and failed."""
 TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "roofline")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A sanity gate that something tripped; most trip by accident, so `help` says what to look at."""
+    """A tripped sanity check. Most trip by accident, so `help` says what to look at."""
 
     name: str
     help: str
     disqualifying: bool = renamed("red", False)
-    """A source with such a finding never becomes best."""
+    """A source with a disqualifying finding never becomes best."""
     code: FindingCode | None = None
-    """None in a row that a version without codes logged and that no legacy pattern knows."""
+    """None in a row logged by a version without codes, if no legacy pattern matches."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times faster than the other side, with its 95 % interval."""
+    """Speedup over another side, with its 95 % interval."""
 
     speedup: float
     low: float
@@ -41,7 +41,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class WallTime:
-    """Host time of one call including synchronisation, from a pass of its own."""
+    """Host time of one call including synchronization, measured in a separate pass."""
 
     baseline_us: float | None
     solution_us: float | None
@@ -52,13 +52,13 @@ class WallTime:
 
 @dataclass(frozen=True)
 class OutputError:
-    """The worst element over all outputs, measured against truth."""
+    """The worst element over all outputs, compared with truth."""
 
     max: float | None
-    """Largest absolute error; None when the output is not finite there or has the wrong shape."""
+    """Largest absolute error; None if the output is not finite there or has the wrong shape."""
     baseline_max: float | None
     bound: float | None
-    """What the tolerance allows at the element that comes nearest to breaking it."""
+    """The error that the tolerance allows at the element closest to exceeding it."""
     output: str | None = None
     index: tuple[int, ...] | None = None
     got: float | None = None
@@ -67,18 +67,18 @@ class OutputError:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One comparison; right when `problem` is None."""
+    """One comparison; correct if `problem` is None."""
 
     problem: str | None = None
     error: OutputError | None = None
-    """The element that comes nearest to breaking the tolerance, over all outputs."""
+    """The element closest to exceeding the tolerance, over all outputs."""
     errors: tuple[OutputError, ...] = ()
-    """The same of every output, where there are several."""
+    """The same for each output, if there are several."""
 
 
 @dataclass(frozen=True)
 class InputForm:
-    """One argument of a call: a tensor's form, or the value of what is no tensor."""
+    """One argument of a call: the form of a tensor, or the value of anything else."""
 
     name: str
     shape: tuple[int, ...] | None = None
@@ -98,7 +98,7 @@ class KernelTime:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What is known of one case in one run. Only a case that is right may carry times (checked when built)."""
+    """The result of one case in one run. Only a correct case may have times (checked on construction)."""
 
     id: str
     status: Status
@@ -113,33 +113,33 @@ class CaseResult:
     vs_best: Ratio | None = None
     wall: WallTime | None = None
     roofline: float | None = renamed("light", None)
-    """Fraction of what the copy bandwidth measured here allows, 0 to 1."""
+    """Fraction of the copy bandwidth measured on this machine, 0 to 1."""
     error: OutputError | None = None
     errors: tuple[OutputError, ...] = ()
-    """The worst element of every output, where there are several."""
+    """The worst element of each output, if there are several."""
     inputs: tuple[InputForm, ...] = ()
-    """What the call was given; of timed cases."""
+    """The call's arguments; timed cases only."""
     findings: tuple[Finding, ...] = ()
     kernels: int | None = None
     """Kernels that one call launches."""
     ledger: tuple[KernelTime, ...] | None = None
-    """Those kernels in the order of launch, with their mean time."""
+    """Those kernels in launch order, with their mean time."""
     span_us: float | None = None
-    """From the first start to the last end on the device; what exceeds the busy time is gaps between kernels."""
+    """From the first start to the last end on the device; the excess over the busy time is gaps between kernels."""
     blocks: int | None = None
     dropped: int | None = None
     dropped_for: str | None = None
     """Why blocks were dropped, such as `software thermal`."""
     known: dict[str, Any] | None = None
     detail: str | None = None
-    """One sentence: why it failed or was skipped, why there is no baseline time."""
+    """One sentence: why it failed, was skipped, or has no baseline time."""
     reason: Reason | None = None
-    """The code behind `detail`, where its words come from codes.py."""
+    """The code behind `detail`, if its words come from codes.py."""
     where: Where | None = None
     traceback: str = ""
-    """Of what the solution raised, or of the crash; where it is kept, the user's own frames alone, and bounded."""
+    """Of the solution's exception or the crash. Stored copies are limited in size and contain only user frames."""
     checked: int = 0
-    """1 after the quick checks, 2 after the slow ones too."""
+    """1 after the quick checks, 2 after the slow ones."""
     floor: float | None = None
     """A/A floor used for the verdict, as a fraction."""
     samples: dict[str, tuple[float, ...]] | None = None
@@ -149,7 +149,7 @@ class CaseResult:
         if self.status != "ok":
             present = [name for name in TIMES if getattr(self, name) is not None]
             if present:
-                raise ValueError(f"case {self.id} is {self.status} and may not carry {', '.join(present)}")
+                raise ValueError(f"case {self.id} is {self.status} and must not have {', '.join(present)}")
 
     @property
     def failed(self) -> bool:
@@ -173,7 +173,7 @@ class CaseResult:
         error: OutputError | None = None,
         errors: tuple[OutputError, ...] = (),
     ) -> CaseResult:
-        """The same case after a later check took its time away."""
+        """The same case without times, after a later check failed."""
         return CaseResult(
             id=self.id,
             status=status,

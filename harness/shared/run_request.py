@@ -1,4 +1,4 @@
-"""A run as a whole: what is asked of the worker, the steps it goes through, and where it happens."""
+"""A whole run: the request to the worker, its steps, and its environment."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Step = Literal["load", "build", "baseline", "inputs", "check", "time", "recheck"
 
 @dataclass(frozen=True)
 class Environment:
-    """Where a run happened: said once by the worker when it starts, kept with every run."""
+    """Where a run happened. The worker reports it once on startup; every run stores it."""
 
     device: str = "cpu"
-    """cpu or cuda:N, as torch names it."""
+    """cpu or cuda:N, as in torch."""
     uuid: str | None = None
-    """Of the GPU, as NVML spells it."""
+    """The GPU's UUID in NVML's spelling."""
     sm_mhz: int | None = None
     """SM clock when the run began."""
     bandwidth: float | None = None
@@ -28,40 +28,40 @@ class Environment:
     """Triton runs interpreted: results are checked, not timed."""
     threads: int | None = None
     condition: str = ""
-    """Words that stand beside every geomean, such as `rotated over 64 MiB, 1 thread`."""
+    """Shown next to every geomean, such as `rotated over 64 MiB, 1 thread`."""
     l2: L2State = ""
-    """State of the GPU's L2 in this run; two states are two series."""
+    """State of the GPU's L2 in this run; each state is a separate series."""
     python: str = ""
     torch: str | None = None
     triton: str | None = None
     driver: str | None = None
     clocks: str = ""
-    """As read while timing, such as `SM 1980 MHz, memory 3201 MHz`; empty where nothing could be read."""
+    """Read during timing, such as `SM 1980 MHz, memory 3201 MHz`; empty if they could not be read."""
     host: str = ""
 
 
 @dataclass(frozen=True)
 class RunRequest:
-    """One run, as the worker gets it."""
+    """One run, as sent to the worker."""
 
     run: str
     task: Task
     source: str
     """Folder of the candidate's snapshot."""
     best: str | None = None
-    """Folder of the best source's snapshot, when there is one to compare with."""
+    """Folder of the best source's snapshot, if there is one to compare with."""
     baseline: str = "eager"
-    """eager, compile, best, or a file: may differ from the task's own choice."""
+    """eager, compile, best, or a file; may differ from the task's baseline."""
     cases: tuple[str, ...] = ()
-    """Ids in the order in which they are to be answered; `check` cases come after the others."""
+    """Ids in the order to run them; `check` cases come last."""
     seed: int = 0
-    """The fresh seed of this run; the fixed one is 0."""
+    """The fresh seed of this run; the fixed seed is 0."""
     budget_ms: float = 100.0
     condition: Literal["cold", "warm", "dirty"] = "cold"
     """State of the L2 before every timed call on a GPU."""
     floors: dict[str, float] = field(default_factory=dict)
-    """A/A floor by case id, where one is known."""
+    """A/A floor by case id, if known."""
     controls: bool = False
-    """Try the task against itself first (once per task hash)."""
+    """Validate the task first (once per task hash)."""
     build: str = ""
-    """Folder where compiled images may be kept."""
+    """Folder for compiled images."""

@@ -1,13 +1,15 @@
-"""Pure maths of the verdicts: centre, interval, floor, word, geomean. Standard library only.
+"""The math behind the verdicts: center, interval, floor, verdict, geomean. Standard library only.
 
-A timed case yields log ratios, log(baseline time / solution time), and from them an estimate: the log of the speedup
-with its 95 % interval. Of blocks that have one ratio each: the interquartile mean, and the order statistics around the
-median, with no assumption about the shape of the noise. Of blocks in which two sides take turns call by call: every
-call against the other side's of its own round and of the two rounds before and after, a trimmed mean over all of these,
-and the interval that belongs to it, from how far the blocks' sums of what is left after trimming scatter (so that the
-ratios of a block may be alike). In 300 A/A runs on an H200 that one missed 1.00 in 4 %, and the truth in 4 to 5 % after
-up to two percent were added to one side; order statistics missed in 1 %, being a third too wide. Fewer than six blocks
-have no interval, and then there is no ratio.
+- Input: log ratios, log(baseline time / solution time), of one timed case.
+- Output: an estimate, the log of the speedup with its 95 % interval. Fewer than six blocks have no interval and no
+  ratio.
+- Blocks with one ratio each (`of_blocks`): the interquartile mean, and the order statistics around the median, with no
+  assumption about the shape of the noise.
+- Blocks in which two sides alternate call by call (`of_rounds`): each call is compared with the other side's calls in
+  its round and in the two rounds before and after. The center is a trimmed mean of these ratios; the interval comes
+  from the scatter of the blocks' trimmed sums, so ratios within a block may be correlated.
+- Coverage, in 300 A/A runs on an H200: the interval of `of_rounds` missed 1.00 in 4 %, and the true value in 4 to 5 %
+  after up to two percent were added to one side. Order statistics missed in 1 %, being a third too wide.
 """
 
 from __future__ import annotations
@@ -22,27 +24,27 @@ from typing import NamedTuple
 from harness.shared.results import Ratio, VerdictWord
 
 MARGIN = 0.01
-"""Differences up to this are called the same."""
+"""Differences up to this count as the same."""
 SHORT_MARGIN = 0.015
 SHORT_US = 5.0
-"""Below this, clocks tick too coarsely for the one-percent margin."""
+"""Below this, the clock's resolution is too coarse for the one-percent margin."""
 MOST_SAME = 0.03
-"""A wider floor makes no two sides the same: it tells that nothing can be told, not that nothing changed."""
+"""Upper limit for `same`: a wider floor means that a change cannot be seen, not that nothing changed."""
 FEWEST_BLOCKS = 6
 QUARTER = 0.25
 NEAR, OF_ROUNDS = 2, 0.35
-"""How many rounds apart calls are still compared, and what is left out at either end of those ratios. With every call
-of 300 A/A runs kept (15 shapes on an H200), speedups of rows from 5 us up scattered by 0.105 % so, at worst 0.36; when
-each was compared within its own round only, by 0.124, at worst 0.48. Less scatter is not all: taking the level of its
-neighbours from every call before the sides are compared gave as little, and lost a tenth of a true two percent; the
-median would snap to the 32 ns that records tick in."""
+"""The most rounds apart that calls are compared, and the share of those ratios trimmed at each end. Over every call of
+300 A/A runs (15 shapes on an H200), speedups of rows from 5 us up scattered by 0.105 % (at worst 0.36); compared only
+within a round, by 0.124 % (at worst 0.48). Low scatter is not enough: subtracting a local level from each call before
+comparing the sides scattered as little, but lost a tenth of a true two percent. The median would snap to the 32 ns
+resolution of the records."""
 WIDTH_GOAL, WIDTH_GOAL_OF_ROUNDS = 0.0035, 0.0025
-"""Half width of the interval at which timing may stop; order statistics give a wider one for the same scatter."""
+"""Half width of the interval at which timing may stop; order statistics give a wider interval for the same scatter."""
 WORST_HEADLINE = 0.97
-"""No headline row of a new best may be slower than this against the old one."""
+"""The lowest speedup over the old best that any headline row of a new best may have."""
 
 Turns = tuple[Sequence[float], Sequence[float]]
-"""Of two sides that took turns, call by call; the n-th ones are a round."""
+"""Times of two sides that alternated call by call; the n-th of each make up a round."""
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
@@ -50,7 +52,7 @@ def interquartile_mean(values: Sequence[float]) -> float:
 
 
 def trimmed_mean(values: Sequence[float], share: float) -> float:
-    """Mean without `share` of the values at either end, the edge values weighted by the part of them that is left."""
+    """Mean without `share` of the values at each end; the edge values are weighted by their remaining part."""
     ordered = sorted(values)
     if len(ordered) < 4:
         return median(ordered)
@@ -70,7 +72,7 @@ def median(values: Sequence[float]) -> float:
 
 @functools.cache
 def interval_rank(count: int, confidence: float = 0.95) -> int | None:
-    """How many values lie outside the median's interval on each side; None when there are too few."""
+    """How many values are outside the median's interval on each side; None if there are too few."""
     tail = (1 - confidence) / 2
     chance, cumulative, rank = 0.5**count, 0.0, None
     for below in range(count // 2 + 1):
@@ -104,7 +106,7 @@ class Estimate(NamedTuple):
 
 
 def of_blocks(log_ratios: Sequence[float]) -> Estimate | None:
-    """From one log ratio of every block."""
+    """From one log ratio per block."""
     bounds = median_interval(log_ratios)
     if bounds is None:
         return None
@@ -112,10 +114,10 @@ def of_blocks(log_ratios: Sequence[float]) -> Estimate | None:
 
 
 def of_rounds(blocks: Sequence[Turns], tick: float = 0.0) -> Estimate | None:
-    """From the logs of the times of every block; `tick` is what the clock's resolution makes of a ratio.
+    """From the logs of each block's times; `tick` is the clock's resolution relative to the time.
 
-    Where most calls fall on one tick, the interval would close on a value that is a quarter of a tick off as often as
-    not: spreading them (timing/samples.py) does not tell where between two ticks they really lay.
+    If most calls fall on one tick, the interval would shrink around a value that is off by a quarter of a tick half the
+    time: spreading ties (timing/samples.py) does not reveal where between two ticks the times really were.
     """
     if len(blocks) < FEWEST_BLOCKS:
         return None
@@ -128,13 +130,13 @@ def of_rounds(blocks: Sequence[Turns], tick: float = 0.0) -> Estimate | None:
     squares = sum((total - mean * len(block)) ** 2 for total, block in zip(drawn_in, compared, strict=True))
     error = math.sqrt(squares * len(blocks) / (len(blocks) - 1)) / count / (1 - 2 * OF_ROUNDS)
     calls = sum(len(over) for over, _ in blocks)
-    freedom = max(2, min(len(blocks), calls - 2 * int(calls * OF_ROUNDS)) - 1)  # what was drawn in says nothing
+    freedom = max(2, min(len(blocks), calls - 2 * int(calls * OF_ROUNDS)) - 1)  # clamped values add no information
     reach = max(student(freedom) * error, tick / 4)
     return Estimate(centre, centre - reach, centre + reach)
 
 
 def _neighbours(over: Sequence[float], under: Sequence[float]) -> list[float]:
-    """Log ratios of calls that are at most NEAR rounds apart."""
+    """Log ratios of calls at most NEAR rounds apart."""
     found: list[float] = []
     for apart in range(min(NEAR + 1, len(over))):
         found += map(operator.sub, over[apart:], under)
@@ -144,8 +146,8 @@ def _neighbours(over: Sequence[float], under: Sequence[float]) -> list[float]:
 
 
 def student(freedom: int) -> float:
-    """Student's 97.5 % point, by its expansion around the normal one: within 0.004 from five degrees of freedom on,
-    3 % short at two."""
+    """Student's 97.5 % quantile, by its expansion around the normal quantile: within 0.004 from five degrees of freedom
+    up, 3 % too low at two."""
     z, total, power = 1.959964, 1.959964, 1
     for numerator, divisor in (
         (z**3 + z, 4),
@@ -158,7 +160,7 @@ def student(freedom: int) -> float:
 
 
 def margin(time_us: float, floor: float | None = None) -> float:
-    """The smallest difference that is worth a word for a case of this duration."""
+    """The smallest difference that counts for a case of this duration."""
     return max(SHORT_MARGIN if time_us < SHORT_US else MARGIN, floor or 0.0)
 
 
@@ -181,7 +183,7 @@ def ratio(estimate: Estimate | None, margin: float) -> Ratio | None:
 
 
 def geomean(ratios: Sequence[Ratio], margin: float = MARGIN) -> Ratio | None:
-    """Geometric mean; rows are independent, so their half widths add in squares."""
+    """Geometric mean. Rows are independent, so their half widths add in quadrature."""
     if not ratios:
         return None
     count = len(ratios)
@@ -193,7 +195,7 @@ def geomean(ratios: Sequence[Ratio], margin: float = MARGIN) -> Ratio | None:
 
 
 def floor_of(self_ratios: Sequence[float]) -> float:
-    """95th percentile (linear between ranks) of how far equal sides came apart."""
+    """95th percentile (linear between ranks) of the deviation between identical sides."""
     distances = sorted(abs(value - 1) for value in self_ratios)
     place = 0.95 * (len(distances) - 1)
     index = int(place)
@@ -202,6 +204,6 @@ def floor_of(self_ratios: Sequence[float]) -> float:
 
 
 def beats_best(headline: Sequence[Ratio]) -> bool:
-    """Whether the direct ratios to best make a new best: the mean clearly above 1, no row far below."""
+    """Whether the direct ratios to best make a new best: the mean is clearly above 1 and no row far below."""
     mean = geomean(headline)
     return mean is not None and mean.low > 1 + MARGIN and all(row.speedup >= WORST_HEADLINE for row in headline)

@@ -1,4 +1,4 @@
-"""A task, as task.toml and cases.json describe it: what is computed, how exactly, and for which cases."""
+"""A task as described by task.toml and cases.json: what to compute, how accurately, and for which cases."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class Tolerance:
 class Case:
     id: str
     label: str
-    """Short name for narrow screens; the id where the task gives none."""
+    """Short name for narrow screens; defaults to the id."""
     kind: CaseKind = "case"
     headline: bool = False
     models: tuple[str, ...] = ()
     known: dict[str, Any] | None = None
     axes: dict[str, Any] = field(default_factory=dict)
-    """A plain table that only reference.py understands."""
+    """A plain table that only reference.py interprets."""
 
     @property
     def variant(self) -> str:
@@ -48,26 +48,26 @@ class Task:
     name: str
     entry: str
     folder: str
-    """Absolute path of the folder the user edits."""
+    """Absolute path of the folder that the user edits."""
     summary: str
     baseline: str
-    """eager, compile, or the name of a file beside task.toml."""
+    """eager, compile, or the name of a file next to task.toml."""
     device: Literal["cuda", "cpu"]
     threads: int
-    """CPU threads for both sides; stated beside the times."""
+    """CPU threads for both sides; shown next to the times."""
     mutates: tuple[str, ...]
     layout: Literal["reference", "any"]
     tolerance: dict[str, Tolerance]
-    """By the output's dtype."""
+    """By output dtype."""
     cases: tuple[Case, ...]
     hash: str
-    """Of what decides right and fast (task_hash.py): another hash is another series."""
+    """Covers everything that decides correctness and speed (code_equality.py); a new hash starts a new series."""
     rowwise: tuple[str, ...] = ()
-    """Inputs whose rows are independent of one another: truth may be worked out a few rows at a time."""
+    """Inputs whose rows are independent, so that truth can be computed a few rows at a time."""
     old_hash: str = ""
-    """As kernbench hashed the task before: a run that carries it is of this task."""
+    """The task's hash in earlier versions of kernbench: a run with this hash belongs to this task."""
     files: tuple[str, ...] = ()
-    """The task's own files beyond task.toml and cases.json: reference, baseline, and what they use."""
+    """The task's files other than task.toml and cases.json: reference, baseline, and files they use."""
     ignore: tuple[str, ...] = ()
     """Patterns of files and folders that are not part of a source."""
 

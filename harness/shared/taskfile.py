@@ -1,7 +1,7 @@
-"""task.toml -> Task, every mistake named by file and key.
+"""task.toml -> Task; every error names the file and the key.
 
-`load(folder)` reads task.toml, an optional cases.json, and looks (without running it) whether reference.py defines what
-the task names. The worker never reads these files itself: it gets the Task as JSON. Standard library only.
+`load(folder)` reads task.toml and an optional cases.json, and checks (without running it) that reference.py defines
+what the task names. The worker never reads these files; it receives the Task as JSON. Standard library only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ KINDS = ("case", "smoke", "check")
 
 
 class TaskError(UserError):
-    """A task that cannot be used: one sentence with file and key."""
+    """An unusable task: one sentence with file and key."""
 
     def __init__(self, file: Path, key: str, problem: str) -> None:
         super().__init__(f"{file}: {key}: {problem}" if key else f"{file}: {problem}")
@@ -78,7 +78,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise TaskError(path, "", "there is no such file; `kernbench new NAME` writes a task to start from") from None
+        raise TaskError(path, "", "no such file; `kernbench new NAME` creates a task to start from") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise TaskError(path, "", f"cannot be read: {problem}") from None
     except tomllib.TOMLDecodeError as problem:
@@ -98,7 +98,7 @@ def _cases(path: Path, data: dict[str, Any]) -> tuple[Case, ...]:
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:
-            raise TaskError(path, f"case {case.id!r}", "two cases have this id; every id must be its own")
+            raise TaskError(path, f"case {case.id!r}", "two cases have this id; ids must be unique")
         seen.add(case.id)
     if not any(case.kind != "check" for case in cases):
         raise TaskError(path, "case", "the task has no cases; add at least one [[case]] with an id and axes")
@@ -161,12 +161,12 @@ def _grid(path: Path, grid: Any) -> list[Case]:
 
 
 def _plain_data(path: Path, key: str, data: Any) -> None:
-    """Cases travel as JSON: what JSON cannot hold (a TOML date, a NaN) is named here."""
+    """Cases are sent as JSON, so report what JSON cannot represent (a TOML date, a NaN)."""
     for name, value in data.items():
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError):
-            problem = "holds a date or something else that JSON cannot; use text, numbers, lists and tables"
+            problem = "contains a date or another value that JSON cannot represent; use text, numbers, lists and tables"
             raise TaskError(path, f"{key}.{name}", problem) from None
 
 
@@ -176,7 +176,7 @@ def _known_dtypes(path: Path, key: str, axes: dict[str, Any]) -> None:
             for dtype in value if isinstance(value, list) else [value]:
                 if dtype not in DTYPES:
                     raise TaskError(
-                        path, f"{key}.{name}", f"{dtype!r} is not a dtype of torch; such as float32, bfloat16"
+                        path, f"{key}.{name}", f"{dtype!r} is not a torch dtype; use one such as float32 or bfloat16"
                     )
 
 
@@ -184,7 +184,7 @@ def _baseline(path: Path, data: dict[str, Any]) -> str:
     default = "baseline.py" if path.with_name("baseline.py").exists() else "eager"
     baseline = _text(path, "baseline", data.get("baseline", default))
     if baseline not in NAMED_BASELINES and (Path(baseline).name != baseline or not path.with_name(baseline).is_file()):
-        raise TaskError(path, "baseline", f"{baseline!r} is neither eager, compile nor a file beside task.toml")
+        raise TaskError(path, "baseline", f"{baseline!r} is not eager, compile, or a file next to task.toml")
     return baseline
 
 
@@ -203,15 +203,15 @@ def _solution(folder: Path) -> None:
     if path.is_dir():
         raise TaskError(path, "", "is a directory; the solution must be a Python file")
     if not path.is_file():
-        raise TaskError(path, "", "there is no such file; it must define the entry named in task.toml")
+        raise TaskError(path, "", "no such file; create it and define the entry named in task.toml")
 
 
 def _defines(path: Path, key: str, *names: str) -> None:
-    """Looks for top-level names without running the file; a star import could define anything and is believed."""
+    """Looks for top-level names without running the file; a star import is assumed to define anything."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8-sig"), str(path))
     except FileNotFoundError:
-        raise TaskError(path, "", "there is no such file; every task needs one") from None
+        raise TaskError(path, "", "no such file; every task needs one") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise TaskError(path, "", f"cannot be read: {problem}") from None
     except SyntaxError as problem:
@@ -232,13 +232,13 @@ def _defines(path: Path, key: str, *names: str) -> None:
 def _tolerances(path: Path, data: Any) -> dict[str, Tolerance]:
     if not isinstance(data, dict):
         raise TaskError(
-            path, "tolerance", "must be a table by output dtype, such as float32 = { atol = 1e-5, rtol = 1e-5 }"
+            path, "tolerance", "must be a table keyed by output dtype, such as float32 = { atol = 1e-5, rtol = 1e-5 }"
         )
     tolerances = dict(DEFAULT_TOLERANCE)
     for dtype, bounds in data.items():
         key = f"tolerance.{dtype}"
         if dtype not in DTYPES:
-            raise TaskError(path, key, f"{dtype!r} is not a dtype of torch; such as float32, bfloat16")
+            raise TaskError(path, key, f"{dtype!r} is not a torch dtype; use one such as float32 or bfloat16")
         if not isinstance(bounds, dict):
             raise TaskError(path, key, "must be a table, such as { atol = 1e-5, rtol = 1e-5 }")
         _known_keys(path, key, bounds, frozenset({"atol", "rtol"}))
@@ -247,7 +247,7 @@ def _tolerances(path: Path, data: Any) -> dict[str, Tolerance]:
             isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < float("inf")
             for number in numbers
         ):
-            raise TaskError(path, key, "atol and rtol must be numbers that are not negative")
+            raise TaskError(path, key, "atol and rtol must be non-negative numbers")
         tolerances[dtype] = Tolerance(float(numbers[0]), float(numbers[1]))
     return tolerances
 
@@ -256,12 +256,12 @@ def _known_keys(path: Path, key: str, data: dict[str, Any], known: frozenset[str
     for name in data:
         if name not in known:
             place = f"{key}.{name}" if key else name
-            raise TaskError(path, place, f"unknown key; known are {', '.join(sorted(known))}")
+            raise TaskError(path, place, f"unknown key; the known keys are {', '.join(sorted(known))}")
 
 
 def _tables(path: Path, key: str, value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        wanted = f"must be written as [[{key}]] tables" if key else "must hold a list of objects"
+        wanted = f"must be written as [[{key}]] tables" if key else "must be a list of objects"
         raise TaskError(path, key, wanted)
     return value
 
@@ -270,13 +270,13 @@ def _text(path: Path, key: str, value: Any) -> str:
     if value is None:
         raise TaskError(path, key, "is missing")
     if not isinstance(value, str) or "\n" in value or (not value and not key.endswith("summary")):
-        raise TaskError(path, key, f"must be a line of text, not {value!r}")
+        raise TaskError(path, key, f"must be a single-line string, not {value!r}")
     return value
 
 
 def _texts(path: Path, key: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise TaskError(path, key, "must be a list of texts")
+        raise TaskError(path, key, "must be a list of strings")
     return tuple(_text(path, key, item) for item in value)
 
 
@@ -288,5 +288,5 @@ def _choice(path: Path, key: str, value: Any, allowed: tuple[str, ...]) -> str:
 
 def _count(path: Path, key: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise TaskError(path, key, f"must be a whole number of at least 1, not {value!r}")
+        raise TaskError(path, key, f"must be an integer of at least 1, not {value!r}")
     return value

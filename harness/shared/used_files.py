@@ -1,7 +1,7 @@
-"""Which files of a task's folder belong together: a file, and every other that it imports, loads or names.
+"""Which files in a task folder belong together: a file, and every file that it imports, loads or names.
 
-`reached(folder, ["reference.py"])` follows imports, includes and quoted file names, from file to file. Text is read,
-nothing is run, so a file counts as used when the text speaks of it.
+`reached(folder, ["reference.py"])` follows imports, includes and quoted file names from file to file. It reads the text
+and runs nothing, so a file counts as used if the text mentions it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from pathlib import Path, PurePosixPath
 
 NAMED_BASELINES = ("eager", "compile")
 PARSED = ("task.toml", "cases.json")
-"""Read by kernbench itself: what counts in them is the task that they describe, not their text."""
+"""Read by kernbench: only the task that they describe counts, not their text."""
 SOLUTION = "solution.py"
 SKIPPED = frozenset({"__pycache__", "exports", "ITERATIONS.md"})
 STATE_MARK = "runs.jsonl"
-"""A folder that holds it keeps runs, with copies of old sources."""
+"""Marks a folder of stored runs, which contains copies of old sources."""
 MOST_FILES = 5000
 LARGEST_TEXT = 1 << 20
-"""Nothing is looked for in a larger file: it is data."""
+"""A larger file is data and is not searched."""
 _QUOTED = re.compile(r"""(?<=["'/<])[^"'/<>\n]+(?=["'>])""")
-"""A name as a program gives it, or the end of a path."""
+"""A quoted file name, or the end of a quoted path."""
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+(?P<module>[.\w]+)[ \t]+import\b[ \t]*(?P<names>\([^)]*\)|[^\n#]*)"
     r"|import[ \t]+(?P<modules>[^\n#]+))",
@@ -33,16 +33,16 @@ _NAME = re.compile(r"[\w.]+")
 
 
 def task_files(folder: Path, baseline: str) -> list[str]:
-    """The files that make the task and not the solution, beyond what is parsed: the reference, a baseline file, and
-    what these use. The solution is never among them, whoever speaks of it."""
+    """The files that define the task, other than the parsed ones: the reference, a baseline file, and files they use.
+    Never includes the solution, even if one of them mentions it."""
     own = [] if baseline in NAMED_BASELINES else [baseline]
     return [name for name in reached(folder, ["reference.py", *own], never=SOLUTION) if name not in PARSED]
 
 
 def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: str = "") -> list[str]:
-    """These files, as far as they exist, and all that they use directly or through others; in the order found.
+    """Those of `names` that exist, and every file they use directly or indirectly, in the order found.
 
-    Without `deep` only files next to each other count: a baseline may be anywhere, even in somebody's home.
+    Without `deep`, only files in the same folder count: a baseline may be anywhere, even in a home directory.
     """
     by_name: dict[str, list[str]] = {}
     for path in listing(folder, deep):
@@ -59,7 +59,7 @@ def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: str
 
 
 def text_of(path: Path) -> str:
-    """Of a file that may be a program; empty where it is data, or cannot be read."""
+    """The text of a file that may be code; empty if it is data or cannot be read."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST_TEXT:
@@ -77,9 +77,9 @@ def _is_file(path: Path) -> bool:
 
 
 def listing(folder: Path, deep: bool = True) -> list[str]:
-    """Every file of the folder by its relative path, nearest first, without hidden ones, exports and kept runs.
+    """Relative paths of all files in the folder, top levels first, without hidden files, exports and stored runs.
 
-    Linked folders come after real ones, each folder once, and none above this one.
+    Symlinked folders come after real ones. Each folder is visited once, and parents of this folder never.
     """
     found: list[str] = []
     seen = {_identity(place) for place in folder.resolve().parents}
@@ -123,7 +123,7 @@ def _counts(name: str) -> bool:
 
 
 def _imported(current: str, text: str) -> Iterator[str]:
-    """Paths that the import statements of a module may mean."""
+    """Paths that the import statements of a module may refer to."""
     for statement in _IMPORT.finditer(text):
         if statement["module"] is None:
             modules = (part.split(" as ")[0].strip() for part in statement["modules"].split(","))
@@ -141,7 +141,7 @@ def _imported(current: str, text: str) -> Iterator[str]:
 
 
 def _places(base: str, module: str) -> Iterator[str]:
-    """`a.b` below a folder: a.py, a/__init__.py, a/b.py, a/b/__init__.py."""
+    """Candidates for `a.b` in a folder: a.py, a/__init__.py, a/b.py, a/b/__init__.py."""
     path = "" if base in ("", ".") else f"{base}/"
     for part in module.split("."):
         path += part

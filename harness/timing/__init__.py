@@ -1,1 +1,1 @@
-"""Taking a time: clocks, blocks of calls, samples."""
+"""Timing: clocks, blocks of calls, samples."""

@@ -1,14 +1,15 @@
-"""Blocks and the stop rule.
+"""Blocks of timed calls and the stop rule.
 
-All sides of a case are timed in one pass: a block holds a few calls of every side that takes turns in it. On a CPU that
-is all of them, and their order turns round from block to block (ABBA). On a GPU it is the candidate and one other, the
-others one after the other: of three that took turns the same kernel of 2 us came out up to 2.5 % apart from itself, and
-stayed so until it was loaded again; of two it never did. (Three seem to push each other out of the instruction caches,
-and where they were loaded decides which of them loses.) Every round of such a block has the one order or the other by
-lot, as often this as that: slow drifts cancel in the block's ratios, and no disturbance that comes every few calls can
-side with one of them. Blocks are handed to the clock in batches of the size it likes best: a wall clock takes one at a
-time, a profiler eight for every two that take turns. After each batch the stop rule is asked. Batches in which the GPU
-was throttled are dropped and counted.
+All sides of a case are timed in one pass; a block contains a few calls of every side that alternates in it.
+
+- On a CPU all sides alternate, and their order reverses from block to block (ABBA).
+- On a GPU the candidate alternates with one other side at a time. When three sides alternated, the same 2 us kernel
+  differed from itself by up to 2.5 % until it was reloaded; with two it never did. (Three seem to evict each other from
+  the instruction caches, and their load addresses decide which one loses.) The order within each round is random, half
+  of the rounds either way: slow drifts cancel in the block's ratios, and a disturbance every few calls cannot favor one
+  side.
+- The clock gets blocks in batches of its preferred size: one for a wall clock, eight per alternating pair for a
+  profiler. The stop rule is evaluated after each batch. Batches in which the GPU was throttled are dropped and counted.
 """
 
 from __future__ import annotations
@@ -31,33 +32,33 @@ from harness.timing.samples import Timing
 MIN_BLOCKS = max(8, stats.FEWEST_BLOCKS)
 MAX_BLOCKS = 400
 MAX_CALLS = 32
-"""Calls of one side in a block."""
+"""Most calls of one side in a block."""
 GOAL_BLOCKS = 32
-"""Blocks that the budget is divided into, for every two that take turns on a GPU."""
+"""Blocks to divide the budget into, per alternating pair on a GPU."""
 LONG_CALL_US = 300.0
 LONG_BUDGET = 2.0
-"""How much more budget a long call gets."""
+"""Factor on the budget for long calls."""
 MOST_DROPPED = 48
-"""Blocks; a GPU that stays throttled is told, not waited for."""
+"""Give up after this many dropped blocks: a GPU that stays throttled is reported, not waited for."""
 REST_S = 0.2
 LEAST_US = 1e-3
-"""A call that put nothing on the device took some time all the same."""
+"""Smallest time of a call, for one that ran nothing on the device."""
 FEWEST_BATCHES = 2
-"""Before a tight interval may end it, while the budget lasts. One alone may agree with itself by chance: A/A of
-32760x5120 was 0.2 and 0.3 % off after one, 0.16 after more."""
+"""Batches before a tight interval may end the timing, if the budget allows. A single batch may agree with itself by
+chance: A/A of 32760x5120 was off by 0.2 and 0.3 % after one, by 0.16 % after more."""
 LONGEST_BATCH_US = 1e6
-"""Between batches a newer save is heard, and a sign of life given."""
+"""Only between batches can a newer save cancel the run and the step report that it is alive."""
 ASK_AGAIN = 1.25
-"""The stop rule looks at every call so far: it is asked again when there are so many times as many blocks."""
+"""The stop rule looks at every call so far, so it runs again only after the blocks have grown by this factor."""
 SCRAP = 4
-"""A last batch of fewer blocks than this part of a whole one is not worth starting the clock for."""
+"""A last batch smaller than 1/SCRAP of a full one is not worth starting the clock for."""
 
 
 class SideFailed(Exception):
-    """A call of one side raised while it was timed; what it raised is the cause."""
+    """A timed call of one side raised; `__cause__` is the exception."""
 
     def __init__(self, side: str) -> None:
-        super().__init__(f"{side} failed while it was timed")
+        super().__init__(f"{side} failed during timing")
         self.side = side
 
 
@@ -65,10 +66,10 @@ Sides = dict[str, Callable[..., Any]]
 
 
 class Planned(NamedTuple):
-    """One call of a batch, and where its time goes."""
+    """One call of a batch, and the block that its time belongs to."""
 
     block: tuple[int, int]
-    """Which group of sides, and the number of its block."""
+    """Index of the group of sides, and number of the block."""
     side: str
     call: Call
 
@@ -84,7 +85,7 @@ class Bench:
     candidate: str = "solution"
     lot: random.Random = field(default_factory=random.Random)
     began: float | None = None
-    """When the budget began to run, if not with the first call: on a GPU large copies of inputs are part of it."""
+    """When the budget started, if not with the first call: on a GPU it includes large copies of inputs."""
 
     def run(self, sides: Sides) -> Timing:
         with _quiet():
@@ -95,12 +96,12 @@ class Bench:
         return timing
 
     def call(self, name: str, function: Callable[..., Any], beside: str = "") -> Call:
-        """One call of a side on the next set."""
+        """One call of a side on the next input set."""
         working = self.rotation.take()
         return Call(working.restore, _bound(name, function, working), name, beside)
 
     def _warm_up(self, sides: Sides) -> tuple[int, int]:
-        """A few calls of each side; the fastest say how many calls a block holds, and how many blocks a batch."""
+        """A few calls of each side; the fastest decide the calls per block and the blocks per batch."""
         few = 2 if self.clock.batch == 1 else 4
         planned = [
             Planned((0, 0), name, self.call(name, function)) for name, function in sides.items() for _ in range(few)
@@ -117,7 +118,7 @@ class Bench:
         return calls, max(1, min(self.clock.batch, int(LONGEST_BATCH_US / calls / cost)))
 
     def _groups(self, sides: Sides) -> list[list[str]]:
-        """Who takes turns with whom."""
+        """Which sides alternate with each other."""
         others = [name for name in sides if name != self.candidate]
         if self.clock.batch == 1 or not others:
             return [list(sides)]
@@ -137,11 +138,11 @@ class Bench:
                 timing.dropped += size
                 timing.unsteady = str(reason)
                 if timing.dropped > MOST_DROPPED:
-                    if timing.blocks >= MIN_BLOCKS:  # those that were steady are enough for an interval
+                    if timing.blocks >= MIN_BLOCKS:  # the steady ones are enough for an interval
                         break
                     raise
                 time.sleep(REST_S)
-                size = batch  # scraps would have it rest a dozen times more often
+                size = batch  # small batches would rest a dozen times more often
                 continue
             _sort_in(timing, planned, measured, in_rounds=self.clock.batch > 1)
             affordable = self._affordable(began, batch_began, size, batch)
@@ -156,7 +157,7 @@ class Bench:
         return timing
 
     def _plan(self, sides: Sides, groups: list[list[str]], calls: int, numbers: range) -> list[Planned]:
-        """A batch of blocks; a block later the sides come the other way round, or by lot."""
+        """A batch of blocks; the order of the sides alternates by block, or is random."""
         planned = []
         for block in itertools.product(range(len(groups)), numbers):
             self.rotation.begin_block()
@@ -170,7 +171,7 @@ class Bench:
         return planned
 
     def _lots(self, rounds: int) -> list[bool]:
-        """Which way round each round of a block goes: half of them either way, in no order."""
+        """The order of each round in a block: half of them either way, shuffled."""
         ways = [bool(index % 2) for index in range(rounds)]
         self.lot.shuffle(ways)
         return ways
@@ -185,7 +186,7 @@ class Bench:
         return measured
 
     def _affordable(self, began: float, batch_began: float, blocks: int, batch: int) -> int:
-        """Blocks that the rest of the budget pays for, at the price of the last batch; none where it is a scrap."""
+        """Blocks that fit in the remaining budget at the last batch's cost per block; 0 if too few to be worthwhile."""
         now = time.perf_counter()
         left, price = self.budget_ms / 1000 - (now - began), (now - batch_began) / blocks
         found = min(batch, int(left / max(price, 1e-9)))
@@ -202,7 +203,7 @@ class Bench:
         return all(found is not None and found.half_width <= goal for found in estimates)
 
     def _one_more(self, function: Callable[..., Any]) -> tuple[Any, WorkingSet]:
-        """Two calls like the timed ones, on one set with its values changed in between; the second's result."""
+        """Two calls like the timed ones, on one set whose values change in between; returns the second result."""
         working = self.rotation.take()
         self._plain(function, working)
         working = self.rotation.refill(working)
@@ -215,7 +216,7 @@ class Bench:
 
 
 class Usage:
-    """Processor time against wall time, per side."""
+    """CPU time and wall time per side."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._used, self._passed = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
@@ -232,7 +233,7 @@ class Usage:
 
 
 def _sort_in(timing: Timing, planned: Sequence[Planned], measured: Sequence[Measured], in_rounds: bool) -> None:
-    """Calls to blocks: a block's time is the robust mean of its calls."""
+    """Assigns calls to blocks; a block's time is the robust mean of its calls."""
     blocks: dict[tuple[int, int], dict[str, list[float]]] = {}
     for plan, item in zip(planned, measured, strict=True):
         blocks.setdefault(plan.block, {}).setdefault(plan.side, []).append(max(item.us, LEAST_US))
@@ -259,7 +260,7 @@ def _bound(name: str, function: Callable[..., Any], working: WorkingSet) -> Call
 
 @contextmanager
 def _quiet() -> Any:
-    """No garbage collection inside a timed span."""
+    """Disables garbage collection while timing."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -270,11 +271,11 @@ def _quiet() -> Any:
 
 
 def floor(bench: Callable[[], Bench], function: Callable[..., Any], runs: int = 4) -> float:
-    """A/A floor: how far the same function comes apart from itself."""
+    """A/A floor: how far a function deviates from itself."""
     ratios = []
     for _ in range(runs):
         timing = bench().run({"baseline": function, "solution": function})
         found = timing.estimate("baseline", "solution")
-        assert found is not None  # a run has MIN_BLOCKS at least
+        assert found is not None  # a run has at least MIN_BLOCKS
         ratios.append(math.exp(found.centre))
     return stats.floor_of(ratios)

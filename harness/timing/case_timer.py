@@ -1,8 +1,8 @@
-"""Times one case: which clock, which input sets, which passes; then the row's figures.
+"""Times one case: chooses the clock, input sets and passes, then fills in the row.
 
-On a GPU the device pass comes first (activity records; event pairs, labelled, where those cannot be had), then the wall
-pass with no profiler active, both under the GPU's lock, after whatever the solution pinned in the L2 has been let go.
-On a CPU the wall clock is all there is.
+On a GPU the device pass comes first (activity records, or event pairs, labeled as such, if there are no records), then
+the wall pass with no profiler active. Both hold the GPU's lock and start after unpinning the L2 lines that the solution
+may have pinned. On a CPU there is only the wall clock.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from harness.timing.samples import Timing
 
 Beat = Callable[[], None]
 DEVICE_PASS, WITH_WALL = 0.72, 0.86
-"""Shares of a row's budget on a GPU: the device pass ends at the one, the wall pass, after its fewest calls, at the
-other; the rest is for the findings and the timed call's output, which take a slow host up to 10 ms."""
+"""Shares of a row's budget on a GPU at which the device pass and the wall pass end (the latter after its minimum of
+calls); the rest is for the findings and the output check, which take a slow host up to 10 ms."""
 
 
 @dataclass
 class Timed:
-    """All that was measured of one case."""
+    """All measurements of one case."""
 
     samples: Timing
     clock: ClockName
@@ -57,7 +57,7 @@ class CaseTimer:
             return self._on_gpu(self._gpu, sides, masters, beat)
 
     def floor(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
-        """How far the function comes apart from itself, in four short runs."""
+        """A/A floor: how far the function deviates from itself in four short runs."""
         with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
             clock = self.clock()
             return blocks.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
@@ -74,14 +74,14 @@ class CaseTimer:
         timed = Timed(samples, bench.clock.name)
         bench.rotation.begin_block()
         flush = device.flush(self._request.condition)
-        # the bench knows how long it was given, which is more where calls are long
+        # the bench knows its budget, which is larger if calls are long
         left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
         timed.wall = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
         timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
         return timed
 
     def clock(self) -> clocks.Clock:
-        """The best that can be had here."""
+        """The best clock available here."""
         if self._gpu is None:
             return clocks.WallClock()
         flush = self._gpu.flush(self._request.condition)
@@ -98,7 +98,7 @@ class CaseTimer:
         return blocks.Bench(clock, sets, self._request.budget_ms * share, beat, began=began)
 
     def row(self, case: Case, result: CaseResult, timed: Timed, missing: Explanation | None) -> CaseResult:
-        """The figures of a row that is right; `missing` says why there is no baseline."""
+        """The numbers of a correct row; `missing` explains a missing baseline."""
         samples = timed.samples
         own, base, best = (samples.time_us(side) for side in ("solution", "baseline", "best"))
         assert own is not None
@@ -133,7 +133,7 @@ class CaseTimer:
         )
 
     def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
-        """Adds the share of the copy bandwidth, and the finding where a time is beyond it."""
+        """Adds the fraction of the copy bandwidth, and a finding if the time is impossibly short."""
         if self._gpu is None or bandwidth is None or result.solution_us is None or result.clock != "device":
             return result
         beyond = None
@@ -165,7 +165,7 @@ def _neighbours(device: gpu.Gpu) -> list[Finding]:
 
 
 def _by_events(problem: Exception) -> Finding:
-    """Why there is no device time."""
+    """The finding that explains the missing device time."""
     if isinstance(problem, LostRecords):
         return findings.make("event_pairs", problem=problem)
     return findings.make("not_recovered", problem=problem)

@@ -1,8 +1,8 @@
-"""Clocks: each measures a list of calls, every one with an untimed preparation and a timed part.
+"""Clocks: each measures a list of calls, each with an untimed preparation and a timed part.
 
-DeviceClock is the headline on a GPU: the union of what a call kept busy on the device, from activity records, each call
-after a flush. EventClock is its labelled fallback. WallClock is host time, the headline on a CPU; for a GPU see
-wallpass.py.
+DeviceClock is the main clock on a GPU: the union of a call's busy intervals on the device, from activity records; each
+call follows a flush. EventClock is its labeled fallback. WallClock is host time, the main clock on a CPU; for host time
+on a GPU see wall_pass.py.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from harness.device.flush import Flush
 from harness.device.gpu import Gpu
 from harness.shared.results import ClockName
 
-now = time.perf_counter_ns  # taken before any user code can replace it
+now = time.perf_counter_ns  # saved before any user code can replace it
 HEAD_START_CYCLES = 200_000
-"""Event pairs: the GPU waits this long before a flush; the host has then launched the call when the flush is over."""
+"""Event pairs: the GPU spins this long before a flush, so that the host has launched the call when the flush ends."""
 WITH_LAUNCHES = 2
-"""Batches in which the host's launches are recorded too, where the recorder can tell CUDA graphs by nothing else: the
-warm-up, of which no record is kept, and the first one. A graph that is first used after some twenty calls, more with
-the checks, then goes unnoticed."""
+"""Batches that also record the host's launches, if the recorder cannot detect CUDA graphs otherwise: the warm-up, whose
+records are discarded, and the first batch. A graph first used after some twenty calls, more with the checks, goes
+unnoticed."""
 
 
 class Unsteady(Exception):
-    """The GPU was throttled while it was timed; the reason in words."""
+    """The GPU was throttled during timing; the message is the reason."""
 
 
 class Call(NamedTuple):
@@ -35,7 +35,7 @@ class Call(NamedTuple):
     run: Callable[[], Any]
     side: str = ""
     beside: str = ""
-    """The side that it takes turns with, where it is two that do."""
+    """The side that this one alternates with, if sides alternate in pairs."""
 
 
 class Measured(NamedTuple):
@@ -46,9 +46,9 @@ class Measured(NamedTuple):
 class Clock(Protocol):
     name: ClockName
     batch: int
-    """Blocks that are measured at one go."""
+    """Blocks measured in one batch."""
     extra_us: float
-    """What a call costs beyond its own time: flush and launches. Only for planning."""
+    """Cost of a call beyond its time: flush and launches. Only for planning."""
 
     def measure(self, calls: Sequence[Call]) -> list[Measured]: ...
 
@@ -87,7 +87,7 @@ class DeviceClock:
         self._gpu, self._flush, self._recorder = gpu, flush, recorder
         self._synchronize = torch.cuda.synchronize
         self._host_us: dict[str, float] = {}
-        """What nearly all of a side's calls take the host, as far as is known."""
+        """Host time of nearly all calls by side, as far as known."""
         self._batches = 0
 
     def measure(self, calls: Sequence[Call]) -> list[Measured]:
@@ -98,7 +98,7 @@ class DeviceClock:
             self._launch(calls, laps)
             self._synchronize()
         except BaseException:
-            with contextlib.suppress(LostRecords):  # what was raised matters more
+            with contextlib.suppress(LostRecords):  # the first exception matters more
                 self._recorder.stop()
             raise
         records = self._recorder.stop()
@@ -109,7 +109,7 @@ class DeviceClock:
         return [Measured(item.busy_us, item) for item in attribute(records, self._flush.names, len(calls))]
 
     def _laps(self, side: str, beside: str) -> float:
-        """The same before both that take turns, for the one that is slower to launch."""
+        """The same flush length before both alternating sides, for the one that is slower to launch."""
         return self._flush.laps(max(self._host_us.get(side, 0.0), self._host_us.get(beside, 0.0)))
 
     def _launch(self, calls: Sequence[Call], laps: dict[tuple[str, str], float]) -> None:
@@ -124,25 +124,25 @@ class DeviceClock:
             begin = now()
             result = call.run()
             took[about].append((now() - begin) / 1000)
-            del result  # before the next call allocates: it then gets the same address
+            del result  # before the next call allocates, so that it gets the same address
         for about, times in took.items():
             self._learn(about[0], _nearly_all(times), laps[about])
 
     def _learn(self, side: str, us: float, laps: float) -> None:
-        """After a longer flush only what is shorter than was thought: a call that waits for the GPU takes longer with
-        every lap more."""
+        """After a longer flush, learns only shorter times: a call that waits for the GPU takes longer with every
+        additional lap."""
         if laps == 1.0 or us < self._host_us.get(side, 0.0):
             self._host_us[side] = us
 
 
 def _nearly_all(times: Sequence[float]) -> float:
-    """Nine in ten take no longer; of a few, the first of which may have built something, the shortest is taken."""
+    """The 90th percentile; of fewer than ten times the shortest, because the first call may have compiled something."""
     ordered = sorted(times)
     return ordered[len(ordered) * 9 // 10] if len(ordered) >= 10 else ordered[0]
 
 
 class EventClock:
-    """CUDA event pairs after the same flush; each adds a few microseconds of its own."""
+    """CUDA event pairs after the same flush; each pair adds a few microseconds."""
 
     name: ClockName = "events"
     batch = 4

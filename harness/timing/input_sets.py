@@ -1,11 +1,11 @@
 """Input sets for timing: the same case at many addresses, so that no call finds its inputs in the cache.
 
-On a CPU there is no way to empty the cache but to touch other memory. So each timed call, whichever side it belongs to,
-takes the next of N sets, and N sets together are twice the last-level cache: whenever a set is touched again, that much
-other data has gone by since. Sides still follow each other within a block, close in time; N shares no divisor with the
-length of their turn, so that over the laps every side works on every set. All sets lie in one arena that is filled from
-first to last before timing, which counts as a touch like any other. Tensors a case mutates are restored just before the
-call and are therefore warm; the condition says so.
+On a CPU the only way to empty the cache is to touch other memory. So each timed call, of any side, uses the next of N
+sets, and N sets together are twice the last-level cache: before a set is used again, that much other data has been
+touched. Sides still follow each other within a block, close in time; N is coprime to the length of their turn, so that
+over time every side works on every set. All sets are in one arena, which is filled from first to last before timing;
+filling counts as a touch. Tensors that a case mutates are restored just before the call and are therefore warm; the
+condition says so.
 
 On a GPU the flush before each call empties the cache, and all sides of a block work on the same addresses.
 """
@@ -25,7 +25,7 @@ from harness.inputs.reference import Inputs, copies, nbytes
 PAGE = 4096
 STRIP = 1 << 20
 SMALLEST_SET = 512
-"""Cases with inputs of a few bytes count as this much, or there would be millions of sets."""
+"""Minimum size of a set; inputs of a few bytes would otherwise make millions of sets."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class WorkingSet:
 
     inputs: Inputs
     master: int
-    """Which of the masters the values came from."""
+    """Index of the master that the values came from."""
     restore: Callable[[], None] | None
-    """Puts back what an earlier call wrote; None when the task mutates nothing."""
+    """Undoes what an earlier call wrote; None if the task mutates nothing."""
 
 
 class CpuRotation:
-    """Sets in one arena; every call takes the next."""
+    """Sets in one arena; every call uses the next."""
 
     def __init__(self, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> None:
         self._masters, self._mutates = masters, mutates
@@ -72,7 +72,7 @@ class CpuRotation:
         return _refilled(working, self._masters, self._mutates)
 
     def _owner(self, index: int) -> int:
-        """Neighbouring sets hold the same values: within a block the sides then work on equal data."""
+        """Neighboring sets contain the same values, so that within a block the sides work on equal data."""
         return index * len(self._masters) // self.count
 
     def _fill(self) -> None:
@@ -97,7 +97,7 @@ class CpuRotation:
 
 
 class GpuRotation:
-    """A few sets in storages of their own; a block stays on one."""
+    """A few sets in separate storages; all calls of a block use the same set."""
 
     FEWEST, MOST = 2, 16
 
@@ -133,7 +133,7 @@ def rotation(device: str, masters: Sequence[Inputs], mutates: tuple[str, ...], s
 
 
 def _refilled(working: WorkingSet, masters: Sequence[Inputs], mutates: tuple[str, ...]) -> WorkingSet:
-    """The same addresses with another master's values: whoever remembers results by address is wrong there."""
+    """The same addresses with another master's values: a source that caches results by address fails on it."""
     owner = (working.master + 1) % len(masters)
     inputs = dict(masters[owner])
     for name, value in working.inputs.items():
@@ -144,7 +144,7 @@ def _refilled(working: WorkingSet, masters: Sequence[Inputs], mutates: tuple[str
 
 
 def _repeat(template: torch.Tensor, rows: torch.Tensor) -> None:
-    """Writes the template to every row: in whole strips, because a broadcast copy of short rows takes longer."""
+    """Writes the template to every row, in whole strips, because a broadcast copy of short rows is slower."""
     strip = template.repeat(min(len(rows), max(1, STRIP // len(template))), 1)
     for start in range(0, len(rows), len(strip)):
         part = rows[start : start + len(strip)]
@@ -152,7 +152,7 @@ def _repeat(template: torch.Tensor, rows: torch.Tensor) -> None:
 
 
 def _layout(master: Inputs) -> tuple[dict[str, int], int]:
-    """Where each tensor begins in a set, and the set's size. Sets begin at multiples of the alignment."""
+    """The offset of each tensor in a set, and the set's size. Sets begin at multiples of the alignment."""
     places: dict[str, int] = {}
     end = 0
     for name, value in master.items():
@@ -186,7 +186,7 @@ _kept: dict[str, torch.Tensor] = {}
 
 
 def _arena(size: int) -> torch.Tensor:
-    """One arena for all cases, grown when needed: fresh pages for each case would cost more than filling it."""
+    """One arena for all cases, grown when needed: fresh pages for each case would cost more than filling them."""
     kept = _kept.get("arena")
     if kept is None or kept.numel() < size:
         _kept.clear()

@@ -1,7 +1,7 @@
-"""Which kernels ran: the records of every timed call, summed up for the row and looked at for what makes a time untrue.
+"""Which kernels ran: summarizes the records of every timed call for the row and checks them for invalid timings.
 
-Most of what is found here happens by accident: work on a stream that nobody waits for, a fallback to a library, a graph
-on one side only, a first call that does more than the later ones. Pure functions over activity records.
+Most findings here are accidents: work on a stream that is never waited for, a fallback to a library, a graph on one
+side only, a first call that does more than later ones. Pure functions over activity records.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MOST_LISTED = 32
 
 
 def kernels(activities: Sequence[Activity]) -> tuple[KernelTime, ...]:
-    """Every kernel of a call with its mean time, in the order of launch; from calls that launched the usual number."""
+    """Every kernel of a call with its mean time, in launch order; from calls that launched the usual number."""
     usual = usual_count(activities)
     alike = [item for item in activities if len(item.records) == usual]
     listed = []
@@ -35,7 +35,7 @@ def usual_count(activities: Sequence[Activity]) -> int:
 
 
 def findings(solution: Sequence[Activity], baseline: Sequence[Activity]) -> list[Finding]:
-    """What the records say against a row."""
+    """What is wrong with a row according to its records."""
     if not solution:
         return []
     found = [_nothing_ran(solution), _other_stream(solution), _uneven(solution)]

@@ -1,4 +1,4 @@
-"""What was measured of one case: times by side and block, and the ratios that they give."""
+"""The measurements of one case: times by side and block, and their ratios."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from harness.shared.results import Ratio
 from harness.timing.input_sets import WorkingSet
 
 JITTER_US = 0.004
-"""Times on the same tick of a GPU's clock are told a nanosecond or two apart: 2.144, 2.145, 2.175, 2.176 us."""
+"""Times on the same tick of a GPU's clock are reported a nanosecond or two apart: 2.144, 2.145, 2.175, 2.176 us."""
 EVENLY = ((math.sqrt(5) - 1) / 2, math.sqrt(2))
-"""Multiples of these, less their whole parts, fill the unit interval evenly from the first on; the two are as good as
-independent, so that differences do not tie either."""
+"""The fractional parts of multiples of these fill the unit interval evenly from the start; the two sequences are nearly
+independent, so differences do not tie either."""
 
 
 @dataclass
@@ -25,26 +25,26 @@ class Timing:
     """Samples of one case: microseconds per block and side."""
 
     samples: dict[str, list[float]] = field(default_factory=dict)
-    """A time is the robust mean of its calls; where two take turns, the candidate has some with every other."""
+    """A time is the robust mean of a block's calls; if sides alternate in pairs, the candidate has blocks with each."""
     rounds: list[dict[str, list[float]]] = field(default_factory=list)
-    """By block the times of every side's calls, where they take turns call by call: the n-th ones are a round."""
+    """Times of each side's calls by block, if sides alternate call by call; the n-th of each make up a round."""
     activities: dict[str, list[Activity]] = field(default_factory=dict)
-    """What every timed call of a side put on the device, where the clock knows."""
+    """What each timed call of a side ran on the device, if the clock records it."""
     busy: dict[str, float] = field(default_factory=dict)
-    """Processors that a side kept busy on average, over all threads; only where a batch is one block."""
+    """CPUs that a side kept busy on average, over all threads; only if a batch is one block."""
     dropped: int = 0
-    """Blocks thrown away because the GPU was throttled."""
+    """Blocks dropped because the GPU was throttled."""
     unsteady: str | None = None
     """Why blocks were dropped."""
     last: tuple[Any, WorkingSet] | None = None
-    """What the solution returned from one more measured call, at an address it knows with other values, and those."""
+    """The solution's result from one more call, at a known address with different values, and its working set."""
 
     def time_us(self, side: str) -> float | None:
         values = self.samples.get(side)
         return stats.interquartile_mean(values) if values else None
 
     def estimate(self, over: str, under: str) -> stats.Estimate | None:
-        """How much faster one side is than another; none while there are too few blocks."""
+        """How much faster one side is than another; None if there are too few blocks."""
         if self.rounds:
             blocks = [block for block in self.rounds if over in block and under in block]
             return _of_turns([(block[over], block[under]) for block in blocks])
@@ -55,7 +55,7 @@ class Timing:
 
     @property
     def blocks(self) -> int:
-        """Of the side that has the fewest: the candidate takes turns with every other."""
+        """Blocks of the side with the fewest: the candidate alternates with every other."""
         return min(map(len, self.samples.values()), default=0)
 
 
@@ -64,22 +64,22 @@ def _log_ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
 
 
 def _of_turns(blocks: Sequence[stats.Turns]) -> stats.Estimate | None:
-    """Neighbours in time are compared: what disturbs one disturbs the other.
+    """Compares neighbors in time: what disturbs one disturbs the other.
 
-    Times that fall on one tick of the clock are spread evenly over it: where many tie, one call more or less would move
-    what trimming leaves by a whole tick, and the interval would not know. Each side has a tick of its own: the sum of
-    many kernels lies on no grid.
+    Times on one tick of the clock are spread evenly over it: if many tie, one call more or less would move the trimmed
+    mean by a whole tick without widening the interval. The tick is determined per side: the sum of many kernels is not
+    on a grid.
     """
     sides = [[time for block in blocks for time in block[side]] for side in (0, 1)]
     if not sides[1]:
         return None
     ticks = [min(_steps(times), default=0.0) for times in sides]
-    ticks = [tick or max(ticks) for tick in ticks]  # where one side ties throughout, the other's
+    ticks = [tick or max(ticks) for tick in ticks]  # if all times of one side tie, use the other's
     spread = [itertools.count(0, step) for step in EVENLY]
 
     def logs(times: Sequence[float], side: int) -> list[float]:
         tick, place = ticks[side], spread[side]
-        # a call that did nothing took next to no time, and cannot be spread by more
+        # a call that did nothing took almost no time and cannot be spread by more than that
         return [math.log(time + min(tick, time) * (next(place) % 1 - 0.5)) for time in times]
 
     turns = [(logs(over, 0), logs(under, 1)) for over, under in blocks]
@@ -87,6 +87,6 @@ def _of_turns(blocks: Sequence[stats.Turns]) -> stats.Estimate | None:
 
 
 def _steps(times: Sequence[float]) -> list[float]:
-    """Between times that differ; the least is the clock's tick: 32 ns where they come from activity records."""
+    """Steps between distinct times; the smallest is the clock's tick: 32 ns for activity records."""
     apart = (later - earlier for earlier, later in itertools.pairwise(sorted(set(times))))
     return [step for step in apart if step > JITTER_US]

@@ -1,9 +1,9 @@
-"""Host time of one call and a synchronise on a GPU, beside the device time: what small rows live on.
+"""Host time of one call plus a synchronize on a GPU, which dominates small rows; measured after the device time.
 
-The sides take turns of several calls, and the first of a turn are not counted: one call each in turn, a wrapper of 17
-us took 23 beside a torch.compile baseline, and one of 26 took 39, because what it needs had left the host's caches.
-Every call follows a flush of the L2. No profiler is active, yet that CUPTI was used in the process costs a call 4 to 8
-us on such a host; `tests/measure/measure_wall.py` times calls without it.
+The sides take turns of several calls, and the first calls of a turn do not count. With turns of one call, a wrapper
+that takes 17 us took 23 us next to a torch.compile baseline, and one of 26 us took 39, because the other side had
+evicted its data from the host's caches. Every call follows a flush of the L2. No profiler is active, but having used
+CUPTI in the process costs 4 to 8 us per call on that host; `tests/measure/measure_wall.py` times calls without it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from harness.timing import clocks
 
 TURNS, FEWEST_TURNS = 6, 2
 COUNTED, SETTLING = 5, 2
-"""Calls of a turn."""
+"""Calls per turn."""
 LONG_NS = 1_000_000
-"""The host's caches are no part of calls like this: the first of a turn count, and are all."""
+"""For calls this long the host's caches do not matter: the first calls of a turn count, and the turn ends there."""
 WALL_NS = 12_000_000
-"""Enough for thirty calls of what lives on the launch path; the median of a long call needs fewer."""
+"""Enough for thirty launch-bound calls; the median of a long call needs fewer."""
 
 
 def medians(
@@ -28,7 +28,7 @@ def medians(
     flush: Callable[[], None],
     left_ns: float = WALL_NS,
 ) -> dict[str, float]:
-    """Median microseconds per side, in the time that is left."""
+    """Median microseconds per side, within the remaining time."""
     import torch
 
     synchronize, now = torch.cuda.synchronize, clocks.now

@@ -16,6 +16,12 @@ from harness.shared.task import Task
 from kernbench.diagnosis.counters import Profile
 from kernbench.diagnosis.rules import Diagnosis
 
+NotBestCode = Literal[
+    "timed_against_best", "other_baseline", "part", "row_finding", "run_finding", "row_below_limit",
+    "not_timed_with_best", "not_above_margin",
+]  # fmt: skip
+"""Why a right source did not become best."""
+
 FailedStatus = Literal["build_error", "timeout", "crashed", "bad_task"]
 """How a run ended that has no result for any case."""
 
@@ -156,7 +162,9 @@ class Summary:
     best_geomean: float | None = None
     """Geomean of the series' best before this run."""
     not_best: str = ""
-    """Why a right source did not become best, where there is one to beat."""
+    """Why a right source did not become best, if there was one to beat."""
+    not_best_code: NotBestCode | None = None
+    """The code behind `not_best`; None in runs of older versions too."""
     stalled: bool = False
     streak: int = 0
     """Iterations in a row without a new best, including this one."""
@@ -193,7 +201,14 @@ class Summary:
     """From the save (or the command) to the last row."""
     code: str = ""
     """Hash of the solution's code; empty in runs of older versions."""
+    dropped: bool = False
+    """`kernbench drop` removed its entry from the log; set for the best only."""
     environment: Environment = field(default_factory=Environment)
+
+    @property
+    def local_run(self) -> Summary | None:
+        """The run on this machine that its rows are read from: itself, unless it is a pulled entry."""
+        return self
 
     @property
     def ratio(self) -> Ratio | None:
@@ -235,12 +250,16 @@ class Summary:
 
 @dataclass(frozen=True)
 class PulledEntry(Summary):
-    """An entry that ITERATIONS.md brought along: as it is worded there, without a run or rows on this machine."""
+    """An entry pulled with ITERATIONS.md: its rows are in its text, and no run on this machine made it."""
 
     outcome: str = ""
-    """The word of its heading."""
+    """Its word, as from `render.outcome`: by the trailer, or by the heading of an old entry."""
     again: Summary | None = None
     """A whole run of its source on this machine, shown next to the entry, which keeps its own time and numbers."""
+
+    @property
+    def local_run(self) -> Summary | None:
+        return self.again
 
     @property
     def took_over(self) -> bool:

@@ -293,6 +293,6 @@ def test_a_full_disk_under_the_output_ends_it_and_not_its_run(folder: Path, word
     assert result.returncode == 2
     assert "nothing was run" not in result.stderr
     assert "Traceback" not in result.stderr
-    said = "kernbench: the output cannot be written: No space left on device; what has ended is in the log"
+    said = "kernbench: cannot write the output: No space left on device; finished runs are in the log"
     assert (said in result.stderr.splitlines()) == ("2>" not in streams)
     assert words != "run -m loads" or "## 1 · loads" in (folder / "ITERATIONS.md").read_text(encoding="utf-8")

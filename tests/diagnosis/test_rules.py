@@ -23,10 +23,10 @@ EXPECTED = {
     "compute": ("instructions", "instruction count"),
     "barriers": ("synchronisation", "barriers"),
     "tiny": ("launch", "too little work"),
-    "three": ("fusion", "3 kernels hand"),
+    "three": ("fusion", "3 kernels pass"),
     "twice": ("bandwidth", "too many bytes: 2.0x"),
     "rms_4096x3072": ("latency", "memory latency"),
-    "rms_75348x5120": ("bandwidth", "below what a plain copy reaches"),
+    "rms_75348x5120": ("bandwidth", "below a plain copy"),
 }
 
 
@@ -58,7 +58,7 @@ def test_mixed_evidence_is_called_mixed() -> None:
     both = replace(compute, local_loads=spills.local_loads, local_stores=spills.local_stores)
     found = diagnose(Profile((both,)))
     assert found.mixed
-    assert found.sentence.startswith("the evidence is mixed: registers do not suffice")
+    assert found.sentence.startswith("the evidence is mixed: too few registers")
     assert "instruction count" in found.sentence
 
 

@@ -73,7 +73,7 @@ def test_a_python_that_hangs_is_a_line(fake_python: Path, monkeypatch: pytest.Mo
 
 
 def test_a_python_that_is_not_there_is_a_line(tmp_path: Path) -> None:
-    assert "cannot be started" in installation.probe(str(tmp_path / "nowhere"))["problem"]
+    assert "cannot start" in installation.probe(str(tmp_path / "nowhere"))["problem"]
 
 
 def test_a_gpu_and_a_cuda_build_are_named(tmp_path: Path, fake_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +128,7 @@ def test_a_gpu_that_torch_does_not_see_is_told_of(
     found = by_name(installation.checks(tmp_path, str(fake_python)))
     assert found["torch"].ok is None
     assert fix in found["torch"].fix
-    assert str(answer.get("gpus_problem", "none is listed")) in found["torch"].says
+    assert str(answer.get("gpus_problem", "none listed")) in found["torch"].says
     monkeypatch.setattr(installation, "_nvml", lambda: Nvml(problem="NVML Shared Library Not Found"))
     assert by_name(installation.checks(tmp_path, str(fake_python)))["torch"].ok
 
@@ -140,13 +140,13 @@ def test_a_gpu_that_torch_does_not_see_is_told_of(
         (
             {"missing": {}, "untried": "torch 2.6.0 and triton 3.2.0"},
             True,
-            "all 43 of torch and triton found; not tried with torch 2.6.0 and triton 3.2.0",
+            "all 43 of torch and triton found; untested with torch 2.6.0 and triton 3.2.0",
             "",
         ),
         (
             {"missing": {"torch.a._b": "x is off", "torch.a._c": "x is off", "triton.d": "y"}, "untried": "torch 3.0"},
             None,
-            "3 of 43 not found: torch.a._b, torch.a._c, triton.d; not tried with torch 3.0",
+            "3 of 43 not found: torch.a._b, torch.a._c, triton.d; untested with torch 3.0",
             "Without them: x is off; y.",
         ),
     ],
@@ -214,7 +214,7 @@ class FakeNvml(ModuleType):
         ((1,), (True, "NVIDIA H200", ""), "GPU 0: Insufficient Permissions"),
         (
             (),
-            (None, "none of 2 may be opened", "Ask for access to the /dev/nvidia* of one."),
+            (None, "none of 2 may be opened", "Ask for access to a GPU's /dev/nvidia* files."),
             "GPU 0: Insufficient Permissions, GPU 1: Insufficient Permissions",
         ),
     ],

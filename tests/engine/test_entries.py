@@ -78,7 +78,7 @@ async def test_the_next_step_goes_to_the_last_entry_after_reopening(
     assert reopened(".kernbench").notes.next_now() == "ten rows"
     assert reopened(".kernbench").notes.set_next("twelve rows") == "entry 1 was updated"
     path.write_text(path.read_text().replace("- next: twelve rows\n", "- next: mine\n- next: and this\n"))
-    assert "changed by hand" in reopened("elsewhere").notes.set_next("fourteen rows")
+    assert "edited by hand" in reopened("elsewhere").notes.set_next("fourteen rows")
     assert "fourteen rows" not in path.read_text()
 
 

@@ -81,7 +81,7 @@ async def test_a_solution_that_is_gone_and_comes_back(watched: Callable[..., Wat
     (folder / "solution.py").unlink()
     await it.until(lambda: bool(it.of(BuildFailed)))
     [gone] = it.of(BuildFailed)
-    assert gone.message.startswith("there is no such file")  # type: ignore[attr-defined]
+    assert gone.message.startswith("no such file")  # type: ignore[attr-defined]
     assert not gone.run  # type: ignore[attr-defined]
     (folder / "solution.py").write_text(text)
     await it.until(lambda: bool(it.of(TaskLoaded)))

@@ -94,7 +94,7 @@ def test_md_parses_back_to_the_numbers_of_the_log(task: Task, state: Path) -> No
     for item in journal.summaries:
         part = text.split(f"\n## {item.iteration} · ")[1].split("\n## ")[0]
         told = {labels[row[0]]: row for row in map(cells, re.findall(r"^\|.*\|$", part, re.MULTILINE)[2:])}
-        assert len(told) == 5
+        assert len(told) == (5 if item.right else 0)  # an entry that failed has no table
         for case, row in told.items():
             result = wanted[item.run, case]
             assert row[1:4] == [
@@ -153,7 +153,7 @@ def test_svg_is_well_formed_whatever_the_words(state: Path) -> None:
     tree = ElementTree.fromstring(charts.trajectory(entries))
     marks = [item for item in tree.iter() if item.get("class") in ("top", "dot", "wrong")]
     assert len(marks) == len(entries)
-    ElementTree.fromstring(charts.heatmap(entries, {"a": ODD}, {(entries[0].run, "a"): ("wrong", None)}))
+    ElementTree.fromstring(charts.heatmap(entries, {"a": ODD}, [{"a": ("wrong", None)} for _entry in entries]))
     ElementTree.fromstring(charts.trajectory(entries[:1]))
 
 

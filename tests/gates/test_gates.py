@@ -22,7 +22,7 @@ WRONG = {
     "returned input": ("def scale(x, factor): return x", "output 0 differs at ["),
     "mutated input": (
         "def scale(x, factor): return x.mul_(2)",
-        "the call wrote to its input 'x', which is not in mutates",
+        "the call wrote to its input 'x', which is not listed in mutates",
     ),
     "zero output": ("import torch\ndef scale(x, factor): return torch.zeros_like(x)", "got 0, expected"),
     "constant output": ("import torch\ndef scale(x, factor): return torch.full_like(x, 0.5)", "got 0.5, expected"),
@@ -39,7 +39,7 @@ WRONG = {
     ),
     "lazy tensor": (
         "import torch\nclass Lazy(torch.Tensor): pass\ndef scale(x, factor): return (x * 2).as_subclass(Lazy)",
-        "output 0 is of type Lazy, not exactly torch.Tensor",
+        "output 0 is of type Lazy, not a plain torch.Tensor",
     ),
     "out of bounds": (
         "import ctypes\ndef scale(x, factor):\n    out = x.new_empty(x.shape)\n    out.copy_(x * 2)\n"
@@ -135,7 +135,7 @@ def test_an_output_inside_an_input_is_named(child: Child, tmp_path: Path) -> Non
         reference_py=REFERENCE.replace("return x * factor", "return x[:4].clone()"),
     )
     assert (answer.status, answer.checked) == ("wrong", 2)
-    assert answer.detail == "output 0 lives in the memory of input 'x'; return a tensor of its own"
+    assert answer.detail == "output 0 shares memory with input 'x'; return a new tensor"
 
 
 @pytest.mark.parametrize("name", FOUND)

@@ -72,4 +72,4 @@ async def test_a_task_that_fails_is_a_sentence_too(folder: Path) -> None:
     (folder / "reference.py").write_text("def make_inputs(case, seed, device):\n    return 3\ndef toy(x): ...\n")
     outcome = await asked(folder)
     assert outcome.problem is not None
-    assert "make_inputs returned a int for case a" in outcome.problem.text
+    assert "make_inputs must return a dict of arguments; for case a it returned int" in outcome.problem.text

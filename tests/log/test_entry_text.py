@@ -163,9 +163,9 @@ def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str)
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (("- next: -", "- next: mine"), "changed by hand meanwhile; edit it there"),
-        (("- hypothesis: ", "- my hypothesis: "), "changed by hand meanwhile; edit it there"),
-        (("- said by Kim", "- said by me"), "changed by hand meanwhile; edit it there"),
+        (("- next: -", "- next: mine"), "edited by hand; change it there"),
+        (("- hypothesis: ", "- my hypothesis: "), "edited by hand; change it there"),
+        (("- said by Kim", "- said by me"), "edited by hand; change it there"),
         (("## 9 · ", "## 9: "), "has no entry 9 any more"),
         (("· source ", "· source 0000beef, not "), "has no entry 9 about this source any more"),
     ],
@@ -303,3 +303,43 @@ def test_what_was_never_timed_over_the_baseline_is_not_best(tmp_path: Path) -> N
     assert (before.best, render.outcome(before)) == (False, "not timed")
     first = summary_of(task, 2, rows_of(task, 2, 1.2, {}, 1), [before])
     assert (first.best, render.outcome(first)) == (True, "first")
+
+
+WRONG = CaseResult("x", "wrong", detail="0.967266, not 0.957688 at output 0[12, 21]", checked=2)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "words", "outcome"),
+    [
+        (["wrong"] * 4, "; 3 other cases fail; 0/4 right, 4 wrong", "wrong"),
+        (["wrong", "ok", "wrong", "ok"], "; 1 other case fails; 2/4 right, 2 wrong", "wrong"),
+        (["crashed", "skipped", "skipped", "skipped"], "; 0/1 right, 1 crashed, 3 not run", "crashed"),
+        (["ok", "timeout", "skipped", "skipped"], "; 1/2 right, 1 timeout, 2 not run", "timeout"),
+    ],
+)
+def test_an_entry_that_failed_is_short(tmp_path: Path, statuses: list[Status], words: str, outcome: str) -> None:
+    """What failed, the first case with its values, and how many others; no table."""
+    task = make_task(tmp_path / "t", 4)
+    rows = [
+        timed if status == "ok" else replace(WRONG, id=timed.id, status=status)
+        for timed, status in zip(rows_of(task, 1, 1.2, {}, 1), statuses, strict=True)
+    ]
+    first = next(task.case(row.id).label for row in rows if row.failed)
+    item = replace(summary_of(task, 1, rows, []), hypothesis="wider loads", next="look at the tail")
+    text = EntryText(task, item, {row.id: row for row in rows})(7)
+    *lines, end = text.splitlines()
+    assert lines == [
+        f"## 7 · wider loads · {outcome}",
+        f"- when {render.minute(item.at)} · source {item.source[:8]} · NVIDIA H200 · baseline compile · cold L2",
+        "- hypothesis: wider loads",
+        f"- said by Kim, {render.minute(item.at)}, before the run",
+        f"- result: {first}: 0.967266, not 0.957688 at output 0[12, 21]{words}",
+        "- next: look at the tail",
+        "",
+    ]
+    assert end.startswith("<!-- kernbench {")
+    entry = pulled_entries.parse(7, text.removeprefix("## 7 ·"), item.source[:8])
+    assert (entry.run, entry.right, entry.geomean, entry.outcome) == (item.run, False, None, outcome)
+    failed = {row.id: row.status for row in rows if row.failed}
+    found = {case: row.status for case, row in pulled_entries.rows(task, text).items() if row.failed}
+    assert found == failed

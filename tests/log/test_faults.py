@@ -231,7 +231,7 @@ def test_reword_gives_way_to_a_save_of_this_moment(book: Logbook, monkeypatch: p
             file.write("a line of mine\n")
 
     monkeypatch.setattr(os, "fsync", save_meanwhile)
-    with pytest.raises(iterations_file.LogbookError, match="was saved by somebody else this moment; try again"):
+    with pytest.raises(iterations_file.LogbookError, match="was just saved by another program; try again"):
         iterations_file.reword(book.path, item, _numbered(item, item.iteration, "other words"))
     assert book.path.read_text().endswith("a line of mine\n")
 

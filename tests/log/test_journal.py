@@ -175,7 +175,7 @@ def test_lines_changed_by_hand_are_left_alone(folder: Path) -> None:
     iterations_file.append(path, entry(folder), 0)
     path.write_text(path.read_text().replace("- next: -", "- next: I wrote this myself"))
     before = path.read_bytes()
-    with pytest.raises(iterations_file.LogbookError, match="changed by hand"):
+    with pytest.raises(iterations_file.LogbookError, match="edited by hand"):
         iterations_file.reword(path, summary(number=1), summary(number=1, next="more"))
     assert path.read_bytes() == before
 

@@ -13,7 +13,7 @@ import pytest
 from harness.shared import codes, findings
 from harness.shared.codes import FindingCode, L2State, Reason
 from harness.shared.lines import to_dict
-from harness.shared.results import CaseResult
+from harness.shared.results import CaseResult, Finding
 from harness.shared.run_request import Environment
 from kernbench.log.runs import legacy
 from kernbench.log.runs.journal import Journal
@@ -46,6 +46,45 @@ OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("crashed", "the worker segfaulted while checking", "worker_crashed"),
     ("timeout", "no end after 1 s while checking; stopped", "worker_timeout"),
 ]
+OLD_FINDINGS: list[tuple[str, str, FindingCode]] = [
+    ("best cannot be loaded", "the best source so far fails to load: no module", "best_not_loaded"),
+    ("clock replaced", "the source put another function in the place of time.time", "clock_replaced"),
+    ("events", "6 calls left 5 marks", "event_pairs"),
+    ("fewer checks", "memory ran out while other values were tried", "fewer_checks"),
+    ("impossible", "0.50 us for bytes that the bus cannot move in under 0.83 us", "impossible_time"),
+    ("left threads running", "2 threads of the source still ran after its last call", "left_threads"),
+    ("less accurate than the baseline", "the largest error is over twice the baseline's", "less_accurate"),
+    ("library kernels only", "only library kernels ran (at::native::x)", "library_kernels_only"),
+    ("no kernel ran", "1 of 9 timed calls put nothing on the GPU", "no_kernel_ran"),
+    ("nondeterministic", "the same inputs gave other bits the second time", "nondeterministic"),
+    ("throttled", "the GPU did not recover (6 calls left 5 marks), and event pairs were timed", "not_recovered"),
+    ("graph on one side", "only the past the end replays a CUDA graph", "one_sided_graph"),
+    ("other stream", "kernels ran on another stream than the caller's", "other_stream"),
+    ("out-of-bounds write", "the call wrote 1 element past the end of output 0", "out_of_bounds_write"),
+    (
+        "output kept between calls",
+        "two calls returned the same memory, so the second wrote over the first's result",
+        "output_kept",
+    ),
+    ("result kept between calls", "the second call on equal inputs did less work than the first", "result_kept"),
+    ("left threads running", "a thread of the call still ran when it returned", "returned_too_soon"),
+    ("shared GPU", "1 other process computed on this GPU meanwhile; times may be off", "shared_gpu"),
+    (
+        "shared operator name",
+        "the source spells torch.ops.a.b out, so its operators cannot be kept apart from another source's",
+        "shared_operator",
+    ),
+    (
+        "result of an earlier call",
+        "it returned what was right for the values that its inputs held before",
+        "stale_result",
+    ),
+    ("more threads than the task", "it called torch.set_num_threads, and task.toml allows 1", "thread_limit_changed"),
+    ("throttled", "3 blocks were dropped (software thermal); let the GPU cool down", "throttled"),
+    ("more threads than the task", "it kept 2.4 processors busy, and task.toml allows 1", "too_many_threads"),
+    ("uneven calls", "equal calls did unequal work (1 kernels in 2 calls)", "uneven_calls"),
+]
+"""Names and helps, some cut at a semicolon, as versions without codes wrote them."""
 STATUSES = {reason: status for status, _sentence, reason in OLD_SENTENCES}
 
 
@@ -82,19 +121,31 @@ def test_the_legacy_tables_know_every_code() -> None:
 
 
 @pytest.mark.parametrize("reason", get_args(Reason))
-def test_a_reason_comes_back_from_its_sentence(reason: Reason) -> None:
+def test_a_reason_comes_back_from_its_line(reason: Reason) -> None:
     said = codes.explain(reason, **VALUES)
     assert said.reason == reason
     assert not re.search("[{}]", said.detail)
-    row = CaseResult("a", STATUSES[reason], detail=said.detail)  # type: ignore[arg-type]
-    assert legacy.decode_row(old(to_dict(row))).reason == reason
+    row = CaseResult("a", STATUSES[reason], detail=said.detail, reason=reason)  # type: ignore[arg-type]
+    assert legacy.decode_row(to_dict(row)) == row
 
 
 @pytest.mark.parametrize("code", get_args(FindingCode))
-def test_a_finding_comes_back_from_its_name_and_help(code: FindingCode) -> None:
+def test_a_finding_comes_back_from_its_line(code: FindingCode) -> None:
     made = findings.make(code, **VALUES)
     assert (made.code, made.disqualifying) == (code, findings.DEFINITIONS[code].disqualifying)
+    assert not re.search("[{}]", made.help)
     row = CaseResult("a", "ok", findings=(made,))
+    assert legacy.decode_row(to_dict(row)) == row
+
+
+def test_the_old_findings_cover_every_code() -> None:
+    assert {code for _name, _help, code in OLD_FINDINGS} == set(get_args(FindingCode))
+
+
+@pytest.mark.parametrize(("name", "words", "code"), OLD_FINDINGS)
+def test_an_old_finding_has_its_code(name: str, words: str, code: FindingCode) -> None:
+    disqualifying = findings.DEFINITIONS[code].disqualifying
+    row = CaseResult("a", "ok", findings=(Finding(name, words, disqualifying, code),))
     assert legacy.decode_row(old(to_dict(row))) == row
 
 

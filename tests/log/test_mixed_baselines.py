@@ -81,7 +81,7 @@ async def test_a_merge_that_was_left_unresolved_is_named(folder: Path) -> None:
     log = folder / "ITERATIONS.md"
     lines = log.read_text().splitlines()
     log.write_text("\n".join([*lines[:4], "<<<<<<< HEAD", *lines[4:], ""]))
-    told = "ITERATIONS.md:5: a merge was left unresolved; entries around its markers may carry each other's lines"
+    told = "ITERATIONS.md:5: unresolved merge; entries around the markers may contain each other's lines"
     state = folder / ".kernbench"
     assert said("log", str(folder), state=state).startswith(f"kernbench: {told}\n")
     assert said("show", str(folder), "1", state=state).startswith(f"kernbench: {told}\n")

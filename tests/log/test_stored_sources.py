@@ -294,7 +294,7 @@ def test_a_repository_that_is_fit_says_so_with_its_exit_code(tree: Path) -> None
     assert result.exit_code == 0
     assert "trunk, the default branch" in result.stdout
     assert "nothing to commit" in result.stdout
-    assert "in step with origin/trunk (never fetched since it was cloned)" in result.stdout
+    assert "up to date with origin/trunk (not fetched since it was cloned)" in result.stdout
 
 
 def test_a_repository_that_is_not_fit_names_each_fault_and_its_fix(tree: Path) -> None:
@@ -305,7 +305,7 @@ def test_a_repository_that_is_not_fit_names_each_fault_and_its_fix(tree: Path) -
     (tree / "norm.py").write_text("changed\n")
     behind = kernbench("doctor", "--repo", str(tree))
     assert behind.exit_code == 1
-    assert "1 behind origin/trunk (as of the fetch 0 s ago)" in behind.stdout
+    assert "1 behind origin/trunk (as of the last fetch, 0 s ago)" in behind.stdout
     assert "1 not committed: norm.py" in behind.stdout
     assert "-> `git pull --ff-only`." in behind.stdout
     git(tree, "commit", "-qam", "mine")
@@ -313,7 +313,7 @@ def test_a_repository_that_is_not_fit_names_each_fault_and_its_fix(tree: Path) -
     git(tree, "switch", "-qc", "topic")
     other = kernbench("doctor", "--repo", str(tree)).stdout
     assert "topic, not the default branch trunk" in other
-    assert "the branch follows no upstream" in other
+    assert "the branch has no upstream" in other
     git(tree, "switch", "-q", "--detach")
     assert "no branch is checked out" in kernbench("doctor", "--repo", str(tree)).stdout
 

@@ -74,7 +74,7 @@ def test_a_field_that_is_refused_is_none() -> None:
     lines = text(meters)
     assert lines[0] == "NVIDIA H200  cuda:1"
     assert [line[:9] for line in lines if "40 %" in line and line[:1] in " *"] == ["  0  40 %", "* 1  40 %"]
-    assert {"power   -", "SM      -", "heat    -", "procs   -"} <= set(lines)
+    assert {"power   -", "SM      -", "temp    -", "procs   -"} <= set(lines)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ class NoneOpen(FakeNvml):
 def test_a_gpu_that_nvml_may_not_open_does_not_hide_the_others() -> None:
     sample = MachineReader({}, OneLost()).read()
     assert ([gpu.uuid for gpu in sample.gpus], sample.why) == (["GPU-bbbb"], "")
-    assert MachineReader({}, NoneOpen()).read().why == "NVML may open none of 2 GPUs"
+    assert MachineReader({}, NoneOpen()).read().why == "NVML may not open any of 2 GPUs"
 
 
 class Mixed(FakeNvml):
@@ -158,7 +158,7 @@ def test_a_gpu_in_use_that_is_not_shown_is_not_taken_for_another() -> None:
     assert text(meters)[0] == "cuda:0: NVML does not list it"
     assert meters.warning() == ""
     meters.take(MachineReader({"CUDA_VISIBLE_DEVICES": "MIG-1"}, FakeNvml()).read())
-    assert text(meters)[0] == "cuda:0: NVML shows nothing of a MIG slice"
+    assert text(meters)[0] == "cuda:0: NVML does not report on MIG slices"
     meters.uuid = "GPU-bbbb"
     meters.take(MachineReader({}, Mixed()).read())
     assert text(meters)[0] == "NVIDIA A100  cuda:0"
@@ -195,11 +195,11 @@ def test_strangers_are_named_only_where_ours_is_listed() -> None:
     meters.device = "cuda:0"
     meters.take(Sample(HOST, (h200(processes=(ours, other)),)))
     assert "procs   ! 1 not ours: m[bf16] 7 8.0G" in text(meters)
-    assert meters.warning() == "1 process not ours on the GPU"
+    assert meters.warning() == "the GPU is shared with 1 process"
     meters.take(Sample(HOST, (h200(processes=(other,)),)))
     assert meters.warning() == ""
     meters.take(Sample(HOST, (h200(processes=(ours,), limits=("hardware thermal limit",)),)))
-    assert meters.warning() == "the GPU is held back: hardware thermal limit"
+    assert meters.warning() == "the GPU is throttled: hardware thermal limit"
 
 
 class Listing(FakeNvml):
@@ -242,7 +242,7 @@ def test_a_gpu_is_not_called_unused_before_the_worker_has_said() -> None:
 
 def test_without_a_gpu_the_pane_says_why() -> None:
     meters = Meters(ascii_only=True)
-    assert text(meters) == ["reading the machine"]
+    assert text(meters) == ["reading the meters"]
     for _ in range(5):
         meters.take(NO_GPU)
     lines = text(meters)

@@ -271,7 +271,7 @@ async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
         ("raise", None, "no_case", "has no case 'raise'"),
         ("a", "best", None, "no best yet: nothing was run on this machine"),
         ("a", "7", None, "no iteration '7'"),
-        ("a", "now", "same_source", "is what is being profiled"),
+        ("a", "now", "same_source", "is the source being profiled"),
     ],
 )
 async def test_what_cannot_be_is_said(
@@ -321,8 +321,8 @@ def test_the_command_prints_and_exits(
 @pytest.mark.parametrize(
     ("refusal", "codes", "said"),
     [
-        ("ordinal", (3, 3), "torch sees no such CUDA device here"),
-        ("full", (3, 3), "the GPU has no room for another process"),
+        ("ordinal", (3, 3), "torch does not see this CUDA device"),
+        ("full", (3, 3), "the GPU has no memory for another process"),
         ("new", (1, 2), "cannot start: RuntimeError: something new\n"),
     ],
 )

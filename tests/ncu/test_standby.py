@@ -182,7 +182,7 @@ asyncio.run(main())
 
 async def test_the_version_is_asked_of_ncu_itself(tmp_path: Path) -> None:
     assert await nsight.version(NCU) == "2025.3.1"
-    with pytest.raises(nsight.NoNcu, match="does not say its version"):
+    with pytest.raises(nsight.NoNcu, match="does not print its version"):
         await nsight.version(Path("/bin/true"))
 
 
@@ -192,12 +192,12 @@ def test_no_ncu_names_the_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.delenv("CUDA_PATH", raising=False)
     monkeypatch.setattr(nsight, "TOOLKITS", (tmp_path / "toolkit", tmp_path / "nsight"))
     monkeypatch.setattr(nsight, "DRIVERS", (tmp_path / "driver",))
-    with pytest.raises(nsight.NoNcu, match="there is no NVIDIA GPU here"):
+    with pytest.raises(nsight.NoNcu, match="no NVIDIA GPU here"):
         nsight.find()
     (tmp_path / "driver").mkdir()
     with pytest.raises(nsight.NoNcu, match=r"no ncu in PATH, .*/cuda/bin, .*toolkit, .*nsight/\*.*--ncu PATH"):
         nsight.find()
-    with pytest.raises(nsight.NoNcu, match="is not a program"):
+    with pytest.raises(nsight.NoNcu, match="is not an executable file"):
         nsight.find(str(tmp_path / "nothing"))
     (tmp_path / "nsight" / "2024.1.0").mkdir(parents=True)
     (tmp_path / "nsight" / "2025.3.1").mkdir()
@@ -224,15 +224,15 @@ def test_permission_is_known_beforehand(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "part"),
     [
-        ("==ERROR== InterprocessLockFailed: /tmp/nsight-compute-lock", "lock", "TMPDIR is private"),
+        ("==ERROR== InterprocessLockFailed: /tmp/nsight-compute-lock", "lock", "cannot write its lock file"),
         ("==ERROR== Failed to initialize the profiler: LibraryNotLoaded", "no_counters", "LibraryNotLoaded"),
-        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "driver_mismatch", "do not fit together"),
+        ("==ERROR== Cuda driver is not compatible with Nsight Compute", "driver_mismatch", "does not match the driver"),
         ("==ERROR== Profiling is not supported on this device", "unknown_gpu", "newer Nsight Compute"),
-        ("==ERROR== Failed to find metric lts__t_x", "unknown_metrics", "does not know the metrics"),
+        ("==ERROR== Failed to find metric lts__t_x", "unknown_metrics", "does not know some of the metrics"),
         ("==ERROR== AcceleratorError: CUDA error: out of memory", "no_room", "not enough free GPU memory"),
         ("==ERROR== Something new happened", "ncu_failed", "ncu failed: Something new happened"),
-        ("AcceleratorError: CUDA error: invalid device ordinal", "no_device", "torch sees no such CUDA device"),
-        ("", "ended", "ncu exited with code 9: it said nothing"),
+        ("AcceleratorError: CUDA error: invalid device ordinal", "no_device", "torch does not see this CUDA device"),
+        ("", "ended", "ncu exited with code 9: it printed nothing"),
     ],
 )
 def test_every_complaint_becomes_one_sentence(text: str, code: str, part: str) -> None:
@@ -263,7 +263,7 @@ def test_a_trace_is_made_without_ncu_and_says_so() -> None:
     who = refusals.TRACED_CALL
     assert refusals.timed_out("load", 60.0, who).text.startswith("the traced call was still loading the source")
     assert refusals.explain("", "exited with code 9", who=who).text == (
-        "the traced call exited with code 9: it said nothing"
+        "the traced call exited with code 9: it printed nothing"
     )
     failed = refusals.explain("==ERROR== ncu is not here", "exited with code 9", who=who)
     assert failed == refusals.Refusal("ncu_failed", "the traced call failed: ncu is not here")

@@ -54,7 +54,7 @@ def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
 
     terminal.until(r"#1 .*35/35 right")
     terminal.press("h")
-    terminal.until("enter saves")
+    terminal.until("enter: save")
     terminal.press("m[f32] in fewer steps", "Enter")
     cpp("double sum = 0.0;", "double sum = 0.0; // as before\n        (void)row;")
     assert '"m[f32]' in terminal.until(r"#2 .*")
@@ -68,7 +68,7 @@ def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
     assert "solution.py:" in terminal.until(r"crashed .*segfaulted")
     terminal.until("^ #4 ")  # a newer save would end the run before it is an iteration
     cpp("float largest = from[0];", "float largest = from[0]; for (volatile int k = 0; k < 1;) k = 0;")
-    terminal.until(r"timeout .*no end after")
+    terminal.until(r"timeout .*timed out after")
     terminal.until("^ #5 ")
     (folder / "solution.cpp").write_text(good_cpp)
     python("raise SystemExit(3)")
@@ -77,7 +77,7 @@ def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
     python('print(("x" * 99 + chr(10)) * 10_000)')
     terminal.until(r"#7 [^\n]*35/35 right", 90)
     terminal.press("5")
-    terminal.until("were not kept")
+    terminal.until(r"more lines .* dropped")
     terminal.press("1")
     (folder / "solution.py").write_text(good_py)
     terminal.until(r"#8 [^\n]*35/35 right", 90)

@@ -124,7 +124,7 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     terminal.until("^> b[ _]32x32")
 
     terminal.press("/")
-    terminal.until("filter: words of")
+    terminal.until("filter by id")
     terminal.press("-l", "c 64")
     terminal.press("Enter")
     # the pane beside the rows may be painted a moment later
@@ -136,7 +136,7 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     save(folder, "TIME_US = 25.0", 'DO = "wrong"', 'ON = "c_64x64"')
     terminal.until("c[ _]64x64 +WRONG")
     terminal.press("d")
-    diff = terminal.until("best -> the files now")
+    diff = terminal.until("best -> working copy")
     assert re.search(r'^ \+ DO = "wrong"' if width < 120 else r'\|    3 DO = "wrong"', diff, re.MULTILINE)
     terminal.press("Escape")
     terminal.until("c[ _]64x64 +WRONG")  # esc and a letter in one go would be another key
@@ -146,7 +146,7 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     terminal.press("Down", "Enter")
     terminal.until("## 2 · halve")
     terminal.press("R")
-    terminal.until("Bring the source of iteration 2 back")
+    terminal.until("Restore the source of iteration 2")
     terminal.press("y")
     terminal.until("restored 2: solution.py")
     terminal.until("#4 ")
@@ -228,5 +228,5 @@ def test_settings_are_checked_before_anything_opens(folder: Path, open_terminal:
     (place / "config.toml").write_text('[keys]\nrerun = "q"\n')
     terminal = open_terminal(folder, 80, 24)
     said = " ".join(terminal.until("left with 2").split())
-    assert "keys.rerun is the key of quit too" in said
+    assert "keys.rerun is also the key for quit" in said
     assert "Traceback" not in said

@@ -91,8 +91,8 @@ async def test_ascii_only_uses_nothing_else(engine: FakeEngine) -> None:
         assert "## 12 - " in screen_text(app)
         assert screen_text(app).isascii()
         await pilot.press("escape", "escape", "ctrl+p", "e", "x")
-        await until(pilot, lambda: "write the log for other people" in screen_text(app))  # found by and by
-        assert "write the log for other people" in screen_text(app)
+        await until(pilot, lambda: "export the log" in screen_text(app))  # found by and by
+        assert "export the log" in screen_text(app)
         assert screen_text(app).isascii()
 
 

@@ -122,7 +122,7 @@ async def test_plus_gives_one_pane_the_screen(engine: FakeEngine) -> None:
         await pilot.resize_terminal(80, 24)
         await pilot.press("plus")
         await pilot.pause()
-        assert [note.message for note in app._notifications] == ["the pane already has the whole screen"]
+        assert [note.message for note in app._notifications] == ["this pane already fills the screen"]
 
 
 async def test_a_click_on_a_tab_opens_the_pane(engine: FakeEngine) -> None:

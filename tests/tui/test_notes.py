@@ -154,7 +154,7 @@ async def test_a_key_that_cannot_choose_says_why(engine: FakeEngine) -> None:
         await pilot.press("h", "ctrl+t")
         await until(pilot, lambda: app._notifications)
         said = [note.message for note in app._notifications]
-        assert said == ["entry 12 has a hypothesis already: these words are for the next save"]
+        assert said == ["entry 12 already has a hypothesis: this goes with the next save"]
 
 
 @pytest.mark.anyio

@@ -88,7 +88,7 @@ async def test_the_filter_follows_every_letter(engine: FakeEngine) -> None:
         await pilot.press("enter")
         await pilot.pause()
         assert app.focused is app.main.results
-        assert "1 of 6 rows match 'slower'; esc shows all" in screen_text(app)
+        assert "1 of 6 rows match 'slower'; esc: show all" in screen_text(app)
         await pilot.press("enter")
         await pilot.pause()
         assert "nss_s101_d1536" in screen_text(app)
@@ -140,7 +140,7 @@ async def test_wall_time_at_a_key(engine: FakeEngine) -> None:
         await settle(pilot)
         await pilot.press("m")
         await pilot.pause()
-        assert [note.message for note in app._notifications] == ["these times are wall time already"]
+        assert [note.message for note in app._notifications] == ["these are wall times already"]
 
 
 @pytest.mark.anyio
@@ -192,7 +192,7 @@ def test_a_copy_reaches_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_copy_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
-    assert "cannot be written" in clipboard.keep("x", tmp_path / "state", {})
+    assert "cannot write" in clipboard.keep("x", tmp_path / "state", {})
 
 
 @pytest.mark.anyio
@@ -201,7 +201,7 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("4", "down", "enter", "d")
         await pilot.pause()
-        assert "iteration 11 -> the files now" in screen_text(app)
+        assert "iteration 11 -> working copy" in screen_text(app)
         assert "- BLOCK = 11" in screen_text(app)
         await pilot.press("o", "home", "enter")
         await pilot.pause()
@@ -209,7 +209,7 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
         await pilot.press("v")
         await pilot.pause()
         assert "- BLOCK = 4" in screen_text(app)  # two columns would cut what changed
-        assert "two columns need a screen of 120" in [note.message for note in app._notifications]
+        assert "two columns need a screen 120 wide" in [note.message for note in app._notifications]
         await pilot.resize_terminal(120, 40)
         await pilot.pause()
         assert "|    3 BLOCK = 8" in screen_text(app)
@@ -222,7 +222,7 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
         assert "   5 def kernel(x, m[bf16]):" in screen_text(app)
         await pilot.press("escape", "R", "enter")
         assert engine.restored == []
-        assert [note.message for note in app._notifications][-1] == "nothing was restored"
+        assert [note.message for note in app._notifications][-1] == "nothing restored"
         await pilot.press("R", "y")
         await pilot.pause()
         assert engine.restored == ["11"]
@@ -291,7 +291,7 @@ async def test_help_is_searched_by_typing(engine: FakeEngine) -> None:
         assert "the hypothesis" not in text
         await pilot.press(*"xyz")
         await pilot.pause()
-        assert "no key does that" in screen_text(app)
+        assert "no match; ctrl+p" in screen_text(app)
         await pilot.press("escape", "escape")
         await pilot.pause()
         assert app.screen is app.main
@@ -321,7 +321,7 @@ async def test_a_stranger_on_the_gpu_is_said_everywhere(engine: FakeEngine) -> N
         both = tuple(dataclasses.replace(h200().processes[0], pid=pid, ours=pid == 4242) for pid in (4242, 99))
         feel(app, [Sample(HOST, (h200(processes=both),))])
         await settle(pilot)
-        assert "1 process not ours on the GPU: times may not hold, 2 shows what" in screen_text(app)
+        assert "the GPU is shared with 1 process: times may be off (2: details)" in screen_text(app)
         assert "GPU !" in screen_text(app)
 
 
@@ -395,11 +395,11 @@ async def test_the_order_is_named_at_every_key(engine: FakeEngine) -> None:
         engine.say(READY, *whole_run())
         await settle(pilot)
         for words_of_order in (
-            "rows: least speedup first",
-            "rows: longest first",
-            "rows: lowest % roof first",
-            "rows: by name",
-            "rows: in the task's order",
+            "sorted: lowest speedup first",
+            "sorted: longest time first",
+            "sorted: lowest % roof first",
+            "sorted: by name",
+            "sorted: task order",
         ):
             await pilot.press("s")
             shown = partial(_says, app, words_of_order)
@@ -430,7 +430,7 @@ def test_a_difference_in_one_and_two_columns() -> None:
     new = {"a.py": "x\n[red]z\n", "new.py": "2\n", "same.py": "s\n"}
     text = plain(diff_text.lines(old, new, 60, columns=False))
     assert text[:5] == ["a.py", "@@ line 1 @@", "  x", "- [red]y", "+ [red]z"]
-    assert {"gone.py (gone)", "new.py (new)"} <= set(text)
+    assert {"gone.py (deleted)", "new.py (new)"} <= set(text)
     assert "   2 [red]y                  |    2 [red]z" in plain(diff_text.lines(old, new, 60, columns=True))
     assert plain(diff_text.lines(new, new, 60, columns=False)) == ["no difference"]
 
@@ -448,17 +448,17 @@ def test_no_end_of_a_changed_line_is_cut() -> None:
 def test_the_plot_marks_failures_and_stalls() -> None:
     drawn = plain(plot.draw([*history(), summary(13, best=False, stalled=True, geomean=1.2)], 60, 12))
     assert len(drawn) == 12
-    assert drawn[0] == "o geomean  line: best  x not right  ! stalled"
+    assert drawn[0] == "o geomean  line: best  x failed  ! stalled"
     assert all(any(sign in line for line in drawn[1:]) for sign in "ox!")
     assert max(len(line) for line in drawn) <= 60
-    assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot starts with the second iteration timed over compile"]
+    assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot starts at the second iteration timed over compile"]
     assert plot.draw(history(), 10, 12) == []
 
 
 def test_another_plotext_costs_the_plot_and_not_the_workbench(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotext", types.ModuleType("plotext"))
     drawn = plain(plot.draw(history(), 51, 12))
-    assert " ".join(drawn).startswith("no plot: plotext 5.3 draws it, here is 5.")
+    assert " ".join(drawn).startswith("no plot: needs plotext 5.3, found 5.")
     assert "pip install 'plotext<6'" in " ".join(drawn)
     assert max(map(len, drawn)) <= 51
 
@@ -496,17 +496,17 @@ def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, s
         newest, iteration=8, geomean=3.5, environment=environment, baseline=other.get("baseline", newest.baseline)
     )
     drawn = plain(plot.draw([stranger, *history()], 80, 12))
-    assert drawn[0] == "o geomean  line: best  x not right  1 not comparable"
+    assert drawn[0] == "o geomean  line: best  x failed  1 not comparable"
     assert "3." not in "".join(drawn[1:])
-    assert plain(plot.draw([stranger, *history()], 40, 12))[0] == "o geomean  line: best  x not right"
+    assert plain(plot.draw([stranger, *history()], 40, 12))[0] == "o geomean  line: best  x failed"
     alone = plain(plot.draw([*history(), dataclasses.replace(stranger, iteration=13)], 70, 12))
-    assert alone == [f"the plot starts with the second iteration timed over {stranger.baseline}"]
+    assert alone == [f"the plot starts at the second iteration timed over {stranger.baseline}"]
 
 
 def test_a_task_as_it_was_before_is_not_plotted_beside_the_present_one() -> None:
     changed = [dataclasses.replace(item, task_hash="now") for item in (summary(13), summary(14))]
     before = [dataclasses.replace(item, task_hash="before") for item in history()]
-    assert "x not right  " in plain(plot.draw([*before, *changed], 80, 12))[0]
+    assert "x failed  " in plain(plot.draw([*before, *changed], 80, 12))[0]
     assert plain(plot.draw([*before, *changed], 80, 12))[0].endswith(" not comparable")
     assert (
         "not comparable" not in plain(plot.draw([*history(), *changed], 80, 12))[0]
@@ -547,15 +547,15 @@ def test_a_profile_has_an_age_and_a_source(engine: FakeEngine) -> None:
     kernel = Kernel(name="m[bf16]", duration_us=371.0)
     profile = Profile(kernels=(kernel,), case=row.case.id, source="ab12cd34ef", at="2026-11-14T21:27:00+00:00")
     ready = ProfileReady(row.case.id, profile, diagnose(profile))
-    assert plain(lines(row, ready, "ab12cd34ef", NOW, 60))[0] == "3 min old, of source ab12cd34"
+    assert plain(lines(row, ready, "ab12cd34ef", NOW, 60))[0] == "3 min old, source ab12cd34"
     stale = plain(lines(row, ready, "other", NOW, 60))
-    assert stale[0] == "stale: 3 min old, of source ab12cd34; another source ran"
+    assert stale[0] == "stale: 3 min old, source ab12cd34; another source ran since"
     assert any("371" in line for line in stale)
     failed = ProfileFailed(row.case.id, "ncu may not read the counters")
     assert plain(lines(row, failed, "", NOW, 60)) == ["ncu may not read the counters"]
     started = ProfileStarted(row.case.id, warm=False)
-    assert plain(lines(row, started, "", NOW, 60)) == ["profiling wan 75600x5120: ncu has to start first"]
-    assert plain(lines(row, None, "", NOW, 60))[0] == "wan 75600x5120: not profiled"
+    assert plain(lines(row, started, "", NOW, 60)) == ["profiling wan 75600x5120 (starting ncu)"]
+    assert plain(lines(row, None, "", NOW, 60))[0] == "wan 75600x5120: not profiled yet"
     assert plain(lines(None, None, "", NOW, 60)) == ["the task has no rows"]
 
 
@@ -602,8 +602,8 @@ async def test_export_asks_for_a_format_and_before_it_overwrites(
         await until(pilot, lambda: len(engine.exported) == 2)
         assert engine.exported == [("md", False), ("md", True)]
         await pilot.press("w", "down", "down", "down", "enter")
-        await until(pilot, lambda: any("nothing was" in note.message for note in app._notifications))
-        assert [note.message for note in app._notifications][-1] == "nothing was exported: Jinja2 is not installed"
+        await until(pilot, lambda: any("nothing exported:" in note.message for note in app._notifications))
+        assert [note.message for note in app._notifications][-1] == "nothing exported: Jinja2 is not installed"
 
 
 def test_what_is_left_of_a_run(engine: FakeEngine) -> None:
@@ -631,8 +631,8 @@ def test_a_row_that_hangs_is_named_before_the_figures_of_the_save_before(engine:
         return plain([words.line_one(board, engine, width, False, NOW + timedelta(seconds=seconds))])[0]
 
     assert "mova" not in line(0)
-    assert "checking 5/10 mova 101x1536, 7 s on it" in line(7.5)
-    assert "before: 1.31x" in line(7.5)
+    assert "checking 5/10 mova 101x1536 for 7 s" in line(7.5)
+    assert "prev: 1.31x" in line(7.5)
 
 
 def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:

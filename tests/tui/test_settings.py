@@ -55,14 +55,14 @@ def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (Settings(theme="neon"), "there is no theme 'neon'; there are ansi-dark, kernbench$"),
-        (Settings(keys={"rerum": "f5"}), "keys.rerum is no action; near to it: rerun"),
-        (Settings(keys={"rerun": "f5,blah+zz"}), "keys.rerun: 'blah.zz' is no key; write f5, ctrl.r or R"),
-        (Settings(keys={"rerun": "F5"}), "keys.rerun: 'F5' is no key"),
-        (Settings(keys={"rerun": "q"}), "keys.rerun is the key of quit too"),
-        (Settings(keys={"rerun": "?"}), "keys.rerun is the key of help too"),
-        (Settings(keys={"rerun": "f5,G"}), "keys.rerun is the key of last too"),
-        (Settings(keys={"open": "r"}), "keys.open is the key of rerun too"),
+        (Settings(theme="neon"), "unknown theme 'neon'; choose from ansi-dark, kernbench$"),
+        (Settings(keys={"rerum": "f5"}), "unknown action 'rerum' in .keys.; did you mean rerun"),
+        (Settings(keys={"rerun": "f5,blah+zz"}), "keys.rerun: 'blah.zz' is not a key; use f5, ctrl.r or R"),
+        (Settings(keys={"rerun": "F5"}), "keys.rerun: 'F5' is not a key"),
+        (Settings(keys={"rerun": "q"}), "keys.rerun is also the key for quit"),
+        (Settings(keys={"rerun": "?"}), "keys.rerun is also the key for help"),
+        (Settings(keys={"rerun": "f5,G"}), "keys.rerun is also the key for last"),
+        (Settings(keys={"open": "r"}), "keys.open is also the key for rerun"),
     ],
 )
 def test_what_the_screen_does_not_have(given: Settings, said: str) -> None:
@@ -86,7 +86,7 @@ def test_two_keys_may_be_exchanged() -> None:
 
 
 def test_a_key_that_means_something_else_on_a_page_is_told() -> None:
-    said = "R is rerun by your settings, but restore in an entry (keys.entry.restore)"
+    said = "R is rerun in config.toml, but restore in an entry (keys.entry.restore)"
     assert user_keys.doubtful(Settings(keys={"rerun": "f5,R"})) == said
     assert user_keys.doubtful(Settings(keys={"rerun": "f5,R", "entry.restore": "B"})) == ""
     assert user_keys.doubtful(Settings(keys={"rerun": "f5,ctrl+r"})) == ""  # the settings' own example
@@ -159,7 +159,7 @@ async def test_keys_of_ones_own_work_and_are_named(engine: FakeEngine) -> None:
         assert (engine.reruns, engine.paused) == (2, True)
         await pilot.press("question_mark", *"rerun")
         await pilot.pause()
-        assert "f5, R        check and time again" in screen_text(app)
+        assert "f5, R        re-run now" in screen_text(app)
 
 
 @pytest.mark.anyio
@@ -175,13 +175,13 @@ async def test_the_old_name_of_the_output_pane_still_works(engine: FakeEngine, t
         assert app.focused is app.main.output
         await pilot.press("question_mark", *"pane.output")
         await pilot.pause()
-        assert re.search(r"f7 +the output +pane\.output", screen_text(app))
+        assert re.search(r"f7 +show the output +pane\.output", screen_text(app))
 
 
 def test_the_new_name_of_an_action_comes_before_its_old_one() -> None:
     given = Settings(keys={"pane.output": "f8", "pane.log": "f7"})
     assert user_keys.renamed(given).keys == {"pane.output": "f8"}
-    with pytest.raises(SettingsError, match=r"keys.pane.output is the key of quit too"):
+    with pytest.raises(SettingsError, match=r"keys.pane.output is also the key for quit"):
         user_keys.check(user_keys.renamed(Settings(keys={"pane.log": "q"})), {"kernbench"})
 
 

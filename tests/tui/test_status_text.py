@@ -170,9 +170,9 @@ def test_a_sentence_may_fill_the_line() -> None:
 @pytest.mark.parametrize(
     ("grid", "said"),
     [
-        (GridCount(32, 32, 32, 0, True), "grid: 32/32 right"),
-        (GridCount(32, 5, 5, 0, True), "grid: 5/32 right so far"),
-        (GridCount(32, 32, 2, 27, True), "grid: 2/5 right, 27 not run"),
+        (GridCount(32, 32, 32, 0, True), "grid: 32/32 passed"),
+        (GridCount(32, 5, 5, 0, True), "grid: 5/32 passed so far"),
+        (GridCount(32, 32, 2, 27, True), "grid: 2/5 passed, 27 not run"),
         (GridCount(27, 27, 0, 27, True), "grid: 27 not run"),
     ],
 )
@@ -258,8 +258,8 @@ async def test_the_picker_names_keys_as_the_settings_have_them(tmp_path: Path, m
     app = TaskPicker([("softmax", "/k/softmax", "-", "-", "-")])
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.press("question_mark")
-        await until(pilot, lambda: "check and time again" in screen_text(app))
-        assert "f5, ctrl+r   check and time again" in screen_text(app)
+        await until(pilot, lambda: "re-run now" in screen_text(app))
+        assert "f5, ctrl+r   re-run now" in screen_text(app)
 
 
 @pytest.mark.anyio
@@ -284,7 +284,7 @@ async def test_the_picker_says_what_a_task_is_and_knows_its_keys(tmp_path: Path)
         assert "/k/gone" in shown
         await pilot.press("question_mark")
         await pilot.pause()
-        assert "check and time again" in screen_text(app)
+        assert "re-run now" in screen_text(app)
         await pilot.press("escape", "enter")
     assert app.return_value == str(tmp_path)
 
@@ -304,10 +304,21 @@ def test_a_leap_against_the_last_run_fits_its_column(now: float, text: str) -> N
 
 
 @pytest.mark.parametrize("interpreted", [False, True])
-def test_the_headline_of_what_is_wrong(interpreted: bool) -> None:
-    """Where nothing is timed, too: a colour alone says nothing to who does not see it."""
-    wrong_one = summary(right=False, geomean=None, environment=replace(H200, interpreted=interpreted))
-    assert words.geomean(wrong_one) == (("NOT RIGHT: no speedup", "NOT RIGHT"), "bad")
+@pytest.mark.parametrize(
+    ("counts", "forms"),
+    [
+        ({"ok": 8, "wrong": 2, "skipped": 3}, ("2 of 10 cases (speedup withheld)", "WRONG: 2 of 10 cases", "WRONG")),
+        ({"wrong": 1, "crashed": 2}, ("3 of 3 cases (speedup withheld)", "FAILED: 3 of 3 cases", "FAILED")),
+        ({}, ("FAILED",)),
+    ],
+)
+def test_the_headline_of_what_is_wrong(interpreted: bool, counts: dict[str, int], forms: tuple[str, ...]) -> None:
+    """In words even if nothing is timed: not everyone sees the color."""
+    environment = replace(H200, interpreted=interpreted)
+    found, style = words.geomean(summary(right=False, geomean=None, counts=counts, environment=environment))
+    assert style == "bad"
+    assert found[0].endswith(forms[0])
+    assert found[1:] == forms[1:]
     checked = words.geomean(summary(geomean=None, environment=replace(H200, device="cpu", interpreted=True)))
     assert checked == (("checked, not timed",), "faster")
 
@@ -343,8 +354,8 @@ def test_the_state_tells_of_a_save_that_waits_and_of_another_workbench() -> None
     board.apply(WorkerChanged("ready", H200))
     assert words.state(board, engine) == ("watching",)
     engine.is_alone = False
-    assert words.state(board, engine)[-1] == "watching, not alone"
+    assert words.state(board, engine)[-1] == "watching, shared"
     engine.paused = True
     assert words.state(board, engine) == ("paused",)
     engine.waits = True
-    assert words.state(board, engine)[0] == "paused, a save waits"
+    assert words.state(board, engine)[0] == "paused, save pending"

@@ -89,7 +89,7 @@ async def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
     (broken / "__init__.py").write_text("")
     (broken / "worker.py").write_text("raise ImportError('no such thing')\n")
     child = await ChildProcess.start(sys.executable, broken, "cpu", lambda line: None)
-    with pytest.raises(Unusable, match=r"exited with code 1 at its start: ImportError: no such thing; is .* a Python"):
+    with pytest.raises(Unusable, match=r"exited with code 1 on start: ImportError: no such thing; does .* have torch"):
         await child.wait_ready()
     await child.close()
 
@@ -97,7 +97,7 @@ async def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
 @pytest.mark.anyio
 async def test_what_is_no_python_is_doubted() -> None:
     child = await ChildProcess.start("/bin/ls", FAKE, "cpu", lambda line: None)
-    with pytest.raises(Unusable, match="; is /bin/ls a Python with torch\\? choose another with --python"):
+    with pytest.raises(Unusable, match="; does /bin/ls have torch\\? choose another with --python"):
         await child.wait_ready()
     await child.close()
 
@@ -107,7 +107,7 @@ def test_the_log_keeps_the_first_lines_of_a_second_and_counts_the_rest() -> None
     assert limiter.feed(b"one\ntwo\nthr", 1.0) == ["one", "two"]
     assert limiter.feed(b"ee\nfour\nfive\n", 1.5) == ["three"]
     assert limiter.feed(b"six\n" * 1000, 1.9) == []
-    assert limiter.feed(b"seven\n", 2.0) == ["... 1,002 more lines (4.0 kB) were not kept", "seven"]
+    assert limiter.feed(b"seven\n", 2.0) == ["... 1,002 more lines (4.0 kB) dropped", "seven"]
     assert limiter.feed(b"a line with no end at all" + b"x" * 100, 3.0) == ["a line wit ..."]
     assert limiter.finish() == []
 

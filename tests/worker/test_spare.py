@@ -100,7 +100,7 @@ async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_do
         await reached(lambda: len(supervisor.pids) == 1)
     assert len(tried) == SPARE_TRIES
     (said,) = [event.text for event in it.of(Notice) if isinstance(event, Notice)]
-    assert said == f"no spare worker ({why}); after a crash the next save waits for a new one"
+    assert said == f"no spare worker ({why}): a crash will make the next save wait for a restart"
     await it.session.start()
     floors = it.session.logbook.journal.floors
     await reached(lambda: len(floors) == 3)

@@ -89,7 +89,7 @@ async def test_a_save_while_the_one_before_hangs_in_its_load_is_told_to_wait_and
     write(folder, "TIME_US = 20.0")
     await it.until(lambda: len(it.of(RunFinished)) == 2)
     assert len(it.of(RunCancelled)) == 1
-    assert Notice("the next run waits while the one before is loading, 0.1 s at most") in it.events
+    assert Notice("waiting up to 0.1 s for the previous run to finish loading") in it.events
 
 
 async def test_a_worker_that_never_starts_is_told_of_and_given_up(
@@ -99,7 +99,7 @@ async def test_a_worker_that_never_starts_is_told_of_and_given_up(
     it = watched(deadlines=Deadlines(slow_start=0.2, start=0.3), spares=False)
     assert await it.session.run_once(iteration=False) is None
     slow, gone = (event.text for event in it.of(Notice))  # type: ignore[attr-defined]
-    assert slow.startswith("the worker takes long to start: 0.2 s so far, and at most 0.3 s;")
+    assert slow.startswith("the worker is slow to start (0.2 s, giving up at 0.3 s);")
     assert gone == "the worker did not start within 0.3 s and was stopped; save to try again"
     assert it.session.supervisor.pids == ()
 

@@ -51,7 +51,7 @@ SOURCES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a file that host.load does not find": (
         {"solution_py": IN_CPP.format("x")},
-        ["solution.py:3", "harness.host.CompileError: there is no part.cpp beside the file that loads it"],
+        ["solution.py:3", "harness.host.CompileError: no file part.cpp next to the file that loads it"],
     ),
     "a C++ function called wrongly": (
         {"solution_py": IN_CPP.format("library.add({})"), "part_cpp": ADDS},
@@ -63,7 +63,7 @@ SOURCES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a file that cuda.load does not find": (
         {"solution_py": "from harness import cuda\n\ncuda.load('part.cu')\n\ndef scale(x, factor): ...\n"},
-        ["solution.py:3", "harness.cuda.compiling.CompileError: there is no part.cu beside the file that loads it"],
+        ["solution.py:3", "harness.cuda.compiling.CompileError: no file part.cu next to the file that loads it"],
     ),
 }
 

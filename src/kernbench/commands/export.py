@@ -36,11 +36,11 @@ def export(
     from kernbench.export.write_files import as_bytes
 
     if kind != "pr" and (before or after):
-        raise click.UsageError("--before and --after choose the two sources of --format pr")
+        raise click.UsageError("--before and --after only apply to --format pr")
     loaded, folder = located(task, state)
     if target == "-":
         text = exports.text(loaded, folder, kind, before=before, after=after)
-        sys.stdout.buffer.write(as_bytes(text))  # as in a file, whatever the terminal's is
+        sys.stdout.buffer.write(as_bytes(text))  # encoded as in a file, not as the terminal expects
         return
     paths = exports.export(loaded, folder, kind, Path(target), force=force, before=before, after=after)
     for path in paths:

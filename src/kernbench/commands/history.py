@@ -1,4 +1,4 @@
-"""log, show, diff, restore and status: what was tried, and how to get it back."""
+"""log, show, diff, restore, drop and status: what was tried, and how to get it back."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
 
 
 def warned(task: Task, journal: Journal) -> PulledEntries:
-    """The task's entries, after a warning where they cannot be trusted."""
+    """The task's entries, after a warning if they cannot be trusted."""
     from kernbench.log import stored_sources
 
     entries = stored_sources.entries_of(task)
@@ -82,12 +82,14 @@ def echo_diff(lines: list[str]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per iteration.")
 def log(task: str | None, state: Path | None, as_json: bool) -> None:
     """List the iterations so far. Includes entries pulled with ITERATIONS.md."""
+    from harness.shared import format as fmt
     from harness.shared.lines import encode
     from kernbench import report
     from kernbench.log import best, stored_sources
 
     loaded, journal = opened(task, state)
-    entries = best.listing(loaded, journal, warned(loaded, journal))
+    pulled = warned(loaded, journal)
+    entries = best.listing(loaded, journal, pulled)
     for number in entries.doubled():
         words = " ".join(["kernbench show", *([shlex.quote(task)] if task else []), str(number)])
         click.echo(f"kernbench: {stored_sources.taken_twice(number)}; `{words}` prints both", err=True)
@@ -106,16 +108,19 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
     rows = [titles, *(_log_row(entry, best.outcome(entries, entry), sources, usual) for entry in entries)]
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
+    found = best.find(loaded, journal, pulled).summary
+    if found is not None and found.dropped:
+        speed = fmt.times(found.geomean)
+        click.echo(f"kernbench: the best is still #{found.iteration} ({speed}), whose entry was dropped", err=True)
 
 
 def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
-    """`usual` is the task's own baseline: what was held against another says so."""
+    """`usual` is the task's own baseline; an entry over another one is marked."""
     from harness.shared.format import DASH
     from kernbench import render
-    from kernbench.events import PulledEntry
     from kernbench.log.entries import entry_text
 
-    written, remarks = isinstance(entry, PulledEntry), entry_text.origin(entry)
+    written, remarks = entry.local_run is not entry, entry_text.origin(entry)
     if not written and not (sources / entry.source).is_dir():
         remarks.append("source not in this state folder")
     if other := entry_text.over(entry, usual):
@@ -168,7 +173,7 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
 
 
 def _entries_with(listed: EntryList, reference: str) -> list[Summary]:
-    """The entries with a number; prints a warning where there are two."""
+    """The entries with a number; prints a warning if there are two."""
     from kernbench.log import stored_sources
 
     found = listed.with_number(int(reference)) if reference.isdecimal() else []
@@ -180,7 +185,6 @@ def _entries_with(listed: EntryList, reference: str) -> list[Summary]:
 def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     """Print the text in ITERATIONS.md, then the result of a run on this machine that did not make the entry."""
     from kernbench import report
-    from kernbench.events import PulledEntry
     from kernbench.log.entries import iterations_file
 
     log = Path(task.folder) / "ITERATIONS.md"
@@ -188,7 +192,7 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     text = iterations_file.entry_of(log, number, summary.source, summary.at) if number is not None else None
     if text is not None:
         click.echo(text, nl=False)
-    run = summary.again if isinstance(summary, PulledEntry) else summary
+    run = summary.local_run
     if run is None or (text is not None and run is summary and journal.made_entry(run.run)):
         return
     if text is not None:
@@ -233,6 +237,36 @@ def restore(words: tuple[str, ...], state: Path | None) -> None:
 
 
 @click.command()
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
+@state_option
+@click.option("--undo", is_flag=True, help="Put the entry back where it was.")
+@click.option("--yes", is_flag=True, help="Do not ask, even if the entry was edited.")
+def drop(words: tuple[str, ...], state: Path | None, undo: bool, yes: bool) -> None:
+    """Remove an entry from ITERATIONS.md; --undo puts it back. Its run and its number stay taken."""
+    from kernbench.log import drop_entry
+
+    name, references = split(words, most=1)
+    if len(references) != 1 or not references[0].isdecimal():
+        raise click.UsageError("drop which entry? give its number")
+    task, journal = opened(name, state)
+    number = int(references[0])
+    if undo:
+        drop_entry.undo(task, journal, number)
+        click.echo(f"put entry {number} back into ITERATIONS.md", err=True)
+        return
+    entry = drop_entry.find(task, journal, number)
+    doubt = drop_entry.doubt(task, journal, entry)
+    if doubt and not yes:
+        if not sys.stdin.isatty():
+            raise drop_entry.DropError(f"entry {number} was not dropped: {doubt}; `--yes` drops it anyway")
+        click.confirm(f"{doubt[:1].upper()}{doubt[1:]}. Drop entry {number} with all its lines?", abort=True, err=True)
+    is_best = drop_entry.drop(task, journal, entry)
+    command = shlex.join(["kernbench", "drop", *([name] if name else []), str(number), "--undo"])
+    best = "; its source stays the best until another takes over" if is_best else ""
+    click.echo(f"dropped entry {number}{best}; `{command}` puts it back", err=True)
+
+
+@click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per task.")
 def status(as_json: bool) -> None:
     """List the project's tasks: best, last verdict, age."""
@@ -266,4 +300,4 @@ def _typed(row: Any) -> str:
     return str(row.name) if folder == row.name else f"{row.name} ({folder})"
 
 
-COMMANDS = (log, show, diff, restore, status)
+COMMANDS = (log, show, diff, restore, drop, status)

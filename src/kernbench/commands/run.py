@@ -83,7 +83,7 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         except ValueError:
             raise click.UsageError(f"--deadline {item}: expected STEP=SECONDS (build, baseline, check, time)") from None
     if not 0 < given["budget"] < float("inf"):
-        raise click.UsageError(f"--budget {fmt.plain(given['budget'])}: write milliseconds above 0")
+        raise click.UsageError(f"--budget {fmt.plain(given['budget'])}: expected milliseconds above 0")
     return Options(
         device=read_device(given["device"]),
         python=given["python"],
@@ -334,7 +334,7 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
         raise click.UsageError(f"--sanitize checks GPU memory, but {task.name} runs on the CPU here")
     case, kept = sanitize.smallest(task, options.case), kept_in(task, state)
     sanitize.find()
-    click.echo(f"one call of {case.id} under {sanitize.TOOL}; this takes a while", err=True)
+    click.echo(f"running {case.id} once under {sanitize.TOOL}; this takes a while", err=True)
     source = snapshot.take(Path(task.folder), kept, task)
     place, python = options.harness or harness_folder(), options.python or sys.executable
     report = sanitize.check(task, case, source.folder, kept / "build", python, device, place)
@@ -355,7 +355,7 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines; a case may appear twice (`checked` 1, 2).")
 def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
-    """The same loop without the screen: run at every save until ctrl+c."""
+    """Run on every save, without the screen, until ctrl+c."""
     from dataclasses import replace
 
     from kernbench.commands.printing import JsonPrinter, TablePrinter

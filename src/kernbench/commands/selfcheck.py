@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("task", default="rms_norm")
 @click.option("--only", multiple=True, metavar="PART", help="aa, slow, ncu or latency; may be repeated.")
-@click.option("--repeats", type=int, default=20, show_default=True, help="Runs of aa; the other parts take a share.")
+@click.option("--repeats", type=int, default=20, show_default=True, help="Number of aa runs; other parts need fewer.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per row, then one per part.")
 @loop_options
 def selfcheck(task: str, only: tuple[str, ...], repeats: int, as_json: bool, **given: Any) -> None:

@@ -1,1 +1,1 @@
-"""What limits a kernel, from ncu's counters: pure functions, no process."""
+"""What limits a kernel, derived from ncu's counters: pure functions, no process."""

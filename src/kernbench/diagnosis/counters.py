@@ -1,7 +1,7 @@
-"""What Nsight Compute counted: its raw csv -> Profile, one Kernel per launch. Never a wrong number: rather none.
+"""Parses Nsight Compute's raw csv into a Profile, one Kernel per launch. A doubtful number is left out.
 
-A metric that a version or a GPU lacks, or whose value cannot be believed, is None. `read_csv` takes any text: messages
-and the program's own prints may stand between the lines, and a row cut short is left out and counted in `skipped`.
+A metric that a version or a GPU lacks, or whose value is implausible, is None. `read_csv` takes any text: messages and
+the program's output may appear between the lines, and a truncated row is left out and counted in `skipped`.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from harness.shared.lines import decode, to_dict
 from kernbench.diagnosis.metrics import METRICS, STALL, STALLS, in_unit, number
 
 SEPARATOR = "spin_kernel"
-"""Part of the name of the kernel that stands between the calls of two sides."""
+"""Part of the name of the kernel that separates the calls of two sides."""
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """One launch. A field is None where ncu gave nothing that can be believed."""
+    """One launch. A field is None if ncu gave no plausible value."""
 
     name: str
-    """Short: without namespaces, template arguments and parameters."""
+    """Short name: without namespaces, template arguments and parameters."""
     full_name: str = ""
     duration_us: float | None = None
     dram_pct: float | None = None
@@ -90,20 +90,20 @@ class Kernel:
 
     @property
     def load_bytes_per_lane(self) -> float | None:
-        """How wide a thread's loads are on average; 16 is the widest."""
+        """Average width of a thread's loads; 16 is the maximum."""
         if not self.global_loads or self.load_sectors is None or self.load_bytes_per_sector is None:
             return None
         return self.load_sectors * self.load_bytes_per_sector / self.global_loads / 32
 
     @property
     def top_stalls(self) -> list[tuple[str, float]]:
-        """The three largest reasons for waiting."""
+        """The three most common stalls."""
         waiting = [item for item in self.stalls.items() if item[0] != "selected" and item[1] >= 0.005]
         return sorted(waiting, key=lambda item: -item[1])[:3]
 
     @property
     def limits(self) -> list[str]:
-        """What keeps more blocks off an SM: the smallest of the four limits, by name."""
+        """What limits the blocks per SM: the smallest of the four limits, by name."""
         named = {
             "registers": self.limit_registers,
             "shared memory": self.limit_shared,
@@ -117,7 +117,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the compiler says of one kernel, without any counter."""
+    """The compiler's facts about one kernel, without counters."""
 
     name: str
     registers: int | None = None
@@ -126,7 +126,7 @@ class Facts:
     warps: int | None = None
     stages: int | None = None
     occupancy_pct: float | None = None
-    """What the GPU's limits allow."""
+    """The occupancy that the GPU's limits allow."""
     limit: str = ""
 
 
@@ -135,7 +135,7 @@ class Profile:
     """One call of one side on one case."""
 
     kernels: tuple[Kernel, ...] = ()
-    """In the order of their launch; empty where only `facts` are known."""
+    """In launch order; empty if only `facts` are known."""
     side: str = "solution"
     case: str = ""
     label: str = ""
@@ -148,11 +148,11 @@ class Profile:
     at: str = ""
     facts: tuple[Facts, ...] = ()
     needed_bytes: float | None = None
-    """Every input once and every output once: what the call must move at least."""
+    """The least bytes that the call must move: every input and every output once."""
     skipped: int = 0
-    """Rows of ncu's output that could not be read."""
+    """Unreadable rows of ncu's output."""
     report: str = ""
-    """Path of the .ncu-rep, where one was kept."""
+    """Path of the .ncu-rep, if one was stored."""
 
     @property
     def duration_us(self) -> float | None:
@@ -161,17 +161,17 @@ class Profile:
 
     @property
     def main(self) -> Kernel | None:
-        """The kernel that takes longest."""
+        """The longest kernel."""
         return max(self.kernels, key=lambda kernel: kernel.duration_us or 0.0, default=None)
 
     @property
     def share(self) -> float | None:
-        """Of the call's time that the main kernel takes."""
+        """The main kernel's share of the call's time."""
         main, whole = self.main, self.duration_us
         return None if main is None or main.duration_us is None or not whole else main.duration_us / whole
 
     def total(self, name: str) -> float | None:
-        """A sum over all kernels; None as soon as one is not known."""
+        """A sum over all kernels; None if one is unknown."""
         values = [getattr(kernel, name) for kernel in self.kernels]
         return sum(values) if values and None not in values else None
 
@@ -190,19 +190,19 @@ class TraceRow:
     kind: Literal["kernel", "operator"]
     name: str
     us: float
-    """A kernel's time on the GPU, an operator's own time on the host."""
+    """A kernel's time on the GPU, or an operator's self time on the host."""
     count: int
 
 
 @dataclass(frozen=True)
 class Table:
-    """Kernels as read, in order, and how many rows could not be."""
+    """Kernels in order, and the number of unreadable rows."""
 
     kernels: tuple[Kernel, ...] = ()
     skipped: int = 0
 
     def sides(self, count: int) -> list[tuple[Kernel, ...]] | None:
-        """The kernels of each side; None when the separators do not add up."""
+        """The kernels of each side; None if the separators do not match."""
         parts: list[list[Kernel]] = [[]]
         for kernel in self.kernels:
             if SEPARATOR in kernel.full_name:
@@ -234,7 +234,7 @@ def read_csv(text: str) -> Table:
 
 
 def _rows(text: str) -> Iterator[list[str]]:
-    """Lines that are rows of ncu's csv, every cell quoted; of a torn row the first cell only. The rest is prints."""
+    """Rows of ncu's csv, whose cells are all quoted; a torn row yields only its first cell. Other lines are output."""
     for line in text.replace("\0", "").splitlines():
         start = line.find('"')
         if start < 0 or '","' not in line:

@@ -1,7 +1,7 @@
-"""The metrics that a summary needs, each with its unit and meaning; and ncu's cells as numbers in that unit.
+"""The metrics of a summary, each with its unit and meaning, and the conversion of ncu's cells to that unit.
 
-ncu picks a unit per value (`us` here, `ns` there; `Kbyte` beside `byte`), so a cell is converted from the unit that
-stands above it. What is no number, or stands under a unit that is not known, is None: never a wrong number.
+ncu picks a unit per value (`us` or `ns`, `Kbyte` or `byte`), so a cell is converted from the unit in its column's head.
+A cell that is not a number, or has an unknown unit, is None: never a wrong number.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ class Metric(NamedTuple):
     field: str
     """Field of Kernel."""
     name: str
-    """As ncu names it."""
+    """ncu's name."""
     unit: str
-    """What the field is in."""
+    """The unit of the field."""
     meaning: str
 
 

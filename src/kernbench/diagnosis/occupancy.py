@@ -1,4 +1,4 @@
-"""How many warps the GPU's limits let onto an SM at once, worked out from what the compiler says of a kernel."""
+"""How many warps the GPU's limits allow per SM, computed from the compiler's facts about a kernel."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SmLimits:
-    """What one multiprocessor has to give."""
+    """The resources of one multiprocessor."""
 
     registers: int = 65536
     shared_bytes: int = 233472
     warps: int = 64
     blocks: int = 32
     register_unit: int = 256
-    """Registers are handed to a warp in units of this."""
+    """A warp's registers are allocated in units of this size."""
     shared_unit: int = 128
     shared_reserved: int = 1024
-    """Taken by the driver in every block."""
+    """Used by the driver in every block."""
 
 
 @dataclass(frozen=True)
@@ -25,21 +25,21 @@ class Occupancy:
     pct: float
     blocks: int
     limit: str
-    """registers, shared memory, warp slots or block slots; two when both are equal."""
+    """registers, shared memory, warp slots or block slots; joined by `and` if equal."""
 
 
 _BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24, (12, 1): 24}
 
 
 def limits(capability: tuple[int, int], registers: int, shared_bytes: int, threads: int) -> SmLimits:
-    """Of a GPU, from what torch says of it; the block slots are not among that and come from a table."""
+    """The limits of a GPU, from torch's device properties; those lack the block slots, which come from a table."""
     reserved = 1024 if capability >= (8, 0) else 0
     unit = 128 if capability >= (8, 0) else 256
     return SmLimits(registers, shared_bytes, threads // 32, _BLOCKS.get(capability, 32), 256, unit, reserved)
 
 
 def theoretical(sm: SmLimits, registers: int, shared_bytes: int, warps: int) -> Occupancy | None:
-    """None where the kernel cannot be launched at all."""
+    """None if the kernel cannot be launched."""
     if warps <= 0:
         return None
     per_warp = _up(max(registers, 1) * 32, sm.register_unit)

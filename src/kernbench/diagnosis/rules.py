@@ -1,8 +1,8 @@
-"""Profile -> words: one sentence that names the bound, the numbers that prove it, what people try next. Pure.
+"""Diagnoses a profile: one sentence that names the bound, the numbers that prove it, and what to try next. Pure.
 
-Every rule looks at one thing and answers with a Clue that has a weight between 0 and 1, or with nothing. The heaviest
-clue is the diagnosis. When another, unrelated one is nearly as heavy the diagnosis says that the evidence is mixed and
-names both. A rule whose numbers are missing stays silent: no guess is made from a dash.
+Every rule checks one thing and returns a Clue with a weight between 0 and 1, or None. The heaviest clue is the
+diagnosis. If an unrelated clue is nearly as heavy, the diagnosis calls the evidence mixed and names both. A rule whose
+numbers are missing returns None: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Bound = Literal[
     "unknown",
 ]
 CEILING = 82.0
-"""Percent of the DRAM's peak that a plain copy reaches: 85 to 89 on an H200."""
+"""Percent of DRAM's peak that a plain copy reaches: 85 to 89 on an H200."""
 NEARLY = 0.85
 """A second clue this close to the first makes the evidence mixed."""
 RELATED: tuple[frozenset[str], ...] = (
@@ -47,7 +47,7 @@ RELATED: tuple[frozenset[str], ...] = (
     frozenset({"shared memory", "latency"}),
     frozenset({"at the limit", "latency"}),
 )
-"""Pairs of which one is the other's cause: no contradiction."""
+"""Pairs in which one causes the other: not a contradiction."""
 STALL_WORDS = {
     "barrier": "waiting at barriers",
     "branch_resolving": "branches",
@@ -62,7 +62,7 @@ STALL_WORDS = {
     "mio_throttle": "full shared-memory queue",
     "misc": "other",
     "no_instruction": "instruction fetch",
-    "not_selected": "ready, another warp was chosen",
+    "not_selected": "ready, but another warp was chosen",
     "short_scoreboard": "waiting for shared memory",
     "sleeping": "sleeping",
     "tex_throttle": "full texture queue",
@@ -84,14 +84,14 @@ class Diagnosis:
     bound: Bound
     sentence: str
     evidence: tuple[str, ...] = ()
-    """Two or three numbers."""
+    """Two or three numbers that prove it."""
     tries: tuple[Technique, ...] = ()
-    """At most three, the likeliest first."""
+    """At most three, the most promising first."""
     mixed: bool = False
     kernel: str = ""
-    """The kernel it is about: the one that takes longest."""
+    """The kernel it describes: the longest one."""
     share: float | None = None
-    """Of the call's time that this kernel takes, where there are several."""
+    """This kernel's share of the call's time, if there are several."""
 
 
 def diagnose(profile: Profile) -> Diagnosis:
@@ -102,7 +102,9 @@ def diagnose(profile: Profile) -> Diagnosis:
     share = profile.share if len(profile.kernels) > 1 else None
     if not clues:
         known = _known(("DRAM", kernel.dram_pct), ("SM", kernel.sm_pct), ("issue slots", kernel.issue_pct))
-        text = "nothing stands out: no unit is busy and no single stall leads" if known else "too few numbers to say"
+        text = (
+            "no clear limit: no unit is busy and no single stall leads" if known else "too few numbers for a diagnosis"
+        )
         return Diagnosis("unknown", text, known, pick("more in flight", "more rows"), True, kernel.name, share)
     first = clues[0]
     rival = next((clue for clue in clues[1:] if _contradicts(first, clue)), None)
@@ -110,7 +112,7 @@ def diagnose(profile: Profile) -> Diagnosis:
         return Diagnosis(first.bound, first.sentence, first.evidence[:3], first.tries, False, kernel.name, share)
     return Diagnosis(
         first.bound,
-        f"the evidence is mixed: {first.sentence}; but also {rival.sentence}",
+        f"the evidence is mixed: {first.sentence}; also {rival.sentence}",
         (*first.evidence[:2], *rival.evidence[:1]),
         (*first.tries[:2], *rival.tries[:1]),
         True,
@@ -134,7 +136,7 @@ def _clues(kernel: Kernel, profile: Profile) -> Iterable[Clue]:
 def too_small(kernel: Kernel, profile: Profile) -> Clue | None:
     if kernel.duration_us is None or kernel.duration_us >= 5.0 or kernel.waves is None or kernel.waves >= 1.0:
         return None
-    text = "too little work to fill the GPU: launch and start-up are the time"
+    text = "too little work to fill the GPU: most of the time is launch and start-up"
     facts = [f"{fmt.microseconds(kernel.duration_us)} us", _blocks(kernel)]
     return Clue("launch", 1.0, text, tuple(facts), pick("fusion", "graph", "split"))
 
@@ -166,7 +168,7 @@ def spills(kernel: Kernel, profile: Profile) -> Clue | None:
     share = spilled / (spilled + plain)
     if share < 0.05:
         return None
-    text = "registers do not suffice: values are spilled to local memory and fetched again"
+    text = "too few registers: values are spilled to local memory and loaded again"
     facts = [f"{fmt.percent(share)} of the memory instructions are spills"]
     facts += [f"{fmt.whole(kernel.registers)} registers a thread"] if kernel.registers is not None else []
     surplus = _surplus(profile)
@@ -176,7 +178,7 @@ def spills(kernel: Kernel, profile: Profile) -> Clue | None:
 
 
 def scattered(kernel: Kernel, profile: Profile) -> Clue | None:
-    """Sectors of 32 bytes that are fetched or written for less."""
+    """Loads or stores that use only part of each 32-byte sector."""
     loads, stores = kernel.global_loads or 0.0, kernel.global_stores or 0.0
     sides = [("loads", kernel.load_bytes_per_sector, loads), ("stores", kernel.store_bytes_per_sector, stores)]
     known = [(used, name) for name, used, count in sides if used and count > 0.05 * (loads + stores)]
@@ -186,7 +188,7 @@ def scattered(kernel: Kernel, profile: Profile) -> Clue | None:
     busy = max(kernel.memory_pct, kernel.l2_pct or 0.0)
     if used >= 24.0 or busy < 40.0:
         return None
-    text = f"uncoalesced {name}: a warp's lanes lie apart, and most of every sector is moved for nothing"
+    text = f"uncoalesced {name}: a warp's lanes are spread out, and most of every sector is wasted"
     facts = (
         f"{fmt.whole(used)} of 32 bytes used",
         f"L2 {fmt.percent(kernel.l2_pct or 0, of=100)}",
@@ -207,12 +209,12 @@ def bandwidth(kernel: Kernel, profile: Profile) -> Clue | None:
         facts.append(f"{fmt.factor(surplus)} the bytes needed")
         return Clue("bandwidth", 0.97, text, tuple(facts), pick("one pass", "cache hints", "narrower"))
     if kernel.dram_pct < CEILING:
-        text = "memory bandwidth, though below what a plain copy reaches: loads are not always in flight"
+        text = "memory bandwidth, but below a plain copy: loads are not always in flight"
         facts += _stall_facts(kernel)
         keys = ("more in flight", "tma", "persistent") if _wide(kernel) else ("vector loads", "more in flight", "tma")
         return Clue("bandwidth", kernel.dram_pct / 100, text, tuple(facts), pick(*keys))
-    text = "at the limit: memory moves as fast as a plain copy, nothing left to gain in this kernel"
-    facts += ["no byte too many"] if profile.needed_bytes is not None and len(profile.kernels) == 1 else []
+    text = "at the limit: memory moves as fast as in a plain copy, nothing left to gain in this kernel"
+    facts += ["no extra bytes"] if profile.needed_bytes is not None and len(profile.kernels) == 1 else []
     return Clue("at the limit", 0.96, text, tuple(facts), pick("fusion", "narrower"))
 
 
@@ -220,9 +222,7 @@ def several_kernels(kernel: Kernel, profile: Profile) -> Clue | None:
     surplus = _surplus(profile)
     if len(profile.kernels) < 2 or surplus is None:
         return None
-    text = (
-        f"{len(profile.kernels)} kernels hand their results on through memory: {fmt.factor(surplus)} the bytes needed"
-    )
+    text = f"{len(profile.kernels)} kernels pass their results through memory: {fmt.factor(surplus)} the bytes needed"
     facts = [f"{len(profile.kernels)} kernels", f"{fmt.factor(surplus)} the bytes needed"]
     facts += [f"DRAM {fmt.percent(kernel.dram_pct, of=100)} of its peak"] if kernel.dram_pct is not None else []
     return Clue("fusion", min(1.0, 0.8 + 0.1 * surplus), text, tuple(facts), pick("fusion", "one pass", "graph"))
@@ -245,10 +245,10 @@ def arithmetic(kernel: Kernel, profile: Profile) -> Clue | None:
         text = "at the limit: the tensor cores are busy nearly all the time"
         return Clue("at the limit", 0.96, text, tuple(facts), pick("narrower"))
     if (kernel.issue_pct or 0.0) >= 80.0 and (kernel.issue_pct or 0.0) >= busy:
-        text = "instruction count: the schedulers issue nearly every cycle, so only fewer instructions take less time"
+        text = "instruction count: the schedulers issue nearly every cycle, so only fewer instructions help"
         keys = ("fewer instructions", "packed", "fast math")
     else:
-        text = f"arithmetic: the {pipe} pipe is what the warps wait for"
+        text = f"arithmetic: the warps wait for the {pipe} pipe"
         keys = ("fast math", "packed", "tensor cores")
     return Clue("instructions", kernel.sm_pct / 100, text, tuple(facts), pick(*keys))
 
@@ -271,10 +271,10 @@ def low_occupancy(kernel: Kernel, profile: Profile) -> Clue | None:
     if kernel.possible_pct is None or kernel.possible_pct > 50.0 or not kernel.limits:
         return None
     if max(kernel.dram_pct or 0.0, kernel.sm_pct or 0.0, kernel.issue_pct or 0.0) >= 60.0:
-        return None  # few warps, and yet something is busy: they suffice
+        return None  # few warps, but they keep something busy
     limit = kernel.limits[0]
     possible = fmt.percent(kernel.possible_pct, of=100)
-    text = f"occupancy: {limit} lets only {possible} of the warps in, too few to hide the waiting"
+    text = f"occupancy: {limit} lets only {possible} of the warps in, too few to hide the latency"
     facts = [f"occupancy {possible} possible"]
     facts += [f"{fmt.percent(kernel.occupancy_pct, of=100)} reached"] if kernel.occupancy_pct is not None else []
     weight = 0.95 - 0.5 * kernel.possible_pct / 100
@@ -289,7 +289,7 @@ def barriers(kernel: Kernel, profile: Profile) -> Clue | None:
     share = kernel.stalls.get("barrier", 0.0) + kernel.stalls.get("membar", 0.0)
     if share < 0.35:
         return None
-    text = "synchronisation: warps wait at barriers for the slowest of their block"
+    text = "synchronization: warps wait at barriers for the slowest one in their block"
     facts = (f"{fmt.percent(share)} of the waiting is at barriers", *_known(("issue slots", kernel.issue_pct)))
     return Clue("synchronisation", 0.95 * share, text, facts, pick("shuffles", "fewer barriers", "more rows"))
 
@@ -328,7 +328,7 @@ RULES: tuple[Callable[[Kernel, Profile], Clue | None], ...] = (
 
 
 def _surplus(profile: Profile) -> float | None:
-    """How many times the bytes it must the call moves; None where that is not known or not worth a word."""
+    """Bytes moved over bytes needed; None if unknown or negligible."""
     moved = [kernel.bytes_moved for kernel in profile.kernels]
     if not profile.needed_bytes or None in moved:
         return None
@@ -337,10 +337,10 @@ def _surplus(profile: Profile) -> float | None:
 
 
 def _without_counters(profile: Profile) -> Diagnosis:
-    """What the compiler's facts alone say."""
+    """A diagnosis from the compiler's facts alone."""
     spilled = next((fact for fact in profile.facts if fact.spills), None)
     if spilled is not None:
-        text = "registers do not suffice: the compiler spills values to local memory"
+        text = "too few registers: the compiler spills values to local memory"
         facts = (f"{spilled.spills} spills", f"{spilled.registers} registers a thread")
         return Diagnosis(
             "spills", text, facts, pick("launch bounds", "shorter lives", "smaller tile"), False, spilled.name
@@ -350,11 +350,11 @@ def _without_counters(profile: Profile) -> Diagnosis:
         possible = fmt.percent(low.occupancy_pct, of=100)
         text = f"{low.limit} lets only {possible} of the warps in; whether that hurts needs counters"
         return Diagnosis("occupancy", text, (f"{low.registers} registers a thread",), (), False, low.name)
-    return Diagnosis("unknown", "without counters nothing can be said of what this call waits for")
+    return Diagnosis("unknown", "no diagnosis: only counters show what this call waits for")
 
 
 def _wide(kernel: Kernel) -> bool:
-    """Whether the loads are already as wide as they get."""
+    """Whether the loads already have the maximum width."""
     return (kernel.load_bytes_per_lane or 0.0) >= 12.0
 
 

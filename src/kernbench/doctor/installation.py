@@ -1,6 +1,6 @@
-"""`kernbench doctor`: what is here, what is missing, and the one thing to do about each.
+"""`kernbench doctor`: what is installed, what is missing, and one fix for each problem.
 
-Every check is a value, never an exception. What needs torch is asked of the worker's Python in a process of its own,
+Every check is a value, never an exception. Checks that need torch run in the worker's Python, in a separate process
 with a time limit: this process stays free of torch, and an installation that hangs or crashes becomes a line.
 """
 
@@ -72,21 +72,21 @@ class Check:
     """None: missing, but only some tasks or commands need it."""
     says: str
     fix: str = ""
-    """What to do, in one sentence; empty where nothing is to be done."""
+    """The fix, in one sentence; empty if there is nothing to fix."""
 
 
 @dataclass(frozen=True)
 class Nvml:
     names: tuple[str, ...] = ()
-    """Of the GPUs that may be opened."""
+    """Names of the GPUs that may be opened."""
     count: int = 0
-    """Of all."""
+    """Number of all GPUs."""
     driver: str | None = None
     problem: str | None = None
 
 
 def checks(folder: Path | None = None, python: str | None = None) -> list[Check]:
-    """All checks; `folder` is where the tasks lie, `python` the worker's Python."""
+    """All checks; `folder` contains the tasks, `python` is the worker's Python."""
     folder = (folder or Path.cwd()).absolute()
     worker = probe(python or sys.executable)
     seen = _nvml()
@@ -101,7 +101,7 @@ def checks(folder: Path | None = None, python: str | None = None) -> list[Check]
 
 
 def report(found: list[Check], bad: str = "MISSING") -> str:
-    """Aligned plain text: a word, the name, what was seen; the fix on a line of its own."""
+    """Aligned plain text: status, name, finding; the fix on the next line."""
     words = {True: "ok", False: bad, None: "-"}
     width = max((len(check.name) for check in found), default=0)
     lines = []
@@ -118,7 +118,7 @@ def as_json(found: list[Check]) -> str:
 
 
 def probe(python: str) -> dict[str, Any]:
-    """What the worker's Python says of itself; `problem` where it cannot be asked."""
+    """What the worker's Python reports; `problem` if it does not answer."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
         done = subprocess.run(
@@ -132,7 +132,7 @@ def probe(python: str) -> dict[str, Any]:
     except subprocess.TimeoutExpired:
         return {"problem": f"{python} did not answer within {fmt.seconds(PROBE_SECONDS)}"}
     except OSError as problem:
-        return {"problem": f"{python} cannot be started: {problem.strerror or problem}"}
+        return {"problem": f"cannot start {python}: {problem.strerror or problem}"}
     try:
         answer: dict[str, Any] = json.loads(done.stdout.rstrip().rpartition("\n")[2])
         return answer
@@ -142,19 +142,19 @@ def probe(python: str) -> dict[str, Any]:
 
 
 def _graphics(worker: dict[str, Any], seen: Nvml) -> list[Check]:
-    """GPU, driver and NVML; all three absent on a machine without one, which is no fault."""
+    """GPU, driver and NVML; a machine without a GPU lacks all three, which is fine."""
     version = seen.driver or _driver_version()
     gpus, none = seen.names or worker.get("gpus") or [], "none found"
     if not gpus and not seen.count:
-        fix = 'Without one, Triton tasks are checked interpreted and not timed; tasks with device = "cpu" are timed.'
+        fix = 'Without one, Triton tasks are interpreted and checked, not timed; tasks with device = "cpu" are timed.'
         install = "Install the NVIDIA driver if this machine has a GPU."
         unread = "NVML comes with the driver."
     else:
-        none, fix = f"none of {seen.count} may be opened", "Ask for access to the /dev/nvidia* of one."
+        none, fix = f"none of {seen.count} may be opened", "Ask for access to a GPU's /dev/nvidia* files."
         install = "Install the NVIDIA driver."
-        unread = "Clocks cannot be read: make libnvidia-ml.so.1 of the driver visible, and install nvidia-ml-py."
+        unread = "Clocks cannot be read: make the driver's libnvidia-ml.so.1 visible and install nvidia-ml-py."
         if seen.count:
-            unread = "What may be opened is watched; choose a GPU of those with `--device`."
+            unread = "The others are monitored; choose one of them with `--device`."
     return [
         Check("GPU", True if gpus else None, ", ".join(gpus) or none, "" if gpus else fix),
         Check("driver", True if version else None, version or "not loaded", install),
@@ -174,7 +174,7 @@ def _nvml() -> Nvml:
         for index in range(count):
             try:
                 names.append(_text(pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(index))))
-            except pynvml.NVMLError as problem:  # counted, but not to be opened: lost, or another user's
+            except pynvml.NVMLError as problem:  # counted but not accessible: lost, or another user's
                 refused.append(f"GPU {index}: {problem}")
         driver = _text(pynvml.nvmlSystemGetDriverVersion())
         pynvml.nvmlShutdown()
@@ -205,30 +205,30 @@ def _torch(worker: dict[str, Any], has_gpu: bool) -> Check:
     if not has_gpu or worker.get("gpus"):
         return Check("torch", True, says)
     if not worker.get("cuda"):
-        fix = "Triton tasks are not timed with it: install a CUDA build, or point `--python` at a Python that has one."
+        fix = "It cannot time Triton tasks: install a CUDA build, or point `--python` at a Python that has one."
     elif "CUDA_VISIBLE_DEVICES" in os.environ:
-        fix = "Triton tasks are not timed so: unset CUDA_VISIBLE_DEVICES, or let it name a GPU that is here."
+        fix = "Triton tasks cannot be timed: unset CUDA_VISIBLE_DEVICES, or set it to a GPU of this machine."
     else:
-        fix = "Triton tasks are not timed so: see that the driver is new enough for torch, and its services run."
-    return Check("torch", None, f"{says}; it sees no GPU ({worker.get('gpus_problem') or 'none is listed'})", fix)
+        fix = "Triton tasks cannot be timed: check that the driver is new enough for torch and its services run."
+    return Check("torch", None, f"{says}; it sees no GPU ({worker.get('gpus_problem') or 'none listed'})", fix)
 
 
 def _triton(worker: dict[str, Any]) -> Check:
     if "triton" in worker:
         return Check("triton", True, str(worker["triton"]))
-    says = worker.get("triton_problem", "could not be asked")
+    says = worker.get("triton_problem", "unknown")
     return Check("triton", None, says, "Triton tasks need it: `pip install triton` in the worker's Python.")
 
 
 def _private(worker: dict[str, Any]) -> list[Check]:
-    """Which private names of torch and triton fell back in the worker's Python; no line where torch cannot be asked."""
+    """Private names of torch and triton that use a fallback in the worker's Python; no line without torch."""
     name, found = "private names", worker.get("private")
     if "private_problem" in worker:
         fix = "Report it: the worker may not start with this torch either."
-        return [Check(name, False, f"the harness cannot be imported there: {worker['private_problem']}", fix)]
+        return [Check(name, False, f"cannot import the harness there: {worker['private_problem']}", fix)]
     if found is None:
         return []
-    untried = f"; not tried with {found['untried']}" if found["untried"] else ""
+    untried = f"; untested with {found['untried']}" if found["untried"] else ""
     missing: dict[str, str] = found["missing"]
     if not missing:
         return [Check(name, True, f"all {found['count']} of torch and triton found{untried}")]
@@ -241,16 +241,16 @@ def _compiler() -> Check:
     for name in asked[:1] or ["c++", "g++", "clang++"]:
         if path := shutil.which(name):
             return Check("C++ compiler", True, _first_line([path, "--version"]) or path)
-    says = f"$CXX is {asked[0]}, which is not there" if asked else "no c++, g++ or clang++ on PATH"
+    says = f"$CXX is {asked[0]}, which does not exist" if asked else "no c++, g++ or clang++ on PATH"
     return Check("C++ compiler", None, says, "Tasks with a .cpp need one: install g++ or clang++, or set CXX.")
 
 
 def _nvrtc(worker: dict[str, Any]) -> Check:
-    """What harness.cuda compiles and launches with."""
+    """The packages that harness.cuda compiles and launches with."""
     versions = [f"{name} {worker[name]}" for name in ("cuda.core", "cuda.bindings") if name in worker]
     if len(versions) == 2:
         return Check("CUDA C++", True, ", ".join(versions))
-    fix = "Tasks with a .cu need them: `pip install 'kernbench[cuda13]'` (cuda12 beside a torch for CUDA 12)."
+    fix = "Tasks with a .cu need them: `pip install 'kernbench[cuda13]'` (cuda12 with a torch for CUDA 12)."
     return Check("CUDA C++", None, "cuda-core and cuda-bindings are not in the worker's Python", fix)
 
 
@@ -264,18 +264,18 @@ def _headers(worker: dict[str, Any]) -> Check:
     if "headers" in worker:
         return Check("CUDA headers", True, worker["headers"])
     fix = "Tasks with a .cu that includes them need them: set CUDA_HOME, or `pip install nvidia-cuda-runtime`."
-    return Check("CUDA headers", None, "cuda_runtime.h was not found", fix)
+    return Check("CUDA headers", None, "cuda_runtime.h not found", fix)
 
 
 def _ncu() -> Check:
-    """As a profile would find it, and be let to count."""
+    """ncu as a profile would find it, and its permission to read counters."""
     try:
         path = nsight.find()
     except nsight.NoNcu:
         return Check("ncu", None, "not found", "Profiling needs Nsight Compute: install it, or add it to PATH.")
     if not nsight.permitted():
         fix = "Load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or give kernbench CAP_SYS_ADMIN."
-        return Check("ncu", False, f"{path}, but the driver gives its counters to administrators only", fix)
+        return Check("ncu", False, f"{path}, but the driver restricts counters to administrators", fix)
     return Check("ncu", True, str(path))
 
 
@@ -296,7 +296,7 @@ def _clipboard() -> Check:
 def _writable(folder: Path) -> Check:
     if os.access(folder, os.W_OK | os.X_OK):
         return Check("write access", True, str(folder))
-    fix = "Copy the task to a folder of yours with `kernbench new NAME --from TASK`, or use `--state DIR`."
+    fix = "Copy the task to a folder you own with `kernbench new NAME --from TASK`, or use `--state DIR`."
     return Check("write access", False, f"{folder} cannot be written", fix)
 
 
@@ -319,7 +319,7 @@ def _first_line(command: list[str]) -> str | None:
 
 
 def _output(command: list[str]) -> str | None:
-    """What the command printed; None when it failed, hung or is not there."""
+    """The command's output; None if it failed, hung or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
     except (OSError, subprocess.SubprocessError, UnicodeDecodeError):

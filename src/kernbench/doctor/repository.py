@@ -1,7 +1,7 @@
-"""Whether the repository a kernel comes from or goes to is fit for it: default branch, clean, in step with upstream.
+"""Checks the repository that a kernel comes from or goes to: default branch, clean, up to date with upstream.
 
-Only asks git and changes nothing, not even its index; nothing is fetched, so "in step" holds as of the last fetch, and
-says when that was.
+Changes nothing, not even git's index. It does not fetch either, so "up to date" is as of the last fetch, whose age is
+shown.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernbench.task.lookup import repository_root
 
 
 def checks(path: Path) -> list[Check]:
-    """The preflight of one repository, named by any path inside it; every check is ok or names its fix."""
+    """Checks of the repository that contains `path`; every check is ok or names its fix."""
     place = path.absolute()
     root = repository_root(place)
     if root is None:
@@ -32,12 +32,12 @@ def checks(path: Path) -> list[Check]:
 def cleanliness(git: Git) -> Check:
     status = git.ask("status", "--porcelain")
     if status is None:
-        return Check("clean", False, "git status fails", f"Run `git -C {git.root} status` and mend what it says.")
+        return Check("clean", False, "git status fails", f"Run `git -C {git.root} status` and fix what it reports.")
     if not status:
         return Check("clean", True, "nothing to commit")
     names = [line[3:] for line in status.splitlines()]
-    told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return Check("clean", False, f"{len(names)} not committed: {told}", "Commit or stash them.")
+    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return Check("clean", False, f"{len(names)} not committed: {shown}", "Commit or stash them.")
 
 
 def _branch(git: Git) -> Check:
@@ -46,15 +46,15 @@ def _branch(git: Git) -> Check:
     if branch is None:
         return Check("branch", False, "no branch is checked out (detached HEAD)", f"`git switch {default or 'main'}`.")
     if default is None:
-        fix = "`git remote set-head origin --auto` tells git the default branch."
-        return Check("branch", False, f"{branch}; the default branch is not known", fix)
+        fix = "`git remote set-head origin --auto` sets the default branch."
+        return Check("branch", False, f"{branch}; the default branch is unknown", fix)
     if branch != default:
         return Check("branch", False, f"{branch}, not the default branch {default}", f"`git switch {default}`.")
     return Check("branch", True, f"{branch}, the default branch")
 
 
 def _default_branch(git: Git) -> str | None:
-    """As the remote says; without a remote, main or master, whichever alone is there."""
+    """The remote's default branch; without a remote, main or master, if only one exists."""
     if remote := git.ask("symbolic-ref", "--short", "refs/remotes/origin/HEAD"):
         return remote.removeprefix("origin/")
     for names in (("main", "master"), ("origin/main", "origin/master")):
@@ -67,15 +67,15 @@ def _default_branch(git: Git) -> str | None:
 def _upstream(git: Git) -> Check:
     name = git.ask("rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
     if name is None:
-        fix = "`git branch --set-upstream-to=origin/BRANCH` names it."
-        return Check("upstream", False, "the branch follows no upstream", fix)
+        fix = "`git branch --set-upstream-to=origin/BRANCH` sets it."
+        return Check("upstream", False, "the branch has no upstream", fix)
     counted = (git.ask("rev-list", "--left-right", "--count", "HEAD...@{upstream}") or "").split()
     if len(counted) != 2:
-        return Check("upstream", False, f"{name} cannot be compared with", "`git fetch` and look again.")
+        return Check("upstream", False, f"cannot compare with {name}", "Run `git fetch` and try again.")
     ahead, behind = map(int, counted)
     as_of = f" ({_last_fetch(git)})"
     if ahead == behind == 0:
-        return Check("upstream", True, f"in step with {name}{as_of}")
+        return Check("upstream", True, f"up to date with {name}{as_of}")
     parts = [f"{ahead} ahead of" if ahead else "", f"{behind} behind" if behind else ""]
     fix = "`git pull --ff-only`." if not ahead else "`git push`." if not behind else "`git pull --rebase`, then push."
     return Check("upstream", False, f"{' and '.join(part for part in parts if part)} {name}{as_of}", fix)
@@ -86,5 +86,5 @@ def _last_fetch(git: Git) -> str:
     try:
         at = datetime.fromtimestamp((folder / "FETCH_HEAD").stat().st_mtime, timezone.utc)
     except OSError:
-        return "never fetched since it was cloned"
-    return f"as of the fetch {render.age(at.isoformat())} ago"
+        return "not fetched since it was cloned"
+    return f"as of the last fetch, {render.age(at.isoformat())} ago"

@@ -11,6 +11,7 @@ from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import Summary
 from kernbench.export.collect import name_of
+from kernbench.log.entries import entry_text
 from kernbench.log.runs import comparison
 
 STYLE = """
@@ -65,9 +66,9 @@ def trajectory(entries: Sequence[Summary]) -> str:
 def heatmap(
     entries: Sequence[Summary],
     labels: Mapping[str, str],
-    cells: Mapping[tuple[str, str], tuple[str, float | None]],
+    cells: Sequence[Mapping[str, tuple[str, float | None]]],
 ) -> str:
-    """Cases over iterations; `cells` holds status and speedup by run and case."""
+    """Cases over iterations; `cells` holds for each of these status and speedup by case."""
     left, row, head = 190, 22, 26
     cell = min(56.0, (WIDTH - left - RIGHT) / max(len(entries), 1))
     height = head + row * len(labels) + 44
@@ -76,7 +77,7 @@ def heatmap(
         top = head + place * row
         parts.append(f'<text class="ink" x="{left - 10}" y="{top + 15}" text-anchor="end">{_short(label)}</text>')
         for index, item in enumerate(entries):
-            status, speedup = cells.get((item.run, case), ("", None))
+            status, speedup = cells[index].get(case, ("", None))
             parts.append(_cell(left + index * cell, top, cell, row, f"{name_of(item)} {label}", status, speedup))
     parts.append(_legend(left, height - 30))
     return _svg(height, "Speedup of each case over the baseline, by iteration", parts)
@@ -142,7 +143,7 @@ def _steps(scale: Scale, entries: Sequence[Summary]) -> str:
 
 def _mark(scale: Scale, index: int, item: Summary, titled: bool) -> str:
     words = " ".join(item.hypothesis.split())
-    about = f"{name_of(item)} {fmt.geomean(item.ratio)} {render.outcome(item)}  {words}"
+    about = f"{name_of(item)} {entry_text.speed(item)} {render.outcome(item)}  {words}"
     title = f"<title>{escape(about)}</title>" if titled else ""
     x = scale.x(index)
     if item.geomean is None or not item.right:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,14 +13,14 @@ from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from harness.shared.task import Case, Task
 from kernbench.diagnosis.counters import Profile
-from kernbench.events import PulledEntry, Summary
+from kernbench.events import Summary
 from kernbench.export.formats import ExportError
 from kernbench.log import best as best_source
 from kernbench.log import profile_evidence, stored_sources
-from kernbench.log.entries import iterations_file
-from kernbench.log.entries.edited_words import UNDECODED
+from kernbench.log.entries import iterations_file, pulled_entries
 from kernbench.log.entries.entry_list import EntryList
-from kernbench.log.entries.pulled_entries import PulledEntries
+from kernbench.log.entries.pulled_entries import UNDECODED, PulledEntries
+from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.series import Series, series_of
 
@@ -47,6 +47,8 @@ class Collected:
         """The task's own series, which decides what is best; if it is empty, that of the newest iteration or of the
         newest complete run."""
         runs = self.journal.summaries
+        if not runs:
+            return _series_of_pulled(self.entries)
         own = best_source.present_series(self.task, self.journal)
         if self.journal.series(own):
             return own
@@ -84,12 +86,16 @@ class Collected:
 
     @functools.cached_property
     def made(self) -> list[Summary]:
-        """The iterations that runs here have made: of these there are rows."""
-        return [item for item in self.entries if not isinstance(item, PulledEntry)]
+        """The iterations that runs here have made."""
+        return [item for item in self.entries if item.local_run is item]
 
     def written(self) -> Iterator[str]:
         """The whole text of each entry in the file; empty if it is no longer there."""
-        return self._log.edited.texts(self.entries)
+        return map(self._log.edited.text_of, self.entries)
+
+    def text_of(self, entry: Summary) -> str:
+        """The text of one entry in the file."""
+        return self._log.edited.text_of(entry)
 
     @property
     def nothing_logged(self) -> str:
@@ -99,17 +105,31 @@ class Collected:
 
     @functools.cached_property
     def series(self) -> list[Summary]:
-        """What is drawn: runs that may be compared with the newest entry, in two parts: those that timed entries of
-        elsewhere again, then one's own entries. Where there are none of either, the plain runs."""
-        again = [item.again for item in self.entries if isinstance(item, PulledEntry) and item.again is not None]
-        unique = {run.run: run for run in [*again, *self.made]}.values()
-        return series_of(unique, self.present) or series_of(self.runs, self.present)
+        """What is drawn, by number: entries of the present series. A pulled one that was timed again here is drawn as
+        that run. Without entries, the plain runs."""
+        drawn = [self._drawn(item) for item in self.entries]
+        unique = {run.run or id(run): run for run in drawn if run is not None}.values()
+        return list(unique) or series_of(self.runs, self.present)
+
+    def _drawn(self, entry: Summary) -> Summary | None:
+        run = entry.local_run
+        if run is not None and self.present.includes(run):
+            return run
+        return entry if run is not entry and self._is_pulled_of_present(entry) else None
+
+    def _is_pulled_of_present(self, entry: Summary) -> bool:
+        """An old entry names the task's hash by its first digits, or not at all."""
+        present = self.present
+        axis = present.baseline, present.device_name, present.l2
+        hashes = (present.task_hash, *present.old_task_hashes)
+        same_task = any(known.startswith(entry.task_hash) or entry.task_hash.startswith(known) for known in hashes)
+        return same_task and comparison.axis_of(entry) == axis
 
     @functools.cached_property
     def best(self) -> Summary | None:
-        """A run of this machine, which has rows; None where there is none, or only an entry made elsewhere."""
+        """A run of this machine, or a pulled entry that was not timed here."""
         found = self._best.summary
-        found = found.again if isinstance(found, PulledEntry) else found
+        found = found and (found.local_run or found)
         return next((run for run in self.runs if found is not None and run.run == found.run), found)
 
     @property
@@ -150,7 +170,9 @@ class Collected:
         return profile_evidence.profiles(self.journal.state)
 
     def rows(self, summary: Summary) -> dict[str, CaseResult]:
-        """Results of a run, for the cases that the task still has; in the task's order."""
+        """Results of a run or of a pulled entry, for the cases that the task still has; in the task's order."""
+        if summary.local_run is not summary:
+            return pulled_entries.rows(self.task, self.text_of(summary))
         found = self.journal.cases_of(summary.run)
         return {case.id: found[case.id] for case in self.task.cases if case.id in found}
 
@@ -170,11 +192,20 @@ class Collected:
         return stored_sources.diff(before, after, self.task, UNDECODED)
 
 
-def collect(task: Task, state: Path) -> Collected:
+def collect(task: Task, state: Path, needs_runs: bool = True) -> Collected:
+    """What is exported; a log that was pulled without its runs is enough for the formats that read the entries."""
     journal = Journal(state)
-    if not journal.summaries:
+    about = Collected(task, journal)
+    if not journal.summaries and (needs_runs or not about.entries):
         raise ExportError(f"nothing was run for {task.name} on this machine yet; {_what_to_do(task)}")
-    return Collected(task, journal)
+    return about
+
+
+def _series_of_pulled(entries: Sequence[Summary]) -> Series:
+    """That of the newest entry with a speedup."""
+    timed = [item for item in entries if item.geomean is not None]
+    newest = (timed or entries)[-1]
+    return Series(newest.task_hash, *comparison.axis_of(newest))
 
 
 def _what_to_do(task: Task) -> str:

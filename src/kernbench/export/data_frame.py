@@ -34,8 +34,8 @@ NUMBERS = ("_us", "speedup", "_low", "_high", "_fraction", "_abs", "_s")
 """Name endings of numeric columns."""
 
 
-def frame(task: Task, journal: Journal, summaries: Sequence[Summary], only: set[str] | None = None) -> pandas.DataFrame:
-    """Finished runs (or those asked for) in the order in which they ended, each with its cases as they landed.
+def frame(task: Task, journal: Journal, summaries: Sequence[Summary]) -> pandas.DataFrame:
+    """Finished runs in the order in which they ended, each with its cases as they landed.
 
     `summaries` are the journal's, with the words that the log has for them now.
     """
@@ -45,7 +45,7 @@ def frame(task: Task, journal: Journal, summaries: Sequence[Summary], only: set[
     about = {case.id: (case.label, case.kind, case.headline) for case in task.cases}
     rows: list[tuple[Any, ...]] = []
     owners: list[int] = []
-    for run, cases in journal.runs(only):
+    for run, cases in journal.runs():
         if run in place:
             owners += [place[run]] * len(cases)
             rows += [_case_row(data, about.get(data["id"])) for data in cases]

@@ -17,7 +17,6 @@ from kernbench import render
 from kernbench.events import Summary
 from kernbench.export import charts
 from kernbench.export.collect import Collected, name_of
-from kernbench.export.data_frame import frame
 from kernbench.export.formats import ExportError
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text
@@ -77,20 +76,20 @@ def make(about: Collected) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = environment.from_string((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
     chosen = told_in_full(about)
-    linked = {item.run for item in chosen}
+    linked = {id(item) for item in chosen}
     best = about.best
     return template.render(
         task=about.task,
         best=best,
         best_rows=[case_cells(about, row) for row in shown(about, about.rows(best))] if best else [],
         last=about.entries[-1] if about.entries else about.runs[-1],
-        entries=[(item, anchor(item) if item.run in linked else "") for item in reversed(about.entries)],
+        entries=[(item, anchor(item) if id(item) in linked else "") for item in reversed(about.entries)],
         nothing_logged=about.nothing_logged,
         trajectory=Markup(charts.trajectory(about.series)),
         heatmap=Markup(heatmap(about)),
         group=-(-len(about.series) // charts.MOST_COLUMNS),
         details=[_told(about, item, previous) for item, previous in _with_previous(about, chosen)],
-        left_out=len(about.made) - len(chosen),
+        left_out=len(about.entries) - len(chosen),
         elsewhere=len(about.entries) - len(about.made),
         other_series=len(about.made) - len(series_of(about.made, about.present)),
         profiles=_profiles(about),
@@ -107,14 +106,12 @@ def make(about: Collected) -> str:
 
 
 def told_in_full(about: Collected) -> list[Summary]:
-    """Of those made here the ones that became best and the newest, oldest first."""
-    if len(about.made) <= TOLD_IN_FULL:
-        return list(about.made)
-    bests = [item for item in about.made if item.best][-TOLD_IN_FULL // 2 :]
-    newest = about.made[len(bests) - TOLD_IN_FULL :]
-    return sorted(
-        {item.run: item for item in [*bests, *newest]}.values(), key=lambda item: (item.iteration or 0, item.at)
-    )
+    """The entries that became best and the newest, oldest first."""
+    if len(about.entries) <= TOLD_IN_FULL:
+        return list(about.entries)
+    bests = [item for item in about.entries if item.best][-TOLD_IN_FULL // 2 :]
+    chosen = {id(item) for item in [*bests, *about.entries[len(bests) - TOLD_IN_FULL :]]}
+    return [item for item in about.entries if id(item) in chosen]
 
 
 def anchor(item: Summary) -> str:
@@ -150,31 +147,47 @@ def case_cells(about: Collected, row: CaseResult) -> CaseCells:
 
 def _with_previous(about: Collected, chosen: Sequence[Summary]) -> list[tuple[Summary, Summary | None]]:
     """Each with the iteration before it, newest first."""
-    before = dict(zip([item.run for item in about.made[1:]], about.made, strict=False))
-    return [(item, before.get(item.run)) for item in reversed(chosen)]
+    before = dict(zip([id(item) for item in about.entries[1:]], about.entries, strict=False))
+    return [(item, before.get(id(item))) for item in reversed(chosen)]
 
 
 def _told(about: Collected, item: Summary, previous: Summary | None) -> EntryDetail:
     rows = about.rows(item)
     checks = [row for row in rows.values() if about.task.case(row.id).kind == "check"]
-    told = "\n".join(line for block in entry_text.own_lines(item) for line in block)
-    words = [line.strip() for line in told.removeprefix("- ").split("\n- ")]
-    words += [entry_text.stall(item).removeprefix("- ")] if item.stalled else []
+    when, words, result = _lines(about, item, rows) if item.local_run is item else _pulled_lines(about.text_of(item))
     lines, note = _diff(about, item, previous)
     return EntryDetail(
         name=name_of(item),
         anchor=anchor(item),
         summary=item,
         score=entry_text.score(item, about.task.baseline),
-        when=entry_text.circumstances(item),
+        when=when,
         provenance=entry_text.provenance(item),
         words=words,
-        result=entry_text.result(about.task, item, rows),
+        result=result,
         cases=[case_cells(about, row) for row in shown(about, rows)],
         checks=render.checks(checks),
         diff=lines,
         diff_note=note,
     )
+
+
+def _lines(about: Collected, item: Summary, rows: dict[str, CaseResult]) -> tuple[list[str], list[str], str]:
+    """Circumstances, words and result of an entry that a run here made."""
+    told = "\n".join(line for block in entry_text.own_lines(item) for line in block)
+    words = [line.strip() for line in told.removeprefix("- ").split("\n- ")]
+    words += [entry_text.stall(item).removeprefix("- ")] if item.stalled else []
+    return entry_text.circumstances(item), words, entry_text.result(about.task, item, rows)
+
+
+def _pulled_lines(text: str) -> tuple[list[str], list[str], str]:
+    """The same of a pulled entry, as its text has them."""
+    lines = text.split("\n")
+    elsewhere = ("when", "with task", "command", "result")
+    points = [line for line in lines if line[:1] in entry_text.BULLETS and line[1:2] == " "]
+    words = [line[2:].strip() for line in points if not any(entry_text.mark_of(line, name) for name in elsewhere)]
+    when, result = (entry_text.said(lines, name) or "" for name in ("when", "result"))
+    return when.split(" · "), words, result
 
 
 def _diff(about: Collected, item: Summary, previous: Summary | None) -> tuple[list[tuple[str, str]], str]:
@@ -197,12 +210,15 @@ def heatmap(about: Collected) -> str:
     """Timed cases over the iterations of the current series."""
     columns = charts.columns(about.series)
     labels = {case.id: case.label for case in about.task.timed}
-    part = frame(about.task, about.journal, about.runs, only={item.run for item in columns})
-    names = zip(part["run"], part["case"], strict=True)
-    values = zip(part["status"], part["speedup"], strict=True)
-    cells = {
-        key: (status, None if value != value else value) for key, (status, value) in zip(names, values, strict=True)
+    own = {item.run for item in columns if item.local_run is item}
+    landed = {
+        run: {row["id"]: (row.get("status", ""), row.get("speedup")) for row in rows}
+        for run, rows in (about.journal.runs(own) if own else ())
     }
+    cells = [
+        landed.get(item.run) or {case: (row.status, row.speedup) for case, row in about.rows(item).items()}
+        for item in columns
+    ]
     return charts.heatmap(columns, labels, cells)
 
 
@@ -225,7 +241,7 @@ def _profiles(about: Collected) -> list[tuple[str, str, list[profile_evidence.Ch
 def _environments(about: Collected) -> list[tuple[str, list[str]]]:
     """Each distinct setup once, newest first, with its iterations."""
     found: dict[tuple[str, ...], list[Summary]] = {}
-    for item in about.made:
+    for item in about.entries:
         machine = item.environment.device_name or item.environment.device
         key = (machine, item.environment.condition, f"baseline {item.baseline}", *entry_text.provenance(item))
         found.setdefault(key, []).append(item)

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from harness.shared import format as fmt
 from kernbench import render
-from kernbench.events import PulledEntry
 from kernbench.export.collect import Collected, name_of
-from kernbench.log.entries import entry_text
+from kernbench.log.entries import entry_text, trailer
 from kernbench.log.runs import legacy
 
 EXACT = ["run", "iteration", "case", "status", "baseline_us", "solution_us", "speedup", "speedup_low", "speedup_high"]
@@ -26,7 +24,7 @@ def _head(about: Collected) -> list[str]:
     task, best = about.task, about.best
     lines = [f"# {task.name}", "", task.summary, ""]
     if best is not None:
-        lines += [f"Best: {about.words_for(best)}, geomean {fmt.geomean(best.ratio)} against {best.baseline}.", ""]
+        lines += [f"Best: {about.words_for(best)}, geomean {entry_text.speed(best)} against {best.baseline}.", ""]
     return lines
 
 
@@ -46,17 +44,19 @@ def _entries(about: Collected) -> Iterator[str]:
     """Each iteration as ITERATIONS.md has it; one run here but missing there, with the task's present cases."""
     known = {case.id for case in about.task.cases}
     told = list(zip(about.entries, about.written(), strict=True))
-    written = deque((item.iteration or 0, text.rstrip() + "\n") for item, text in told if text)
-    missing = {item.run: item for item, text in told if not text and not isinstance(item, PulledEntry)}
+    written = deque((item.iteration or 0, trailer.without(text).rstrip() + "\n") for item, text in told if text)
+    missing = {item.run: item for item, text in told if not text}
     for run, rows in about.journal.runs(set(missing)) if missing else ():
         item = missing[run]
         while written and written[0][0] <= (item.iteration or 0):
             yield written.popleft()[1]
         results = {row["id"]: legacy.decode_row(row) for row in rows if row["id"] in known}
-        yield entry_text.EntryText(about.task, item, results)(item.iteration or 0)
+        yield trailer.without(entry_text.EntryText(about.task, item, results)(item.iteration or 0))
     yield from (text for _number, text in written)
 
 
 def _exact(about: Collected) -> list[str]:
+    if not about.runs:
+        return []
     numbers = about.frame[EXACT].to_csv(index=False, lineterminator="\n")
     return ["## Exact numbers", "", "<details>", "", "```csv", numbers.rstrip("\n"), "```", "", "</details>"]

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from kernbench import render
-from kernbench.events import PulledEntry, Summary
+from kernbench.events import Summary
 from kernbench.export import causes, charts, csv_json, html_page
 from kernbench.export.collect import Collected, name_of
 from kernbench.export.formats import ExportError
 from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text
+from kernbench.log.entries.entry_list import key_of
 from kernbench.log.runs.series import series_of
 
 DIFF_IN_BODY = 400
@@ -46,7 +47,7 @@ def make_files(about: Collected, before: str | None = None, after: str | None = 
 
 def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
     new = _named(about, after) if after else about.best
-    if new is None:
+    if new is None or new.local_run is not new:
         raise ExportError(f"{about.no_best}; choose a source with `--after N`")
     series = about.series_for(new)
     old = _named(about, before) if before else about.first_of(series)
@@ -58,15 +59,15 @@ def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
 
 
 def _named(about: Collected, reference: str) -> Summary:
-    if reference == "best" and about.best is not None:
+    if reference == "best" and about.best is not None and about.best.local_run is about.best:
         return about.best
     found = stored_sources.summary_of(about.task, about.journal, reference)
-    if not isinstance(found, PulledEntry):
-        return found
-    if found.again is None:
+    if found.local_run is None:
         raise ExportError(f"entry {found.iteration} was run on another machine and not timed here: no rows to show")
-    listed = [item for item in about.entries if isinstance(item, PulledEntry) and item.source == found.source]
-    return next((item.again for item in listed if item.again), found.again)
+    if found.local_run is found:
+        return found
+    again = [item.local_run for item in about.entries if key_of(item) == key_of(found)]
+    return next((run for run in again if run is not None), found.local_run)
 
 
 def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:

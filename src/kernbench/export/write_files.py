@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernbench.atomic_write import written_aside
 from kernbench.export.formats import ExportError
-from kernbench.log.entries.edited_words import UNDECODED
+from kernbench.log.entries.pulled_entries import UNDECODED
 
 
 def write_all(files: Mapping[Path, str], force: bool) -> list[Path]:

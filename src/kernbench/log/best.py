@@ -3,7 +3,8 @@ exports and `port`.
 
 It is the best of the task's own series by the runs on this machine. If they have none (a log that was only pulled), it
 is the last entry that the log itself calls best over the task's own baseline, unless a run here has proved its source
-wrong or the entry is about another task. If there is none either, the answer is the reason.
+wrong or the entry is about another task. A dropped entry counts too: its source stays the best until another takes over.
+If there is none either, the answer is the reason.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench import render
 from kernbench.events import PulledEntry, Summary
+from kernbench.log.entries import pulled_entries
 from kernbench.log.entries.entry_list import EntryList, Key, key_of
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs.journal import Journal
@@ -65,8 +67,8 @@ def find(
     series = present_series(task, journal, environment, l2)
     if found := journal.best(series):
         made = _made_with(journal, series, found.source) if found.iteration is None else None
-        number = found.iteration or entries.number_of(journal, found.source)
-        return Best(series, made or replace(found, iteration=number))
+        number = (made or found).iteration or entries.number_of(journal, found.source)
+        return Best(series, replace(made or found, iteration=number, dropped=journal.is_dropped((made or found).run)))
     if written := _written(task, journal, entries, l2):
         return Best(series, written)
     return Best(series, reason="none_right" if _was_run(journal, series) else "task_changed")
@@ -91,7 +93,8 @@ def outcome(listed: EntryList, entry: Summary) -> str:
 def _written(task: Task, journal: Journal, entries: PulledEntries, l2: str) -> PulledEntry | None:
     """The last pulled entry that the log calls best over the task's own baseline."""
     old = journal.old_hashes(task)
-    own = [item for item in entries.of(journal) if item.best and _is_of(task, item, l2, old)]
+    written = [*entries.of(journal), *pulled_entries.dropped(journal)]
+    own = [item for item in written if item.best and _is_of(task, item, l2, old)]
     wrong = {run.source for run in journal.summaries if run.disproved} if own else set()
     newest_first = sorted(own, key=lambda item: item.iteration or 0, reverse=True)
     return next((item for item in newest_first if not _is_among(item.source, wrong)), None)

@@ -159,7 +159,8 @@ class Logbook:
         return self.iterations().numbers()
 
     def last_entry(self) -> Summary | None:
-        return next((run for run in reversed(self.journal.summaries) if run.iteration is not None), None)
+        made = self.journal.listed()
+        return made[-1] if made else None
 
     def enter(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> Summary:
         """Writes the entry and returns the summary with its number."""

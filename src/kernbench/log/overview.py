@@ -53,6 +53,7 @@ def _opened(folder: Path, state: Path) -> Overview:
     count = len(entries.iterations(journal))
     best = best_source.find(task, journal, entries).summary
     best_words = fmt.times(best.geomean) if best else fmt.DASH
+    best_words += f" (#{best.iteration}, dropped)" if best and best.dropped else ""
     if not journal.summaries:
         said = "not run here yet" if count else "not run yet"
         return Overview(task.name, str(folder), count, best_words, said, fmt.DASH)

@@ -14,11 +14,11 @@ from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from harness.shared.used_files import NAMED_BASELINES, PARSED, task_files
 from kernbench.atomic_write import written_aside
-from kernbench.events import PulledEntry, Summary
+from kernbench.events import Summary
 from kernbench.log import best as best_source
 from kernbench.log import unified_diff
 from kernbench.log.entries import entry_text
-from kernbench.log.entries.entry_list import EntryList
+from kernbench.log.entries.entry_list import EntryList, key_of
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs.journal import Journal
 from kernbench.task import snapshot
@@ -57,9 +57,7 @@ def find(
         if len(kept) != 1:
             raise
         return StoredSource(kept[0].name[:8], kept[0], journal.state)
-    if isinstance(summary, PulledEntry):
-        return _brought_along(task, journal, summary)
-    return point(journal, summary)
+    return point(journal, summary) if summary.local_run is summary else _brought_along(task, journal, summary)
 
 
 def kept_sources(state: Path, digits: str) -> list[Path]:
@@ -77,7 +75,7 @@ def point(journal: Journal, summary: Summary) -> StoredSource:
     return StoredSource(_name(summary), folder, journal.state, summary)
 
 
-def _brought_along(task: Task, journal: Journal, summary: PulledEntry) -> StoredSource:
+def _brought_along(task: Task, journal: Journal, summary: Summary) -> StoredSource:
     """A pulled log comes without its sources; the folder may hold the one that was shipped with it."""
     kept = kept_sources(journal.state, summary.source)
     if len(kept) == 1:
@@ -85,7 +83,7 @@ def _brought_along(task: Task, journal: Journal, summary: PulledEntry) -> Stored
     folder = Path(task.folder)
     if summary.source and snapshot.sha_of(folder, journal.state, task.ignore).startswith(summary.source):
         return StoredSource(_name(summary), folder, journal.state, summary)
-    source = f"its source ({summary.source})" if summary.source else "its source"
+    source = f"its source ({summary.source[: entry_text.HASH]})" if summary.source else "its source"
     place = f"this state folder ({journal.state})"
     raise SourceError(f"entry {_name(summary)} was run on another machine: {source} is not in {place}")
 
@@ -241,7 +239,7 @@ def _with_hash(journal: Journal, listed: EntryList, digits: str) -> dict[str, Su
     made = [run for run in found if run.iteration is not None]
     newest = {run.source: run for run in [*found, *made]}  # an entry wins over a plain run of its source
     shorts = {source[: entry_text.HASH] for source in newest}
-    written = [item for item in listed.written if item.source.startswith(digits) and item.source not in shorts]
+    written = [item for item in listed.written if item.source.startswith(digits) and key_of(item)[1] not in shorts]
     return {**{item.source: item for item in written}, **newest}
 
 

@@ -1,6 +1,6 @@
-"""Copying over SSH: the terminal's clipboard by OSC 52, tmux's buffer where there is one, and always a file.
+"""Copies over SSH: to the terminal's clipboard by OSC 52, to tmux's buffer, and always to a file.
 
-tmux by default ignores OSC 52 from programs, and some terminals know none: the file is what can be counted on.
+tmux ignores OSC 52 from programs by default, and some terminals do not support it: only the file is reliable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kernbench.task.lookup import make_state
 
 LAST_COPY = "last-copy.md"
 OSC_52_MOST = 74_994
-"""Bytes of text that every terminal with OSC 52 takes in one go."""
+"""Bytes of text that every terminal with OSC 52 accepts at once."""
 
 
 def fits_terminal(text: str) -> bool:
@@ -21,14 +21,14 @@ def fits_terminal(text: str) -> bool:
 
 
 def keep(text: str, state: Path, environ: Mapping[str, str]) -> str:
-    """Puts the text into the file and into tmux's buffer; says where it is to be found."""
+    """Write the text to the file and tmux's buffer; returns where it is."""
     path = state / LAST_COPY
     try:
         make_state(state)
         path.write_text(text, encoding="utf-8")
         kept = f"also in {path.parent.name}/{path.name}"
     except OSError as problem:
-        kept = f"{path} cannot be written: {problem.strerror}"
+        kept = f"cannot write {path}: {problem.strerror}"
     places = ["terminal"] if fits_terminal(text) else []
     places += ["tmux buffer"] if _to_tmux(text, environ) else []
     return ", ".join([*places, kept])

@@ -1,9 +1,9 @@
-"""What the machine does, once a second, for the pane that shows it: NVML for the GPUs, /proc for the rest.
+"""Samples the machine once a second for the GPU pane: NVML for the GPUs, /proc for the rest.
 
-A reader takes one Sample; Telemetry reads in a thread of its own and hands each on. A field that the driver refuses is
-None. GPUs are named by uuid; those that CUDA_VISIBLE_DEVICES leaves are listed, in its order. Where cards of several
-kinds are counted, NVML does not know CUDA's numbers, and all are listed. Nothing here ever decides about a time: the
-worker reads the clocks that count.
+A reader takes one Sample; Telemetry reads in its thread and passes each on. A field that the driver does not provide is
+None. GPUs are identified by uuid; those visible under CUDA_VISIBLE_DEVICES are listed, in its order. If it counts cards
+of several models, NVML does not know CUDA's numbers, and all are listed. Nothing here affects timing: the worker reads
+the clocks that count.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ class GpuProcess:
     memory: int | None = None
     """Bytes."""
     ours: bool = False
-    """Below this program: the worker, its spare, or a waiting profiler some levels down."""
+    """A descendant of this program: the worker, its spare, or a waiting profiler."""
 
 
 @dataclass(frozen=True)
 class GpuSample:
     index: int
-    """Among those listed; CUDA's own number where all cards are of one kind."""
+    """Position among those listed; CUDA's number if all cards are the same model."""
     uuid: str
     name: str
     busy: int | None = None
-    """Percent of the last interval in which a kernel ran."""
+    """Percent of the last interval during which a kernel ran."""
     bus: int | None = None
-    """Percent of it in which memory was read or written."""
+    """Percent of it during which memory was read or written."""
     memory_used: int | None = None
     memory_total: int | None = None
     sm_mhz: int | None = None
@@ -69,7 +69,7 @@ class Sample:
     why: str = ""
     """Why there is no GPU to show."""
     is_uncounted: bool = False
-    """Some of the GPUs may be hidden: by numbers of CUDA's that NVML does not know."""
+    """Some listed GPUs may be hidden from CUDA, by CUDA numbers that NVML does not know."""
 
 
 class Reader(Protocol):
@@ -88,14 +88,14 @@ class Telemetry:
         self._thread.start()
 
     def stop(self) -> None:
-        """Returns at once: a driver that hangs must not hold the program."""
+        """Returns at once: a hanging driver must not block the program."""
         self._stop.set()
 
     def _run(self) -> None:
         while True:
             try:
                 sample = self._reader.read()
-            except Exception as problem:  # a pane is never worth the program
+            except Exception as problem:  # a pane must not stop the program
                 sample = Sample(HostSample(os.cpu_count() or 1), why=f"telemetry failed: {problem}")
             if self._stop.is_set():
                 return
@@ -105,7 +105,7 @@ class Telemetry:
 
 
 class MachineReader:
-    """This machine. NVML is loaded with the first sample, in the thread that takes it."""
+    """Reads this machine. NVML is loaded with the first sample, in the same thread."""
 
     def __init__(self, environ: Mapping[str, str] | None = None, nvml: Any = None) -> None:
         self._environ = os.environ if environ is None else environ
@@ -115,7 +115,7 @@ class MachineReader:
         self._why = ""
         self._host = HostReader()
         self._ours: set[int] = set()
-        """As of the last sample: a process stays ours while the driver lists it, also once its parent is gone."""
+        """As of the last sample: a process stays ours while the driver lists it, even after its parent exits."""
 
     def read(self) -> Sample:
         if self._handles is None:
@@ -136,11 +136,11 @@ class MachineReader:
         except ImportError:
             self._why = "nvidia-ml-py is not installed"
             return
-        except Exception as problem:  # pynvml makes its errors at run time
+        except Exception as problem:  # pynvml creates its error classes at run time
             self._why = str(problem) if str(problem).startswith("NVML") else f"NVML: {problem}"
             return
         asked = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
-        found = [handle for handle in asked if handle is not None]  # NVML counts also those that it may not open
+        found = [handle for handle in asked if handle is not None]  # NVML also counts GPUs that it may not open
         by_uuid = {_text(self._ask("nvmlDeviceGetUUID", handle)): handle for handle in found}
         chosen = self._environ.get("CUDA_VISIBLE_DEVICES")
         self._is_uncounted = self._counts_different_cards(chosen, found)
@@ -149,14 +149,14 @@ class MachineReader:
         self._why = "" if seen else _why_none(count, len(found), chosen or "")
 
     def _counts_different_cards(self, chosen: str | None, handles: Sequence[Any]) -> bool:
-        """CUDA puts the fastest first, NVML goes by the bus."""
+        """CUDA numbers the fastest card first, NVML by bus id."""
         if not chosen or self._environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID":
             return False
         counted = any(part.strip().isdigit() for part in chosen.split(","))
         return counted and len({_text(self._ask("nvmlDeviceGetName", handle)) for handle in handles}) > 1
 
     def _fixed(self, index: int, uuid: str, handle: Any) -> GpuSample:
-        """What does not change while the program runs."""
+        """The fields that do not change while the program runs."""
         return GpuSample(
             index=index,
             uuid=uuid,
@@ -169,7 +169,7 @@ class MachineReader:
         use = self._ask("nvmlDeviceGetUtilizationRates", handle)
         memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
         reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
-        if reasons is None:  # the name that drivers before 535 know
+        if reasons is None:  # the name in drivers before 535
             reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
         return replace(
             fixed,
@@ -198,7 +198,7 @@ class MachineReader:
     def _ask(self, question: str, *words: Any) -> Any:
         try:
             return getattr(self._nvml, question)(*words)
-        except Exception:  # not supported, no permission, a card that fell off the bus: a dash
+        except Exception:  # not supported, no permission, a card off the bus: shown as a dash
             return None
 
 
@@ -221,12 +221,12 @@ class HostReader:
 
 def _why_none(count: int, opened: int, chosen: str) -> str:
     if not opened:
-        return f"NVML may open none of {count} GPUs" if count else "NVML sees no GPU"
-    return "NVML shows nothing of a MIG slice" if "MIG-" in chosen else "CUDA_VISIBLE_DEVICES hides every GPU"
+        return f"NVML may not open any of {count} GPUs" if count else "NVML sees no GPU"
+    return "NVML does not report on MIG slices" if "MIG-" in chosen else "CUDA_VISIBLE_DEVICES hides every GPU"
 
 
 def visible(uuids: Sequence[str], chosen: str | None) -> list[str]:
-    """The GPUs that CUDA_VISIBLE_DEVICES leaves, in its order; like CUDA it stops at the first that is not there."""
+    """The GPUs visible under CUDA_VISIBLE_DEVICES, in its order; like CUDA it stops at the first missing one."""
     if chosen is None:
         return list(uuids)
     seen: list[str] = []
@@ -245,7 +245,7 @@ def visible(uuids: Sequence[str], chosen: str | None) -> list[str]:
 
 
 def in_use(gpus: Sequence[GpuSample], device: str, uuid: str | None = None) -> GpuSample | None:
-    """The GPU that the worker's device is: by its uuid where the worker names one, else by CUDA's count."""
+    """The GPU of the worker's device: by uuid if the worker reports one, else by CUDA's number."""
     if uuid:
         return next((gpu for gpu in gpus if gpu.uuid.removeprefix("GPU-") == uuid.removeprefix("GPU-")), None)
     kind, _, number = device.partition(":")
@@ -253,7 +253,7 @@ def in_use(gpus: Sequence[GpuSample], device: str, uuid: str | None = None) -> G
 
 
 def idle(gpus: Sequence[GpuSample]) -> GpuSample | None:
-    """The GPU with no process and the least to do; of equals the first."""
+    """The least busy GPU without processes; the first if several are equal."""
 
     def trouble(gpu: GpuSample) -> tuple[int, int, int]:
         return len(gpu.processes or ()), gpu.busy or 0, gpu.memory_used or 0
@@ -262,7 +262,7 @@ def idle(gpus: Sequence[GpuSample]) -> GpuSample | None:
 
 
 def strangers(gpu: GpuSample) -> tuple[GpuProcess, ...]:
-    """Processes that are not ours; none where NVML does not list ours either, as in some containers."""
+    """Processes that are not ours; none if NVML does not list ours either, as in some containers."""
     listed = gpu.processes or ()
     if not any(process.ours for process in listed):
         return ()
@@ -294,7 +294,7 @@ def _is_below_us(pid: int) -> bool:
 
 
 def _cpu_ticks() -> tuple[int, int] | None:
-    """Busy and all ticks since the machine started."""
+    """Busy and total ticks since boot."""
     try:
         with open("/proc/stat", encoding="ascii") as file:
             ticks = [int(word) for word in file.readline().split()[1:9]]

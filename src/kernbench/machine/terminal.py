@@ -1,4 +1,4 @@
-"""What is at the other end of the output: what it can do, and what is left to say when it takes nothing more."""
+"""The output stream: what its terminal supports, and what to do when it fails."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import click
 
 
 def obeys(stream: TextIO) -> bool:
-    """Whether it is a terminal that knows the sequences which clear a line, move about and colour."""
+    """Whether it is a terminal that supports escape sequences for clearing, moving and color."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def forget_exported_size() -> None:
-    """COLUMNS and LINES in the environment, as from `docker exec -e COLUMNS=...`, would hold through every resize."""
+    """Drop COLUMNS and LINES, e.g. from `docker exec -e COLUMNS=...`: they would override every resize."""
     with contextlib.suppress(OSError, ValueError):
-        if all(os.get_terminal_size(sys.stdout.fileno())):  # one that knows its size; others say 0
+        if all(os.get_terminal_size(sys.stdout.fileno())):  # some terminals report 0
             os.environ.pop("COLUMNS", None)
             os.environ.pop("LINES", None)
 
 
 def silence(problem: OSError) -> None:
-    """A full disk under the output, say: what is still to be written goes nowhere, one sentence where it can."""
+    """The output failed, e.g. on a full disk: discard the rest and print one sentence if possible."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     try:
-        said = f"the output cannot be written: {problem.strerror or problem}; what has ended is in the log"
+        said = f"cannot write the output: {problem.strerror or problem}; finished runs are in the log"
         click.echo(f"kernbench: {said}", err=True)
     except OSError:
         os.dup2(nowhere, sys.stderr.fileno())

@@ -1,1 +1,1 @@
-"""Nsight Compute as a process: started ahead, asked, stored."""
+"""Nsight Compute: start it ahead of time, profile with it, store the profiles."""

@@ -1,7 +1,7 @@
-"""A full report, read back without the GPU: ncu's sections and rules, and the lines of source where warps wait.
+"""Reads a full report back without the GPU: ncu's sections and rules, and the source lines where warps wait.
 
-`read` asks ncu for two pages of the .ncu-rep at once. Lines come from Triton's or nvcc's line info: the file, the
-text, samples, the leading stall and the machine code under it. What cannot be parsed is left out, never guessed.
+`read` asks ncu for two pages of the .ncu-rep at once. Lines come from Triton's or nvcc's line info: file, text,
+samples, the leading stall and the machine code below it. Lines that do not parse are left out, never guessed.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ _NOT_WAITING = ("stall_selected", "stall_not_selected")
 @dataclass(frozen=True)
 class HotLine:
     file: str
-    """Relative to the task's folder where it lies in it."""
+    """Relative to the task's folder if it is inside."""
     line: int
     text: str
     samples: int
     share: float
-    """Of all samples of the kernel, 0 to 1."""
+    """Share of the kernel's samples, 0 to 1."""
     stall: str
-    """The leading reason for waiting here; empty when there is none."""
+    """The most common stall on this line; empty if there is none."""
     kernel: str = ""
     sass: tuple[str, ...] = ()
-    """The machine code of the line, the most sampled instructions first, at most eight."""
+    """The line's machine code: at most eight instructions, most sampled first."""
 
 
 @dataclass(frozen=True)
 class Drilldown:
     details: str = ""
-    """ncu's own sections and rules, as it prints them."""
+    """ncu's sections and rules, as it prints them."""
     lines: tuple[HotLine, ...] = ()
-    """The hottest first."""
+    """Hottest first."""
 
 
 async def read(tool: Path, report: Path, snapshot: Path | None = None) -> Drilldown:
-    """Empty where the report is gone or ncu cannot read it."""
+    """Empty if the report is gone or ncu cannot read it."""
     details, source = await asyncio.gather(
         nsight.read(tool, "--import", str(report), *DETAILS), nsight.read(tool, "--import", str(report), *SOURCE)
     )
@@ -55,7 +55,7 @@ async def read(tool: Path, report: Path, snapshot: Path | None = None) -> Drilld
 
 
 def hot_lines(text: str, snapshot: Path | None = None, most: int = 20) -> tuple[HotLine, ...]:
-    """From the source page as csv."""
+    """The hottest lines, from the source page as csv."""
     found: list[HotLine] = []
     for file, kernel, rows in _files(text):
         found += _lines(file, kernel, rows, snapshot)
@@ -95,7 +95,7 @@ def _cells(text: str) -> Iterator[list[str]]:
 
 
 def _unique(header: list[str]) -> list[str]:
-    """`Source` stands twice: of the line, and of the instruction."""
+    """Number repeated names: `Source` appears for the line and for the instruction."""
     seen: dict[str, int] = {}
     names = []
     for name in header:
@@ -131,11 +131,11 @@ def _stall(row: dict[str, str]) -> str:
 
 
 class _Origin:
-    """A file that a report names, as the user knows it.
+    """A file that a report names, mapped to the user's file.
 
-    Triton keeps what it compiled, so an earlier snapshot's path may stand in the report, and that may be gone. It is
-    the same code in the same line: the line where a kernel begins is part of what Triton finds it by. A file of the
-    same name from elsewhere is the user's only where ncu read the same text in it.
+    Triton caches compiled kernels, so a report may name the path of an earlier snapshot, which may be gone. The code
+    and its lines are the same: the kernel's first line is part of Triton's cache key. A file of the same name from
+    another folder counts as the user's only if ncu read the same text in it.
     """
 
     def __init__(self, file: str, snapshot: Path | None) -> None:
@@ -147,7 +147,7 @@ class _Origin:
                 self._own = path.read_text(encoding="utf-8", errors="replace").splitlines()
 
     def line(self, number: int, text: str) -> tuple[str, str]:
-        """The file's name and the text of one of its lines."""
+        """The file's name and the text of one line."""
         own = self._own[number - 1].strip() if number <= len(self._own) else ""
         if self._inside:
             return self._inside, own if text == _NO_SOURCE else text
@@ -156,7 +156,7 @@ class _Origin:
 
 
 def _inside(file: str, snapshot: Path | None) -> str | None:
-    """The path within the task's folder, of this snapshot or an earlier one."""
+    """The path inside this or an earlier snapshot; None if it is outside."""
     earlier = re.search(r"/sources/[0-9a-f]{64}/(.+)$", file)
     if earlier:
         return earlier[1]

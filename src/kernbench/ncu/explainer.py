@@ -1,7 +1,7 @@
-"""One case explained: takes the GPU slot, asks the profiler, turns whatever comes of it into one event.
+"""Profiles one case: takes the GPU slot, asks the profiler and turns the outcome into one event.
 
-The run in progress rests between two rows meanwhile and goes on after; nothing is ever profiled while something is
-timed. No exception leaves: an answer is a ProfileReady, or a ProfileFailed with one sentence.
+A run in progress pauses between two rows meanwhile: nothing is profiled while something is timed. It never raises: the
+outcome is a ProfileReady, or a ProfileFailed with one sentence.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Explainer:
         self._one_at_a_time = asyncio.Lock()
 
     async def prepare(self, device: str, wake: asyncio.Event) -> None:
-        """While nothing is timed: brings a standby up, until there is something to do."""
+        """Start a standby while nothing is timed; stop at `wake`."""
         if not device.startswith("cuda"):
             return
         await self.profiler.prepare(device)
@@ -62,7 +62,7 @@ class Explainer:
         return answer
 
     async def trace(self, task: Task, case: str, baseline: Baseline, device: str, path: Path) -> tuple[TraceRow, ...]:
-        """Torch's own profiler on one call, with the GPU slot in hand; raises a UserError."""
+        """Run torch's profiler on one call, holding the GPU slot; raises a UserError."""
         source = self._logbook.take_source()
         _check(task, case)
         wanted = ProfileRequest(task, case, sides(task, source, None, baseline, self._logbook), device)
@@ -96,7 +96,7 @@ class Explainer:
         return ProfileReady(case, found[0], diagnose(found[0]), other, time.monotonic() - began)
 
     async def _taken(self, wanted: ProfileRequest) -> list[Profile]:
-        """On a GPU that admits one process at a time the worker steps aside, unless it is in the middle of a run."""
+        """On a GPU in exclusive-process mode the worker exits first, unless it is in the middle of a run."""
         try:
             return await self.profiler.profile(wanted)
         except NoProfile as problem:

@@ -1,4 +1,4 @@
-"""Where ncu is, which version, whether it may count here, and what it prints when it is asked without a GPU."""
+"""Finds ncu, its version and its permission to read counters, and runs it for queries that need no GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernbench.ncu import refusals
 
 TOOLKITS = (Path("/usr/local/cuda/bin"), Path("/opt/nvidia/nsight-compute"))
 DRIVERS = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"), Path("/dev/dxg"))
-"""One of them is there where an NVIDIA driver is; the last is Windows' own."""
+"""At least one exists if an NVIDIA driver is loaded; the last is that of WSL."""
 DRIVER_PARAMS = Path("/proc/driver/nvidia/params")
 CAPABILITIES = Path("/proc/self/status")
 SYS_ADMIN, PERFMON = 1 << 21, 1 << 38
@@ -25,7 +25,7 @@ class NoNcu(refusals.Refused):
 
 
 def find(given: str | None = None) -> Path:
-    """The ncu to use: the one named, on PATH, or in the toolkit's usual places."""
+    """The ncu to use: the given path, or from PATH or the toolkit's usual folders."""
     if given:
         path = Path(given).expanduser()
         if path.is_file() and os.access(path, os.X_OK):
@@ -45,7 +45,7 @@ def find(given: str | None = None) -> Path:
 
 
 async def version(ncu: Path) -> str:
-    """`2025.3.1`; raises NoNcu when it does not even say that."""
+    """`2025.3.1`; raises NoNcu if ncu does not print one."""
     text = await read(ncu, "--version", seconds=20.0)
     found = re.search(r"Version (\d+(?:\.\d+)+)", text)
     if found is None:
@@ -54,7 +54,7 @@ async def version(ncu: Path) -> str:
 
 
 async def read(ncu: Path, *arguments: str, seconds: float = 60.0) -> str:
-    """What ncu prints when asked something that needs no GPU, such as a page of a report; empty when it fails."""
+    """ncu's output for a query that needs no GPU, such as a page of a report; empty if it fails."""
     try:
         process = await asyncio.create_subprocess_exec(
             str(ncu),
@@ -76,7 +76,7 @@ async def read(ncu: Path, *arguments: str, seconds: float = 60.0) -> str:
 
 
 def permitted(params: Path = DRIVER_PARAMS, capabilities: Path = CAPABILITIES) -> bool:
-    """Whether this process may read counters, as far as can be known without trying; in doubt, yes."""
+    """Whether this process may read counters, as far as the system tells; true if unsure."""
     try:
         if "RmProfilingAdminOnly: 1" not in params.read_text(encoding="utf-8"):
             return True

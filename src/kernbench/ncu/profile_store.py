@@ -1,8 +1,8 @@
-"""Profiles that were taken, kept under .kernbench/profiles/: the newest 50, by source, case, GPU and ncu version.
+"""Stores profiles under .kernbench/profiles/: the newest 50, by source, case, GPU and ncu version.
 
-A kept profile is the other half of every before/after pair: the baseline, the best or any iteration need not be run
-again. One JSON file per profile; a full one has its .ncu-rep beside it, which the vendor's GUI opens. A file that
-cannot be read is as good as not there.
+A stored profile is the other half of a before/after pair, so the baseline, the best or an iteration need not run again.
+One JSON file per profile; a full one comes with its .ncu-rep, which Nsight Compute's GUI opens. A file that cannot be
+read is ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Profiles:
         self._kept = kept
 
     def keep(self, profile: Profile, report: Path | None = None) -> Profile:
-        """Writes it, whole or not at all, and forgets the oldest; returns it with the place of its report."""
+        """Write it atomically and delete the oldest; returns it with the path of its report."""
         make_state(self.folder.parent)
         self.folder.mkdir(exist_ok=True)
         path = self._path(profile)
@@ -42,7 +42,7 @@ class Profiles:
         return profile
 
     def find(self, source: str, case: str, gpu: str, ncu: str, full: bool = False) -> Profile | None:
-        """The newest of this source on this case, from the same GPU and ncu; a full one serves for both sets."""
+        """The newest profile of this source and case from the same GPU and ncu; a full one also serves as a summary."""
         wanted = [
             Profile(source=source, case=case, gpu=gpu, ncu=ncu, full=kind)
             for kind in ((True,) if full else (False, True))
@@ -51,7 +51,7 @@ class Profiles:
         return max(found, key=lambda profile: profile.at, default=None)
 
     def newest(self) -> list[Profile]:
-        """All of them, the newest first."""
+        """All profiles, newest first."""
         return [profile for path in self._files() if (profile := _read(path)) is not None]
 
     def _path(self, profile: Profile) -> Path:

@@ -1,6 +1,6 @@
-"""A profile in plain text: the summary of a pane, the before/after table, the markdown of a pull request.
+"""A profile as plain text: the pane's summary, the before/after table, the markdown for a pull request.
 
-Sixty columns at most unless asked otherwise. An unknown number is a dash; a change is shown only where both are known.
+At most sixty columns by default. An unknown number is a dash; a change needs both numbers.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ ROWS: tuple[tuple[str, str, Value, Callable[[float], str]], ...] = (
     ("waiting for memory", "%", _stall, fmt.whole),
     ("kernels", "", lambda profile: float(len(profile.kernels)) or None, fmt.whole),
 )
-"""Name, unit, value, spelling of every line of a comparison: sums over the call, the rest of its main kernel."""
+"""Name, unit, value and format of each line of a comparison: sums are over the call, the rest is its main kernel's."""
 
 
 def summary_lines(
     profile: Profile, diagnosis: Diagnosis, other: Profile | None = None, width: int = WIDTH
 ) -> list[str]:
-    """What the pane shows: the answer first, where a small pane has room, then the numbers, then what to try.
+    """The pane's lines: the diagnosis first, so that a small pane shows it, then the numbers, then what to try.
 
-    With `other` the numbers of both stand side by side.
+    With `other`, the numbers of both appear side by side.
     """
     lines = [_clip(_title(profile), width)]
     lines += textwrap.wrap(f"=> {diagnosis.sentence}", width, subsequent_indent="   ")
@@ -78,12 +78,12 @@ def summary_lines(
     for technique in diagnosis.tries:
         lines += textwrap.wrap(f"try {technique.name}: {technique.reason}", width, subsequent_indent="    ")
     if profile.skipped:
-        lines.append(_clip(f"{profile.skipped} rows of ncu's output could not be read", width))
+        lines.append(_clip(f"{profile.skipped} rows of ncu's output were unreadable", width))
     return lines
 
 
 def comparison_lines(before: Profile, after: Profile, width: int = 80) -> list[str]:
-    """Before, after and the change, one number a line."""
+    """Before, after and the change, one number per line."""
     names = (_side(before)[:12], _side(after)[:12])
     lines = [f"{'':<20}{names[0]:>12}{names[1]:>12}{'change':>10}"]
     for name, unit, value, spell in ROWS:
@@ -98,7 +98,7 @@ def comparison_lines(before: Profile, after: Profile, width: int = 80) -> list[s
 
 
 def markdown(before: Profile, after: Profile) -> str:
-    """The same as a table for a pull request."""
+    """The comparison as a markdown table."""
     about = after.label or after.case
     lines = [f"| {about} | {_side(before)} | {_side(after)} | change |", "| --- | ---: | ---: | ---: |"]
     for name, unit, value, spell in ROWS:
@@ -113,7 +113,7 @@ def markdown(before: Profile, after: Profile) -> str:
 
 
 def facts_lines(facts: Sequence[Facts], width: int = WIDTH) -> list[str]:
-    """What the compiler says, without counters."""
+    """The compiler's facts, without counters."""
     lines = []
     for fact in facts:
         lines.append(f"{fact.name}: {_or_dash(fact.registers)} registers, {_or_dash(fact.spills)} spills,")
@@ -121,13 +121,13 @@ def facts_lines(facts: Sequence[Facts], width: int = WIDTH) -> list[str]:
         lines.append(f"  {shared} shared, {_or_dash(fact.warps)} warps, {_or_dash(fact.stages)} stages")
         if fact.occupancy_pct is not None:
             lines.append(f"  occupancy {fmt.percent(fact.occupancy_pct, of=100)} possible (limit: {fact.limit})")
-    return [_clip(line, width) for line in lines or ["the compiler gave no facts (no Triton kernel was loaded)"]]
+    return [_clip(line, width) for line in lines or ["no compiler facts (no Triton kernel was loaded)"]]
 
 
 def hot_lines(lines: Sequence[HotLine], width: int = 80) -> list[str]:
-    """Where the warps were seen waiting, the hottest line first."""
+    """The lines where warps wait, hottest first."""
     if not lines:
-        return ["no line was sampled: the kernel carries no line info, or ended too soon"]
+        return ["no line was sampled: the kernel has no line info or ended too soon"]
     table = [(f"{line.file}:{line.line}", line) for line in lines]
     room = min(max(len(place) for place, _ in table), 32)
     rows = [f"{'share':>6}  {'stall':<14}{'line':<{room}}"]
@@ -137,7 +137,7 @@ def hot_lines(lines: Sequence[HotLine], width: int = 80) -> list[str]:
 
 
 def trace_lines(rows: Sequence[TraceRow], width: int = 80) -> list[str]:
-    """Kernels, then operators, each by what it takes and its share of its kind."""
+    """Kernels, then operators, each with its time and its share of its kind."""
     lines = []
     for kind, title in (("kernel", "kernels, on the GPU"), ("operator", "operators, on the host")):
         part = [row for row in rows if row.kind == kind]
@@ -147,7 +147,7 @@ def trace_lines(rows: Sequence[TraceRow], width: int = 80) -> list[str]:
         for row in part[:15]:
             name = short_name(row.name) if kind == "kernel" else row.name
             lines.append(f"{fmt.microseconds(row.us):>10}  {fmt.percent(row.us / whole):>5}  {row.count:>5}  {name}")
-    return [_clip(line, width) for line in lines or ["the call spent no time that the profiler saw"]]
+    return [_clip(line, width) for line in lines or ["the profiler saw no time spent in the call"]]
 
 
 def _numbers(profile: Profile) -> list[str]:

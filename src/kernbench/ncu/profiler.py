@@ -1,10 +1,9 @@
-"""From a key to a Profile: which standby, which sides, what is kept; the half of the work that needs no GPU slot.
+"""From a key to a Profile: chooses the standby and the sides, and stores the result.
 
-A Profiler keeps up to two standbys warm: one with the summary's metrics and, once a summary was asked for, one with the
-full set, so that the drilldown after it is warm too. Both are started only while nothing is timed; one that is still
-importing when a run begins is given up. `take` returns the profiles of the sides asked for, the solution's first; a
-side other than it comes from what was kept where possible. Where ncu cannot be used `take` raises NoProfile with the
-refusal, and with what the compiler alone knows.
+A Profiler keeps up to two standbys warm: one with the summary's metrics and, after the first summary, one with the full
+set, so that a drilldown is warm too. Both start only while nothing is timed; a standby that is still importing when a
+run begins is closed. `profile` returns the requested sides, the solution first; other sides come from stored profiles
+if possible. If ncu cannot be used, `profile` raises NoProfile with the refusal and the compiler's facts.
 """
 
 from __future__ import annotations
@@ -34,19 +33,19 @@ from kernbench.task.snapshot import Source
 
 SECONDS = 60.0
 COMPILE_SECONDS = 180.0
-"""With torch.compile among the sides."""
+"""If one of the sides uses torch.compile."""
 MOST_FAILURES = 2
-"""Standbys that died before they were ready; after so many none is started until a key asks for it."""
+"""After this many standbys that died before they were ready, the next one starts only at a key."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One thing to call: a file of a snapshot, or the reference as it is or compiled."""
+    """One function to profile: a file of a snapshot, or the reference, eager or compiled."""
 
     name: str
     """solution, baseline, best, or an iteration's number."""
     source: str
-    """What a kept profile is found by: a snapshot's hash, or a baseline's name and the task's hash."""
+    """Key of stored profiles: a snapshot's hash, or a baseline's name and the task's hash."""
     kind: Literal["file", "eager", "compile"]
     folder: str
     file: str = "solution.py"
@@ -66,7 +65,7 @@ class ProfileRequest:
 
 
 class NoProfile(refusals.Refused):
-    """Why there is none; `known` is what the compiler says all the same."""
+    """Why there is no profile; `known` has the compiler's facts, if any."""
 
     def __init__(self, refusal: Refusal, where: Where | None = None, known: Profile | None = None) -> None:
         super().__init__(refusal)
@@ -84,7 +83,7 @@ class Profiler:
     ) -> None:
         self.kept = Profiles(state)
         self.refused: Refusal | None = None
-        """Why no ncu is tried any more."""
+        """Why ncu is no longer tried."""
         self._build = str(state / "build")
         self._python, self._harness, self._given, self._on_log = python, harness, ncu_path, on_log
         self._tool: Path | None = None
@@ -97,7 +96,7 @@ class Profiler:
         self._closed = False
 
     def is_warm(self, full: bool = False) -> bool:
-        """Whether an answer would come at once."""
+        """Whether a standby is ready."""
         standby = self._standbys.get(full)
         return standby is not None and standby.ready
 
@@ -106,7 +105,7 @@ class Profiler:
         return any(standby.starting for standby in self._standbys.values())
 
     async def prepare(self, device: str) -> None:
-        """To be called while nothing is timed: starts what the next keys need, and says nothing when it cannot."""
+        """Start the standbys that the next keys need. Call while nothing is timed; failures are silent."""
         with contextlib.suppress(UserError):
             await self._locate()
             for full in (False, *((True,) if self._want_full else ())):
@@ -116,13 +115,13 @@ class Profiler:
                     await self._ensure(device, full)
 
     async def make_way(self) -> None:
-        """A run begins: a standby that still imports would take a core from it, and is given up."""
+        """A run begins: close a standby that is still importing, since it would take a core from the run."""
         for full, standby in list(self._standbys.items()):
             if not standby.ready:
                 await self._drop(full)
 
     async def profile(self, wanted: ProfileRequest) -> list[Profile]:
-        """Profiles of all sides, in their order. To be called with the GPU slot in hand, one at a time."""
+        """Profiles of all sides, in order. Call it holding the GPU slot, one call at a time."""
         if self._closed:
             raise NoProfile(refusals.refuse("task_left"))
         self._taking = asyncio.current_task()
@@ -147,7 +146,7 @@ class Profiler:
         return [{**known, **profiles}[side.name] for side in wanted.sides]
 
     async def trace(self, wanted: ProfileRequest, path: Path) -> tuple[TraceRow, ...]:
-        """What one call of the solution spends, by torch's profiler: no ncu and no GPU is needed."""
+        """Trace one call of the solution with torch's profiler; needs neither ncu nor a GPU."""
         standby = await ncu.Standby.start(self._setup(wanted.device, None), on_log=self._on_log)
         try:
             request = {**self._request(wanted, list(wanted.sides[:1])), "trace": str(path)}
@@ -159,7 +158,7 @@ class Profiler:
         return tuple(decode(TraceRow, row) for row in outcome.trace)
 
     async def drilldown(self, profile: Profile) -> drilldown.Drilldown:
-        """The sections, rules and hottest lines of a kept report."""
+        """The sections, rules and hottest lines of a stored report."""
         if not profile.report or not Path(profile.report).is_file():
             return drilldown.Drilldown()
         with contextlib.suppress(UserError):
@@ -169,7 +168,7 @@ class Profiler:
         return drilldown.Drilldown()
 
     async def close(self) -> None:
-        """Nothing of it stays; a profile that is being taken, as when another task is opened meanwhile, is given up."""
+        """Close all standbys; a profile in progress is abandoned, e.g. when the user opens another task."""
         self._closed = True
         if self._taking is not None:
             self._taking.cancel()
@@ -178,7 +177,7 @@ class Profiler:
             await self._drop(full)
 
     def _known(self, wanted: ProfileRequest, gpu: str) -> dict[str, Profile]:
-        """Kept profiles of the sides beside the solution, which is always looked at anew."""
+        """Stored profiles of all sides except the solution, which is always profiled anew."""
         found = {}
         for side in wanted.sides[1:]:
             profile = self.kept.find(side.source, wanted.case, gpu, self._version)
@@ -187,12 +186,12 @@ class Profiler:
         return found
 
     async def _claim(self, wanted: ProfileRequest) -> ncu.Standby:
-        """A standby for this one request, ready or past hope."""
+        """A standby for this request, ready or failed."""
         await self._ensure(wanted.device, wanted.full)
         standby = self._standbys.pop(wanted.full)
         try:
             await standby.wait_ready()
-        except asyncio.CancelledError:  # nobody else knows of it any more
+        except asyncio.CancelledError:  # no other reference to it is left
             await standby.close()
             raise
         return standby
@@ -200,7 +199,7 @@ class Profiler:
     async def _ask(self, standby: ncu.Standby, wanted: ProfileRequest, sides: list[Side]) -> ncu.Outcome:
         try:
             outcome = await standby.profile(self._request(wanted, sides), _seconds(sides))
-            if outcome.report is not None:  # the standby's folder goes with it
+            if outcome.report is not None:  # closing the standby deletes its folder
                 place = self.kept.folder / ".report.ncu-rep"
                 place.parent.mkdir(parents=True, exist_ok=True)
                 outcome = replace(outcome, report=Path(shutil.move(outcome.report, place)))
@@ -231,7 +230,7 @@ class Profiler:
         return found
 
     async def _facts(self, wanted: ProfileRequest) -> Profile | None:
-        """One call without ncu: registers, spills and shared memory, as the compiler gives them."""
+        """One call without ncu: the compiler's registers, spills and shared memory."""
         with contextlib.suppress(UserError):
             standby = await ncu.Standby.start(self._setup(wanted.device, None), on_log=self._on_log)
             try:
@@ -252,7 +251,7 @@ class Profiler:
             self._version, self._tool = await nsight.version(found), found
 
     async def _ensure(self, device: str, full: bool) -> None:
-        """A standby that is ready or on its way."""
+        """Make sure that a standby is ready or starting."""
         async with self._lock:
             if not self._usable(full):
                 await self._drop(full)
@@ -283,7 +282,7 @@ class Profiler:
 
 
 def sides(task: Task, source: Source, against: str | None, baseline: Baseline, logbook: Logbook) -> tuple[Side, ...]:
-    """The solution and what it is to stand beside: `baseline`, `best`, an iteration, a hash, or nothing."""
+    """The solution and what to compare it with: `baseline`, `best`, an iteration, a hash, or nothing."""
     solution = Side("solution", source.sha, "file", str(source.folder))
     if against is None:
         return (solution,)
@@ -312,7 +311,7 @@ def _seconds(sides: list[Side]) -> float:
 
 
 def _about(wanted: ProfileRequest, side: Side, outcome: ncu.Outcome) -> Profile:
-    """Everything of a profile but the counters."""
+    """A profile without its counters."""
     said = outcome.facts.get(side.name, {})
     return Profile(
         side=side.name,

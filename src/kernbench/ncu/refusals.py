@@ -1,6 +1,6 @@
-"""Why there is no profile: a code to decide by, and one sentence with the exact thing to do.
+"""Why there is no profile: a code for the program, and one sentence with the exact fix for the user.
 
-`explain` reads what ncu and the target wrote; the rest of the folder names its code and lets `refuse` find the words.
+`explain` derives the code from the output of ncu and the target; elsewhere `refuse` gets the code directly.
 """
 
 from __future__ import annotations
@@ -14,64 +14,63 @@ from kernbench.events import RefusalCode
 
 WORDS: dict[RefusalCode, str] = {
     "permission": (
-        "the driver gives GPU counters to administrators only (ERR_NVGPUCTRPERM): on the host put `options nvidia"
-        " NVreg_RestrictProfilingToAdminUsers=0` into /etc/modprobe.d/nvidia.conf and reboot; in a container start it"
-        " with `--cap-add=SYS_ADMIN`; or run kernbench under sudo"
+        "the driver restricts GPU counters to administrators (ERR_NVGPUCTRPERM): on the host, add `options nvidia"
+        " NVreg_RestrictProfilingToAdminUsers=0` to /etc/modprobe.d/nvidia.conf and reboot; start a container with"
+        " `--cap-add=SYS_ADMIN`; or run kernbench under sudo"
     ),
     "counters_taken": (
-        "another tool holds the GPU's counters (DCGM, another profiler): `dcgmi profile --pause`, profile, then"
-        " `dcgmi profile --resume`; or end the other profiler"
+        "another tool uses the GPU's counters (DCGM or another profiler): `dcgmi profile --pause`, profile, then"
+        " `dcgmi profile --resume`; or stop the other profiler"
     ),
     "exclusive": (
-        "the GPU is in exclusive-process mode and the worker holds it: close the workbench and use `kernbench profile`,"
-        " or set `sudo nvidia-smi -c DEFAULT`"
+        "the GPU is in exclusive-process mode and the worker uses it: close the workbench and run `kernbench profile`,"
+        " or run `sudo nvidia-smi -c DEFAULT`"
     ),
     "no_counters": (
-        "{who} cannot load the driver's profiling library here (LibraryNotLoaded): the sandbox or container hides it;"
+        "{who} cannot load the driver's profiling library here (LibraryNotLoaded): the container or sandbox hides it;"
         " give the container the driver capability `utility,compute,profiling` or use another runtime"
     ),
     "no_gpu": (
-        "there is no NVIDIA GPU here (no driver is loaded), and Nsight Compute profiles nothing else;"
-        " `kernbench trace` looks at calls on a CPU"
+        "no NVIDIA GPU here (no driver is loaded), and Nsight Compute profiles nothing else;"
+        " `kernbench trace` works on a CPU"
     ),
-    "no_device": "torch sees no such CUDA device here, so there is nothing to profile: try --device or --python",
-    "lock": "ncu's lock file cannot be written although TMPDIR is private: check that {tmp} is writable and not full",
+    "no_device": "torch does not see this CUDA device: try another --device or --python",
+    "lock": "ncu cannot write its lock file: check that {tmp} is writable and not full",
     "no_room": (
-        "there is not enough free GPU memory for this case beside the worker, and {who} needs as much again for what"
-        " the kernel writes: profile a smaller case, or close the workbench and use `kernbench profile`"
+        "not enough free GPU memory for this case next to the worker, and {who} needs as much again to save what the"
+        " kernel writes: profile a smaller case, or close the workbench and run `kernbench profile`"
     ),
-    "gpu_full": "the GPU has no room for another process: nvidia-smi shows who has it, --device takes another",
+    "gpu_full": "the GPU has no memory for another process: nvidia-smi shows what uses it, --device chooses another",
     "no_kernel": "the call launched no kernel on the GPU, so there is nothing to profile",
     "driver_mismatch": (
-        "this ncu and this driver do not fit together: install the ncu of the driver's CUDA version and name it with"
-        " `--ncu PATH`"
+        "this ncu does not match the driver: install the ncu of the driver's CUDA version and pass it with `--ncu PATH`"
     ),
-    "unknown_gpu": "this ncu does not know this GPU: install a newer Nsight Compute and name it with `--ncu PATH`",
+    "unknown_gpu": "this ncu does not support this GPU: install a newer Nsight Compute and pass it with `--ncu PATH`",
     "unknown_metrics": (
-        "this ncu does not know the metrics asked for: install a newer one and name it with `--ncu PATH`"
+        "this ncu does not know some of the metrics: install a newer one and pass it with `--ncu PATH`"
     ),
-    "ncu_missing": "there is no ncu in {places}: install Nsight Compute, or name it with `--ncu PATH`",
-    "not_a_program": "{path} is not a program that can be started: give the path of ncu itself with `--ncu PATH`",
-    "no_version": "{path} does not say its version; is it Nsight Compute? name another with `--ncu PATH`",
-    "not_started": "{path} cannot be started: {problem}",
+    "ncu_missing": "no ncu in {places}: install Nsight Compute, or pass `--ncu PATH`",
+    "not_a_program": "{path} is not an executable file: pass the path of ncu with `--ncu PATH`",
+    "no_version": "{path} does not print its version; is it Nsight Compute? Pass another with `--ncu PATH`",
+    "not_started": "cannot start {path}: {problem}",
     "timed_out": "{who} {doing} after {seconds} and was killed: does the kernel ever end?",
     "ncu_failed": "{who} failed: {said}",
     "ended": "{who} {outcome}",
     "side_failed": "{side} fails: {message}",
-    "mixed_sides": "ncu's kernels cannot be told apart by side; try one side",
-    "task_left": "the task was left before its turn",
-    "on_cpu": "{task} runs on the CPU here; Nsight Compute sees GPUs only, `trace` sees both",
-    "no_case": "{task} has no case {case!r}; an id is {known!r}",
-    "same_source": "{against} is what is being profiled; compare it with baseline, best or an iteration's number",
+    "mixed_sides": "cannot tell which side ncu's kernels belong to; try one side",
+    "task_left": "the task was closed before the profile started",
+    "on_cpu": "{task} runs on the CPU here; Nsight Compute profiles only GPUs, `trace` works on both",
+    "no_case": "{task} has no case {case!r}; ids look like {known!r}",
+    "same_source": "{against} is the source being profiled; compare it with baseline, best or an iteration's number",
 }
 NO_DEVICE: frozenset[RefusalCode] = frozenset({"no_gpu", "no_device", "exclusive", "gpu_full"})
-"""There is no GPU to be had: the commands exit as they do without a device."""
+"""No GPU is available: commands exit as they do without a device."""
 LASTING: frozenset[RefusalCode] = frozenset({"permission", "no_counters"})
-"""The next try would meet them again: no standby is kept."""
+"""Another try would fail the same way, so no standby is kept."""
 NCU, TRACED_CALL = "ncu", "the traced call"
-"""Who was at work when it happened: a trace is made without ncu."""
+"""What failed: a trace runs without ncu."""
 _DOING = {
-    "start": "did not come up",
+    "start": "was still starting",
     "load": "was still loading the source",
     "inputs": "was still making the inputs",
     "build": "was still in the first call of the kernel",
@@ -89,7 +88,7 @@ _KNOWN: tuple[tuple[str, RefusalCode], ...] = (
     (r"not supported on (this )?device|[Uu]nsupported GPU|is not supported", "unknown_gpu"),
     (r"[Ff]ailed to find metric|Unknown (section )?(set|metric)|unrecognised option", "unknown_metrics"),
 )
-"""What ncu, the driver and torch write."""
+"""Patterns in the output of ncu, the driver and torch."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class Refused(UserError):
 
 
 def refuse(code: RefusalCode, /, **values: object) -> Refusal:
-    """The refusal with its words; `values` fill their gaps."""
+    """The refusal with its sentence; `values` fill the placeholders."""
     return Refusal(code, WORDS[code].format(**{"who": NCU, **values}))
 
 
@@ -123,9 +122,9 @@ def timed_out(step: str, seconds: float, who: str = NCU) -> Refusal:
 
 
 def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False, who: str = NCU) -> Refusal:
-    """What ncu wrote, as a refusal; its own error line where that is all there is, else how it ended.
+    """ncu's output as a refusal: a known problem, else its first error line, else how it ended.
 
-    `finished` when the target made its calls to the end: ncu then calls our stopping and waking it a return code.
+    `finished` means that the target made all its calls: then ncu reports our stopping and waking it as an error code.
     """
     for pattern, code in _KNOWN:
         if re.search(pattern, "\n".join(_complaints(text)) or text):
@@ -135,7 +134,7 @@ def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False, 
         return refuse("no_kernel")
     if said:
         return refuse("ncu_failed", who=who, said=said[0][:300])
-    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it said nothing")
+    last = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "it printed nothing")
     return refuse("ended", who=who, outcome=ended if ended.endswith(last) else f"{ended}: {last[:300]}")
 
 

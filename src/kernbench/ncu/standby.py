@@ -1,11 +1,11 @@
-"""Nsight Compute as a process that waits: found, started ahead of the key, fed one request, killed on its deadline.
+"""A waiting Nsight Compute process: started before the key, given one request, killed at its deadline.
 
-ncu starts `harness.target`, which imports torch, takes a context and waits on a named pipe; a key sends it source and
+ncu starts `harness.target`, which imports torch, creates a context and waits on a named pipe; a key sends it source and
 case. While it waits it is stopped (SIGSTOP): a waiting ncu would keep one core busy, and a stopped one costs nothing.
-Its metrics are fixed on its command line, so a standby is either of the summary's set or of the full one. What
-ncu has to say, csv and complaints alike, goes to a file of its own; what the program prints goes to the log. Everything
-lies in a private folder that is also its TMPDIR (ncu keeps a lock file there, which may be another user's in /tmp). No
-exception leaves `Standby.profile`: an Outcome carries either the csv or a refusal.
+Its metrics are fixed on its command line, so a standby collects either the summary's set or the full one. ncu writes
+its csv and errors to one file; the program's output goes to the log. All files are in a private folder that is also its
+TMPDIR (ncu keeps a lock file there; in /tmp it might belong to another user). `Standby.profile` never raises: an
+Outcome has either the csv or a refusal.
 """
 
 from __future__ import annotations
@@ -48,42 +48,42 @@ code = program.wait()
 kill()
 os._exit(code if code >= 0 else 128 - code)
 """
-"""Stands between the workbench and ncu: when its stdin closes, however the workbench ended, the whole group is killed,
-also one that is stopped. ncu is a shell script over a program over a launcher, so no death signal could reach them."""
+"""Runs between the workbench and ncu: when its stdin closes, however the workbench ended, it kills the whole group,
+even a stopped one. ncu is a shell script over a program over a launcher, out of reach of a parent-death signal."""
 START_SECONDS = 90.0
 CSV_HEADER = '"Kernel Name"'
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a standby is started with."""
+    """How to start a standby."""
 
     python: str
     device: str
     ncu: Path | None
-    """None: no counters, only what the compiler says."""
+    """None: no counters, only the compiler's facts."""
     harness: Path = field(default_factory=harness_folder)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one request came to."""
+    """The outcome of one request."""
 
     text: str = ""
-    """Everything ncu wrote: the csv is in it."""
+    """All output of ncu, including the csv."""
     facts: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By side: the compiler's facts and the bytes that the call must move."""
+    """By side: the compiler's facts and the least bytes that the call must move."""
     gpu: dict[str, Any] = field(default_factory=dict)
     trace: tuple[dict[str, Any], ...] = ()
-    """Rows of torch's profiler, where a trace was asked for."""
+    """Rows of torch's profiler, for a trace."""
     problem: refusals.Refusal | None = None
     where: Where | None = None
     report: Path | None = None
-    """The .ncu-rep of a full profile; the caller takes it away before the standby is closed."""
+    """The .ncu-rep of a full profile; the caller must move it before the standby closes."""
 
 
 def command(setup: Setup, folder: Path, full: bool) -> list[str]:
-    """The whole command line of a standby."""
+    """The full command line of a standby."""
     mode = "facts" if setup.ncu is None else "full" if full else "summary"
     target = [setup.python, "-c", BOOT, str(setup.harness), "target"]
     target += [str(folder / "requests"), str(folder / "events"), setup.device, mode]
@@ -96,13 +96,13 @@ def command(setup: Setup, folder: Path, full: bool) -> list[str]:
 
 
 class Standby:
-    """One ncu (or, without one, only its target), from its start to its one result."""
+    """One ncu (or only its target, without ncu), from its start to its single result."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: Path, full: bool, counts: bool) -> None:
         self.process, self.folder, self.full, self.counts = process, folder, full, counts
         self.gpu: dict[str, Any] = {}
         self.group: int | None = None
-        """Of ncu and its target, once it is known."""
+        """Process group of ncu and its target, once known."""
         self._facts: dict[str, dict[str, Any]] = {}
         self._trace: tuple[dict[str, Any], ...] = ()
         self._step = "start"
@@ -111,7 +111,9 @@ class Standby:
         self._ready = asyncio.Event()
         self._buffer = b""
         self._requests = os.open(folder / "requests", os.O_RDWR | os.O_NONBLOCK)
-        self._events = os.open(folder / "events", os.O_RDWR | os.O_NONBLOCK)  # with both ends held, never at its end
+        self._events = os.open(
+            folder / "events", os.O_RDWR | os.O_NONBLOCK
+        )  # holding both ends, it never reaches end-of-file
         self._tail: list[str] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._closed = False
@@ -150,7 +152,7 @@ class Standby:
 
     @property
     def ready(self) -> bool:
-        """Warm: torch and a context are there, and it waits."""
+        """Warm: torch and a context are loaded, and it waits for a request."""
         return self.alive and self._step == "ready"
 
     @property
@@ -163,7 +165,7 @@ class Standby:
         return self.ready
 
     async def profile(self, request: dict[str, Any], seconds: float = 60.0) -> Outcome:
-        """Sends the one request and waits for ncu's end; killed with its group when the time is over."""
+        """Send the request and wait for ncu to end; after `seconds` the whole group is killed."""
         if not await self.wait_ready():
             if self.alive:
                 self._problem = refusals.timed_out("start", START_SECONDS, self._who)
@@ -179,7 +181,7 @@ class Standby:
         return await self._outcome()
 
     async def close(self) -> None:
-        """Nothing of it stays: processes, pipes, folder."""
+        """Remove its processes, pipes and folder."""
         if self._closed:
             return
         await self._stop()
@@ -192,7 +194,7 @@ class Standby:
     async def _stop(self) -> None:
         self._signal(signal.SIGKILL)
         if self.process.stdin is not None:
-            self.process.stdin.close()  # the guard kills whatever is left of the group
+            self.process.stdin.close()  # the guard kills the rest of the group
         try:
             await asyncio.wait_for(self.process.wait(), 5.0)
         except TimeoutError:
@@ -232,7 +234,7 @@ class Standby:
         while data and self.alive:
             try:
                 data = data[os.write(self._requests, data) :]
-            except BlockingIOError:  # a task with many cases is longer than the pipe
+            except BlockingIOError:  # a task with many cases exceeds the pipe's buffer
                 await asyncio.sleep(0.002)
 
     def _read_events(self) -> None:
@@ -265,7 +267,7 @@ class Standby:
             self._where = decode(Where, where) if where else None
             self._problem = refusals.refuse("side_failed", side=message["side"], message=message["message"])
         elif kind == "unusable":
-            reason = (message["message"].strip().splitlines() or ["it said nothing"])[0]  # torch adds advice below it
+            reason = (message["message"].strip().splitlines() or ["it printed nothing"])[0]  # torch appends advice
             problem = refusals.explain(reason, f"cannot start: {reason}", who=self._who)
             self._problem = refusals.refuse("gpu_full") if problem.code == "no_room" else problem
 
@@ -285,5 +287,5 @@ class Standby:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """The worker's, with a TMPDIR of its own; what the program itself keeps in the usual one stays there."""
+    """The worker's environment with a private TMPDIR; the program keeps its files in the usual one."""
     return child_environment(None) | {"TMPDIR": str(folder), "KERNBENCH_TMPDIR": tempfile.gettempdir()}

@@ -1,7 +1,7 @@
 """The terminal screen: everything that imports Textual lives here.
 
-Textual reads these settings once, when it is imported: thirty frames a second keep a key under 50 ms over SSH, and
-nothing is animated.
+Textual reads these settings once, on import: 30 frames per second answer a key within 50 ms over SSH, and animations
+are off.
 """
 
 from __future__ import annotations

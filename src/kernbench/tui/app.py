@@ -1,7 +1,7 @@
 """The workbench: one screen over one engine.
 
-The engine is started after the first paint, speaks in this event loop, and is closed when the app leaves, however it
-leaves. Keys are bindings of the screen; what they do is here, and a key that cannot work now says why.
+The engine starts after the first paint, sends its events in this event loop, and closes however the app exits. Keys are
+bindings of the screen; their actions are here, and a key that cannot work now shows why.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SAID_WITH_A_CHANGE_SECONDS = 0.5
 
 
 class Workbench(SafeApp[None], inherit_bindings=False):
-    """Without Textual's own ctrl+q, which would leave from a box too, and lose what is typed there."""
+    """Drops Textual's ctrl+q binding, which would quit while the user types and lose the text."""
 
     CSS_PATH = "kernbench.tcss"
     TITLE = "kernbench"
@@ -110,12 +110,12 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         return self.main
 
     def on_mount(self) -> None:
-        # Textual leaves the terminal blank after `fg` until something changes.
+        # After `fg`, Textual leaves the terminal blank until something changes.
         self.app_resume_signal.subscribe(self, lambda app: app.refresh(layout=True))
         self.screen_change_signal.subscribe(self, lambda screen: self.forget_words())
         if warning := user_keys.doubtful(self.settings):
             self.say(warning, "warning")
-        # A lost connection or a kill ends like `q`: the worker is closed, what landed is on disk.
+        # A lost connection or a kill ends like `q`: the worker closes, and finished rows are on disk.
         for number in (signal.SIGHUP, signal.SIGTERM):
             with contextlib.suppress(RuntimeError, ValueError):
                 asyncio.get_running_loop().add_signal_handler(number, self.exit)
@@ -126,7 +126,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
             self.call_after_refresh(self._telemetry.start)
 
     def _leave_a_dead_terminal(self) -> None:
-        """Where no SIGHUP comes (nohup), Textual would read the end of the input for ever."""
+        """Without SIGHUP (under nohup), Textual would read end-of-file forever."""
         if hangup.is_dead(sys.__stdin__.fileno() if sys.__stdin__ else -1):
             self.exit()
 
@@ -155,12 +155,12 @@ class Workbench(SafeApp[None], inherit_bindings=False):
                 await asyncio.to_thread(self.engine.archive.read)
                 self.main.remember()
             await self.engine.start()
-        except Exception as error:  # whatever the engine does, the screen stays up
-            self.say(f"the engine could not start: {error}", "error")
+        except Exception as error:  # the screen stays up no matter how the engine fails
+            self.say(f"cannot start the engine: {error}", "error")
 
     def _hear(self, engine: Engine, event: Event) -> None:
         if engine is not self.engine:
-            return  # the last words of a task that was left
+            return  # from a task that is no longer open
         if not self._inbox:
             self.post_message(EventsArrived())
         self._inbox.append(event)
@@ -185,21 +185,21 @@ class Workbench(SafeApp[None], inherit_bindings=False):
 
     @property
     def settled(self) -> bool:
-        """All that the engine said is on the screen."""
+        """Every event of the engine is on the screen."""
         return not self._inbox and self.main.settled
 
     def forget_words(self) -> None:
-        """Another screen came up: what was said on the one before is over, but for what was said with the change."""
+        """Another screen opened: drop the messages of the one before, except those posted with the change."""
         if time.monotonic() - self._said_at > SAID_WITH_A_CHANGE_SECONDS:
             self.clear_notifications()
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
         self._said_at = time.monotonic()
-        self.clear_notifications()  # the newest alone: a second line would cover the tabs
+        self.clear_notifications()  # show only the newest: a second line would cover the tabs
         self.notify(clean(sentence), severity=severity, markup=False)
 
     def tell(self, sentence: str, severity: Severity = "information") -> None:
-        """Said, and kept in the output pane: a path or a command is wanted when the line has gone."""
+        """Show a sentence and keep it in the output pane: the user may need its path or command later."""
         self.say(sentence, severity)
         if self.main.ready:
             self.main.output.add(f"-- {sentence}")
@@ -218,7 +218,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         while len(self.screen_stack) > 1:
             self.pop_screen()
 
-    # -- the run and its words
+    # -- the run and its notes
 
     def action_rerun(self) -> None:
         self.engine.rerun()
@@ -226,7 +226,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
 
     def action_pause(self) -> None:
         self.engine.set_paused(not self.engine.paused)
-        self.clear_notifications()  # that a save waits is no longer so
+        self.clear_notifications()  # the notice of a pending save is out of date
         self.main.paint()
 
     def action_hypothesis(self) -> None:
@@ -238,7 +238,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
     def action_baseline(self) -> None:
         choices = self.engine.baselines()
         if len(choices) < 2:
-            self.say(f"there is no other baseline than {self.engine.baseline}")
+            self.say(f"the only baseline is {self.engine.baseline}")
             return
         self.push_screen(Choose("Compare with", choices, self.engine.baseline, "in use"), self._choose_baseline)
 
@@ -255,16 +255,16 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         self.exit(message=Text("\n".join(said)) if said else None)
 
     def action_help_quit(self) -> None:
-        """Nothing was selected that ctrl+c could copy: it may have been meant to leave."""
-        self.say("ctrl+c copies what is selected with the mouse; q on the results leaves")
+        """ctrl+c with nothing selected: the user may want to quit."""
+        self.say("ctrl+c copies text selected with the mouse; q on the main screen quits")
 
     def action_suspend_process(self) -> None:
-        """Textual's own stops this process alone."""
+        """Textual's default stops only this process."""
         try:
             with self.suspend():
                 job_control.stop_job()
         except SuspendNotSupported:
-            self.say("this terminal has no shell to go to", "warning")
+            self.say("this terminal has no shell to suspend to", "warning")
 
     def action_help(self) -> None:
         self.push_screen(Help(key_rows(self.get_key_display, self.settings.keys)))
@@ -273,7 +273,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
 
     def action_tasks(self) -> None:
         if self._tasks is None:
-            self.say("there is no other task to switch to while the runs are kept in one place (--state)")
+            self.say("cannot switch tasks: --state keeps all runs in one place")
             return
         rows = self._tasks.rows()
         self.push_screen(TaskScreen(rows, self.engine.task.folder), self._switch_soon)
@@ -281,7 +281,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
     def _switch_soon(self, folder: str | None) -> None:
         if folder is not None and folder != self.engine.task.folder:
             self.say(f"opening {Path(folder).name}")
-            # The words must be on the screen before the work begins.
+            # The message must be on the screen before the work begins.
             self.call_after_refresh(self.run_worker, partial(self._switch, folder), exit_on_error=False)
 
     async def _switch(self, folder: str) -> None:
@@ -326,6 +326,6 @@ class Workbench(SafeApp[None], inherit_bindings=False):
 
     @contextlib.contextmanager
     def lend_terminal(self) -> Iterator[None]:
-        """For a program in the foreground: the engine goes on behind it, so nothing may be painted over it."""
+        """For a program in the foreground: the engine keeps running, but nothing is painted."""
         with self.batch_update(), self.suspend():
             yield

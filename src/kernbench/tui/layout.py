@@ -1,7 +1,7 @@
-"""Which panes show, by the room there is.
+"""Which panes show at a given screen size.
 
-Under 110 columns one pane shows and the tabs name the others; from 110 results and one other stand side by side; from
-160 columns and 40 lines the right column is stacked.
+Below 110 columns one pane shows and the tabs name the others; from 110 the results share the screen with one other
+pane; from 160 columns and 40 lines the right column stacks all the others.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WIDE, STACKED = 110, 160
-"""Columns from which panes stand side by side, and from which the right side is stacked."""
+"""Columns from which panes show side by side, and from which the right side is stacked."""
 TALL = 14
-"""Lines from which tabs and hint have room."""
+"""Lines from which tabs and hint fit."""
 STACKED_LINES = 40
-"""Lines from which the stacked side has room for every pane."""
+"""Lines from which every pane fits in the stacked side."""
 PLOT_LINES, STACKED_PLOT_LINES = 22, 42
-"""Lines from which the plot stands below the iterations."""
+"""Lines from which the plot shows below the iterations."""
 PANES = (
     ("results", "Results"),
     ("gpu", "GPU"),
@@ -29,14 +29,14 @@ SIDE = PANES[1:]
 @dataclass(frozen=True)
 class Layout:
     one: bool
-    """A single pane has the screen."""
+    """One pane fills the screen."""
     stacked: bool
     display: dict[str, bool]
-    """Which widgets show, by their id."""
+    """Which widgets show, by id."""
 
 
 def choose(width: int, height: int, whole: bool, active: str, side: str, filtering: bool) -> Layout:
-    """`whole` asks for one pane however wide the screen is; `side` is the one beside the results."""
+    """`whole` asks for one pane at any width; `side` is the pane next to the results."""
     one = whole or width < WIDE
     stacked = width >= STACKED and height >= STACKED_LINES and not one
     panes = {name: stacked or side == name for name, _ in SIDE}

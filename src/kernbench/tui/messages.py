@@ -1,4 +1,4 @@
-"""What reaches the app from outside its loop, and what it is given to work with."""
+"""Messages that reach the app from outside its event loop, and the tasks it can open."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kernbench.tui.state.engine_protocol import Engine
 
 
 class EventsArrived(Message):
-    """The engine said something: it waits in the inbox."""
+    """New events of the engine are in the inbox."""
 
 
 class Sampled(Message):
-    """The machine was read; only the newest counts."""
+    """A new sample of the machine; it replaces one not handled yet."""
 
     def __init__(self, sample: Sample) -> None:
         self.sample = sample
@@ -27,7 +27,7 @@ class Sampled(Message):
 
 
 class Tasks:
-    """The tasks that `T` offers, and how one is opened; without any, `T` says why."""
+    """The tasks that `T` offers, and how to open one."""
 
     def __init__(self, rows: Callable[[], Sequence[TaskRow]], open_task: Callable[[str], Engine]) -> None:
         self.rows, self.open = rows, open_task

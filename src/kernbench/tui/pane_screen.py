@@ -1,6 +1,6 @@
-"""A screen of panes: which of them show, which one has the keys, and the tabs that name them (by layout.py).
+"""A screen of panes: which ones show, which one has the focus, and the tabs that name them (see layout.py).
 
-A pane is a widget with the pane's name as its id; what the panes show is for the subclass.
+A pane is a widget with the pane's name as its id; the subclass fills it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         self.reset_panes()
 
     def reset_panes(self) -> None:
-        """As they are when the screen opens."""
+        """Back to the state in which the screen opens."""
         self.active = "results"
-        """Name of the pane that has the keys."""
+        """Name of the focused pane."""
         self._side = "iterations"
-        """Name of the pane beside the results, where there is room for one."""
+        """Name of the pane next to the results, if one fits."""
         self.single_pane = False
 
     def paint(self) -> None:
-        """Show what changed: another pane is in view."""
+        """Show what changed after another pane came into view."""
         raise NotImplementedError
 
     @property
@@ -40,7 +40,7 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         return self.size.width >= WIDE
 
     def arrange_panes(self, size: Size | None = None) -> None:
-        """Show the panes that fit; `size` is the room where the screen does not know it yet."""
+        """Show the panes that fit; `size` is given while the screen does not know its size yet."""
         size = size or self.size
         if self.active != "results":
             self._side = self.active
@@ -54,12 +54,12 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         self.paint()
 
     def set_single_pane(self, single: bool) -> None:
-        """Give one pane the whole screen, or take it back."""
+        """Give one pane the whole screen, or show all panes again."""
         self.single_pane = single
         self.arrange_panes()
 
     def reveal(self, name: str) -> None:
-        """Show a pane, if it is not in view, without taking the keys to it where that can be done."""
+        """Bring a pane into view, without focusing it if possible."""
         pane = self.query_one(f"#{name}")
         if not pane.display and self.is_wide and not self.single_pane:
             self._side = name
@@ -70,7 +70,7 @@ class PaneScreen(Screen[None], inherit_bindings=False):
     def action_pane(self, name: str) -> None:
         self.active = name
         self.arrange_panes()
-        # At once, so that a key typed right after belongs to the new pane.
+        # At once, so that the next key goes to the new pane.
         self.set_focus(self.query_one(f"#{name}"))
 
     def action_step_pane(self, step: int) -> None:
@@ -87,12 +87,12 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         self.action_pane(event.pane)
 
     def show_titles(self) -> None:
-        """On the borders, which show where the panes are stacked."""
+        """Titles on the borders, which are visible when the panes are stacked."""
         for name, title in SIDE:
             self.query_one(f"#{name}").border_title = title
 
     def show_tabs(self, warns: Mapping[str, bool]) -> None:
-        """A pane that warns has a `!` behind its title."""
+        """A pane that warns has a `!` after its title."""
         panes = [(name, f"{title} !" if warns.get(name) else title) for name, title in PANES]
         self.query_one("#tabs", TabLine).show(panes, self.active)
         self.query_one("#side-tabs", TabLine).show(panes[1:], self._side)

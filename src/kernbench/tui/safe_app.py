@@ -1,5 +1,5 @@
-"""What the workbench and the picker have in common as apps: no sign beyond ASCII where that is asked for, and one
-sentence when they failed instead of Textual's page of local variables."""
+"""Common to the workbench and the picker: ASCII output on request, and one sentence after a crash instead of Textual's
+page of local variables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kernbench.tui.widgets.ascii_filter import AsciiOnly
 
 class SafeApp(App[ReturnType]):
     mistake = ""
-    """For whoever started the app to say, when the terminal is its own again."""
+    """The crash sentence, printed by the caller once the app has released the terminal."""
 
     def __init__(self, ascii_only: bool, **given: Any) -> None:
         super().__init__(**given)
@@ -28,13 +28,13 @@ class SafeApp(App[ReturnType]):
         return [*super().get_line_filters(), *self._ascii_filters]
 
     def get_key_display(self, binding: Binding) -> str:
-        """`ctrl+c` as it is said everywhere, where Textual has `^c`."""
+        """`ctrl+c` as the rest of kernbench spells it, instead of Textual's `^c`."""
         shown = super().get_key_display(binding)
         return f"ctrl+{shown[1:]}" if len(shown) > 1 and shown.startswith("^") else shown
 
     def _take_mistake(self, problem: BaseException) -> bool:
-        """At an exception that nobody caught; false where the user asked for the whole traceback."""
+        """Handle an uncaught exception; false if the user asked for the full traceback."""
         if crash_report.is_asked_for():
             return False
-        self.mistake = self.mistake or crash_report.sentence(problem)  # what fails next is its consequence
+        self.mistake = self.mistake or crash_report.sentence(problem)  # later failures follow from the first
         return True

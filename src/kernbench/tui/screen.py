@@ -1,6 +1,6 @@
-"""The one screen of the workbench: status, panes, hint, keys, arranged by the room there is (layout.py).
+"""The main screen: status lines, panes, hint and keys, arranged to fit (layout.py).
 
-Events change the board at once and are painted at most fifteen times a second.
+Events change the board at once and are painted at most fifteen times per second.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from kernbench.tui.widgets.row_view import RowView
 from kernbench.tui.widgets.status_line import StatusLine
 from kernbench.tui.widgets.tab_line import TabLine
 
-FILTER_WORDS = "filter: words of id, label, model, verdict, finding, or 64x*; -word leaves out; enter keeps, esc: all"
+FILTER_WORDS = "filter by id, label, model, verdict, finding or 64x*; -word excludes; enter: keep, esc: show all"
 LOOK_SECONDS = 3.0
 PAINT_SECONDS = 1 / 15
 
@@ -88,9 +88,9 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self._more = False
         """Something changed since the last paint."""
         self._turning = False
-        """The panes of one task are gone and those of the next are not there yet."""
+        """The panes of one task are gone and those of the next do not exist yet."""
         self._log_problem = ""
-        """What was said when the log was last looked at."""
+        """The problem shown when the log was last read."""
         self.set_class(self.ascii_only, "-ascii")
 
     def compose(self) -> ComposeResult:
@@ -117,26 +117,26 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self.set_interval(LOOK_SECONDS, self._look_elsewhere)
 
     def _look_elsewhere(self) -> None:
-        """Entries that a shell or an editor makes appear here too."""
+        """Show entries that a shell or an editor added."""
         found = ""
         try:
             if self.ready and not self.board.reading and self._bench.engine.changed_elsewhere():
                 self.show_iterations()
-        except (UserError, OSError) as problem:  # of a network's disk, say; the next look may succeed
-            found = f"the log could not be read again: {problem}"
+        except (UserError, OSError) as problem:  # e.g. a network disk; the next read may succeed
+            found = f"cannot re-read the log: {problem}"
         if found and found != self._log_problem:
             self._bench.say(found, "warning")
         self._log_problem = found
         if self.ready:
-            self.paint()  # another workbench may have come or gone
+            self.paint()  # another workbench may have opened or closed
 
     def _count_on(self) -> None:
-        """A run that hangs sends no events; its seconds go by all the same."""
+        """Count seconds during a run that hangs and sends no events."""
         if self._bench.engine.running:
             self.paint_soon()
 
     async def switch_task(self, board: Board) -> None:
-        """The same screen for another task."""
+        """Show another task on the same screen."""
         self.board = board
         self._turning = True
         self.reset_panes()
@@ -159,7 +159,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     # -- events of the engine
 
     def show_event(self, event: Event) -> None:
-        """Fold an event into the board; who calls paints when all are in."""
+        """Apply an event to the board; the caller paints after the last one."""
         if isinstance(event, LogLine):
             self.output.add(event.text)
             return
@@ -186,7 +186,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             self.app.screen.follow(self.board, event)
 
     def show_sample(self, sample: Sample) -> None:
-        """The machine, a second later."""
+        """Show a new sample of the machine."""
         if not self.ready:
             return
         self.gpu.take(sample, self.board.environment)
@@ -196,7 +196,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             self.paint_soon()
 
     def remember(self) -> None:
-        """The log was read."""
+        """Show earlier results once the log is read."""
         engine = self._bench.engine
         self._change = self.board.remember(engine.last_results(), engine.last_summary())
         self.show_iterations()
@@ -205,7 +205,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
 
     @property
     def ready(self) -> bool:
-        """Its panes are there: not while the program leaves or turns to another task."""
+        """Whether the panes exist: not on exit or while switching tasks."""
         return not self._turning and bool(self.query("#output"))
 
     @property
@@ -237,7 +237,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self.profile.show(self.results.selected, self.board.source)
 
     def paint_soon(self) -> None:
-        """Paint now if nothing was painted lately, else with the next tick."""
+        """Paint now, or with the next tick if the last paint was just now."""
         self._more = self._paint_due
         if not self._paint_due:
             self._paint_due = True
@@ -246,7 +246,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
 
     @property
     def settled(self) -> bool:
-        """Nothing waits to be painted."""
+        """Whether everything is painted."""
         return not self._paint_due and not self.output.flush_due
 
     def _tick(self) -> None:
@@ -255,7 +255,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             self.paint_soon()
 
     def paint(self) -> None:
-        """Send what differs from what is on the screen."""
+        """Send what changed on the screen."""
         change, self._change = self._change, Change()
         if change != Change():
             self.results.apply(change)
@@ -268,13 +268,13 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self.hint.show([(clip(status_text.hint(self.board, engine, hidden), width), "")])
         failed = self.board.failure is not None or bool(self.board.failed_rows())
         self.show_tabs({"output": failed, "gpu": bool(self.board.warning)})
-        self.query_one(KeyLine).reword({"pause": "go on"} if engine.paused else {})
+        self.query_one(KeyLine).reword({"pause": "resume"} if engine.paused else {})
 
     # -- panes
 
     def action_whole(self) -> None:
         if not self.is_wide:
-            self._bench.say("the pane already has the whole screen")
+            self._bench.say("this pane already fills the screen")
             return
         self.set_single_pane(not self.single_pane)
 
@@ -283,19 +283,19 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             self.set_single_pane(False)
         elif self.active == "results" and self.results.filter_text:
             self.results.show_only("")
-            self.paint()  # the hint may name a row that is there again
+            self.paint()  # the hint may name a row that shows again
         else:
             self.action_pane("results")
 
     def action_wall(self) -> None:
         if self.board.task.device == "cpu":
-            self._bench.say("this task runs on the CPU: wall time is all there is")
+            self._bench.say("this task runs on the CPU: there is only wall time")
             return
         self.results.toggle_wall()
 
     def action_sort(self) -> None:
         self.results.next_sort()
-        self._bench.say(f"rows: {SORT_WORDS[self.results.sort]}")
+        self._bench.say(f"sorted: {SORT_WORDS[self.results.sort]}")
 
     # -- the filter
 

@@ -1,6 +1,6 @@
-"""Every private name of Textual that the screens use, each with a plain fallback for a Textual that lacks it.
+"""Every private name of Textual that the screens use, each with a fallback for a Textual without it.
 
-Nothing here imports Textual before it is asked to: `kernbench doctor` names the fallbacks in use.
+Textual is imported inside the functions only; `kernbench doctor` calls them to name the fallbacks in use.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ _OF_KEYS = ("_character_to_key",)
 
 
 def fallbacks() -> list[str]:
-    """The private names that the installed Textual lacks, so that a fallback does their work."""
+    """The private names that the installed Textual lacks: fallbacks replace them."""
     from textual import keys
     from textual.app import App
 
-    app: App[None] = App()  # `_exception` is set on an app and not on its class
+    app: App[None] = App()  # `_exception` is set on the instance, not the class
     missing = [f"textual.app.App.{name}" for name in _OF_APPS if not hasattr(app, name)]
     return missing + [f"textual.keys.{name}" for name in _OF_KEYS if not hasattr(keys, name)]
 
 
 def on_fatal_error(app: App[Any], take: Callable[[BaseException], bool]) -> None:
-    """Call `take` at the first exception that nobody caught; where it returns true, the app leaves without a word.
+    """Call `take` with the first uncaught exception; if it returns true, the app exits silently.
 
-    Otherwise, or where Textual has no `_fatal_error`, Textual shows its own page with the traceback.
+    Otherwise, or if Textual has no `_fatal_error`, Textual shows its page with the traceback.
     """
     shows_page = getattr(app, "_fatal_error", None)
     if shows_page is None:
@@ -51,7 +51,7 @@ def on_fatal_error(app: App[Any], take: Callable[[BaseException], bool]) -> None
 
 
 def key_of(character: str) -> str:
-    """The name by which Textual knows the key of a character: `slash` for `/`."""
+    """Textual's key name for a character: `slash` for `/`."""
     from textual import keys
 
     name_of = getattr(keys, "_character_to_key", None)

@@ -1,4 +1,4 @@
-"""The colours: all of them lie in the 256-colour palette, so that SSH without truecolor shows the same screen."""
+"""The colors, all from the 256-color palette, so that SSH without truecolor shows the same screen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KERNBENCH = Theme(
 
 
 def default(environ: Mapping[str, str]) -> str:
-    """Our own colours where there are 256 of them; with 16, or none wanted, the terminal's own, which are readable."""
+    """Our colors on a 256-color terminal; with 16 colors or NO_COLOR the terminal's colors, which are readable."""
     if environ.get("NO_COLOR"):
         return "ansi-dark"
     many = environ.get("COLORTERM") or "256color" in environ.get("TERM", "") or "direct" in environ.get("TERM", "")
@@ -32,5 +32,5 @@ def default(environ: Mapping[str, str]) -> str:
 
 
 def own_colours_only(environ: Mapping[str, str]) -> bool | None:
-    """Under NO_COLOR: Textual then strips colours instead of turning them to greys, black where they are ansi ones."""
+    """True under NO_COLOR: Textual then strips colors instead of turning them to grays (ansi colors to black)."""
     return True if environ.get("NO_COLOR") else None

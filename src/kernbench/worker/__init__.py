@@ -1,1 +1,1 @@
-"""The worker, a child process that runs the kernel, and what comes back from it."""
+"""The worker, a child process that runs the kernel, and its output."""

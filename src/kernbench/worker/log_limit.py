@@ -1,4 +1,4 @@
-"""What the kernel prints, made fit for a screen: bytes in, clipped lines out, a flood reduced to a count."""
+"""Prepares the kernel's output for a screen: bytes in, clipped lines out, a flood reduced to a count."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import re
 from harness.shared import format as fmt
 
 ESCAPES = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
-"""Colours and cursor movements of terminals; here they would only be noise."""
+"""Colors and cursor movements of terminals; noise here."""
 LONGEST_LINE = 400
 LINES_PER_SECOND = 200
 
 
 class LogLimiter:
-    """Keeps the first lines of every second and counts the rest; `now` is passed in, so that it can be tested."""
+    """Keeps the first lines of every second and counts the rest; `now` is passed in for tests."""
 
     def __init__(self, lines_per_second: int = LINES_PER_SECOND, longest: int = LONGEST_LINE) -> None:
         self._allowed = lines_per_second
@@ -29,7 +29,7 @@ class LogLimiter:
         if int(now) != self._second:
             lines += self._report()
             self._second, self._used = int(now), 0
-        if self._used >= self._allowed:  # the quick way through a flood: nothing is split
+        if self._used >= self._allowed:  # fast path during a flood: nothing is split
             self._dropped += chunk.count(b"\n")
             self._dropped_bytes += len(chunk)
             self._rest = b""
@@ -40,7 +40,7 @@ class LogLimiter:
         self._used += len(whole)
         self._dropped += len(whole[room:])
         self._dropped_bytes += sum(map(len, whole[room:]))
-        if len(self._rest) > self._longest:  # a line without end is shown clipped and its tail dropped
+        if len(self._rest) > self._longest:  # show an endless line clipped and drop its tail
             lines.append(self._clip(self._rest))
             self._used += 1
             self._rest = b""
@@ -61,7 +61,7 @@ class LogLimiter:
         amount, unit = (
             (self._dropped_bytes / 1e6, "MB") if self._dropped_bytes >= 1e5 else (self._dropped_bytes / 1e3, "kB")
         )
-        text = f"... {self._dropped:,} more lines ({fmt.fixed(amount, 1)} {unit}) were not kept"
+        text = f"... {self._dropped:,} more lines ({fmt.fixed(amount, 1)} {unit}) dropped"
         self._dropped = self._dropped_bytes = 0
         return [text]
 

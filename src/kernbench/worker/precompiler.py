@@ -1,8 +1,8 @@
-"""The process that compiles kernels ahead of the worker (harness/precompile/server.py): never missed, if it fails.
+"""The process that compiles kernels ahead of the worker (harness/precompile/server.py). Its failure is harmless.
 
-It is started while nothing runs, once a worker has loaded a Triton source on a GPU, kept for later runs, and told of
-every source that loads; the newest counts. Nothing waits for it and nothing is said of it: dead or hanging, it costs
-the time that it would have saved. One that is still importing when a run begins is frozen, as the spare is.
+It starts while nothing runs, once a worker has loaded a Triton source on a GPU, stays for later runs, and gets every
+source that loads; the newest counts. Nothing waits for it or reports on it: if it dies or hangs, only the time it would
+have saved is lost. Like the spare, it is frozen if it is still importing when a run begins.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from kernbench.worker.process import ChildProcess, Unusable
 
 MOST_FAILURES = 2
-"""So many that died or hung before they were ready are enough."""
+"""After this many that died or hung before they were ready, none is started."""
 START_S = 60.0
 
 
@@ -41,17 +41,17 @@ class Precompiler:
         return self._child.pid if self._child is not None and self._child.alive else None
 
     def submit(self, request: dict[str, Any], compiler: dict[str, Any] | None) -> None:
-        """A worker has loaded the source of this request, and compiles it as `compiler` says."""
+        """A worker has loaded the request's source and compiles it as described by `compiler`."""
         if compiler is None:
             return
         self._wanted = True
         if self._child is not None and self.ready and len(request["cases"]) > 1:
-            while not self._child.messages.empty():  # what it built for earlier requests
+            while not self._child.messages.empty():  # answers to earlier requests
                 self._child.messages.get_nowait()
             self._child.send({**request, "compiler": compiler})
 
     async def prepare(self, interrupted: Callable[[], bool]) -> None:
-        """To be called while nothing runs: until the process, or another in place of one that died, is ready."""
+        """Start the process, or replace a dead one, and wait until it is ready. Call while nothing runs."""
         await self._bury()
         if self._wanted and self._child is None and self._failures < MOST_FAILURES:
             try:
@@ -76,7 +76,7 @@ class Precompiler:
             self._child.thaw()
 
     async def _bury(self) -> None:
-        """Clears away a process that is dead; one that never was ready counts as a failure."""
+        """Remove a dead process; one that was never ready counts as a failure."""
         if self._child is not None and not self._child.alive:
             self._failures += self._child.environment is None
             await self.close()

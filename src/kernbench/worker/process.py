@@ -1,9 +1,9 @@
-"""One child process: started from this thread, spoken to in JSON lines, killed with its whole group.
+"""One child process: started from the main thread, driven by JSON lines, killed with its whole group.
 
-The child runs `harness.worker` (or `harness.precompile.server`) in any Python that has torch. It is started by a few
-lines given to `-c`, which build the package `harness` from its folder by importlib: neither that folder nor its parent
-lands on the child's `sys.path`, and the workbench's own PYTHONPATH stays out. Its stdout carries events and nothing
-else; what the kernel prints comes by stderr, clipped and rate-limited here, so that no flood reaches the screen.
+The child runs `harness.worker` (or `harness.precompile.server`) in any Python that has torch. A few lines passed to
+`-c` build the package `harness` from its folder by importlib: neither that folder nor its parent gets on the child's
+`sys.path`, and the workbench's PYTHONPATH is not inherited. Its stdout carries only events; the kernel's output arrives
+on stderr, clipped and rate-limited here, so that no flood reaches the screen.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ sys.modules["harness"] = package
 spec.loader.exec_module(package)
 importlib.import_module("harness." + module).main(*words)
 """
-"""For `python -c`: the harness's folder, the module whose main is to run, and the words for it."""
+"""For `python -c`; arguments: the harness's folder, the module whose main runs, and its arguments."""
 LONGEST_EVENT = 32 * 1024 * 1024
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "TRITON_INTERPRET")
 
 
 class Unusable(UserError):
-    """The worker cannot do its work here."""
+    """The worker cannot run here."""
 
     def __init__(self, code: UnusableCode, message: str) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ def harness_folder() -> Path:
 
 
 def child_environment(threads: int | None) -> dict[str, str]:
-    """The user's environment, without what belongs to the workbench's own Python."""
+    """The user's environment, without the variables of the workbench's Python."""
     environment = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     environment |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     if extra := os.environ.get("KERNBENCH_PYTHONPATH"):
@@ -64,7 +64,7 @@ def child_environment(threads: int | None) -> dict[str, str]:
 
 
 class ChildProcess:
-    """A running worker. `messages` yields its events; None in it means that the process is gone."""
+    """A running worker. `messages` holds its events; None means that the process is gone."""
 
     def __init__(self, process: asyncio.subprocess.Process, python: str, on_log: Callable[[str], None]) -> None:
         self.process, self._python = process, python
@@ -75,7 +75,7 @@ class ChildProcess:
         self._ready = asyncio.Event()
         self._on_log = on_log
         self.warm = False
-        """Nothing is left that its first run would have to wait for."""
+        """Its first run need not wait for anything."""
         self._stopped = self._greeted = False
         self._tasks = [asyncio.create_task(self._read_events()), asyncio.create_task(self._read_log())]
 
@@ -90,7 +90,7 @@ class ChildProcess:
         module: str = "worker",
     ) -> ChildProcess:
         if threading.current_thread() is not threading.main_thread():
-            # The child asks the system to kill it when its creating THREAD ends; only the main one lives long enough.
+            # The system kills the child when the THREAD that created it ends; only the main one lives long enough.
             raise RuntimeError("a worker must be started from the main thread")
         try:
             process = await asyncio.create_subprocess_exec(
@@ -132,7 +132,7 @@ class ChildProcess:
         return self.environment
 
     def send(self, request: dict[str, Any]) -> None:
-        """Hands one request over; a child that is already gone is noticed through `messages`."""
+        """Send one request; if the child is already gone, `messages` shows it."""
         line = json.dumps(request, separators=(",", ":"), allow_nan=False) + "\n"
         if self.process.stdin is not None and not self.process.stdin.is_closing():
             with contextlib.suppress(ConnectionError, RuntimeError):
@@ -143,7 +143,7 @@ class ChildProcess:
             os.killpg(self.pid, number)
 
     def freeze(self) -> None:
-        """Keeps a child that is still importing or warming up off the cores and the GPU while something is timed."""
+        """Keep a child that is still importing or warming up off the cores and the GPU while something is timed."""
         if self.alive and not self._stopped:
             self.signal(signal.SIGSTOP)
             self._stopped = True
@@ -157,12 +157,12 @@ class ChildProcess:
         self.signal(signal.SIGKILL)
 
     async def close(self) -> None:
-        """Ends the process and its group and waits until both pipes are drained."""
+        """End the process and its group, and wait until both pipes are drained."""
         self.kill()
         await self.process.wait()
-        self.kill()  # whatever the kernel left behind in the group
+        self.kill()  # what the kernel left behind in the group
         _done, pending = await asyncio.wait(self._tasks, timeout=1.0)
-        for task in pending:  # a grandchild that left the group still holds a pipe
+        for task in pending:  # a grandchild outside the group still holds a pipe
             task.cancel()
         transport = getattr(self.process, "_transport", None)
         if transport is not None:
@@ -180,7 +180,7 @@ class ChildProcess:
         while True:
             try:
                 line = await self.process.stdout.readline()
-            except ValueError:  # longer than any event of ours
+            except ValueError:  # longer than any of our events
                 self.kill()
                 break
             if not line:
@@ -214,9 +214,9 @@ class ChildProcess:
             self.messages.put_nowait(message)
 
     def _why_it_ended(self) -> str:
-        last = next((line for line in reversed(self.log_tail) if line.strip()), "it said nothing")
-        told = f"the worker {exit_text(self.process.returncode)} at its start: {last}"
-        return told if self._greeted else f"{told}; is {self._python} a Python with torch? choose another with --python"
+        last = next((line for line in reversed(self.log_tail) if line.strip()), "it printed nothing")
+        text = f"the worker {exit_text(self.process.returncode)} on start: {last}"
+        return text if self._greeted else f"{text}; does {self._python} have torch? choose another with --python"
 
     async def _read_log(self) -> None:
         assert self.process.stderr is not None
@@ -226,13 +226,13 @@ class ChildProcess:
             reading = self.process.stderr.read(65536)
             try:
                 chunk = await (asyncio.wait_for(reading, 1.0) if limiter.owes_a_report else reading)
-            except TimeoutError:  # the flood is over; say now what was not kept
+            except TimeoutError:  # the flood is over; report what was dropped
                 self._log(limiter.finish())
                 continue
             if not chunk:
                 break
             self._log(limiter.feed(chunk, loop.time()))
-            # A flood must not starve the screen: between two pieces of what is dropped the keys have their turn.
+            # A flood must not starve the screen: let keys through between two dropped pieces.
             await asyncio.sleep(0.002 if limiter.owes_a_report else 0)
         self._log(limiter.finish())
 

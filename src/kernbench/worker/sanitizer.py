@@ -1,7 +1,7 @@
-"""compute-sanitizer on one call of one case: memory errors as sentences, with kernel and line where they are known.
+"""Runs compute-sanitizer on one call of one case: memory errors as sentences, with kernel and line if known.
 
-It runs `harness.target` (load, inputs, one call, as for a profile) in a process of its own, with torch's caching
-allocator off: then every tensor is an allocation of its own, and one element outside it is outside. Takes seconds.
+It runs `harness.target` (load, inputs, one call, as for a profile) in a separate process with torch's caching allocator
+off: every tensor is then a separate allocation, and an access one element outside is detected. Takes seconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kernbench.task import case_choice
 from kernbench.worker.process import BOOT, child_environment
 
 TOOL = "compute-sanitizer"
-MISSING = f"{TOOL} is neither on PATH nor in the CUDA toolkit's bin; install it with the toolkit, or add it to PATH"
+MISSING = f"{TOOL} is not on PATH or in the CUDA toolkit's bin; install it with the toolkit, or add it to PATH"
 OPTIONS = "--tool memcheck --report-api-errors no --print-limit 1000 --target-processes application-only".split()
 SECONDS = 300.0
 _START = re.compile(r"^={9} (?P<what>(?:Invalid|Misaligned|Out-of-range|Out-of-bounds|Malloc|Free|Stack|Illegal).*)$")
@@ -41,7 +41,7 @@ _NEAR = re.compile(r"^={9} +and is (?P<near>.+) the nearest allocation at \S+ of
 
 @dataclass(frozen=True)
 class BadAccess:
-    """One distinct error, and how many threads met it."""
+    """One distinct error, and how many threads hit it."""
 
     what: str
     kernel: str
@@ -61,7 +61,7 @@ class Report:
     case: str
     errors: tuple[BadAccess, ...]
     problem: str | None = None
-    """Why the call did not come to its end, where memory errors do not say it."""
+    """Why the call did not finish, if memory errors do not explain it."""
 
 
 def find() -> Path:
@@ -74,15 +74,15 @@ def find() -> Path:
 
 
 def smallest(task: Task, glob: str | None) -> Case:
-    """The matching case with the least to do, as far as its axes tell."""
+    """The matching case with the least work, judged by its axes."""
     cases = case_choice.matching(task, glob)
     if not cases:
-        raise UserError(f"no case of {task.name} matches {glob!r}; an id is {task.cases[0].id!r}")
+        raise UserError(f"no case of {task.name} matches {glob!r}; ids look like {task.cases[0].id!r}")
     return min(cases, key=lambda case: case.size)
 
 
 def check(task: Task, case: Case, source: Path, build: Path, python: str, device: str, harness: Path) -> Report:
-    """One call of the solution under memcheck."""
+    """Run one call of the solution under memcheck."""
     tool = find()
     with tempfile.TemporaryDirectory(prefix="kernbench-sanitizer-") as place:
         folder = Path(place)
@@ -97,7 +97,7 @@ def check(task: Task, case: Case, source: Path, build: Path, python: str, device
 
 
 def _exchange(folder: Path, command: list[str], request: str) -> list[dict[str, Any]]:
-    """Starts the command, hands it one request, returns the events it sent until its end."""
+    """Start the command, send it one request, and return its events."""
     for name in ("requests", "events"):
         os.mkfifo(folder / name, 0o600)
     requests = os.open(folder / "requests", os.O_RDWR)
@@ -108,7 +108,7 @@ def _exchange(folder: Path, command: list[str], request: str) -> list[dict[str, 
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
             )
-        # A request longer than the pipe is taken only once the program reads.
+        # A request longer than the pipe's buffer blocks until the program reads.
         threading.Thread(target=_send, args=(requests, request.encode()), daemon=True).start()
         try:
             process.wait(SECONDS)
@@ -144,7 +144,7 @@ def _events(pipe: int) -> list[dict[str, Any]]:
 
 def _last_line(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
 
 
 def _problem(events: list[dict[str, Any]]) -> str | None:
@@ -154,11 +154,11 @@ def _problem(events: list[dict[str, Any]]) -> str | None:
     said = by_name.get("failed") or by_name.get("unusable") or by_name.get("end") or {}
     where = said.get("where") or {}
     place = f"{where['file']}:{where['line']}: " if where.get("line") else ""
-    return f"{place}{said.get('message', 'the program ended without a word')}"
+    return f"{place}{said.get('message', 'the program ended without a message')}"
 
 
 def parse(text: str, source: Path, folder: Path) -> tuple[BadAccess, ...]:
-    """Distinct errors in the order of their first appearance; paths of the snapshot become the user's."""
+    """Distinct errors in order of first appearance, with snapshot paths mapped to the user's."""
     found: Counter[tuple[str, str, str | None, int | None]] = Counter()
     near: dict[tuple[str, str, str | None, int | None], str] = {}
     for what, *lines in _blocks(text.splitlines()):
@@ -170,7 +170,7 @@ def parse(text: str, source: Path, folder: Path) -> tuple[BadAccess, ...]:
 
 
 def _blocks(lines: list[str]) -> list[list[str]]:
-    """Every error with the lines that belong to it."""
+    """Each error with its lines."""
     blocks: list[list[str]] = []
     for line in lines:
         start = _START.match(line)
@@ -195,7 +195,7 @@ def _near(lines: list[str]) -> str:
 
 
 def _named(file: str, source: Path, folder: Path) -> str:
-    """The file as the user names it."""
+    """The file's path as the user knows it."""
     for root in (source, folder):
         with contextlib.suppress(ValueError):
             return str(Path(file).relative_to(root))

@@ -1,11 +1,11 @@
 """The worker and its spare: one conversation at a time, deadlines, and a replacement that is already warm.
 
-`talk` sends one request and yields the worker's messages until the run ends; a worker that dies, or overstays the
-deadline of the step it announced, ends the conversation with a `WorkerLost`. The spare has imported everything, has had
-its slow first times on the GPU, and waits; it is started only while nothing runs, and frozen (SIGSTOP) should a run
-begin before it is warm, so that it takes neither a core nor the GPU from what is being timed. Freezing replaces a nice
-value, which an ordinary user could not take back.
-`lend_gpu` gives the GPU to another process: the run in progress rests between two rows, and none begins until
+`talk` sends one request and yields the worker's messages until the run ends; a worker that dies, or exceeds the
+deadline of the step it announced, ends the conversation with a `WorkerLost`. The spare has imported everything, has
+warmed up the GPU, and waits. It starts only while nothing runs, and is frozen (SIGSTOP) if a run begins before it is
+warm, so that it takes neither a core nor the GPU from the timed run. A nice value would not do: an ordinary user could
+not lower it again.
+`lend_gpu` gives the GPU to another process: the run in progress pauses between two rows, and none begins until
 `take_back_gpu`.
 """
 
@@ -42,11 +42,11 @@ class Deadlines:
     time: float = 5.0
     cancel: float = 1.0
     cancel_build: float = 10.0
-    """It may be compiling for the cache, and a new worker would import torch first."""
+    """It may be compiling for the cache, and a new worker would have to import torch."""
     cancel_spared: float = 3.0
-    """The same where a warm spare stands by."""
+    """The same if a warm spare is ready."""
     slow_start: float = 20.0
-    """Of a worker; then it is said that it takes long."""
+    """After this time of starting, a notice says that the worker is slow."""
     start: float = 180.0
 
     def of(self, step: str) -> float:
@@ -55,7 +55,7 @@ class Deadlines:
         )
 
     def to_cancel(self, step: str, spared: bool) -> float:
-        """A baseline is compiled for all the saves to come."""
+        """How long a cancelled step may go on: longest for a baseline, which is compiled for all later saves."""
         if step not in ("load", "build", "baseline"):
             return self.cancel
         return self.cancel_spared if spared and step != "baseline" else self.cancel_build
@@ -63,14 +63,14 @@ class Deadlines:
 
 @dataclass(frozen=True)
 class WorkerLost:
-    """The run's worker is gone."""
+    """The worker ended during the run."""
 
     kind: Literal["crashed", "timeout", "cancelled"]
     step: str
     case: str | None
     detail: str
     log: tuple[str, ...] = ()
-    """The last lines it printed; a fault handler's report is among them."""
+    """The last lines it printed, including a fault handler's report."""
 
 
 class Supervisor:
@@ -101,16 +101,16 @@ class Supervisor:
         self._deadline = 0.0
         self._cancelled = False
         self._queued = False
-        """A conversation waits for the GPU to be handed back, or for a worker."""
+        """A conversation is waiting for the GPU or for a worker."""
         self._patience = 0.0
-        """Seconds that a cancelled run has beyond those that everybody has."""
+        """Extra seconds for the cancelled run."""
         self._announcing: asyncio.Task[None] | None = None
         self._free = asyncio.Event()
         self._free.set()
         self._resting = asyncio.Event()
 
     async def ready(self) -> Environment:
-        """A worker that can take a request now; raises Unusable when there can be none."""
+        """Wait for a worker that can take a request; raises Unusable if none can start."""
         while True:
             child = await self._current()
             try:
@@ -127,8 +127,8 @@ class Supervisor:
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(child.wait_ready(), limits.slow_start)
         so_far, at_most = fmt.seconds(limits.slow_start), fmt.seconds(limits.start)
-        said = f"the worker takes long to start: {so_far} so far, and at most {at_most}"
-        self._emit(Notice(f"{said}; `kernbench doctor` looks at its Python", "warning"))
+        said = f"the worker is slow to start ({so_far}, giving up at {at_most})"
+        self._emit(Notice(f"{said}; `kernbench doctor` checks its Python", "warning"))
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(child.wait_ready(), limits.start - limits.slow_start)
         raise Unusable(
@@ -148,7 +148,7 @@ class Supervisor:
         self.builder.freeze()
         self._run, case = str(request["run"]), None
         self._enter("load")
-        while not child.messages.empty():  # what an earlier run still had to say
+        while not child.messages.empty():  # leftovers of an earlier run
             child.messages.get_nowait()
         child.send(request)
         try:
@@ -181,7 +181,7 @@ class Supervisor:
             self.builder.thaw()
 
     async def _free_child(self) -> ChildProcess:
-        """A worker that is ready while nobody else has the GPU."""
+        """A ready worker, once the GPU is not lent to another process."""
         while True:
             await self._free.wait()
             await self.ready()
@@ -189,7 +189,7 @@ class Supervisor:
                 return self._child
 
     async def lend_gpu(self) -> None:
-        """Until nothing of ours uses the GPU: a run rests after its next row, an A/A measurement is given up."""
+        """Wait until we do not use the GPU: a run pauses after its next row, an A/A measurement is cancelled."""
         self._free.clear()
         self._stop_warming()
         if self._child is None or self._run is None:
@@ -203,11 +203,11 @@ class Supervisor:
 
     @property
     def is_gpu_lent(self) -> bool:
-        """Somebody else has the GPU, as for a profile."""
+        """Another process has the GPU, e.g. for a profile."""
         return not self._free.is_set()
 
     def take_back_gpu(self) -> None:
-        """The run goes on where it rested."""
+        """Resume the run where it paused."""
         self._free.set()
         if self._spare is not None and self._run is None:
             self._spare.thaw()
@@ -216,12 +216,12 @@ class Supervisor:
         self._child.send({"request": "release"})
         if self._run is not None:
             self._enter(self._step)
-            self._child.messages.put_nowait({"event": "released"})  # wakes the reader to see the deadline
+            self._child.messages.put_nowait({"event": "released"})  # wake the reader to check the deadline
 
     def cancel(self) -> None:
-        """Asks the run to stop; if the worker does not answer soon, it is killed."""
+        """Ask the run to stop; a worker that does not answer soon is killed."""
         child = self._child
-        if self._queued:  # nothing is with the worker yet; the conversation ends before it begins
+        if self._queued:  # not sent to the worker yet; the conversation ends before it begins
             self._cancelled = True
         if child is None or self._run is None or self._cancelled:
             return
@@ -229,10 +229,10 @@ class Supervisor:
         child.send({"request": "cancel", "run": self._run})
         self._deadline = asyncio.get_running_loop().time() + self.deadlines.cancel
         self._patience = self.deadlines.to_cancel(self._step, self.spare_warm) - self.deadlines.cancel
-        child.messages.put_nowait({"event": "cancel asked"})  # wakes the reader to see the new deadline
+        child.messages.put_nowait({"event": "cancel asked"})  # wake the reader to check the new deadline
 
     async def prepare_spare(self) -> None:
-        """To be called while nothing runs: starts the spare, and swaps it in for a worker that has grown too large."""
+        """Start the spare, and swap it in for a worker that has grown too large. Call while nothing runs."""
         child = self._child
         if not self._spares or child is None or not child.ready:
             return
@@ -246,22 +246,24 @@ class Supervisor:
             await self.ready()
 
     def _count_failed_spare(self) -> None:
-        """One that died before it was warm: full is full at its start or a little later."""
+        """Count a spare that died before it was warm: a full GPU may fail it at its start or later."""
         spare = self._spare
         if spare is None or spare.warm:
             return
         self._failed_spares += 1
         if not self.may_have_spare:
             why = str(spare.problem or exit_text(spare.process.returncode)).partition(";")[0]
-            self._emit(Notice(f"no spare worker ({why}); after a crash the next save waits for a new one", "warning"))
+            self._emit(
+                Notice(f"no spare worker ({why}): a crash will make the next save wait for a restart", "warning")
+            )
 
     @property
     def may_have_spare(self) -> bool:
-        """One is there or may come. A GPU for one process at a time, or a full one, has no room for it."""
+        """Whether a spare exists or may start. A GPU that is full or in exclusive-process mode has no room for one."""
         return self._spares and self._failed_spares < SPARE_TRIES
 
     async def prepare_builder(self, interrupted: Callable[[], bool]) -> None:
-        """To be called while nothing runs, after the spare: the two would only take cores from one another."""
+        """Start the precompiler. Call while nothing runs, after the spare: the two would compete for cores."""
         if self._spares:
             await self.builder.prepare(interrupted)
 
@@ -271,7 +273,7 @@ class Supervisor:
 
     @property
     def spare_ready(self) -> bool:
-        """It could take over, and would make a run wait for what it is still at."""
+        """Whether it could take over, even if it is still warming up."""
         return self._spare is not None and self._spare.ready
 
     @property
@@ -280,7 +282,7 @@ class Supervisor:
 
     @property
     def busy(self) -> bool:
-        """A run is in progress, resting or not."""
+        """Whether a run is in progress, paused or not."""
         return self._run is not None
 
     @property
@@ -325,7 +327,7 @@ class Supervisor:
         child, self._child, self._first_size = self._child, None, None
         if self._spare is not None and not self._spare.alive:
             self._spare = None
-        self._failed_spares = 0  # beside another worker there may be room
+        self._failed_spares = 0  # next to another worker it may fit
         if child is not None:
             await child.close()
             self._emit(WorkerChanged("lost"))
@@ -335,7 +337,7 @@ class Supervisor:
         try:
             message = await asyncio.wait_for(child.messages.get(), max(left, 0.001))
         except TimeoutError:
-            if asyncio.get_running_loop().time() < self._deadline:  # moved on meanwhile
+            if asyncio.get_running_loop().time() < self._deadline:  # it was moved meanwhile
                 return {"event": "still waiting"}
             return self._wait_longer() if self._cancelled and self._patience > 0 else self._overstayed(child)
         if message is not None:
@@ -343,12 +345,12 @@ class Supervisor:
         if self._cancelled:
             return WorkerLost("cancelled", self._step, None, "cancelled")
         code = child.process.returncode
-        detail = "left after a CUDA error: its context was useless" if code == CUDA_ERROR_EXIT else exit_text(code)
+        detail = "exited after a CUDA error that broke its context" if code == CUDA_ERROR_EXIT else exit_text(code)
         return WorkerLost("crashed", self._step, None, detail, tuple(child.log_tail))
 
     def _wait_longer(self) -> dict[str, Any]:
         doing, patience, self._patience = render.STEP_WORDS.get(self._step, self._step), self._patience, 0.0
-        self._emit(Notice(f"the next run waits while the one before is {doing}, {fmt.seconds(patience)} at most"))
+        self._emit(Notice(f"waiting up to {fmt.seconds(patience)} for the previous run to finish {doing}"))
         self._deadline = asyncio.get_running_loop().time() + patience
         return {"event": "still waiting"}
 
@@ -357,7 +359,7 @@ class Supervisor:
         if self._cancelled:
             return WorkerLost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
         limit = self.deadlines.of(self._step)
-        return WorkerLost("timeout", self._step, None, f"no end after {fmt.seconds(limit)}", tuple(child.log_tail))
+        return WorkerLost("timeout", self._step, None, f"timed out after {fmt.seconds(limit)}", tuple(child.log_tail))
 
     def _enter(self, step: str) -> None:
         self._step = step

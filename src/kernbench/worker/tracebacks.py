@@ -1,6 +1,6 @@
-"""A traceback as the user wants it: without the frames of the harness, of the import system and of libraries.
+"""Trims tracebacks to the user's frames: without those of the harness, the import system and libraries.
 
-Works on text, so that it serves what the worker raised and what its fault handler printed.
+Works on text, so that it applies to exceptions of the worker and to the output of its fault handler.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import harness
 
 FIRST_LINES, LAST_LINES, LONGEST_LINE = 12, 18, 300
-"""What is kept of a long one: every failed row carries its own."""
+"""What is kept of a long traceback: every failed row has one."""
 _FRAME = re.compile(r'  File "(?P<file>[^"]+)", line \d+')
 _HEAD = "Traceback (most recent call last):"
 _STACK = "(most recent call first):"
@@ -22,9 +22,9 @@ _HARNESS = os.path.dirname(os.path.abspath(harness.__file__)) + os.sep
 
 
 def own(text: str) -> str:
-    """The same traceback with the user's frames alone; its messages stay as they are."""
+    """The traceback with only the user's frames; its messages do not change."""
     kept = list(_own(text.splitlines()))
-    # A headline whose frames are all gone says nothing.
+    # Drop a headline without frames.
     useful = (
         line
         for index, line in enumerate(kept)
@@ -34,7 +34,7 @@ def own(text: str) -> str:
 
 
 def bounded(text: str) -> str:
-    """The first and the last lines of a long text, each of bearable length."""
+    """The first and last lines of a long text, each cut to a maximum length."""
     lines = [line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..." for line in text.splitlines()]
     if len(lines) > FIRST_LINES + LAST_LINES:
         left_out = len(lines) - FIRST_LINES - LAST_LINES
@@ -43,12 +43,12 @@ def bounded(text: str) -> str:
 
 
 def fatal_stack(log: Iterable[str]) -> str:
-    """What Python's fault handler printed of the thread that crashed, as it stands in a log; empty if it did not."""
+    """The fault handler's stack of the crashed thread, from a log; empty if there is none."""
     found: list[str] = []
     inside = False
     for line in log:
         if line.startswith(_FATAL):
-            found = [line]  # a later one is the one that ended the process
+            found = [line]  # the last one ended the process
         elif found and line.endswith(_STACK):
             inside = line.startswith("Current thread ")
         elif found and inside and _FRAME.match(line):
@@ -57,7 +57,7 @@ def fatal_stack(log: Iterable[str]) -> str:
 
 
 def _own(lines: Iterable[str]) -> Iterator[str]:
-    inside = foreign = False  # within a frame, and within one to be left out
+    inside = foreign = False  # inside a frame, and inside one to drop
     for line in lines:
         found = _FRAME.match(line)
         if found:

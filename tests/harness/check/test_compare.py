@@ -95,7 +95,7 @@ class Odd(torch.Tensor):
         ({"a": torch.ones(3, 2)}, "a has shape [3, 2], expected [2, 3]"),
         ({"a": torch.ones(2, 3, dtype=torch.float64)}, "a is float64, expected float32"),
         ({"a": torch.ones(3, 2).t()}, "a has strides [1, 2], expected [3, 1] (layout in task.toml)"),
-        ({"a": torch.ones(2, 3).as_subclass(Odd)}, "a is of type Odd, not exactly torch.Tensor"),
+        ({"a": torch.ones(2, 3).as_subclass(Odd)}, "a is of type Odd, not a plain torch.Tensor"),
         ({"a": torch.zeros(2, 3)}, None),
     ],
 )
@@ -131,4 +131,4 @@ def test_an_output_that_is_still_being_written_is_called_so(task: Task, monkeypa
 
     monkeypatch.setattr(compare, "_worst", late)
     problem = compare.compare({"out": got}, {"out": wanted}, task).problem
-    assert problem == "out changed at [0] while it was looked at; is work left to a thread or on another stream?"
+    assert problem == "out changed at [0] while it was being checked; is work left to a thread or on another stream?"

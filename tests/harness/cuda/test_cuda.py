@@ -129,7 +129,7 @@ def test_what_does_not_fit_is_said(value: Any, size: int, words: str) -> None:
 
 
 def test_the_number_of_arguments_is_compared() -> None:
-    with pytest.raises(TypeError, match="the kernel takes 1 arguments, and 2 were given"):
+    with pytest.raises(TypeError, match="the kernel takes 1 arguments, but 2 were given"):
         sent(1, 2, declared=[(0, 4)])
 
 
@@ -140,7 +140,7 @@ def test_a_number_too_large_for_its_parameter_is_refused(value: int) -> None:
 
 
 def test_a_tensor_in_host_memory_is_refused() -> None:
-    with pytest.raises(TypeError, match="it needs one on the GPU"):
+    with pytest.raises(TypeError, match="pass one on the GPU"):
         sent(torch.ones(1), declared=[(0, 8)])
 
 
@@ -191,7 +191,7 @@ def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pyte
 
 @pytest.mark.parametrize("extent", [0, (1, 2, 3, 4), (1, -1)])
 def test_what_is_no_grid_is_refused(extent: Any) -> None:
-    with pytest.raises(ValueError, match="is no grid or block"):
+    with pytest.raises(ValueError, match="is not a valid grid or block"):
         launching._three(extent)
 
 
@@ -235,10 +235,10 @@ def test_headers_of_the_users_count_as_source(tmp_path: Path) -> None:
 def test_what_load_needs_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "solution.cu").write_text(SCALE)
     scope = {"__file__": str(tmp_path / "solution.py"), "load": cuda.load}
-    with pytest.raises(cuda.CompileError, match=r"there is no other\.cu beside the file that loads it"):
+    with pytest.raises(cuda.CompileError, match=r"no file other\.cu next to the file that loads it"):
         exec("load('other.cu')", scope)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(cuda.CompileError, match="it needs an NVIDIA GPU, and torch sees none here"):
+    with pytest.raises(cuda.CompileError, match=r"solution\.cu needs an NVIDIA GPU, but torch finds none"):
         exec("load('solution.cu')", scope)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
@@ -352,7 +352,7 @@ class TestLaunch:
         kernel[1, 256, 48 * 1024](out, 12 * 1024)  # with what the kernel declares itself this is more
         kernel[1, 256, 160 * 1024](out, 40 * 1024)
         assert out.item() == 40 * 1024 - 1
-        with pytest.raises(ValueError, match="shared memory are refused; a block of this GPU may have at most"):
+        with pytest.raises(ValueError, match="shared memory are too many; a block on this GPU may use at most"):
             kernel[1, 256, 1 << 20](out, 4)
 
     def test_launches_follow_torchs_current_stream(self, load: Load) -> None:
@@ -378,7 +378,7 @@ class TestLaunch:
 
     def test_wrong_arguments_are_said_before_the_launch(self, load: Load) -> None:
         library, x = load(), torch.ones(4, device="cuda")
-        with pytest.raises(TypeError, match="scale: the kernel takes 4 arguments, and 3 were given"):
+        with pytest.raises(TypeError, match="scale: the kernel takes 4 arguments, but 3 were given"):
             library.scale[1, 4](x, x, 4)
         with pytest.raises(TypeError, match="scale: argument 2 is a pointer, but the kernel declares 4 bytes"):
             library.scale[1, 4](x, x, x, 1.0)

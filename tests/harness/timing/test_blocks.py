@@ -406,7 +406,7 @@ def test_the_wall_of_a_side_is_not_that_of_its_first_calls_after_another(monkeyp
     ("problem", "code", "says"),
     [
         (LostRecords("6 calls left 5 marks in the activity records"), "event_pairs", "6 calls left 5 marks"),
-        (clocks.Unsteady("hardware thermal"), "not_recovered", "did not recover (hardware thermal)"),
+        (clocks.Unsteady("hardware thermal"), "not_recovered", "stayed throttled (hardware thermal)"),
     ],
 )
 def test_a_row_timed_by_event_pairs_says_why(

@@ -13,7 +13,7 @@ from kernbench.log.entries.entry_text import HASH
 from kernbench.log.runs.series import Series
 
 Key = tuple[int, str]
-"""Number and short hash: what names an entry, also where two have one number."""
+"""Number and short hash: identifies an entry even if two share a number."""
 
 
 def key_of(entry: Summary) -> Key:
@@ -29,12 +29,12 @@ class EntryList(Sequence[Summary]):
         reworded: Callable[[Iterable[Summary]], Iterable[Summary]] = lambda runs: runs,
         series: Series | None = None,
     ) -> None:
-        """`made` are the runs that made entries here, `written` what is only written down.
-        `best` is asked once, when somebody wants to know; `reworded` gives runs the words that their entries have."""
+        """`made` are the runs that made entries here, `written` the pulled entries.
+        `best` is asked once, on first use; `reworded` gives runs the words that their entries have."""
         self.written, self._best, self._reworded = written, best, reworded
         self.series = series
-        """The present one, where it is known."""
-        self._entries = sorted([*made, *written], key=_number)  # those of one number stay in their order
+        """The present one, if known."""
+        self._entries = sorted([*made, *written], key=_number)  # stable: entries with one number keep their order
 
     def numbers(self) -> list[int]:
         return [_number(entry) for entry in self._entries]
@@ -51,7 +51,7 @@ class EntryList(Sequence[Summary]):
         return self.best_now is not None and key_of(entry) == self.best_now
 
     def with_number(self, number: int) -> list[Summary]:
-        """More than one where two machines took it."""
+        """More than one if two machines used it."""
         first, end = (find(self._entries, number, key=_number) for find in (bisect_left, bisect_right))
         return self[first:end]
 

@@ -1,11 +1,11 @@
-"""The text of an ITERATIONS.md entry: what a reviewer needs of one iteration, and nothing that was not measured.
+"""The text of an ITERATIONS.md entry: what a reviewer needs to know about one iteration, all of it measured.
 
-Pure: from a summary and its rows to lines. `own_lines` are those that words may change later; everything else stays as
-it was written.
+Pure: turns a summary and its rows into lines. Only the lines of `own_lines` may be reworded later.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,16 +15,18 @@ from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.events import PulledEntry, Summary
+from kernbench.events import Summary
+from kernbench.log.entries import trailer
 
 SHORT = 60
 HASH = 8
 WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
-"""The rest of a line, of a note of several or broken by an editor; a list below it is somebody's own."""
+"""A continuation line, from a multi-line note or an editor that wrapped it; not a list below, which people wrote."""
+BULLETS = frozenset("-*+")
 
 
 class EntryText:
-    """An entry waiting for its number."""
+    """An entry that has no number yet."""
 
     def __init__(
         self, task: Task, summary: Summary, results: Mapping[str, CaseResult], evidence: str | None = None
@@ -32,13 +34,14 @@ class EntryText:
         self._task, self._summary, self._results, self._evidence = task, summary, results, evidence
 
     def __call__(self, number: int) -> str:
-        summary = self._summary
+        """The entry's text. A failed iteration gets a short one: it has no speedup to prove."""
+        summary, is_short = self._summary, not self._summary.right
         hypothesis, move, next_step = own_lines(summary)
         lines = [
             f"## {number} · {title(summary)} · {score(summary, self._task.baseline)}",
             f"- when {' · '.join(circumstances(summary))}",
-            *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) else []),
-            *([f"- command: `{summary.command}`"] if summary.command else []),
+            *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) and not is_short else []),
+            *([f"- command: `{summary.command}`"] if summary.command and not is_short else []),
             *hypothesis,
             f"- result: {result(self._task, summary, self._results)}",
             *([f"- evidence: {self._evidence}"] if self._evidence else []),
@@ -46,7 +49,8 @@ class EntryText:
             *([stall(summary)] if summary.stalled else []),
             *next_step,
         ]
-        return "\n".join([*lines, "", *table(self._task, self._results)]) + "\n"
+        rows = [] if is_short else ["", *table(self._task, self._results)]
+        return "\n".join([*lines, *rows, "", trailer.line(self._task, summary, self._results)]) + "\n"
 
 
 def title(summary: Summary) -> str:
@@ -54,45 +58,45 @@ def title(summary: Summary) -> str:
     return text if len(text) <= SHORT else text[: SHORT - 3].rstrip() + "..."
 
 
-_BESIDE_BEST = {"faster": "than best:", "slower": "than best:", "same": "as best:", "unclear": "beside best:"}
-"""These words are about the best, timed in the same run, and not about the baseline: 0.53x may be faster."""
+_VERSUS_BEST = {"faster": "than best:", "slower": "than best:", "same": "as best:", "unclear": "best:"}
+"""The verdict is against the best, timed in the same run, not the baseline: 0.53x may be faster."""
 
 
 def score(summary: Summary, usual: str) -> str:
-    """`usual` is the task's own baseline; what the best reached over that is not named beside a speedup over itself."""
+    """`usual` is the task's baseline. A run against the best does not repeat the best's speedup."""
     word, other = render.outcome(summary), over(summary, usual)
     known = summary.best_geomean and word != "best" and summary.baseline != "best"
-    beside = [other] if other else []
-    beside += [f"{_BESIDE_BEST.get(word, 'best was')} {fmt.times(summary.best_geomean)}"] if known else []
-    beside += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
-    words = f"{word} ({', '.join(beside)})" if beside else word
-    return f"{fmt.times(summary.geomean)} · {words}" if summary.ratio else words
+    notes = [other] if other else []
+    notes += [f"{_VERSUS_BEST.get(word, 'best was')} {fmt.times(summary.best_geomean)}"] if known else []
+    notes += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
+    words = f"{word} ({', '.join(notes)})" if notes else word
+    return f"{fmt.times(summary.geomean)} · {words}" if summary.right and summary.geomean is not None else words
 
 
 def origin(summary: Summary) -> list[str]:
-    """What a list says of an entry that was made elsewhere: that it was, and what its source came to here."""
-    if not isinstance(summary, PulledEntry):
+    """For a pulled entry: that it is one, and the result of its source on this machine."""
+    run = summary.local_run
+    if run is summary:
         return []
-    run = summary.again
     again = [f"timed again here: {fmt.times(run.geomean) if run.ratio else render.outcome(run)}"] if run else []
-    return ["run made elsewhere", *again]
+    return ["from another machine", *again]
 
 
 def over(summary: Summary, usual: str) -> str:
-    """`over compile`, where that is not the task's own baseline."""
+    """`over compile`, if that is not the task's baseline."""
     return f"over {Path(summary.baseline).name}" if summary.baseline and summary.baseline != usual else ""
 
 
 def words(summary: Summary, usual: str) -> str:
-    """Hypothesis, another baseline than the usual one, and origin in one cell."""
+    """Hypothesis, baseline if unusual, and origin in one cell."""
     said, other = " ".join(summary.hypothesis.split()) or "-", over(summary, usual)
-    beside = [*([other] if other else []), *origin(summary)]
-    return f"{said} ({', '.join(beside)})" if beside else said
+    notes = [*([other] if other else []), *origin(summary)]
+    return f"{said} ({', '.join(notes)})" if notes else said
 
 
 def speed(summary: Summary) -> str:
-    """The geomean as far as it is known: what is only written down has no interval."""
-    return fmt.times(summary.geomean) if isinstance(summary, PulledEntry) else fmt.geomean(summary.ratio)
+    """The geomean, with its interval if the verdict is known."""
+    return fmt.geomean(summary.ratio) if summary.ratio else fmt.times(summary.geomean if summary.right else None)
 
 
 def circumstances(summary: Summary) -> list[str]:
@@ -108,7 +112,7 @@ def circumstances(summary: Summary) -> list[str]:
 
 
 def provenance(summary: Summary) -> list[str]:
-    """Hashes and versions; what is not known is not named."""
+    """Hashes and versions, as far as known."""
     about = summary.environment
     named = [
         ("task", summary.task_hash[:HASH]),
@@ -131,7 +135,7 @@ def versions(summary: Summary) -> list[str]:
 
 
 def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
-    """Hypothesis (and who said it when), the move after a stall, next step: the lines that words may change."""
+    """Hypothesis (with author and time), move after a stall, next step: the lines that may be reworded."""
     said = field("- hypothesis:", summary.hypothesis)
     if summary.hypothesis and summary.hypothesis_at:
         order = "before the run" if summary.hypothesis_at <= summary.at else "after the run"
@@ -142,7 +146,7 @@ def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
 
 
 def field(mark: str, text: str) -> list[str]:
-    """The words behind their mark; further lines stand indented below, where they would be read as going on from it."""
+    """The mark and its words; further lines are indented below if they would be read as its continuation."""
     first, *more = [" ".join(line.split()) for line in text.split("\n") if line.strip()] or ["-"]
     lines = [f"{mark} {first}"]
     for line in more:
@@ -154,7 +158,7 @@ def field(mark: str, text: str) -> list[str]:
 
 
 def said(lines: Sequence[str], name: str) -> str | None:
-    """What the lines of an entry say about that, also where somebody's editor has wrapped it; None where nothing."""
+    """The words of one field, even if an editor wrapped them; None if there is no such field."""
     found = next(fields(lines, name), None)
     if found is None:
         return None
@@ -163,7 +167,7 @@ def said(lines: Sequence[str], name: str) -> str | None:
 
 
 def fields(lines: Sequence[str], name: str) -> Iterator[slice]:
-    """Where lines say something about that: each with those below it that an editor has wrapped it into."""
+    """Where the lines of a field are, with continuation lines."""
     for place, line in enumerate(lines):
         if mark_of(line, name):
             more = itertools.takewhile(WRAPPED.match, lines[place + 1 :])
@@ -171,14 +175,17 @@ def fields(lines: Sequence[str], name: str) -> Iterator[slice]:
 
 
 def mark_of(line: str, name: str) -> str:
-    """`- next:`, or with the bullet that a formatter has made of it; empty where the line is about something else.
+    """The mark, such as `- next:`, with any bullet that a formatter chose; empty if the line is not that field.
 
-    Only `when` and `with task` have no colon: `- next to that, ...` is somebody's remark.
+    Only `when` and `with task` have no colon: `- next to that, ...` is a person's remark.
     """
-    if line[:1] not in "-*+":
-        return ""  # as most lines: they are the table's
-    found = re.match(rf"[-*+] +{name}{'[: ]' if name in ('when', 'with task') else ':'}", line)
+    found = _mark(name).match(line) if line[:1] in BULLETS else None
     return found[0] if found else ""
+
+
+@functools.cache
+def _mark(name: str) -> re.Pattern[str]:
+    return re.compile(rf"[-*+] +{name}{'[: ]' if name in ('when', 'with task') else ':'}")
 
 
 def stall(summary: Summary) -> str:
@@ -186,21 +193,29 @@ def stall(summary: Summary) -> str:
 
 
 def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str:
-    parts = speeds(task, summary, results)
+    parts = [*_failures(task, results), *speeds(task, summary, results)]
     if summary.vs_best is not None:
         parts.append(f"against best {fmt.geomean(summary.vs_best)}")
     if summary.not_best:
         parts.append(f"not best: {summary.not_best}")
     parts.append(render.counts(summary))
-    first = next((row for row in results.values() if row.failed), None)
-    if first is not None:
-        parts.append(f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}")
     names = sorted(
         {finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings}
     )
     if names:
         parts.append(f"findings: {', '.join(names)}")
     return "; ".join(parts)
+
+
+def _failures(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
+    """The first case of the task that failed, with its result, and how many others failed."""
+    failed = [row for case in task.cases if (row := results.get(case.id)) and row.failed]
+    if not failed:
+        return []
+    first, others = failed[0], len(failed) - 1
+    words = f"{task.case(first.id).label}: {render.place(first.where, first.detail or first.status)}"
+    more = f"{fmt.plural(others, 'other case')} {'fails' if others == 1 else 'fail'}"
+    return [words, more] if others else [words]
 
 
 def speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> list[str]:

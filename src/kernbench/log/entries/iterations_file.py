@@ -1,9 +1,9 @@
 """ITERATIONS.md: the human log, committed with the kernel.
 
-Entries are appended in one write, under a lock on the file itself (two workbenches, also with different state folders,
-take turns), and numbered on from the highest number in the file or in runs.jsonl. What people write around and inside
-them survives byte for byte; only the tool's own lines of an entry are ever changed, and only while they are still as it
-wrote them. People's editors take no lock: a file that was replaced or rewritten under an append gets the entry again.
+Entries are appended in one write, under a lock on the file itself, so that two workbenches take turns even with
+different state folders. Numbers continue from the highest one in the file or in runs.jsonl. Whatever people write
+around and inside entries survives byte for byte: kernbench changes only its own lines, and only if nobody edited them.
+Editors take no lock, so if the file was replaced or rewritten during an append, the entry is appended again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,11 +21,11 @@ from harness.shared.errors import UserError
 from kernbench import render
 from kernbench.atomic_write import written_aside
 from kernbench.events import Summary
-from kernbench.log.entries import entry_text
+from kernbench.log.entries import entry_text, trailer
 from kernbench.log.entries.entry_text import EntryText
 
 HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
-"""A longer number is somebody's date."""
+"""A longer number is a date."""
 WHEN = re.compile(r"^[-*+] +when .* · source ([0-9a-f]{8})\b", re.MULTILINE)
 CONFLICT = re.compile("^<<<<<<< ", re.MULTILINE)
 ATTEMPTS = 20
@@ -37,7 +37,7 @@ class LogbookError(UserError):
 
 @dataclass
 class KnownFile:
-    """What is known of the file since this process last wrote it: an append need not read it all again."""
+    """The file's state after this process last wrote it, so that an append need not read it again."""
 
     signature: tuple[int, int, int] | None = None
     highest: int = 0
@@ -45,7 +45,7 @@ class KnownFile:
 
 
 def append(path: Path, summary_text: EntryText, at_least: int, seen: KnownFile | None = None) -> int:
-    """Writes an entry under the next free number and returns that number."""
+    """Append an entry with the next free number and return the number."""
     seen = seen if seen is not None else KnownFile()
     for _attempt in range(ATTEMPTS):
         with _locked(path) as handle:
@@ -54,25 +54,36 @@ def append(path: Path, summary_text: EntryText, at_least: int, seen: KnownFile |
             addition = _lead(path, handle) + summary_text(number)
             data = (addition.replace("\n", "\r\n") if seen.crlf else addition).encode("utf-8", "surrogateescape")
             _write(path, handle, data)
-            if _stands(path, handle, data):
+            if _is_in(path, handle, data):
                 seen.signature, seen.highest = signature_of(handle), number
                 return number
             seen.signature = None
-    raise LogbookError(f"{path} is being rewritten all the time; the entry is only in runs.jsonl")
+    raise LogbookError(f"{path} keeps changing; the entry was saved to runs.jsonl only")
 
 
 def entry_of(path: Path, number: int, source: str | None = None, at: str = "") -> str | None:
-    """The text of one entry, up to the next heading of its kind; of two with a number, that of the source and time."""
+    """The text of one entry without its trailer. If two share the number, source and time decide."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     span = span_of(text, number, source, at)
-    return None if span is None else text[span[0] : span[1]].rstrip() + "\n"
+    return None if span is None else trailer.without(text[span[0] : span[1]]).rstrip() + "\n"
+
+
+def headings(text: str) -> Iterator[re.Match[str]]:
+    """Headings of entries. In a long log, str.find is much faster than a pattern."""
+    place = 0
+    while True:
+        if found := HEADING.match(text, place):
+            yield found
+        place = text.find("\n## ", place) + 1
+        if not place:
+            return
 
 
 def last_entry(path: Path) -> tuple[int, str] | None:
-    """Number and short source hash of the last entry in the file, whichever machine it was made on."""
+    """Number and short source hash of the last entry in the file, from any machine."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -84,7 +95,7 @@ def last_entry(path: Path) -> tuple[int, str] | None:
 
 
 def reword(path: Path, old: Summary, new: Summary) -> None:
-    """Changes the tool's own lines of an entry in place; refuses when they were changed by hand."""
+    """Change kernbench's own lines of an entry in place; refuse if a person edited them."""
     with _own_entry(path, old.iteration or 0, old.source, old.at) as found:
         changed = _retitled(path, old, new, found.lines)
         for before, after in zip(entry_text.own_lines(old), entry_text.own_lines(new), strict=True):
@@ -93,7 +104,7 @@ def reword(path: Path, old: Summary, new: Summary) -> None:
 
 
 def set_next(path: Path, number: int, source: str, at: str, step: str) -> None:
-    """Changes the next step of an entry, whoever worded it: there is one such line, or it is left alone."""
+    """Change the next step of an entry, even if a person worded it; refuse unless there is exactly one such line."""
     with _own_entry(path, number, source, at) as found:
         places = list(entry_text.fields(found.lines, "next"))
         if len(places) != 1:
@@ -105,12 +116,12 @@ def set_next(path: Path, number: int, source: str, at: str, step: str) -> None:
 
 
 def next_of(path: Path, number: int, source: str, at: str) -> str | None:
-    """The next step that an entry names now, empty where it names none; None where it has no such line."""
+    """The next step that an entry names now, possibly empty; None if it has no such line."""
     return entry_text.said((entry_of(path, number, source, at) or "").split("\n"), "next")
 
 
 def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
-    """Sets the evidence line below the result of an entry, once a profile is there; an older one is replaced."""
+    """Set the evidence line below an entry's result once there is a profile, replacing an older one."""
     with _own_entry(path, summary.iteration or 0, summary.source, summary.at) as found:
         lines = found.lines
         result = next(entry_text.fields(lines, "result"), None)
@@ -126,30 +137,64 @@ def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
         _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.outcome}", *kept])
 
 
+def remove(path: Path, entry: Summary, store: Callable[[str], None]) -> None:
+    """Remove an entry and the empty line before it; `store` saves the text first."""
+    number = entry.iteration or 0
+    if not path.exists():
+        raise LogbookError(f"{path} does not exist")
+    with _locked(path) as handle:
+        signature, text = signature_of(handle), _read(handle)
+        span = span_of(text, number, entry.source, entry.at)
+        if span is None:
+            raise LogbookError(f"{path.name} has no entry {number}")
+        start, end = span[0] - _lead_before(text, span[0]), span[1]
+        end -= _lead_before(text, end) if end < len(text) else 0
+        store(text[start:end])
+        _rewrite(path, text[:start] + text[end:], signature)
+
+
+def put_back(path: Path, number: int, entry: str) -> None:
+    """Put a removed entry back: before the first entry with a higher number, else at the end."""
+    with _locked(path) as handle:
+        signature, text = signature_of(handle), _read(handle)
+        if span_of(text, number, None) is not None:
+            raise LogbookError(f"{path.name} has an entry {number} again; remove or renumber it first")
+        later = (heading.start() for heading in headings(text) if int(heading[1]) > number)
+        place = next(later, len(text))
+        place -= _lead_before(text, place) if place < len(text) else 0
+        _rewrite(path, text[:place] + entry + text[place:], signature)
+
+
+def _lead_before(text: str, place: int) -> int:
+    """Length of the line end of the empty line before a heading."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    return len(end) if text.endswith(end + end, 0, place) else 0
+
+
 # -- an entry's own lines ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class LocatedEntry:
-    """An entry inside the text around it."""
+    """An entry and the text around it."""
 
     head: str
     lines: list[str]
     tail: str
     signature: tuple[int, int, int]
-    """Of the file, from before it was read."""
+    """The file's signature from before it was read."""
 
     @property
     def outcome(self) -> str:
-        """What ends each line besides the newline."""
+        """What precedes each newline."""
         return "\r" if self.lines[0].endswith("\r") else ""
 
 
 @contextlib.contextmanager
 def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[LocatedEntry]:
-    """The entry of this number and source, of two such that of the time; the file is locked."""
+    """The entry with this number and source, and time if two match. Holds the file's lock."""
     if not path.exists():
-        raise LogbookError(f"{path.name} is not there any more; entry {number} is only in runs.jsonl")
+        raise LogbookError(f"{path.name} no longer exists; entry {number} is only in runs.jsonl")
     with _locked(path) as handle:
         signature, text = signature_of(handle), _read(handle)
         span = span_of(text, number, source, at)
@@ -157,7 +202,7 @@ def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[L
             other = " about this source" if span_of(text, number, None) else ""
             raise LogbookError(f"{path.name} has no entry {number}{other} any more")
         own = text[slice(*span)]
-        if not own.endswith("\n"):  # the end of the file: its last line is a line like the others
+        if not own.endswith("\n"):  # at the end of the file
             own += "\r\n" if "\r\n" in own else "\n"
         yield LocatedEntry(text[: span[0]], own.split("\n"), text[span[1] :], signature)
 
@@ -174,7 +219,7 @@ def _retitled(path: Path, old: Summary, new: Summary, lines: list[str]) -> list[
 def _exchanged(
     path: Path, old: Summary, lines: list[str], before: list[str], after: list[str], outcome: str
 ) -> list[str]:
-    """The entry's lines with one run of them replaced; they must be there, whole and together."""
+    """The entry's lines with one block replaced, which must be there unchanged."""
     if before == after:
         return lines
     wanted = [line + outcome for line in before]
@@ -185,14 +230,14 @@ def _exchanged(
 
 
 def _by_hand(path: Path, number: int | None) -> LogbookError:
-    return LogbookError(f"entry {number} of {path.name} was changed by hand meanwhile; edit it there")
+    return LogbookError(f"entry {number} of {path.name} was edited by hand; change it there")
 
 
 def span_of(text: str, number: int, source: str | None, at: str = "") -> tuple[int, int] | None:
-    """Where the last entry of this number, and of this source where one is given, begins and ends.
+    """Start and end of the last entry with this number, and with this source if one is given.
 
-    Two machines may have made such an entry: then it is the one of this time, where one still has it. One that does not
-    tell its source any more is meant too, where no other has the number; an empty source means such a one.
+    If two machines made one each, the time decides. An entry that no longer names its source also counts if it is the
+    only one with the number; an empty source asks for such an entry.
     """
     starts = [(match.start(), int(match[1])) for match in HEADING.finditer(text)]
     ends = [start for start, _number in starts[1:]] + [len(text)]
@@ -211,7 +256,7 @@ def span_of(text: str, number: int, source: str | None, at: str = "") -> tuple[i
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """The open, locked file; an editor may replace it while we wait, hence the second look."""
+    """The open, locked file. Checks again after the wait, as an editor may have replaced the file."""
     while True:
         try:
             handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
@@ -228,7 +273,7 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _same(path: Path, handle: int) -> bool:
-    """Whether the path still leads to the open file."""
+    """Whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat())
     except OSError:
@@ -236,8 +281,8 @@ def _same(path: Path, handle: int) -> bool:
 
 
 def conflict(text: str) -> int | None:
-    """The line of the first marker that git leaves where it could not merge."""
-    found = CONFLICT.search(text)
+    """The line of the first conflict marker of git."""
+    found = CONFLICT.search(text) if "<<<<<<< " in text else None
     return text.count("\n", 0, found.start()) + 1 if found else None
 
 
@@ -248,7 +293,7 @@ def signature_of(file: int | Path) -> tuple[int, int, int]:
 
 
 def _look(handle: int, seen: KnownFile) -> None:
-    """Reads the file, unless it is as this process left it."""
+    """Read the file, unless this process wrote it last."""
     if seen.signature == signature_of(handle):
         return
     text = _read(handle)
@@ -257,7 +302,7 @@ def _look(handle: int, seen: KnownFile) -> None:
 
 
 def _lead(path: Path, handle: int) -> str:
-    """What separates the entry from the text before it, by the last bytes of the file."""
+    """What separates the entry from the text before it, judging by the file's last bytes."""
     size = os.fstat(handle).st_size
     tail = os.pread(handle, 64, max(size - 64, 0))
     if size <= 64 and not tail.strip():
@@ -277,12 +322,14 @@ def _write(path: Path, handle: int, data: bytes) -> None:
         os.fsync(handle)
     except OSError as problem:
         with contextlib.suppress(OSError):
-            os.ftruncate(handle, before)  # an entry is whole or not there
-        raise LogbookError(f"{path} cannot be written: {problem.strerror}; the entry is only in runs.jsonl") from None
+            os.ftruncate(handle, before)  # an entry is written whole or not at all
+        raise LogbookError(
+            f"{path} cannot be written: {problem.strerror}; the entry was saved to runs.jsonl only"
+        ) from None
 
 
-def _stands(path: Path, handle: int, data: bytes) -> bool:
-    """Whether what was just written is in the file that the path leads to; nearly always at its end."""
+def _is_in(path: Path, handle: int, data: bytes) -> bool:
+    """Whether the data just written is in the file that the path names, almost always at its end."""
     size = os.fstat(handle).st_size
     if not _same(path, handle):
         return False
@@ -290,12 +337,15 @@ def _stands(path: Path, handle: int, data: bytes) -> bool:
 
 
 def _replace(path: Path, found: LocatedEntry, changed: list[str]) -> None:
-    """The whole file anew, beside it first; given up when somebody saved it since it was read."""
-    text = found.head + "\n".join(changed) + found.tail
+    _rewrite(path, found.head + "\n".join(changed) + found.tail, found.signature)
+
+
+def _rewrite(path: Path, text: str, signature: tuple[int, int, int]) -> None:
+    """Replace the whole file atomically; refuse if it changed since it was read."""
     try:
         with written_aside(path, text.encode("utf-8", "surrogateescape"), durable=True) as move:
-            if signature_of(path) != found.signature:
-                raise LogbookError(f"{path.name} was saved by somebody else this moment; try again")
+            if signature_of(path) != signature:
+                raise LogbookError(f"{path.name} was just saved by another program; try again")
             move()
     except OSError as problem:
         raise LogbookError(f"{path} cannot be written: {problem.strerror}") from None

@@ -1,61 +1,62 @@
-"""The iterations as people count them: those that runs here made, and those that ITERATIONS.md brought along.
+"""The iterations as people count them: entries made by runs on this machine, and pulled entries of ITERATIONS.md.
 
-The log travels with the kernel, its runs do not. An entry that no run here has made is a PulledEntry: what its own
-lines say, whatever is run later. A run here of the same source is shown with it and never takes its place.
+The log is committed with the kernel; its runs are not. A PulledEntry, which no run on this machine made, keeps the
+values of its own lines. A later run of the same source is shown next to it and never replaces it.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from harness.shared.lines import decode
+from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
-from kernbench import render
+from harness.shared.task import Task
 from kernbench.events import PulledEntry, Summary
-from kernbench.log.entries import entry_text, iterations_file
-from kernbench.log.entries.edited_words import UNDECODED, EditedWords
+from kernbench.log.entries import entry_text, iterations_file, old_entries, trailer
+from kernbench.log.entries.edited_words import EditedWords
 from kernbench.log.entries.entry_list import EntryList, Key, key_of
-from kernbench.log.runs import legacy
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.series import Series
 
-TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
-BASELINE = "baseline "
 MINUTE = len("2026-11-14T21:03")
-FAILED = frozenset(render.STATUS_WORDS[name].lower() for name in render.FAILURE_ORDER)
+UNDECODED = "surrogateescape"
+"""Keeps bytes that are not UTF-8."""
 
 
 class PulledEntries:
-    """The entries of one log that were made elsewhere; the file is read again only when it has changed."""
+    """The entries of one log that were made on other machines. Rereads the file only when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._signature: tuple[int, int, int] | None = None
         self._found: list[PulledEntry] = []
         self._written: Counter[Key] = Counter()
-        """How many of these have a number and source: two machines may have made such an entry."""
+        """How many entries share a number and source: two machines may have made one each."""
         self._unsigned: set[int] = set()
-        """Numbers that one entry alone has, which does not tell its source (any more)."""
+        """Numbers of single entries that do not name their source (any more)."""
         self._conflict: int | None = None
-        self.edited = EditedWords(path)
+        self.edited = EditedWords()
 
     def current(self) -> bool:
-        """Whether the file is as it was read."""
+        """Whether the file is unchanged since it was read."""
         try:
             return iterations_file.signature_of(self.path) == self._signature
         except OSError:
             return False
 
     def adopt(self, signature: tuple[int, int, int] | None) -> None:
-        """The file has grown by an entry made here and was like this then: nothing of it has to be read for that."""
+        """Accept the file as it is after this machine appended an entry, without reading it again."""
         self._signature = signature
 
     def of(self, journal: Journal) -> list[PulledEntry]:
-        """As the file has them, less those that runs here have made."""
+        """The entries in the file, except those that runs on this machine made."""
         try:
             signature = iterations_file.signature_of(self.path)
             if signature != self._signature:
@@ -75,29 +76,31 @@ class PulledEntries:
     def _read(self, made: Mapping[Key, Sequence[Summary]]) -> None:
         text = _text(self.path)
         spans = _spans(text)
-        self._found = [span.parsed(text) for span in _foreign(spans, made)]
+        shown = _shown(text)
+        self._found = [span.parsed(shown) for span in _foreign(spans, made)]
         self._written = Counter(map(key_of, self._found))
         count = Counter(span.key[0] for span in spans)
         self._unsigned = {number for number, source in self._written if not source and count[number] == 1}
         self._conflict = iterations_file.conflict(text)
-        self.edited.locate(text, [(span.key[0], span.start, span.end) for span in spans])
+        self.edited.read((span.key[0], shown[span.start : span.end].replace("\r\n", "\n")) for span in spans)
 
     def _is_made(self, item: PulledEntry, runs: Sequence[Summary]) -> bool:
-        """By runs here of this number and source; where the file has more of these, by those of its time."""
+        """By runs here with this number and source. If the file has more such entries than runs, the run that the
+        trailer names decides, or else the time."""
         if len(runs) >= self._written[key_of(item)]:
             return bool(runs)
-        return any(run.at[:MINUTE] == item.at[:MINUTE] for run in runs)
+        return any(run.run == item.run if item.run else run.at[:MINUTE] == item.at[:MINUTE] for run in runs)
 
     def problem(self, journal: Journal) -> str:
-        """What is wrong with the file, in a sentence; empty where nothing is."""
+        """What is wrong with the file, in one sentence; empty if nothing is."""
         self.of(journal)
         if self._conflict is None:
             return ""
         place = f"{self.path.name}:{self._conflict}"
-        return f"{place}: a merge was left unresolved; entries around its markers may carry each other's lines"
+        return f"{place}: unresolved merge; entries around the markers may contain each other's lines"
 
     def number_of(self, journal: Journal, source: str) -> int | None:
-        """Number of the first entry about this very source, whichever machine made it."""
+        """Number of the first entry with this exact source, from any machine."""
         written = [item.iteration for item in self.of(journal) if _is_about(item, source)]
         numbers = [number for number in (*written, journal.iteration_of(source)) if number is not None]
         return min(numbers, default=None)
@@ -108,15 +111,14 @@ class PulledEntries:
         series: Series | None = None,
         best: Callable[[], Key | None] = lambda: None,
     ) -> EntryList:
-        """By number: what was made here, and what is only written down.
+        """Own and pulled entries, by number.
 
-        Beside the latter stands the first whole run of its source here that came out right, where there is one of the
-        series that is asked for.
+        A pulled one carries the first complete, correct run of its source on this machine, preferably of `series`.
         """
         written = self.of(journal)
-        runs = _timed_again(journal, {item.source for item in written if item.source}, series)
-        told = [replace(item, again=runs[item.source]) if item.source in runs else item for item in written]
-        return EntryList(journal.numbered(), told, best, self.edited.applied, series)
+        runs = _timed_again(journal, {key_of(item)[1] for item in written if item.source}, series)
+        shown = [replace(item, again=runs[key]) if (key := key_of(item)[1]) in runs else item for item in written]
+        return EntryList(journal.listed(), shown, best, self.edited.applied, series)
 
 
 class Span(NamedTuple):
@@ -125,39 +127,57 @@ class Span(NamedTuple):
     key: Key
     start: int
     begin: int
-    """Behind the number of its heading."""
+    """After the number in its heading."""
     end: int
 
     def parsed(self, text: str) -> PulledEntry:
-        words = text[self.begin : self.end].encode("utf-8", UNDECODED).decode("utf-8", "replace")
-        return parse(self.key[0], words.replace("\r\n", "\n"), self.key[1])
+        return parse(self.key[0], text[self.begin : self.end].replace("\r\n", "\n"), self.key[1])
 
 
 def read(path: Path) -> list[PulledEntry]:
-    """The entries of the file, whoever made them."""
-    text = _text(path)
+    """All entries of the file, from any machine."""
+    return read_text(_text(path))
+
+
+def dropped(journal: Journal) -> list[PulledEntry]:
+    """The pulled entries that `kernbench drop` removed from the file."""
+    entries = [item for entry in journal.dropped if not entry.run for item in read_text(entry.text)]
+    return [replace(item, dropped=True) for item in entries]
+
+
+def read_text(text: str) -> list[PulledEntry]:
+    text = _shown(text)
     return [span.parsed(text) for span in _spans(text)]
 
 
 def _text(path: Path) -> str:
-    """Every byte of it, whatever it stands for: places in the text are places in the file."""
+    """The file with every byte kept, valid UTF-8 or not."""
     return path.read_bytes().decode("utf-8", UNDECODED)
 
 
+def _shown(text: str) -> str:
+    """The text with a replacement character for each byte that is not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return re.sub("[\udc80-\udcff]", "\N{REPLACEMENT CHARACTER}", text)
+    return text
+
+
 def _spans(text: str) -> list[Span]:
-    headings = list(iterations_file.HEADING.finditer(text))
+    headings = list(iterations_file.headings(text))
     ends = [*(heading.start() for heading in headings[1:]), len(text)]
     spans: list[Span] = []
-    for heading, end in zip(headings, ends, strict=False):  # a file without headings has an end all the same
+    for heading, end in zip(headings, ends, strict=False):  # without headings there is still an end
         when = iterations_file.WHEN.search(text, heading.end(), end)
         spans.append(Span((int(heading[1]), when[1] if when else ""), heading.start(), heading.end(), end))
     return spans
 
 
 def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[Summary]]) -> list[Span]:
-    """Those that are not known to be made here: a long log of one's own costs little.
+    """Entries that may be pulled. Skipping those made here keeps a long local log cheap to read.
 
-    Where the file has more entries of a number and source than runs here have made, all of them are among these.
+    If the file has more entries with a number and source than runs here made, all of them are included.
     """
     count = Counter(span.key for span in spans)
     own = {key for key, runs in made.items() if len(runs) >= count[key]}
@@ -165,41 +185,37 @@ def _foreign(spans: Sequence[Span], made: Mapping[Key, Sequence[Summary]]) -> li
 
 
 def parse(number: int, text: str, source: str) -> PulledEntry:
-    """An entry as far as its lines still say what kernbench wrote; `text` begins behind the number of the heading."""
-    heading, *lines = text.split("\n")
-    title, *score = heading.strip().split(" · ")
-    while len(score) > 2 or (len(score) == 2 and not TIMES.fullmatch(score[0])):
-        title, score = f"{title} · {score[0]}", score[1:]
-    times = TIMES.fullmatch(score[0]) if score else None
-    outcome = "".join(score[1:] if times else score).partition(" (")[0]
-    said = {name: entry_text.said(lines, name) or "" for name in ("hypothesis", "next", "command", "when", "with task")}
-    at, *circumstances = said["when"].split(" · ")
-    baselines = [part.removeprefix(BASELINE) for part in circumstances if part.startswith(BASELINE)]
-    machine = [part for part in circumstances if not part.startswith(("source ", BASELINE, "same source", "after "))]
-    condition = ", ".join(machine[1:])
-    return PulledEntry(
-        run="",
-        source=source,
-        at=re.sub(r"^(\S+) (\S+) UTC$", r"\1T\2:00+00:00", at),
-        right=outcome not in FAILED,
-        geomean=float(times[1]) if times and outcome not in FAILED else None,
-        best=outcome in ("first", "improved", "best"),
-        stalled=bool(entry_text.said(lines, "stalled")),
-        iteration=number,
-        hypothesis=said["hypothesis"] or title,
-        next=said["next"],
-        baseline=baselines[0] if baselines else "",
-        command=said["command"].strip("`"),
-        task_hash=said["with task"].partition(" · ")[0],
-        environment=Environment(
-            device_name=machine[0] if machine else "", condition=condition, l2=legacy.l2_of(condition)
-        ),
-        outcome=outcome,
-    )
+    """An entry, given its text after the heading's number. Words come from the text, values from the trailer, unless
+    that names another source or time."""
+    fields, data = old_entries.fields(number, text, source), trailer.read(text)
+    named = (str(data.get("source", "")), str(data.get("at", ""))) if data is not None else ("", "")
+    is_own = named[0].startswith(source) and named[1].startswith(fields["at"][:MINUTE])
+    values = trailer.applied(fields, data) if data is not None and is_own else fields
+    return decode(PulledEntry, {**values, "environment": _environment(*values["environment"].items())})
+
+
+@functools.lru_cache(maxsize=64)
+def _environment(*fields: tuple[str, Any]) -> Environment:
+    """Shared by all entries with the same fields: a log may have thousands."""
+    return decode(Environment, dict(fields))
+
+
+def rows(task: Task, text: str) -> dict[str, CaseResult]:
+    """The rows of an entry: exact values from its trailer, the rest (such as errors) from its table."""
+    table, exact = old_entries.rows(task, text), trailer.rows(text)
+    found = {case: _exact(table[case], row) if case in table else row for case, row in exact.items()}
+    merged = {**table, **found}
+    return {case.id: merged[case.id] for case in task.cases if case.id in merged}
+
+
+def _exact(row: CaseResult, exact: CaseResult) -> CaseResult:
+    if exact.status != "ok" or row.status != "ok":
+        return exact
+    return replace(exact, clock=row.clock, wall=row.wall, error=row.error)
 
 
 def _made(journal: Journal) -> dict[Key, list[Summary]]:
-    """The runs here that made entries, by number and short hash."""
+    """Runs on this machine that made entries, by number and short hash."""
     made: dict[Key, list[Summary]] = {}
     for run in journal.numbered():
         made.setdefault(key_of(run), []).append(run)
@@ -207,7 +223,7 @@ def _made(journal: Journal) -> dict[Key, list[Summary]]:
 
 
 def _timed_again(journal: Journal, wanted: set[str], series: Series | None) -> dict[str, Summary]:
-    """By short hash, a run here of that source."""
+    """By short hash, a run of that source on this machine."""
     chosen: dict[str, Summary] = {}
     for run in journal.summaries if wanted else ():
         short = run.source[: entry_text.HASH]
@@ -221,11 +237,11 @@ def _is_about(item: Summary, source: str) -> bool:
 
 
 def _is_comparable(run: Summary) -> bool:
-    """A part of the cases, an interpreter, or the best as the opponent: such runs time something else."""
+    """Not if it ran only some cases, interpreted them, or timed against the best."""
     is_other = run.environment.interpreted or run.baseline == "best"
     return run.complete and not is_other
 
 
 def _fitness(run: Summary, series: Series | None) -> tuple[bool, bool]:
-    """Of several runs of one source the fittest is taken, and of equals the first."""
+    """Sort key for runs of one source: in the series first, then correct ones."""
     return series is not None and series.includes(run), run.right

@@ -13,7 +13,7 @@ from harness.shared import stats
 from harness.shared.results import CaseResult, Finding, Ratio
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from kernbench.events import RunStarted, Summary, Worst
+from kernbench.events import NotBestCode, RunStarted, Summary, Worst
 from kernbench.log.runs.series import best_of
 
 STALL_AFTER = 3
@@ -98,7 +98,6 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     right = tried and not any(row.failed for row in results.values())
     mean = stats.geomean([ratio for _row, ratio in timed]) if right else None
     old_best = best_of(about.series)
-    vs_best = stats.geomean(_against_best(headline)) if right else None
     is_best_already = old_best is not None and (old_best.source == started.source or about.is_same_as_best)
     decides = started.baseline == task.baseline
     best = decides and _is_best(right, results.values(), headline, about, is_best_already, old_best)
@@ -108,6 +107,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     counts = about.is_iteration and not known and not about.environment.interpreted and decides
     wall = _wall(headline) if right else None
     after_stall = follows_stall(about.series, counts)
+    code, why_not = _not_best(task, started, headline, about) if right and not (best or is_best_already) else _NO_REASON
     return Summary(
         run=started.run,
         source=started.source,
@@ -121,10 +121,11 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         wall=wall.speedup if wall else None,
         wall_low=wall.low if wall and _has_interval(headline) else None,
         wall_high=wall.high if wall and _has_interval(headline) else None,
-        vs_best=vs_best,
+        vs_best=stats.geomean(_against_best(headline)) if right else None,
         best=best,
         best_geomean=old_best.geomean if old_best and decides else None,
-        not_best=_not_best(task, started, headline, about) if right and not (best or is_best_already) else "",
+        not_best=why_not,
+        not_best_code=code,
         stalled=is_stalled(about.series, is_new, counts),
         streak=streak(about.series, is_new, counts),
         after_stall=after_stall,
@@ -195,33 +196,39 @@ def _is_best(
     return len(direct) == sum(row.status == "ok" for row in headline) and stats.beats_best(direct)
 
 
-def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], about: SummaryInputs) -> str:
+_NotBest = tuple[NotBestCode | None, str]
+_NO_REASON: _NotBest = (None, "")
+
+
+def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], about: SummaryInputs) -> _NotBest:
     """Why a right source did not become best, if it could have: the first reason, in the order in which a user can act
-    on them."""
+    on them, as code and words."""
     if about.environment.interpreted:
-        return ""
+        return _NO_REASON
     if started.baseline == "best":
-        return f"timed against best only; a run over {task.baseline} decides"
+        return "timed_against_best", f"timed against best only; a run over {task.baseline} decides"
     if started.baseline != task.baseline:
-        return f"timed over {Path(started.baseline).name}; a run over {task.baseline} decides"
+        name = Path(started.baseline).name
+        return "other_baseline", f"timed over {name}; a run over {task.baseline} decides"
     if best_of(about.series) is None:
-        return ""
+        return _NO_REASON
     if not about.complete:
-        return "only some of the cases were run"
+        return "part", "only some of the cases were run"
     red = next((row for row in headline if row.disqualifying), None)
     if red is not None:
-        return f"{task.case(red.id).label} has a disqualifying finding"
+        return "row_finding", f"{task.case(red.id).label} has a disqualifying finding"
     if any(finding.disqualifying for finding in about.findings):
-        return "the run has a disqualifying finding"
+        return "run_finding", "the run has a disqualifying finding"
     direct = [(row, row.vs_best) for row in headline if row.vs_best is not None]
     low = min(direct, key=lambda item: item[1].speedup, default=None)
     if low is not None and low[1].speedup < stats.WORST_HEADLINE:
         label, limit = task.case(low[0].id).label, stats.WORST_HEADLINE
-        return f"{label} is {fmt.times(low[1].speedup)} of best, below the limit of {limit}"
+        return "row_below_limit", f"{label} is {fmt.times(low[1].speedup)} of best, below the limit of {limit}"
     mean = stats.geomean([ratio for _row, ratio in direct])
     if mean is None or len(direct) < sum(row.status == "ok" for row in headline):
-        return "it was not timed against best"
-    return f"{fmt.exact(mean.speedup)} of best, and the interval must be above {fmt.times(1 + stats.MARGIN)}"
+        return "not_timed_with_best", "it was not timed against best"
+    least = fmt.times(1 + stats.MARGIN)
+    return "not_above_margin", f"{fmt.exact(mean.speedup)} of best, and the interval must be above {least}"
 
 
 def _wall(rows: Sequence[CaseResult]) -> Ratio | None:

@@ -1,10 +1,11 @@
 """runs.jsonl: the machine-readable log, one JSON line per event, appended at once and never rewritten.
 
 A run is a `start` line, `case` lines as they land (the last one of a case counts), and `finished`, `failed` or
-`cancelled`. `words` lines change the hypothesis or next step of an iteration; `controls` records that a task passed its
-controls; `floor` keeps an A/A floor; `task` records the hash that older versions gave a task. Reading skips torn lines
-and anything it does not know. Opening keeps the Summary of every run and skips rows by their first bytes; run_rows.py
-reads the rows of a run on request.
+`cancelled`. `words` lines change the hypothesis or next step of an iteration; `dropped` keeps the text of an entry that
+was removed from ITERATIONS.md, `undropped` puts it back; `controls` records that a task passed its controls; `floor`
+keeps an A/A floor; `task` records the hash that older versions gave a task. Reading skips torn lines and anything it
+does not know. Opening keeps the Summary of every run and skips rows by their first bytes; run_rows.py reads the rows of
+a run on request.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import contextlib
 import json
 import statistics
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,19 @@ FLOORS = 3
 PARSED_AT_ONCE = 500
 MOST_ITERATIONS = 1 << 63
 WORDS = ("hypothesis", "next", "hypothesis_by", "hypothesis_at", "move")
+DROPS = (b'{"event":"dropped"', b'{"event":"undropped"')
+
+
+@dataclass(frozen=True)
+class DroppedEntry:
+    """An entry that was taken out of ITERATIONS.md."""
+
+    iteration: int
+    text: str
+    run: str = ""
+    """Empty where no run here made it."""
+    encoding: str = "utf-8"
+    """Of the file's bytes in `text`; latin-1 where they are not UTF-8."""
 
 
 class Journal:
@@ -52,6 +66,8 @@ class Journal:
         """A/A floors, each the median of its measurements, so that one disturbed moment does not last."""
         self._floors: dict[str, list[float]] = {}
         self._file = RunsFile(self.path)
+        self.dropped: list[DroppedEntry] = []
+        """Those not put back since, oldest first."""
         self._begins: dict[str, int] = {}
         """Offset of each run's first line."""
         self._environment: tuple[dict[str, Any], Environment] = {}, Environment()
@@ -87,8 +103,9 @@ class Journal:
         return any(item.run == run for item in self.numbered())
 
     def highest(self) -> int:
-        """The highest iteration number."""
-        return max((run.iteration or 0 for run in self.summaries), default=0)
+        """The highest number that an iteration has, or had: a dropped entry's is never given again."""
+        made = [run.iteration or 0 for run in self.summaries]
+        return max([*made, *(entry.iteration for entry in self.dropped)], default=0)
 
     def iteration_of(self, source: str) -> int | None:
         """Number of the first iteration with this source; later ones refer to it."""
@@ -125,6 +142,25 @@ class Journal:
     def cancel(self, event: RunCancelled) -> None:
         self._file.append(encode("cancelled", event))
 
+    def drop(self, entry: DroppedEntry) -> None:
+        self._file.append(encode("dropped", entry))
+        self._take_drop(entry)
+
+    def undrop(self, entry: DroppedEntry) -> None:
+        self._file.append(encode("undropped", iteration=entry.iteration, run=entry.run))
+        self.dropped = [item for item in self.dropped if item != entry]
+
+    def is_dropped(self, run: str) -> bool:
+        return bool(run) and any(entry.run == run for entry in self.dropped)
+
+    def listed(self) -> list[Summary]:
+        """The runs whose entries are in the log."""
+        gone = {entry.run for entry in self.dropped}
+        return [run for run in self.numbered() if run.run not in gone]
+
+    def _take_drop(self, entry: DroppedEntry) -> None:
+        self.dropped = [*(item for item in self.dropped if item != entry), entry]
+
     def keep_controls(self, key: str) -> None:
         self._file.append(encode("controls", task_hash=key))
         self.controls.add(key)
@@ -160,15 +196,18 @@ class Journal:
         """Reads the runs that other processes have finished since; returns whether there were any."""
         before = len(self.summaries)
         for line in self._new_lines():
-            if line.startswith(FINISHED):
+            if line.startswith((FINISHED, *DROPS)):
                 with contextlib.suppress(*UNREADABLE):
                     data = json.loads(line)
-                    if not any(run.run == data["run"] for run in reversed(self.summaries)):
-                        self._fold("finished", data)
+                    if data["event"] != "finished" or not self._knows(data["run"]):
+                        self._fold(data["event"], data)
         more = len(self.summaries) > before
         if more:
             self.last_cases = self.cases_of(self.summaries[-1].run)
         return more
+
+    def _knows(self, run: str) -> bool:
+        return any(item.run == run for item in reversed(self.summaries))
 
     def _read(self) -> None:
         lines = self._lines_to_open()
@@ -206,6 +245,11 @@ class Journal:
             self.failed_builds += 1
         elif kind == "words":
             self._reword(data)
+        elif kind == "dropped":
+            self._take_drop(decode(DroppedEntry, data))
+        elif kind == "undropped":
+            named = int(data["iteration"]), str(data["run"])
+            self.dropped = [item for item in self.dropped if (item.iteration, item.run) != named]
         elif kind == "task":
             self._old_hashes.setdefault(str(data["task_hash"]), set()).add(str(data["old"]))
         elif kind == "controls":

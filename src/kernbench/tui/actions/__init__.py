@@ -1,1 +1,1 @@
-"""What keys do, beyond the panes."""
+"""What the keys do outside the panes."""

@@ -1,4 +1,4 @@
-"""`y` and `Y`: text for other programs, to the terminal's clipboard and to a file that is always there."""
+"""`y` and `Y`: copy text to the terminal's clipboard and to a file, which works on every terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernbench.tui.text import clipboard_text
 
 class Copying:
     def __init__(self, bench: Bench, to_terminal: Callable[[str], None]) -> None:
-        """`to_terminal` asks the terminal to put a text on its clipboard."""
+        """`to_terminal` asks the terminal to put text on its clipboard."""
         self._bench, self._to_terminal = bench, to_terminal
 
     async def copy_row(self) -> None:
@@ -31,7 +31,7 @@ class Copying:
         await self.copy(clipboard_text.table(rows, self._bench.board.summary), "the table")
 
     async def copy(self, text: str, what: str) -> None:
-        """Copy a text and say where it went; `what` names it."""
+        """Copy text and show where it went; `what` names it."""
         if clipboard.fits_terminal(text):
             self._to_terminal(text)
         where = await asyncio.to_thread(clipboard.keep, text, self._bench.engine.state, os.environ)

@@ -1,4 +1,4 @@
-"""The hypothesis that no run has carried yet, kept beside the runs until the next start."""
+"""The hypothesis that no run has used yet, kept with the runs until the next start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(state: Path) -> str:
 
 
 def keep(state: Path, text: str) -> None:
-    """An empty text forgets what was kept; a disk that cannot be written costs no more than these words."""
+    """Empty text deletes the draft. A write error is ignored: it loses only the draft."""
     if text == read(state):
         return
     with contextlib.suppress(OSError):

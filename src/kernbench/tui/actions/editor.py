@@ -1,4 +1,4 @@
-"""`e`: the user's editor at the line that failed; the workbench waits until it is left."""
+"""`e`: open the user's editor at the line that failed, and wait until it exits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GOTO = frozenset({"code", "code-insiders", "codium", "cursor"})
 
 
 def solution(folder: Path) -> str:
-    """The file that is being worked on: the kernel's own where solution.py only loads it."""
+    """The file the user edits: the kernel's source if solution.py only loads it."""
     kernels = (name for name in ("solution.cu", "solution.cpp") if (folder / name).is_file())
     return next(kernels, "solution.py")
 
@@ -31,7 +31,7 @@ def chosen(environ: Mapping[str, str]) -> str:
 
 
 def command(editor: str, path: Path, line: int | None) -> list[str]:
-    """The words to run; an editor that is not known opens the file without the line."""
+    """The command line; an unknown editor opens the file without the line number."""
     words = shlex.split(editor)
     name = Path(words[0]).name if words else "vi"
     words = words or ["vi"]
@@ -47,7 +47,7 @@ def command(editor: str, path: Path, line: int | None) -> list[str]:
 
 
 async def until_left(words: list[str]) -> None:
-    """Run a program in the foreground; ctrl+c there is its own affair."""
+    """Run a program in the foreground; ctrl+c goes to it alone."""
     before = signal.signal(signal.SIGINT, lambda number, frame: None)
     try:
         process = await asyncio.create_subprocess_exec(*words)
@@ -58,7 +58,7 @@ async def until_left(words: list[str]) -> None:
 
 class Editor:
     def __init__(self, bench: Bench, lend_terminal: Callable[[], AbstractContextManager[None]]) -> None:
-        """`lend_terminal` keeps the screen off the terminal while another program has it."""
+        """`lend_terminal` stops painting while another program uses the terminal."""
         self._bench, self._lend_terminal = bench, lend_terminal
 
     def error_place(self) -> Where:
@@ -79,15 +79,15 @@ class Editor:
             with self._lend_terminal():
                 await until_left(words)
         except SuspendNotSupported:
-            self._bench.tell(f"this terminal cannot be lent to an editor: open {where} yourself", "warning")
+            self._bench.tell(f"cannot suspend this terminal for an editor: open {where} yourself", "warning")
         except OSError as error:
-            self._bench.say(f"{words[0]} did not start ({error.strerror}): set EDITOR", "error")
+            self._bench.say(f"cannot start {words[0]} ({error.strerror}): set EDITOR", "error")
 
     def _words(self, where: Where) -> list[str] | None:
-        """The command; None after saying why there is none."""
+        """The command, or None after showing why there is none."""
         name = chosen(os.environ)
         try:
             return command(name, Path(self._bench.board.task.folder, where.file), where.line)
         except ValueError as error:
-            self._bench.say(f"EDITOR is {name!r}, which is no command ({error})", "error")
+            self._bench.say(f"EDITOR={name!r} is not a valid command ({error})", "error")
             return None

@@ -1,4 +1,4 @@
-"""`w`: a format to choose, then a file that others can read; what is there already is asked about."""
+"""`w`: choose a format and export the log; asks before it overwrites a file."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _chosen(bench: Bench, choice: str | None) -> None:
     target = bench.engine.archive.export_target(kind)
     if target.exists():
         question = f"Overwrite {_short(target)}?"
-        bench.push_screen(Confirm(question, "It is there already."), partial(_confirmed, bench, kind))
+        bench.push_screen(Confirm(question, "The file already exists."), partial(_confirmed, bench, kind))
     else:
         bench.run_worker(_write(bench, kind, force=False), exit_on_error=False)
 
 
 def _confirmed(bench: Bench, kind: str, yes: bool | None) -> None:
     if not yes:
-        bench.say("nothing was exported")
+        bench.say("nothing exported")
     else:
         bench.run_worker(_write(bench, kind, force=True), exit_on_error=False)
 
@@ -44,12 +44,12 @@ async def _write(bench: Bench, kind: str, force: bool) -> None:
     try:
         written = await asyncio.to_thread(bench.engine.archive.export, kind, force)
     except (UserError, OSError, ImportError) as problem:
-        bench.tell(f"nothing was exported: {problem}", "error")
+        bench.tell(f"nothing exported: {problem}", "error")
         return
     more = f" and {len(written) - 1} more" if len(written) > 1 else ""
     bench.tell(f"wrote {_short(written[0])}{more}")
 
 
 def _short(path: Path) -> str:
-    """As the shell that the workbench was started from would name it."""
+    """The shorter of the absolute path and the path from the working directory."""
     return min(str(path), os.path.relpath(path), key=len)

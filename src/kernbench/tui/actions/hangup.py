@@ -1,4 +1,4 @@
-"""Whether the terminal is still there."""
+"""Detects a closed terminal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import select
 
 
 def is_dead(descriptor: int) -> bool:
-    """The other end of the terminal was closed: a lost connection, a window that is gone."""
+    """Whether the other end of the terminal is closed: a lost connection or a closed window."""
     if descriptor < 0:
         return False
     poll = select.poll()
-    poll.register(descriptor, 0)  # a hang-up is always told
+    poll.register(descriptor, 0)  # poll always reports a hang-up
     return any(events & (select.POLLHUP | select.POLLNVAL) for _, events in poll.poll(0))

@@ -1,4 +1,4 @@
-"""What can be done with earlier iterations: read, compare, bring back. What is not here says why."""
+"""Actions on earlier iterations: read, compare, restore. An action that cannot run shows why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kernbench.tui.text.diff_text import Sources
 
 class IterationActions:
     def __init__(self, bench: Bench, copy: Callable[[str, str], Awaitable[None]]) -> None:
-        """`copy` takes a text and what to call it."""
+        """`copy` takes text and a name for it."""
         self._bench, self._copy = bench, copy
 
     def show_entry(self) -> None:
@@ -23,12 +23,12 @@ class IterationActions:
             self._bench.push_screen(EntryPage(*found, self, self._bench.ascii_only, self._reference(found[0])))
 
     def _reference(self, number: int) -> str:
-        """What names the source of the selected entry: its hash, where two entries have one number."""
+        """The name of the selected entry's source: its number, or its hash if two entries share the number."""
         summary, numbers = self._bench.main.selected_entry, self._bench.engine.logbook.numbers()
         return summary.source[:8] if summary and list(numbers).count(number) > 1 and summary.source else str(number)
 
     def entry(self) -> tuple[int, str] | None:
-        """Number and text of the selected entry; None after saying why there is none."""
+        """Number and text of the selected entry, or None after showing why there is none."""
         bench, summary = self._bench, self._bench.main.selected_entry
         if summary is None or summary.iteration is None:
             bench.say(f"no iterations yet: save {bench.board.solution} to make the first")
@@ -36,7 +36,7 @@ class IterationActions:
         try:
             return summary.iteration, bench.engine.logbook.text(summary.iteration, summary.source, summary.at)
         except (OSError, LookupError) as error:
-            bench.say(f"iteration {summary.iteration} cannot be read: {error}", "error")
+            bench.say(f"cannot read iteration {summary.iteration}: {error}", "error")
             return None
 
     async def copy_selected(self) -> None:
@@ -48,7 +48,7 @@ class IterationActions:
         await self._copy(text, f"entry {number}")
 
     def sources(self, reference: str) -> Sources | None:
-        """None after saying why there are none."""
+        """None after showing why there are none."""
         try:
             return self._bench.engine.archive.sources(reference)
         except (UserError, OSError) as problem:
@@ -73,14 +73,14 @@ class IterationActions:
             self.ask_restore(self._reference(found[0]))
 
     def ask_restore(self, reference: str) -> None:
-        question = f"Bring the source of iteration {reference} back?"
-        detail_words = "Files added later are removed; a snapshot keeps what is there now."
+        question = f"Restore the source of iteration {reference}?"
+        detail_words = "Files added since are removed; a snapshot keeps the current files."
         self._bench.push_screen(Confirm(question, detail_words), partial(self._restore, reference))
 
     def _restore(self, reference: str, yes: bool | None) -> None:
         bench = self._bench
         if not yes:
-            bench.say("nothing was restored")
+            bench.say("nothing restored")
             return
         try:
             bench.tell(bench.engine.archive.restore(reference))

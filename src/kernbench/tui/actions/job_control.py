@@ -1,4 +1,4 @@
-"""ctrl+z: the whole job stops, so that the shell gets the terminal back whoever started the workbench."""
+"""ctrl+z: stop the whole job, so that the shell gets the terminal back even if `make` started the workbench."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import signal
 
 
 def stop_job() -> None:
-    """Returns when the shell says `fg`.
+    """Returns when the shell runs `fg`.
 
-    A `make` above the workbench is part of the same job, and the shell waits for it. The signal's own meaning is asked
-    for, since it does nothing where no shell could ever continue the job (a tmux pane that runs the workbench alone).
+    A `make` above the workbench belongs to the same job, and the shell waits for it. SIGTSTP keeps its default action,
+    which does nothing if no shell could continue the job (a tmux pane that runs only the workbench).
     """
     before = signal.signal(signal.SIGTSTP, signal.SIG_DFL)
     try:

@@ -1,4 +1,4 @@
-"""The words that go with a run: its hypothesis, and the next step of the last entry."""
+"""The notes of a run: its hypothesis, and the next step of the last entry."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kernbench.tui.state.bench import Bench
 from kernbench.tui.text.status_text import quoted
 
 if TYPE_CHECKING:
-    from kernbench.tui.pages.text_prompt import Target  # the editor widget is worth its import only when it opens
+    from kernbench.tui.pages.text_prompt import Target  # imported only when the box opens
 
 RECENT_ENTRIES = 200
-"""Iterations whose words are offered again."""
+"""How many iterations offer their texts again."""
 
 
 class Notes:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._drafts: dict[tuple[str, str], str] = {}
-        """What was typed and not saved, by the task's folder and the box."""
+        """Unsaved text, by task folder and box."""
 
     def ask_hypothesis(self) -> None:
         remarks = self._bench.engine.notes
@@ -29,7 +29,7 @@ class Notes:
         under_way = run.run if run is not None and run.hypothesis else ""
 
         def take(target: str, text: str) -> None:
-            """The box may have been open for a while: what it named is meant, and the next save may be made by now."""
+            """The box may have been open for a while: keep the target it named, even if that save has run since."""
             named = entry if target == f"entry {entry}" else remarks.entry_after(count, besides=under_way)
             self._take_hypothesis(named, text, before)
 
@@ -41,41 +41,41 @@ class Notes:
         self._ask("hypothesis", targets, before, example, earlier, take)
 
     def _coming(self) -> Target:
-        """What words given now go to, if not to an entry: a save that runs without any takes them too."""
+        """Where text typed now goes, if not to an entry: a running save without a hypothesis accepts it too."""
         run = self._bench.board.run
         if run is not None and run.reason == "save" and not run.hypothesis:
             return "the run in progress", "What does the run in progress try?"
         return "the next save", "What does the next save try?"
 
     def _why_no_entry(self) -> str:
-        """Why a hypothesis can only be for the run to come."""
+        """Why a hypothesis can only go to the next run."""
         last = next(iter(self._lately()), None)
         if last is None:
-            return "there is no entry yet: these words are for the next save"
+            return "no entry yet: this goes with the next save"
         if last.hypothesis:
-            return f"entry {last.iteration} has a hypothesis already: these words are for the next save"
-        return f"something was saved since entry {last.iteration}: these words are for that"
+            return f"entry {last.iteration} already has a hypothesis: this goes with the next save"
+        return f"there was a save after entry {last.iteration}: this goes with that save"
 
     def ask_next_step(self) -> None:
         earlier = [summary.next for summary in self._lately()]
-        # What the last entry says now is there to be changed; what older ones say is a key away.
+        # The box opens with the last entry's text; older texts are one key away.
         target = ("", "What comes next?")
         now = self._bench.engine.notes.next_now()
         self._ask("next step", [target], now, "eight rows per block", earlier, self._take_next_step)
 
     def unsaved(self) -> list[str]:
-        """What was typed, and left without saving it."""
+        """Text typed in a box that was closed without saving."""
         return list(self._drafts.values())
 
     def on_leaving(self) -> list[str]:
-        """What was written and is in no entry yet, a sentence each."""
+        """One sentence for each text that is not in an entry yet."""
         remarks = self._bench.engine.notes
-        said = [f"kept for the next start: the hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
-        said += [f"in no entry yet: the next step {quoted(remarks.next_step)}"] if remarks.next_step else []
-        return said + [f"typed and not saved: {quoted(draft)}" for draft in self.unsaved()]
+        said = [f"kept for the next start: hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
+        said += [f"not in an entry yet: next step {quoted(remarks.next_step)}"] if remarks.next_step else []
+        return said + [f"typed but not saved: {quoted(draft)}" for draft in self.unsaved()]
 
     def _lately(self) -> list[Summary]:
-        """Newest first, as far back as somebody may want to page."""
+        """The last iterations, newest first."""
         return list(reversed(self._bench.engine.logbook.iterations()[-RECENT_ENTRIES:]))
 
     def _ask(

@@ -1,4 +1,4 @@
-"""What ctrl+p offers: every action that works everywhere, and those of the selected row and entry."""
+"""The ctrl+p palette: every global action, and the actions on the selected row and entry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.binding import Binding
 from kernbench.tui.pages.help import main_bindings
 
 Run = Callable[[], Any]
-"""Textual awaits what it returns, where that can be awaited."""
+"""Textual awaits the result if it is awaitable."""
 
 
 def commands(
@@ -24,17 +24,17 @@ def commands(
     restore_entry: Run,
     change_theme: Run,
 ) -> Iterator[SystemCommand]:
-    """`run_action` runs what a key of the main screen is bound to."""
+    """`run_action` runs the action that a key of the main screen is bound to."""
     for binding in main_bindings():
         yield SystemCommand(_name(binding), binding.tooltip, partial(run_action, binding.action))
-    yield SystemCommand("row", "everything known of the selected row", show_row)
+    yield SystemCommand("row", "details of the selected row", show_row)
     yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", show_entry)
     yield SystemCommand("copy entry", "the selected entry as markdown", copy_entry)
-    yield SystemCommand("restore", "bring the selected iteration's source back", restore_entry)
-    yield SystemCommand("theme", "choose colours; ansi themes keep the terminal's own", change_theme)
+    yield SystemCommand("restore", "restore the selected iteration's source", restore_entry)
+    yield SystemCommand("theme", "choose colors; ansi themes use the terminal's colors", change_theme)
 
 
 def _name(binding: Binding) -> str:
-    """The key line's word for an action, and the settings' where that is another: somebody may look for either."""
+    """The key line's name for an action, plus its name in config.toml if that differs: users search for either."""
     known = (binding.id or "").rpartition(".")[2].replace("_", " ")
     return binding.description if known in binding.description.casefold() else f"{binding.description} ({known})"

@@ -1,4 +1,4 @@
-"""What can be done with the selected row: read it, read its traceback, profile it. What cannot be done says why."""
+"""Actions on the selected row: details, traceback, profile. An action that cannot run shows why."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class RowActions:
     def show_row(self) -> None:
         bench, row = self._bench, self._bench.main.selected_row
         if row is None:
-            bench.say("no row is selected: the filter matches none" if bench.board.cases else "the task has no rows")
+            bench.say("no row selected: the filter matches none" if bench.board.cases else "the task has no rows")
             return
         bench.push_screen(RowPage(row, bench.board, bench.ascii_only))
 
@@ -33,7 +33,7 @@ class RowActions:
         if row is None or environment is None:
             bench.say("no row to profile" if row is None else "the worker is still starting")
         elif not environment.device.startswith("cuda"):
-            bench.say("Nsight Compute profiles GPUs, and this run is on the CPU")
+            bench.say("Nsight Compute profiles GPUs; this run is on the CPU")
         else:
             bench.main.reveal("profile")
             bench.run_worker(bench.engine.profile(row.case.id, None, full), exit_on_error=False)

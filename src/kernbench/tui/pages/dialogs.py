@@ -1,4 +1,4 @@
-"""Small screens over the workbench: a choice, a question, a page to read. Esc leaves each, ? names the keys."""
+"""Small screens over the workbench: a choice, a question, a page to read. Esc closes each, ? lists the keys."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from kernbench.tui.text import row_detail
 from kernbench.tui.text.spans import Span, clean, content
 from kernbench.tui.widgets.key_line import KeyLine
 
-HELP = Binding("question_mark", "app.help", "help", key_display="?", tooltip="all keys", id="help")
-TO_SHELL = Binding("ctrl+z", "app.suspend_process", "to the shell and back with fg", show=False)
-"""A screen over the workbench hides the keys of the one below; these work on every one on which nothing is typed."""
+HELP = Binding("question_mark", "app.help", "help", key_display="?", tooltip="list all keys", id="help")
+TO_SHELL = Binding("ctrl+z", "app.suspend_process", "suspend to the shell (fg returns)", show=False)
+"""A screen over the workbench hides the keys below it; these two work on every screen without a text box."""
 
 
 class Choose(ModalScreen[str | None]):
-    """One of a few; the one that holds now is marked, in words."""
+    """Choose one of a few; the current choice is marked in words."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "leave"), HELP, TO_SHELL]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss(None)", "close"), HELP, TO_SHELL]
 
     def __init__(self, title: str, choices: Sequence[str], current: str = "", mark: str = "") -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Choose(ModalScreen[str | None]):
             yield Static(self._title, markup=False, classes="dialog-title")
             named = [f"{name} ({self._mark})" if name == self._current else name for name in self._choices]
             yield OptionList(*[Option(Content(name), id=None) for name in named], compact=True)
-            yield Static("enter chooses, esc leaves", markup=False, classes="dialog-help")
+            yield Static("enter: choose, esc: close", markup=False, classes="dialog-help")
 
     def on_mount(self) -> None:
         if self._current in self._choices:
@@ -49,7 +49,7 @@ class Choose(ModalScreen[str | None]):
 
 
 class Confirm(ModalScreen[bool]):
-    """A question whose yes cannot be typed by accident: enter and esc both leave things as they are."""
+    """A question that only `y` answers with yes: enter and esc both cancel."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "dismiss(True)", "yes"),
@@ -66,11 +66,11 @@ class Confirm(ModalScreen[bool]):
         with Vertical(classes="dialog"):
             yield Static(self._question, markup=False, classes="dialog-title")
             yield Static(self._detail, markup=False)
-            yield Static("y does it, n or esc leaves things as they are", markup=False, classes="dialog-help")
+            yield Static("y: yes, n or esc: cancel", markup=False, classes="dialog-help")
 
 
 class Page(ModalScreen[None]):
-    """Something to read; scrolls. The keys that work here stand at the bottom."""
+    """A scrolling page to read, with its keys at the bottom."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "scroll(1)", "down", show=False),
@@ -93,7 +93,7 @@ class Page(ModalScreen[None]):
             yield KeyLine()
 
     def show(self, lines: Sequence[Sequence[Span]], title: str | None = None) -> None:
-        """The same page, after something landed."""
+        """Replace the page's lines, and its title if given."""
         self.query_one("#page-text", Static).update(_text(lines))
         if title is not None:
             self.query_one("#page-title", Static).update(title)
@@ -104,11 +104,11 @@ class Page(ModalScreen[None]):
 
 
 class RowPage(Page):
-    """Everything known of a row; what it names can be opened and copied from here."""
+    """The row page: all details of a row, with keys to open its error and copy it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("e", "app.edit", "edit", tooltip="open $EDITOR at its error, or the solution", id="edit"),
-        Binding("t", "app.traceback", "traceback", show=False, tooltip="what raised in it", id="traceback"),
+        Binding("e", "app.edit", "edit", tooltip="open its error or the solution in $EDITOR", id="edit"),
+        Binding("t", "app.traceback", "traceback", show=False, tooltip="show its traceback", id="traceback"),
         Binding("y", "app.copy_selected", "copy", tooltip="copy the row as markdown", id="copy"),
     ]
 
@@ -117,7 +117,7 @@ class RowPage(Page):
         self._case, self._ascii_only = row.case.id, ascii_only
 
     def follow(self, board: Board, event: CaseLanded) -> None:
-        """A row that is being read changes under the reader's eyes."""
+        """Update the page when its row finishes again."""
         if event.result.id != self._case:
             return
         for row in board.rows():
@@ -126,7 +126,7 @@ class RowPage(Page):
 
 
 class TracebackPage(Page):
-    """Wrapped, so that no end of a line is lost."""
+    """A traceback, wrapped so that no line is cut."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("t", "dismiss(None)", "back", show=False, id="traceback"),

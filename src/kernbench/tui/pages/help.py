@@ -1,4 +1,4 @@
-"""The help page and the palette's list, made from the bindings themselves; typing searches the page."""
+"""The help page and the palette's list, built from the bindings; typing searches the page."""
 
 from __future__ import annotations
 
@@ -23,54 +23,54 @@ from kernbench.tui.widgets.row_view import RowView
 
 KEY_WIDTH, DOES_WIDTH = 13, 46
 Row = tuple[str, str, str]
-"""Keys, what they do, the action's name in the settings."""
+"""Keys, what they do, the action's name in config.toml."""
 BOX_KEYS: list[Row] = [
     ("enter", "save", ""),
-    ("ctrl+j", "another line", ""),
-    ("ctrl+t", "for the last entry, where it has no hypothesis", ""),
-    ("up", "what was written before", ""),
-    ("esc", "leave; what was typed is there the next time", ""),
+    ("ctrl+j", "new line", ""),
+    ("ctrl+t", "for the last entry, if it has no hypothesis", ""),
+    ("up", "earlier texts", ""),
+    ("esc", "close, but keep the text for next time", ""),
 ]
 
 
 def main_bindings() -> list[Binding]:
-    """The keys that work everywhere."""
+    """The global keys."""
     return _bindings(KEYS)
 
 
 def named_bindings() -> dict[str, Binding]:
-    """Every action that the settings may give another key."""
+    """Every action that config.toml can bind to another key."""
     everything = [binding for _, bindings in _groups() for binding in bindings]
     return {binding.id: binding for binding in everything if binding.id}
 
 
 def list_bindings() -> list[Binding]:
-    """The keys of a list, which come before those that work everywhere."""
+    """The keys of a list, which take precedence over the global ones."""
     return [*_bindings(RowView.BINDINGS), *_bindings(Results.BINDINGS), *_bindings(Output.BINDINGS)]
 
 
 def page_bindings() -> list[tuple[str, Binding]]:
-    """The keys of the pages, on which those of the lists and of the screen below do not work."""
+    """The keys of the pages, where the keys of lists and of the screen below do not work."""
     pages: dict[str, type[Page]] = {"an entry": EntryPage, "a diff": DiffPage}
     return [(name, binding) for name, page in pages.items() for binding in _bindings(page.BINDINGS)]
 
 
 def key_rows(display: Callable[[Binding], str], keys: dict[str, str]) -> list[tuple[str, list[Row]]]:
-    """Groups of rows; `keys` are those that the settings changed."""
+    """Groups of rows; `keys` are the ones that config.toml changed."""
     everything = [(title, [_row(binding, display, keys) for binding in bindings]) for title, bindings in _groups()]
-    everything[0][1].append(("ctrl+p", "everything, by name", ""))
-    return [*everything, ("Where words are typed (h, x)", BOX_KEYS)]
+    everything[0][1].append(("ctrl+p", "find any command by name", ""))
+    return [*everything, ("While typing (h, x)", BOX_KEYS)]
 
 
 def key_lines(groups: Sequence[tuple[str, list[Row]]], wanted: str) -> list[list[Span]]:
-    """What matches the words typed."""
+    """The lines that match the search."""
     words = wanted.casefold().split()
     found: list[list[Span]] = []
     for title, rows in groups:
         kept = [row for row in rows if all(word in " ".join([title, *row]).casefold() for word in words)]
         if kept:
             found += [[(title, "head")], *[_line(row) for row in kept], []]
-    return found[:-1] or [[("no key does that; ctrl+p knows everything by name", "dim")]]
+    return found[:-1] or [[("no match; ctrl+p finds any command by name", "dim")]]
 
 
 class Help(ModalScreen[None]):
@@ -95,7 +95,7 @@ class Help(ModalScreen[None]):
             yield field
             with VerticalScroll(id="page-body"):
                 yield Static(self._text(""), markup=False, id="page-text")
-            yield Static("esc goes back; names on the right are for config.toml", markup=False, classes="dialog-help")
+            yield Static("esc: back; names on the right are for config.toml", markup=False, classes="dialog-help")
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self.query_one("#page-text", Static).update(self._text(event.value))
@@ -104,7 +104,7 @@ class Help(ModalScreen[None]):
         self.query_one("#page-body", VerticalScroll).scroll_relative(y=step, animate=False)
 
     def action_leave(self) -> None:
-        """Esc first takes the search back."""
+        """Esc clears the search first."""
         field = self.query_one(Input)
         if field.value:
             field.value = ""

@@ -1,4 +1,4 @@
-"""The pages of the past: an entry, its source, the difference between two sources."""
+"""Pages about earlier iterations: an entry, its source, the diff of two sources."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kernbench.tui.text.diff_text import Sources
 from kernbench.tui.text.spans import Span, clean, spell
 
 LOOK_SECONDS = 1.0
-"""Between two looks at files that are being compared."""
+"""How often the compared files are read again."""
 
 
 class EntryActions(Protocol):
-    """What the keys of an entry's page do; `reference` names the source of the entry."""
+    """The actions of an entry's page; `reference` names the entry's source."""
 
     def show_diff(self, old: str, new: str) -> None: ...
 
@@ -32,19 +32,19 @@ class EntryActions(Protocol):
 
 
 class EntryPage(Page):
-    """One entry of ITERATIONS.md, and what can be done with its source."""
+    """One entry of ITERATIONS.md, with actions on its source."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("d", "diff", "diff with now", tooltip="what changed from it to the files as they are", id="entry.diff"),
-        Binding("v", "source", "source", tooltip="its source", id="entry.source"),
-        Binding("R", "restore", "restore", tooltip="bring its source back", id="entry.restore"),
+        Binding("d", "diff", "diff", tooltip="diff its source -> working copy", id="entry.diff"),
+        Binding("v", "source", "source", tooltip="show its source", id="entry.source"),
+        Binding("R", "restore", "restore", tooltip="restore its source", id="entry.restore"),
         Binding("y", "copy", "copy", tooltip="copy the entry as markdown", id="entry.copy"),
     ]
 
     def __init__(
         self, number: int, text: str, actions: EntryActions, ascii_only: bool = False, reference: str = ""
     ) -> None:
-        """`reference` names its source where the number does not."""
+        """`reference` names its source if the number is ambiguous."""
         lines = (spell(clean(line), ascii_only) for line in text.splitlines())
         super().__init__(f"Iteration {number}", [[(line, "")] for line in lines])
         self.number, self.text, self.reference = number, text, reference or str(number)
@@ -64,23 +64,23 @@ class EntryPage(Page):
 
 
 class DiffPage(Page):
-    """From one source to another; the older one can be chosen anew, and files that are saved meanwhile are followed."""
+    """The diff of two sources; the user can choose another old one, and the page follows saved files."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "other", "other", tooltip="compare with another iteration", id="diff.other"),
-        Binding("v", "view", "one or two columns", tooltip="one or two columns", id="diff.view"),
+        Binding("v", "view", "columns", tooltip="switch between one and two columns", id="diff.view"),
     ]
 
     def __init__(
         self, old: str, new: str, sources: Callable[[str], Sources | None], choices: Sequence[str], bench: Bench
     ) -> None:
-        """`sources` answers None after saying why there are none; `choices` are what can be compared with."""
+        """`sources` returns None after showing why there are none; `choices` are the sources to compare with."""
         self._old, self._new = old, new
         self._sources, self._choices, self._bench = sources, choices, bench
         self._shown: tuple[Sources, Sources] | None = None
-        """What is compared: the older one as it was when it was chosen, though there may be another best since."""
+        """The two sources; the old one stays as it was when chosen, even if best changes."""
         self._columns: bool | None = None
-        """As the user chose; where there is room until then."""
+        """The user's choice; None until then: two columns if they fit."""
         super().__init__(_title(old, new), [])
 
     def on_mount(self) -> None:
@@ -89,7 +89,7 @@ class DiffPage(Page):
             self.set_interval(LOOK_SECONDS, self._follow)
 
     def _follow(self) -> None:
-        """While a file is being replaced it may not be there; the next look finds it."""
+        """A file may be missing while an editor replaces it; the next call finds it."""
         with contextlib.suppress(UserError, OSError):
             now = self._bench.engine.archive.sources(self._new)
             if self._shown is not None and now != self._shown[1]:
@@ -107,7 +107,7 @@ class DiffPage(Page):
 
     def action_view(self) -> None:
         if self.app.size.width < diff_text.SIDE_BY_SIDE_FROM:
-            self._bench.say(f"two columns need a screen of {diff_text.SIDE_BY_SIDE_FROM}")
+            self._bench.say(f"two columns need a screen {diff_text.SIDE_BY_SIDE_FROM} wide")
             return
         self._columns = not self._in_columns
         self._fill()
@@ -136,7 +136,7 @@ def _title(old: str, new: str) -> str:
 
 
 def _name(reference: str) -> str:
-    return f"iteration {reference}" if reference.isdigit() else {"now": "the files now"}.get(reference, reference)
+    return f"iteration {reference}" if reference.isdigit() else {"now": "working copy"}.get(reference, reference)
 
 
 def source_lines(sources: Sources) -> list[list[Span]]:

@@ -1,4 +1,4 @@
-"""Which task to work on: a screen of its own at the start, and at `T`."""
+"""The task picker, shown at the start and at `T`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kernbench.tui.widgets.row_view import RowView
 
 
 class TaskRow(NamedTuple):
-    """One task as the picker shows it; all of it is text."""
+    """One task as the picker shows it, all as text."""
 
     name: str
     folder: str
@@ -56,7 +56,7 @@ class TaskList(RowView):
         return self._tasks[self.cursor] if self._tasks else None
 
     def show_only(self, text: str) -> None:
-        """Those whose name, folder or own words have every word; the cursor stays on its task where that is left."""
+        """Show tasks with every word in name, folder or summary; the cursor stays on its task if it still shows."""
         words, before = text.casefold().split(), self.selected
         self._tasks = [task for task in self._all if all(word in self._searched(task) for word in words)]
         self.cursor = self._tasks.index(before) if before in self._tasks else 0
@@ -72,12 +72,12 @@ class TaskList(RowView):
         return len(self._tasks)
 
     def header(self, width: int) -> Sequence[Span]:
-        titles = f"{pad('task', self._name_width)}  {'best':>7}  {pad('last', 16)}  {pad('age', 7)}  what it is"
+        titles = f"{pad('task', self._name_width)}  {'best':>7}  {pad('last', 16)}  {pad('age', 7)}  summary"
         return [(clip(titles, width), "head")]
 
     def line(self, index: int, width: int) -> Sequence[Span]:
         if not self._tasks:
-            return [(clip("no task matches; esc shows all", width), "dim")]
+            return [(clip("no task matches; esc: show all", width), "dim")]
         task = self._tasks[index]
         text = f"  {pad(clean(task.best), 7, right=True)}  {pad(clean(task.verdict), 16)}  {pad(clean(task.age), 7)}"
         about = self._about(task, width - self._name_width - len(text) - 2)
@@ -85,8 +85,8 @@ class TaskList(RowView):
         return [(name, "strong"), (clip(text, width - self._name_width), ""), (f"  {about}" if about else "", "dim")]
 
     def _about(self, task: TaskRow, room: int) -> str:
-        """The task's own words, and its folder where both fit; of a folder alone the end says most. Of tasks with one
-        name that comes first in which their folders differ."""
+        """The task's summary, and its folder if both fit; a folder alone keeps its end. For tasks that share a name,
+        the part in which their folders differ comes first."""
         summary, place = self._abouts[task.folder]
         if place:
             return clip(f"{place}  {summary}".rstrip(), room)
@@ -98,13 +98,13 @@ class TaskList(RowView):
 
 
 def place_of(task: TaskRow, tasks: Sequence[TaskRow]) -> str:
-    """Where it lies below the folder that it shares with the others of its name; empty where there are none."""
+    """Its path below the folder it shares with tasks of the same name; empty if the name is unique."""
     alike = [other.folder for other in tasks if other.name == task.name]
     return clean(os.path.relpath(task.folder, os.path.commonpath(alike))) if len(alike) > 1 else ""
 
 
 def summary_of(folder: str) -> str:
-    """What task.toml says the task is; empty where it says nothing, or cannot be read."""
+    """The summary in task.toml; empty if it has none or cannot be read."""
     try:
         return clean(str(tomllib.loads(Path(folder, "task.toml").read_text(encoding="utf-8")).get("summary", "")))
     except (OSError, ValueError):
@@ -112,7 +112,7 @@ def summary_of(folder: str) -> str:
 
 
 class TaskScreen(Screen[str | None]):
-    """Returns the folder chosen, or None."""
+    """Returns the chosen folder, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", key_display="/"),
@@ -125,9 +125,9 @@ class TaskScreen(Screen[str | None]):
         self._tasks, self._current = tasks, current
 
     def compose(self) -> ComposeResult:
-        yield Static("kernbench: which task?", id="title", markup=False)
+        yield Static("kernbench: choose a task", id="title", markup=False)
         yield TaskList(self._tasks)
-        yield FilterLine("filter: words of name, folder or what it is; enter keeps, esc: all")
+        yield FilterLine("filter by name, folder or summary; enter: keep, esc: show all")
         yield KeyLine()
 
     def on_mount(self) -> None:
@@ -158,7 +158,7 @@ class TaskScreen(Screen[str | None]):
 
 
 class TaskPicker(SafeApp[str | None]):
-    """The picker alone, before there is a task."""
+    """The picker alone, before a task is open."""
 
     CSS_PATH = "../kernbench.tcss"
     ENABLE_COMMAND_PALETTE = False
@@ -169,24 +169,24 @@ class TaskPicker(SafeApp[str | None]):
         super().__init__(ascii_only, ansi_color=own_colours_only(os.environ))
         self._tasks = [TaskRow(*task) for task in tasks]
         self.register_theme(KERNBENCH)
-        # A theme that does not exist is named when the workbench itself opens.
+        # The workbench reports an unknown theme when it opens.
         self.theme = theme if theme in self.available_themes else default(os.environ)
 
     def on_mount(self) -> None:
         self.push_screen(TaskScreen(self._tasks), self._leave)
 
     def _leave(self, folder: str | None) -> None:
-        """The workbench takes a moment to come up: until then the terminal says what it waits for."""
+        """Opening the workbench takes a moment: until then the terminal shows what it opens."""
         name = next((task.name for task in self._tasks if task.folder == folder), None)
         self.exit(folder, message=Text(f"opening {clean(name)}") if name else None)
 
     def action_help(self) -> None:
-        # They import the panes, which the picker can do without until somebody asks.
+        # Imported here because they import the panes, which the picker rarely needs.
         from kernbench.tui.pages import user_keys
         from kernbench.tui.pages.help import Help, key_rows
 
         try:
             keys = user_keys.renamed(settings.load()).keys
-        except settings.SettingsError:  # the workbench will say what is wrong with them
+        except settings.SettingsError:  # the workbench reports what is wrong
             keys = {}
         self.push_screen(Help(key_rows(self.get_key_display, keys)))

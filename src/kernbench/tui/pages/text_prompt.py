@@ -1,4 +1,4 @@
-"""The dialog for words: several lines of text, with what was written before at the up key."""
+"""The text dialog: several lines, with earlier texts on the up key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from textual.widgets import Static, TextArea
 
 
 class Field(TextArea):
-    """Up in the first line goes back through what was written before, down in the last one forward again."""
+    """Up in the first line goes back through earlier texts, down in the last line forward again."""
 
     def __init__(self, value: str, placeholder: str, history: Sequence[str]) -> None:
         super().__init__(value, placeholder=placeholder, soft_wrap=True, compact=True, tab_behavior="focus")
@@ -25,7 +25,7 @@ class Field(TextArea):
         self._at = 0
 
     class Saved(Message):
-        """Enter: comes after every letter typed before it, as a binding of the screen would not."""
+        """Enter was pressed. A message, because a binding of the screen could overtake the letters typed before."""
 
     def on_key(self, event: events.Key) -> None:
         if event.key == "enter":
@@ -50,7 +50,7 @@ class Field(TextArea):
             super().action_cursor_down(select)
 
     def _turn(self, step: int) -> None:
-        """What is typed now is kept as a version too."""
+        """Keeps the current text as one of the versions."""
         to = self._at + step
         if 0 <= to < len(self._versions):
             self._versions[self._at] = self.text
@@ -60,15 +60,15 @@ class Field(TextArea):
 
 
 Target = tuple[str, str]
-"""What the words are for, and the question that asks for them."""
+"""The target of the text, and the question to show."""
 
 
 class Ask(ModalScreen[str | None]):
-    """Enter saves; ctrl+j begins another line, as enter does in an editor. Of several targets, the first is offered."""
+    """Enter saves, ctrl+j starts a new line. The first target is offered first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "leave"),
-        Binding("ctrl+t", "switch", "for what"),
+        Binding("escape", "leave", "close"),
+        Binding("ctrl+t", "switch", "target"),
     ]
 
     def __init__(
@@ -79,17 +79,17 @@ class Ask(ModalScreen[str | None]):
         history: Sequence[str] = (),
         only_one: str = "",
     ) -> None:
-        """`only_one` says why there is no other target."""
+        """`only_one` explains why there is no other target."""
         super().__init__()
         self._targets = list(targets)
         self._value, self._placeholder, self._history = value, placeholder, history
         self._only_one = only_one
         self.draft = ""
-        """What was typed when the box was left without saving."""
+        """The text when the box was closed without saving."""
 
     @property
     def target(self) -> str:
-        """What the words are for, as chosen."""
+        """The chosen target."""
         return self._targets[0][0]
 
     def compose(self) -> ComposeResult:
@@ -97,8 +97,8 @@ class Ask(ModalScreen[str | None]):
             yield Static(self._targets[0][1], markup=False, classes="dialog-title", id="question")
             yield Field(self._value, self._placeholder, self._history)
             yield Static(self._choice(), markup=False, id="target")
-            earlier = ", up: earlier ones" if self._history else ""
-            words = f"enter saves, ctrl+j: another line{earlier}, esc leaves"
+            earlier = ", up: earlier texts" if self._history else ""
+            words = f"enter: save, ctrl+j: new line{earlier}, esc: close"
             yield Static(words, markup=False, classes="dialog-help")
 
     def on_mount(self) -> None:
@@ -116,7 +116,7 @@ class Ask(ModalScreen[str | None]):
     def action_switch(self) -> None:
         if len(self._targets) == 1:
             if self._only_one:
-                self.app.clear_notifications()  # said once, however often the key is pressed
+                self.app.clear_notifications()  # show it once, however often the key is pressed
                 self.notify(self._only_one, markup=False)
             return
         self._targets.append(self._targets.pop(0))

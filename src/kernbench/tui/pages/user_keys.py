@@ -1,4 +1,4 @@
-"""The user's keys and theme, held against what the screen has: a mistake is said in one sentence before it opens."""
+"""Checks the user's keys and theme before the screen opens: one sentence names a mistake."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from kernbench.tui.pages.help import list_bindings, main_bindings, named_binding
 from kernbench.tui.textual_private import key_of
 
 RENAMED = {"pane.log": "pane.output"}
-"""Actions that had another name before: settings that use it go on working."""
+"""Old names of actions, which still work in config.toml."""
 MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
 
 
 def renamed(settings: Settings) -> Settings:
-    """The same settings with every action by the name that it has now."""
+    """The same settings with current action names."""
     keys = {RENAMED.get(name, name): key for name, key in settings.keys.items()}
     now = {name: key for name, key in settings.keys.items() if name not in RENAMED}
     return replace(settings, keys={**keys, **now})
 
 
 def check(settings: Settings, themes: Collection[str]) -> None:
-    """Names are spelled out: the screen that lists them does not open before."""
+    """Errors list the valid names, since the help page is not open yet."""
     if settings.theme is not None and settings.theme not in themes:
         there = ", ".join(sorted(themes))
-        raise SettingsError(f"{settings.path}: there is no theme {settings.theme!r}; there are {there}")
+        raise SettingsError(f"{settings.path}: unknown theme {settings.theme!r}; choose from {there}")
     known = named_bindings()
     for name in settings.keys:
         if name not in known:
             near = ", ".join(get_close_matches(name, known, 3, 0.3) or ["rerun"])
             raise SettingsError(
-                f"{settings.path}: keys.{name} is no action; near to it: {near}; without this line, ? lists all"
+                f"{settings.path}: unknown action {name!r} in [keys]; did you mean {near}? (? lists all)"
             )
         strange = [key for key in settings.keys[name].split(",") if not _is_key(key)]
         if strange:
-            raise SettingsError(f"{settings.path}: keys.{name}: {strange[0]!r} is no key; write f5, ctrl+r or R")
+            raise SettingsError(f"{settings.path}: keys.{name}: {strange[0]!r} is not a key; use f5, ctrl+r or R")
     _check_clashes(settings)
 
 
 def _is_key(key: str) -> bool:
-    """Whether a terminal could ever send it: a character, its name, or a key of the keyboard, with modifiers."""
+    """Whether a terminal can send it: a character, its name, or a named key, with modifiers."""
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
     if not set(modifiers) <= MODIFIERS:
         return False
@@ -58,7 +58,7 @@ def _is_key(key: str) -> bool:
 
 
 def _check_clashes(settings: Settings) -> None:
-    """Two actions that work at the same time may not share a key."""
+    """Two actions that work at the same time must not share a key."""
     taken: dict[str, str] = {}
     for binding in [*list_bindings(), *main_bindings()]:
         name = binding.id or binding.description
@@ -66,24 +66,22 @@ def _check_clashes(settings: Settings) -> None:
             other = taken.get(key, name)
             if other != name and (name in settings.keys or other in settings.keys):
                 changed, other = (name, other) if name in settings.keys else (other, name)
-                raise SettingsError(
-                    f"{settings.path}: keys.{changed} is the key of {other} too; give one of them another"
-                )
+                raise SettingsError(f"{settings.path}: keys.{changed} is also the key for {other}; change one of them")
             taken[key] = name
 
 
 def doubtful(settings: Settings) -> str:
-    """A key of the user's that means something else on a page: it works, and may surprise there."""
+    """A warning about a user's key that means something else on a page."""
     own = {key: binding.id for binding in main_bindings() if binding.id in settings.keys
            for key in _keys(settings, binding)}  # fmt: skip
     for page, binding in page_bindings():
         for key in _keys(settings, binding):
             if own.get(key) and own[key] != binding.id and binding.id not in settings.keys:
-                return f"{key} is {own[key]} by your settings, but {binding.description} in {page} (keys.{binding.id})"
+                return f"{key} is {own[key]} in config.toml, but {binding.description} in {page} (keys.{binding.id})"
     return ""
 
 
 def _keys(settings: Settings, binding: Binding) -> list[str]:
-    """As Textual spells them."""
+    """The binding's keys as Textual spells them."""
     keys = settings.keys.get(binding.id or "", binding.key).split(",")
     return [key_of(key) if len(key) == 1 else key for key in keys]

@@ -1,4 +1,4 @@
-"""The GPU pane: the machine's meters; a line is sent when a figure in it changed."""
+"""The GPU pane: meters of the machine. A line is sent only when a figure in it changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernbench.tui.widgets.row_view import RowView
 
 
 def looks_present(devices: Path = Path("/dev")) -> bool:
-    """Whether the machine has a GPU's device file, looked up at once: the worker takes seconds to say it for sure."""
+    """Whether a GPU device file exists: a quick guess, since the worker takes seconds to report its GPU."""
     return any(devices.glob("nvidia[0-9]*")) or (devices / "dxg").exists()
 
 
@@ -34,7 +34,7 @@ class Gpu(RowView):
         self.reshape()
 
     def take(self, sample: Sample, environment: Environment | None) -> None:
-        """`environment` says which GPU the worker has, once it is known."""
+        """`environment` names the worker's GPU, once known."""
         self.meters.device = environment.device if environment else None
         self.meters.uuid = environment.uuid if environment else None
         self.meters.take(sample)

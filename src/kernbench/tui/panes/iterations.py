@@ -19,27 +19,34 @@ from kernbench.tui.widgets.row_view import RowView
 
 BEST_NOW = "*"
 AGE_FROM = 48
-"""Cells from which a line has room for the age."""
+"""Cells from which the age fits."""
 _STYLES = {"improved": "faster", "first": "faster", "best": "faster", "faster": "faster", "slower": "slower"}
 
 
 class Iterations(RowView):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "entry", key_display="enter", tooltip="its entry, source and diff", id="open_entry")
+        Binding(
+            "enter",
+            "open",
+            "entry",
+            key_display="enter",
+            tooltip="show the entry, its source and diff",
+            id="open_entry",
+        )
     ]
 
     def __init__(self, now: Callable[[], datetime], ascii_only: bool) -> None:
         super().__init__(id="iterations", ascii_only=ascii_only)
         self._now = now
         self._iterations: Sequence[Summary] = ()
-        """By number; read as they come into view."""
+        """By number; read as they scroll into view."""
         self.reading = False
         """The log is still being read."""
         self.usual = ""
-        """The task's own baseline: what was held against another says so."""
+        """The task's baseline: runs against another one show its name."""
 
     def show(self, iterations: Sequence[Summary]) -> None:
-        """The cursor stays on its iteration, or on the newest where it was there."""
+        """Keep the cursor on its iteration, or on the newest if it was there."""
         before = self.selected if self.cursor else None
         self._iterations = iterations
         if before is not None:
@@ -47,7 +54,7 @@ class Iterations(RowView):
         self.reshape()
 
     def _select(self, wanted: Summary) -> None:
-        """By its number; of two that have it, the one of its source."""
+        """Select by number, and by source if two share the number."""
         place = bisect_right(self._iterations, wanted.iteration or 0, key=lambda summary: summary.iteration or 0) - 1
         while place >= 0 and self._iterations[place].iteration == wanted.iteration:
             self.cursor = self.count() - 1 - place

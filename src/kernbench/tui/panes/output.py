@@ -1,7 +1,7 @@
-"""The output pane: the first error stays on top, below it the newest of what was printed.
+"""The output pane: the first error stays on top, the newest output scrolls below it.
 
-A click on file:line opens it. Lines are kept as they come and painted at most four times a second; the oldest are
-dropped beyond the limit, and the pane says how many.
+A click on file:line opens it. Lines are painted at most four times per second; beyond the limit the oldest are dropped,
+and the pane shows how many.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ MOST_LINES = 2000
 LONGEST = 2000
 FLUSH_SECONDS = 0.25
 ERROR_SHARE = 3 / 5
-"""Of the pane that the error may keep while lines scroll below it."""
-REASONS = {"open": "opened", "save": "save", "key": "run again", "command": "command"}
-"""Why a run began, as the line above its output says it."""
+"""Share of the pane that the error may keep while lines scroll below it."""
+REASONS = {"open": "opened", "save": "save", "key": "re-run", "command": "command"}
+"""Why a run started, in the line above its output."""
 
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)|([\w./+-]+\.(?:py|cu|cuh|cpp|cc|h|hpp))[:(](\d+)')
 
 
 def place_in(text: str) -> Where | None:
-    """The first file and line that a line of text names."""
+    """The first file and line number in a line of text."""
     found = _PLACE.search(text)
     return Where(found[1] or found[3], int(found[2] or found[4])) if found else None
 
@@ -50,7 +50,7 @@ class Output(RowView):
     ]
 
     class Clicked(Message):
-        """A line that names a file and a line in it."""
+        """The user clicked a line that names a file and line number."""
 
         def __init__(self, where: Where) -> None:
             self.where = where
@@ -65,13 +65,13 @@ class Output(RowView):
         self._top: list[Span] = []
         self.flush_due = False
         self._follow = True
-        """New lines scroll into view: until the user looks at older ones, and again with the next run."""
+        """New lines scroll into view, until the user scrolls up, and again from the next run on."""
 
     def on_mount(self) -> None:
         self.show()
 
     def add(self, text: str) -> None:
-        """Keep a line; it is painted with the next flush."""
+        """Add a line; the next flush paints it."""
         if len(self._lines) == MOST_LINES:
             self.clipped += 1
         self._lines.append(clean(text[:LONGEST]))
@@ -85,7 +85,7 @@ class Output(RowView):
         self.add(f"-- {run.at[11:19]} {REASONS[run.reason]}, source {run.source[:8]}")
 
     def show(self) -> None:
-        """Paint all of it: the error on top changed."""
+        """Repaint everything: the error on top changed."""
         self._top = self._error()
         self.reshape()
         if self._follow:
@@ -99,7 +99,7 @@ class Output(RowView):
         return [(clip(text[self._shift :], width), style)]
 
     def _at(self, index: int) -> Span:
-        """What stands `index` lines below the first, which may be scrolled out of view."""
+        """The line `index` lines below the first, which may be scrolled out of view."""
         above = self._above()
         y = index - self.scroll_offset.y
         if y < self._pinned():
@@ -110,7 +110,7 @@ class Output(RowView):
         return text, "dim" if text.startswith("-- ") else ""
 
     def _pinned(self) -> int:
-        """Lines of the error that stay when the others scroll; of a long one the rest scrolls with them."""
+        """Lines of the error that stay in place; the rest of a long one scrolls."""
         return min(len(self._top), max(int(self.size.height * ERROR_SHARE), 1))
 
     def on_click(self, event: events.Click) -> None:
@@ -145,7 +145,7 @@ class Output(RowView):
         self.call_after_refresh(self._note_position)
 
     def _note_position(self) -> None:
-        """Following ends where the user scrolls away, and goes on at the end."""
+        """Stop following when the user scrolls up, resume at the end."""
         self._follow = self.scroll_offset.y >= self._end()
 
     def _end(self) -> int:
@@ -175,7 +175,7 @@ class Output(RowView):
         if result.where and result.where.text:
             lines.append((f"  {result.where.line or ''} | {clean(result.where.text)}", "strong"))
         if result.traceback:
-            lines.append(("t shows the traceback", "dim"))
+            lines.append(("t: show the traceback", "dim"))
         return [*lines, ("", "")]
 
     def _build_error(self) -> list[Span]:
@@ -187,5 +187,5 @@ class Output(RowView):
             lines.append((f"  {event.where.line or ''} | {clean(event.where.text)}", "strong"))
         lines += [(clean(part), "") for part in event.message.splitlines()]
         if event.traceback:
-            lines.append(("t shows the traceback", "dim"))
+            lines.append(("t: show the traceback", "dim"))
         return [*lines, ("", "")]

@@ -1,8 +1,7 @@
-"""The trajectory: geomean over iterations as a plot of text, with the line of the best so far.
+"""The trajectory: a text plot of the geomean over iterations, with a line for the best so far.
 
-plotext draws axes, ticks and lines; here only what is plotted is decided, and which sign has which colour. Speedups
-over another baseline, or on another machine, are not on the same axis: only what can be compared with the newest is
-drawn.
+plotext draws axes, ticks and lines; this module chooses the points and the color of each sign. Speedups over another
+baseline or on another machine do not share an axis, so only iterations comparable with the newest are drawn.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from kernbench.tui.text.spans import Span, clip
 from kernbench.tui.widgets.row_view import RowView
 
 NEWEST = 200
-"""Iterations that are plotted: more would share a cell."""
+"""How many iterations are plotted: more would share a cell."""
 LEAST_WIDTH, LEAST_HEIGHT = 24, 6
 LEAST_SPAN = 0.04
-"""Of the axis of speedups, as a share of them."""
+"""The least span of the speedup axis, relative to its middle."""
 POINT, WRONG, STALLED = "o", "x", "!"
 _STYLES = {POINT: "strong", WRONG: "bad", STALLED: "warn"}
 _ASCII = str.maketrans("┌┐└┘─│┤┬├┴┼", "++++-|||+++")
 
 
 def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: bool = False) -> list[list[Span]]:
-    """Lines of exactly the height, or a sentence where there is nothing to plot."""
+    """Exactly `height` lines, or a sentence if there is nothing to plot."""
     series = iterations.series if isinstance(iterations, EntryList) else None
     alike = _alike(iterations[-NEWEST:], series)
     timed = [item for item in alike if _is_timed(item)]
     if len(timed) < 2:
-        return [[(clip(f"the plot starts with the second iteration timed{_over(timed)}", width), "dim")]]
+        return [[(clip(f"the plot starts at the second iteration timed{_over(timed)}", width), "dim")]]
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return []
     try:
         text = _plotext(alike, timed, width, height - 1, ascii_only)
-    except Exception as problem:  # whatever a plotting library does, the workbench goes on
+    except Exception as problem:  # a failing plot must not stop the workbench
         return [[(line, "warn")] for line in textwrap.wrap(_no_plot(problem), width)[:height]]
     left_out = len(iterations[-NEWEST:]) - len(alike)
     return [_legend(alike, left_out, width), *[_spans(line) for line in text.splitlines()]]
@@ -51,15 +50,15 @@ def _no_plot(problem: Exception) -> str:
         version = metadata.version("plotext")
     except metadata.PackageNotFoundError:
         version = "none"
-    return f"no plot: plotext 5.3 draws it, here is {version}; pip install 'plotext<6' ({problem})"
+    return f"no plot: needs plotext 5.3, found {version}; pip install 'plotext<6' ({problem})"
 
 
 def _is_timed(item: Summary) -> bool:
-    return item.right and item.geomean is not None and item.complete  # a part of the cases has another mean
+    return item.right and item.geomean is not None and item.complete  # a subset of the cases has another mean
 
 
 def _alike(newest: Sequence[Summary], series: Series | None) -> list[Summary]:
-    """Those that can be compared with the last one that was timed, and failures, which have no time."""
+    """Iterations comparable with the last timed one, and failures, which have no time."""
     last = next((item for item in reversed(newest) if _is_timed(item)), None)
     if last is None:
         return list(newest)
@@ -67,12 +66,12 @@ def _alike(newest: Sequence[Summary], series: Series | None) -> list[Summary]:
 
 
 def _is_alike(item: Summary, last: Summary, series: Series | None) -> bool:
-    """Also of the same task as it is now; an entry that was made elsewhere names its hash by the first digits, or not
-    at all, and a run of an older version has the old hash."""
+    """Whether it belongs to the current task too. An entry from another machine has only the first digits of the task
+    hash, or none, and a run of an older version has the old hash."""
     known = {last.task_hash}
     present = {series.task_hash, *series.old_task_hashes} if series is not None else set[str]()
     known |= present if last.task_hash in present else set()
-    same_task = not item.task_hash or not last.task_hash or any(name.startswith(item.task_hash) for name in known)
+    same_task = any(name.startswith(item.task_hash) or item.task_hash.startswith(name) for name in known)
     return same_task and comparison.axis_of(item) == comparison.axis_of(last)
 
 
@@ -81,7 +80,7 @@ def _over(timed: Sequence[Summary]) -> str:
 
 
 def _plotext(newest: Sequence[Summary], timed: list[Summary], width: int, height: int, ascii_only: bool) -> str:
-    import plotext  # 50 ms that only the plot is worth
+    import plotext  # imported here: it takes 50 ms
 
     plotext.clear_figure()
     plotext.plotsize(width, height)
@@ -105,7 +104,7 @@ def _plotext(newest: Sequence[Summary], timed: list[Summary], width: int, height
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float] | None:
-    """Of the axis, where the values are so near each other that it would show noise as a cliff."""
+    """Axis limits for values so close together that noise would look like a cliff; else None."""
     middle = (min(values) + max(values)) / 2
     least = middle * LEAST_SPAN / 2
     return (middle - least, middle + least) if max(values) - middle < least else None
@@ -113,14 +112,14 @@ def _limits(values: Sequence[float]) -> tuple[float, float] | None:
 
 def _best_line(timed: list[Summary]) -> tuple[list[int], list[float]]:
     """Steps: the best geomean known after each iteration."""
-    if timed[-1].baseline == "best":  # what the best reached was over something else
+    if timed[-1].baseline == "best":  # best's geomean is over another baseline
         return [], []
     numbers: list[int] = []
     best: list[float] = []
     for item, after in zip(timed, comparison.best_levels(timed), strict=True):
         if after is None:
             continue
-        # Two points where it rises: a step, not a slope through times that nobody measured.
+        # Two points per rise: a step, since a slope would show times that were not measured.
         for step in [best[-1], after] if best and after != best[-1] else [after]:
             numbers.append(item.iteration or 0)
             best.append(step)
@@ -128,7 +127,7 @@ def _best_line(timed: list[Summary]) -> tuple[list[int], list[float]]:
 
 
 def _points(newest: Sequence[Summary], low: float) -> dict[str, list[tuple[int, float]]]:
-    """What is marked where; a failure has no time, so it stands on the floor."""
+    """The points by sign; a failure has no time and is drawn at the bottom."""
     points: dict[str, list[tuple[int, float]]] = {POINT: [], WRONG: [], STALLED: []}
     for item in newest:
         if not item.right:
@@ -145,10 +144,10 @@ def _ticks(newest: Sequence[Summary]) -> list[int]:
 
 
 def _legend(newest: Sequence[Summary], left_out: int, width: int) -> list[Span]:
-    """As much of it as has room."""
+    """As much of the legend as fits."""
     signs: list[list[Span]] = [[(POINT, "strong"), (" geomean  ", "dim"), ("line: best", "accent")]]
     if any(not item.right for item in newest):
-        signs.append([("  " + WRONG, "bad"), (" not right", "dim")])
+        signs.append([("  " + WRONG, "bad"), (" failed", "dim")])
     if any(item.stalled and _is_timed(item) for item in newest):
         signs.append([("  " + STALLED, "warn"), (" stalled", "dim")])
     if left_out:
@@ -159,7 +158,7 @@ def _legend(newest: Sequence[Summary], left_out: int, width: int) -> list[Span]:
 
 
 def _spans(line: str) -> list[Span]:
-    """The axes dim, the best line coloured, the points as their meaning says; the ticks' # is no point."""
+    """Style the axes dim, the best line in color, each point by its meaning; the # of ticks is not a point."""
 
     def style(character: str) -> str:
         if "\u2800" <= character <= "\u28ff":

@@ -1,7 +1,6 @@
-"""The profile pane: what explains the selected row, with its age and where it comes from.
+"""The profile pane: the profile of the selected row, with its age and source.
 
-Without a profile it says so, and shows what the measurement itself knows of the row. A profile of another source than
-the one that ran last stays, and says that it is stale.
+Without a profile it shows what the timing run measured. A profile of an older source stays, marked as stale.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Answer = ProfileStarted | ProfileReady | ProfileFailed
 
 
 def lines(row: Row | None, answer: Answer | None, source: str, now: datetime, width: int) -> list[list[Span]]:
-    """`source` is the hash of what ran last."""
+    """`source` is the hash of the last run's source."""
     width = max(width, 10)
     if row is None:
         return [[("the task has no rows", "dim")]]
@@ -30,7 +29,7 @@ def lines(row: Row | None, answer: Answer | None, source: str, now: datetime, wi
     if isinstance(answer, ProfileReady):
         return _profiled(answer, source, now, width)
     if isinstance(answer, ProfileStarted):
-        return _wrapped([(f"profiling {label}" + ("" if answer.warm else ": ncu has to start first"), "accent")], width)
+        return _wrapped([(f"profiling {label}" + ("" if answer.warm else " (starting ncu)"), "accent")], width)
     if isinstance(answer, ProfileFailed):
         facts = profile_text.facts_lines(answer.known.facts, width) if answer.known else []
         said = _wrapped([(clean(render.place(answer.where, answer.message)), "warn")], width)
@@ -44,7 +43,7 @@ def _wrapped(spans: Sequence[Span] | Iterator[Span], width: int) -> list[list[Sp
 
 def _profiled(answer: ProfileReady, source: str, now: datetime, width: int) -> list[list[Span]]:
     profile = answer.profile
-    about = f"{render.age(profile.at, now)} old, of source {profile.source[:8]}"
+    about = f"{render.age(profile.at, now)} old, source {profile.source[:8]}"
     stale = bool(source) and profile.source != source
     head = (f"stale: {about}; another source ran since", "warn") if stale else (about, "dim")
     summary = profile_text.summary_lines(profile, answer.diagnosis, answer.other, width)
@@ -52,10 +51,10 @@ def _profiled(answer: ProfileReady, source: str, now: datetime, width: int) -> l
 
 
 def _unprofiled(row: Row) -> Iterator[Span]:
-    yield f"{clean(row.case.label)}: not profiled", "strong"
+    yield f"{clean(row.case.label)}: not profiled yet", "strong"
     result = row.result
     if result is None:
-        yield "not run yet either", "dim"
+        yield "not run yet", "dim"
         return
     if result.failed or result.status == "skipped":
         yield f"{render.STATUS_WORDS[result.status]}: nothing was timed", "dim"
@@ -67,7 +66,7 @@ def _unprofiled(row: Row) -> Iterator[Span]:
         *(clean(finding.name) for finding in result.findings),
     ]
     known = [fact for fact in facts if fact]
-    yield ("known without a profile:" if known else "nothing else is known of it"), "dim"
+    yield ("measured without a profile:" if known else "nothing else is known"), "dim"
     for fact in known:
         yield fact, ""
 
@@ -85,7 +84,7 @@ class ProfilePane(RowView):
         self._lines: list[list[Span]] = []
 
     def remember(self, answers: Mapping[str, ProfileReady]) -> None:
-        """Profiles that were kept, by case."""
+        """Add stored profiles, by case."""
         self._answers = {**answers, **self._answers}
 
     def hear(self, answer: Answer) -> None:
@@ -93,7 +92,7 @@ class ProfilePane(RowView):
         self._fill()
 
     def show(self, row: Row | None, source: str) -> None:
-        """The selected row, and the hash of what ran last."""
+        """Show the selected row; `source` is the hash of the last run's source."""
         self._row, self._source = row, source
         self._fill()
 

@@ -1,4 +1,4 @@
-"""The results pane: one row a case, filtered and sorted as asked; the grid and what is left out in lines below them."""
+"""The results pane: one row per case, filtered and sorted; notes on the grid, filter and sort order below."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from kernbench.tui.widgets.row_view import RowView
 
 class Results(RowView):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "row", key_display="enter", tooltip="everything known of the row", id="open"),
+        Binding("enter", "open", "row", key_display="enter", tooltip="row details", id="open"),
     ]
 
     class Selected(Message):
-        """The cursor rests on another case."""
+        """The cursor moved to another case."""
 
         def __init__(self, case_id: str) -> None:
             self.case_id = case_id
@@ -34,12 +34,12 @@ class Results(RowView):
         self.filter_text = ""
         self.wall = False
         self.cases: list[Case] = list(board.cases)
-        """Those that have a row now, in the order of the table."""
+        """Cases that have a row, in table order."""
         self._chosen: str | None = None
-        """Id of the case that the user moved the cursor to, or opened."""
+        """Id of the case that the user moved to or opened."""
         self._table: result_columns.Table | None = None
         self._table_width = 0
-        """What it was chosen for: a scrollbar that comes or goes changes the room without a word."""
+        """The width that `_table` fits: a scrollbar changes the width without an event."""
 
     def on_mount(self) -> None:
         self.reshape()
@@ -64,7 +64,7 @@ class Results(RowView):
         return [(clip(text, width), style) for text, style in self._notes()[index - self.count()]]
 
     def apply(self, change: Change) -> None:
-        """Paint what a change touched, and no more."""
+        """Repaint only what changed."""
         before, self._table = self._table, None
         moved = self._arrange()
         longer = self.virtual_size.height != self.lines() + self.HEADER
@@ -77,11 +77,11 @@ class Results(RowView):
         for case_id in change.cases:
             if case_id in places:
                 self.refresh_row(places[case_id])
-            elif case_id in grid:  # counted in the line below the rows
+            elif case_id in grid:  # counted in the note below the rows
                 self.refresh_row(self.count())
 
     def show_only(self, text: str) -> None:
-        """Filter by words; an empty text shows all."""
+        """Filter by words; empty text shows all rows."""
         if text != self.filter_text:
             self.filter_text = text
             self.apply(Change(rows=True))
@@ -90,7 +90,7 @@ class Results(RowView):
         results = [row.result for row in self.board.rows() if row.result is not None]
         if not any(result.wall for result in results):
             timed = any(result.clock == "wall" for result in results)
-            self.notify("these times are wall time already" if timed else "no wall time was taken", markup=False)
+            self.notify("these are wall times already" if timed else "no wall time was measured", markup=False)
             return
         self.wall = not self.wall
         self.apply(Change(rows=True))
@@ -117,7 +117,7 @@ class Results(RowView):
         super().on_resize()
 
     def _arrange(self) -> bool:
-        """Whether rows came, went or changed places; while a run lands they keep their places."""
+        """Update the rows; true if they changed. During a run they keep their places."""
         cases = [row.case for row in sort_filter.arrange(self.board.rows(), self.sort, self.filter_text)]
         if self.board.run is not None and {case.id for case in cases} == {case.id for case in self.cases}:
             by_id = {case.id: case for case in cases}
@@ -133,15 +133,15 @@ class Results(RowView):
             notes.append(result_columns.grid_line(grid))
         if self.filter_text:
             shown = f"{len(self.cases)} of {len(self.board.cases)} rows match"
-            notes.append([(f"{shown} {clean(self.filter_text)!r}; esc shows all", "accent")])
+            notes.append([(f"{shown} {clean(self.filter_text)!r}; esc: show all", "accent")])
         if self.sort != sort_filter.SORTS[0]:
-            notes.append([(f"{sort_filter.SORT_WORDS[self.sort]}; s changes the order", "dim")])
+            notes.append([(f"{sort_filter.SORT_WORDS[self.sort]}; s: change the order", "dim")])
         if self.wall:
-            notes.append([("wall time of one call and its synchronise; m shows device time", "dim")])
+            notes.append([("wall time of one call and its synchronize; m: device time", "dim")])
         return notes
 
     def _follow_selected(self) -> None:
-        """The cursor stays on its case, wherever that went."""
+        """Keep the cursor on its case when rows move."""
         ids = [case.id for case in self.cases]
         if self._chosen in ids:
             self.cursor = ids.index(self._chosen)

@@ -1,1 +1,1 @@
-"""What the screen shows and whom it asks."""
+"""What the screen shows, and the interfaces it uses."""

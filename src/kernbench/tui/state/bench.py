@@ -1,4 +1,4 @@
-"""What the parts of the screen ask of the app and of its main screen: these few things, and not the whole of either."""
+"""The few things that the parts of the screen need from the app and its main screen."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from kernbench.tui.state.board import Board, Row
 from kernbench.tui.state.engine_protocol import Engine
 
 if TYPE_CHECKING:
-    from textual.screen import Screen  # state itself runs without Textual
+    from textual.screen import Screen  # state runs without Textual
 
 Severity = Literal["information", "warning", "error"]
 Answer = TypeVar("Answer")
 
 
 class MainView(Protocol):
-    """The main screen: what is selected on it, and how it shows something new."""
+    """The main screen: its selection, and how to update it."""
 
     @property
     def active(self) -> str:
-        """Name of the pane that has the keys."""
+        """Name of the focused pane."""
 
     @property
     def selected_row(self) -> Row | None: ...
 
     @property
     def shown_rows(self) -> list[Row]:
-        """Those that the filter leaves, in the order of the table."""
+        """Rows that pass the filter, in table order."""
 
     @property
     def selected_entry(self) -> Summary | None: ...
 
     def reveal(self, name: str) -> None:
-        """Show a pane, if it is not in view, without taking the keys to it."""
+        """Bring a pane into view, without focusing it if possible."""
 
     def show_iterations(self) -> None:
-        """Read the list anew: an entry came or changed."""
+        """Reload the list after an entry was added or changed."""
 
     def paint(self) -> None: ...
 
 
 class Bench(Protocol):
-    """The app, as an action or a page sees it."""
+    """The app as actions and pages see it."""
 
     @property
     def engine(self) -> Engine:
-        """Of the task in view; another one after a switch."""
+        """The engine of the current task; it changes with the task."""
 
     @property
     def board(self) -> Board: ...
@@ -59,16 +59,16 @@ class Bench(Protocol):
     def ascii_only(self) -> bool: ...
 
     def say(self, sentence: str, severity: Severity = "information") -> None:
-        """Show a sentence until the next one."""
+        """Show a sentence until the next one replaces it."""
 
     def tell(self, sentence: str, severity: Severity = "information") -> None:
-        """Say it and keep it in the output pane: a path or a command is wanted when the line has gone."""
+        """Show a sentence and keep it in the output pane: the user may need its path or command later."""
 
     def push_screen(self, screen: Screen[Answer], callback: Callable[[Answer | None], None] | None = None) -> object:
-        """Open a page or a dialog; `callback` gets the answer."""
+        """Open a page or dialog; `callback` gets the answer."""
 
     def close_pages(self) -> None:
         """Go back to the main screen."""
 
     def run_worker(self, work: Coroutine[Any, Any, object], *, exit_on_error: bool) -> object:
-        """Run it beside the event loop's other work."""
+        """Run it alongside the event loop's other work."""

@@ -1,7 +1,7 @@
-"""What the screen knows: the engine's events folded into rows and one state. No Textual here.
+"""The state behind the screen: the engine's events folded into rows. No Textual here.
 
-Numbers of an earlier source stay until the row of the new one lands; until then the row is not `fresh`. Grid cases are
-counted, and become rows only where they fail.
+Numbers of an earlier source stay until the new source's row lands; until then the row is not `fresh`. Grid cases are
+counted, and only those that fail become rows.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class Row:
     fresh: bool
     """The result belongs to the newest source."""
     before: CaseResult | None = None
-    """Of the finished run before the one that the result belongs to."""
+    """The result of the finished run before."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What has to be painted again, beside the status lines."""
+    """What to repaint, apart from the status lines."""
 
     cases: frozenset[str] = frozenset()
     rows: bool = False
-    """All of them: their order, their number or their shade changed."""
+    """All rows: their order, number or dimming changed."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ class Board:
         summary: Summary | None = None,
         gpu_here: bool = True,
     ) -> None:
-        """`gpu_here` is what the machine looks like before the worker has said what it has."""
+        """`gpu_here` is a guess, used until the worker reports its device."""
         self.task = task
         self.environment = environment
         self.summary = summary
         self.best_now: Summary | None = None
-        """The best of today, as the log names it."""
+        """The current best, from the log."""
         self.worker: Literal["starting", "ready", "lost"] = "starting" if environment is None else "ready"
         self.worker_detail = ""
         self.run: RunStarted | None = None
@@ -82,35 +82,35 @@ class Board:
         self.last_run: RunStarted | None = None
         self.progress: Progress | None = None
         self.progress_at: datetime | None = None
-        """Since when this very step of this case is being done; whoever feeds the board knows the time."""
+        """When the current step of the current case started (set by the caller)."""
         self.failure: BuildFailed | None = None
         self.cancelled = ""
         self.solution = "solution.py"
-        """Name of the file that is being worked on."""
+        """Name of the file the user edits."""
         self.new_series = False
-        """The task itself changed since the last finished run."""
+        """The task changed since the last finished run."""
         self._results = dict(results or {})
         self._fresh: set[str] = set()
         self._finished = dict(self._results)
         """Results of the last finished run."""
         self._to_beat: dict[str, CaseResult] = {}
-        """What the rows of the newest run are held against when they land."""
+        """Results that the newest run's rows are compared with when they land."""
         self._before: dict[str, CaseResult] = {}
-        """What each row was held against when it landed."""
+        """The result that each row was compared with when it landed."""
         self._landed_last: set[str] = set()
-        """Cases of the last run of which any landed, but for the newest."""
+        """Cases that landed in the last run before the newest that had any."""
         self.warning = ""
-        """What makes times doubtful right now: another process on the GPU, heat."""
+        """Why times are doubtful right now: another process on the GPU, or throttling."""
         self.reading = False
-        """The log is being read: what earlier runs came to is not known yet."""
+        """The log is still being read: earlier results are unknown."""
         self.gpu_here = gpu_here
         self.usual_seconds: float | None = None
-        """What a run takes, learned from earlier ones."""
+        """How long a run usually takes, from earlier runs."""
         self.cases = self._order()
-        """Cases that have a row, in the order of the table."""
+        """Cases that have a row, in table order."""
 
     def remember(self, results: Mapping[str, CaseResult], summary: Summary | None) -> Change:
-        """What earlier runs came to, once the log is read."""
+        """Take over earlier results, once the log is read."""
         self.reading = False
         self.summary = summary
         self._results = dict(results)
@@ -119,7 +119,7 @@ class Board:
         return Change(rows=True)
 
     def apply(self, event: Event) -> Change:
-        """Fold one event in and say what it changed."""
+        """Apply one event and return what it changed."""
         if isinstance(event, CaseLanded):
             return self._land(event)
         if isinstance(event, Progress):
@@ -131,7 +131,7 @@ class Board:
             self._landed_last = self._fresh or self._landed_last
             self._fresh = set()
             same = self.summary is not None and self.summary.baseline == event.baseline
-            self._to_beat = self._finished if same else {}  # a ratio to another baseline says nothing about the source
+            self._to_beat = self._finished if same else {}  # ratios over different baselines are not comparable
             if not same:
                 self._before = {}
             return Change(rows=True)
@@ -148,7 +148,7 @@ class Board:
 
     @property
     def interpreted(self) -> bool:
-        """Triton without a GPU: checked, not timed. Until the worker is up, as it was the last time."""
+        """Triton without a GPU: checked, not timed. Until the worker is up, the last run's value."""
         if self.environment is None:
             last = self.summary
             return last.environment.interpreted if last else self.task.device == "cuda" and not self.gpu_here
@@ -156,19 +156,19 @@ class Board:
 
     @property
     def source(self) -> str:
-        """Hash of what ran last; empty where nothing did."""
+        """Hash of the last run's source; empty before the first run."""
         if self.last_run is not None:
             return self.last_run.source
         return self.summary.source if self.summary is not None else ""
 
     @property
     def unusable(self) -> str:
-        """Why no worker can be had; one that was merely lost is replaced with the next run."""
+        """Why no worker can start; empty otherwise."""
         return self.worker_detail if self.worker == "lost" else ""
 
     @property
     def shows_the_save_before(self) -> bool:
-        """The headline is not of the files as they are, or over another baseline than what was run last."""
+        """The headline belongs to an earlier save, or to another baseline than the last run's."""
         shown, last = self.summary, self.last_run
         if shown is None or last is None:
             return shown is not None and self.failure is not None
@@ -176,7 +176,7 @@ class Board:
 
     @property
     def _none_is_fresh(self) -> bool:
-        """The newest files could not even be taken for a run: what landed last is of older ones."""
+        """The newest files could not start a run: the last results belong to older ones."""
         return self.failure is not None and not self.failure.run
 
     def _is_fresh(self, case_id: str) -> bool:
@@ -192,18 +192,18 @@ class Board:
         return next((case.label for case in self.task.cases if case.id == case_id), case_id)
 
     def failed_rows(self) -> list[Row]:
-        """Of the newest source, in the order of the table."""
+        """Failed rows of the newest source, in table order."""
         return [row for row in self.rows() if row.fresh and row.result is not None and row.result.failed]
 
     def landed(self) -> list[CaseResult]:
-        """Results of the newest source, rows and grid alike."""
+        """Results of the newest source, rows and grid."""
         return [result for case_id, result in self._results.items() if self._is_fresh(case_id)]
 
     def verdicts(self, word: str) -> int:
         return sum(1 for result in self.landed() if result.verdict == word)
 
     def grid(self) -> GridCount | None:
-        """The check cases of this run (or of the last one), counted; None where none is known."""
+        """Counts of the check cases of this run, or else the last; None if there are none."""
         known = {case.id for case in self.task.cases if case.kind == "check"}
         if not known:
             return None
@@ -217,13 +217,13 @@ class Board:
         return GridCount(len(asked), len(results), right, skipped, fresh) if asked else None
 
     def _last_draw(self, known: set[str]) -> set[str]:
-        """Until the first one lands, the count of the earlier source stays, dimmed: of one run, each draws its own."""
+        """Check cases of the last run that landed any: each run draws its own, and a count covers one run."""
         runs = (self._fresh, self._landed_last, self._results)
         return next((drawn for run in runs if (drawn := known.intersection(run))), set())
 
     def _land(self, event: CaseLanded) -> Change:
         result = event.result
-        if result.id not in self._fresh:  # a row lands again when it is checked
+        if result.id not in self._fresh:  # a row lands again after its slow checks
             self._before.pop(result.id, None)
             if result.id in self._to_beat:
                 self._before[result.id] = self._to_beat[result.id]
@@ -240,11 +240,11 @@ class Board:
             self.summary = event.summary
             self._finished = dict(self._results)
             self.new_series = False
-            # Only a run knows its condition.
+            # Only a run reports its condition.
             self.environment = event.summary.environment
         elif isinstance(event, BuildFailed):
             self.failure = event
-            if self.worker == "starting" and not event.run:  # it failed before a worker was asked for
+            if self.worker == "starting" and not event.run:  # it failed before a worker was started
                 self.worker = "lost"
         else:
             self.cancelled = event.reason
@@ -252,7 +252,7 @@ class Board:
 
     def _change_task(self, event: TaskLoaded) -> Change:
         self.task = event.task
-        if self._none_is_fresh:  # the files can be taken again
+        if self._none_is_fresh:  # the files are readable again
             self.failure = None
         if event.series:
             self.new_series = True
@@ -264,9 +264,9 @@ class Board:
         return Change(rows=True)
 
     def _order(self) -> tuple[Case, ...]:
-        """Headline rows, other timed ones, smoke, then the failed check cases; within each in the task's order.
+        """Headline rows, other timed rows, smoke rows, then failed check cases, each in the task's order.
 
-        What cannot be run here comes last: timed cases where Triton is interpreted, and cases that were skipped.
+        Cases that cannot run here come last: timed cases under the Triton interpreter, and skipped cases.
         """
         interpreted = self.interpreted
 
@@ -277,7 +277,7 @@ class Board:
         return tuple(sorted((case for case in self.task.cases if self._has_row(case)), key=place))
 
     def _is_left_out(self, case_id: str) -> bool:
-        """Skipped for a reason of its own; a row that another one kept from running stays where it is."""
+        """Skipped on its own account; a row skipped because of another row keeps its place."""
         result = self._results.get(case_id)
         return result is not None and result.status == "skipped" and result.reason not in AFTER_ANOTHER
 

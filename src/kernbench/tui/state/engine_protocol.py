@@ -1,4 +1,4 @@
-"""What the screen asks of the engine: the session keeps this promise, tests pass a fake."""
+"""The engine as the screen sees it: the session implements it, tests pass a fake."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from kernbench.events import Event, ProfileReady, Summary
 
 
 class Archive(Protocol):
-    """What a task keeps. A UserError says why something cannot be had."""
+    """A task's stored sources, profiles and exports. A UserError explains what is missing."""
 
     @property
     def is_long(self) -> bool:
-        """Reading the log takes longer than a glance: the screen opens before."""
+        """Whether the log takes long to read, so that the screen opens first."""
 
     def read(self) -> None:
-        """Reads the log; may be called in a thread."""
+        """Read the log; may be called in a thread."""
 
     def sources(self, reference: str) -> Mapping[str, str]:
         """File name to text of `now`, `best`, `last` or an iteration."""
 
     def restore(self, reference: str) -> str:
-        """Brings a source back and says what changed; what was there is kept."""
+        """Restore a source and return what changed; the current files are kept."""
 
     def profiles(self) -> Mapping[str, ProfileReady]:
-        """Kept ones, the newest of each case."""
+        """Stored profiles, the newest of each case."""
 
     def export(self, kind: str, force: bool) -> list[Path]:
-        """Writes the log for other people."""
+        """Export the log."""
 
     def export_target(self, kind: str) -> Path: ...
 
@@ -41,47 +41,47 @@ class Logbook(Protocol):
     """The iterations of a task."""
 
     def iterations(self) -> Sequence[Summary]:
-        """By number, which each of them has. Only the newest are cheap to read: a log may have thousands."""
+        """All iterations, by number. Only the newest are cheap to read: a log may have thousands."""
 
     def best_now(self) -> Summary | None:
-        """The best source today: a run, or an entry that was made elsewhere."""
+        """The current best: a run, or an entry from another machine."""
 
     def numbers(self) -> Sequence[int]:
-        """Of all iterations, in their order."""
+        """The numbers of all iterations, in order."""
 
     def text(self, number: int, source: str | None = None, at: str = "") -> str:
-        """The entry as it is written; of two with one number, that of the source and time."""
+        """The entry's text; `source` and `at` choose between two with the same number."""
 
 
 class RunNotes(Protocol):
-    """What a person says of a run."""
+    """A person's notes on runs."""
 
     hypothesis: str
-    """Of the run to come."""
+    """Of the next run."""
     next_step: str
-    """In no entry yet."""
+    """Not in an entry yet."""
 
     def hypothesis_for(self) -> int | None:
-        """The last entry, where it has no hypothesis and nothing was saved since."""
+        """The last entry, if it has no hypothesis and nothing was saved since."""
 
     def set_hypothesis(self, number: int | None, text: str, instead_of: str = "") -> str:
-        """For that entry, else for the run to come; one sentence saying what was changed."""
+        """Set it for that entry, else for the next run; returns one sentence with what changed."""
 
     def made(self) -> int:
         """How many entries saves have made so far."""
 
     def entry_after(self, count: int, besides: str = "") -> int | None:
-        """The first one beyond them, but for that of the run named."""
+        """The first entry after those, except that of the run `besides`."""
 
     def next_now(self) -> str:
-        """The next step that `set_next` would change."""
+        """The next step that `set_next` would replace."""
 
     def set_next(self, text: str) -> str:
-        """One sentence saying what was changed."""
+        """Set the next step; returns one sentence with what changed."""
 
 
 class Engine(Protocol):
-    """One task being worked on. Events arrive in the event loop that called `start`."""
+    """One open task. Events arrive in the event loop that called `start`."""
 
     @property
     def task(self) -> Task: ...
@@ -94,11 +94,11 @@ class Engine(Protocol):
 
     @property
     def waits(self) -> bool:
-        """A save that came while paused."""
+        """Whether a save is pending while paused."""
 
     @property
     def is_alone(self) -> bool:
-        """No other workbench was open on the task when this one began, or it has left."""
+        """Whether this is the only workbench open on the task."""
 
     @property
     def running(self) -> str | None:
@@ -109,7 +109,7 @@ class Engine(Protocol):
 
     @property
     def state(self) -> Path:
-        """The folder that keeps the task's runs."""
+        """The folder with the task's runs."""
 
     @property
     def archive(self) -> Archive: ...
@@ -121,7 +121,7 @@ class Engine(Protocol):
     def notes(self) -> RunNotes: ...
 
     selected: str | None
-    """Case id under the cursor: set by the screen, answered early by the engine."""
+    """Case id under the cursor, set by the screen; the engine runs it early."""
 
     def listen(self, listener: Callable[[Event], None]) -> None: ...
 
@@ -138,11 +138,11 @@ class Engine(Protocol):
     def baselines(self) -> tuple[str, ...]: ...
 
     def changed_elsewhere(self) -> bool:
-        """Whether the log has changed by what another process did."""
+        """Whether another process changed the log."""
 
     def last_results(self) -> Mapping[str, CaseResult]: ...
 
     def last_summary(self) -> Summary | None: ...
 
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> object:
-        """Asks Nsight Compute; the answer is an event, whatever comes of it."""
+        """Profile with Nsight Compute; the outcome arrives as an event."""

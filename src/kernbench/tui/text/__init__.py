@@ -1,1 +1,1 @@
-"""What the screen says, as spans of text. Nothing here imports Textual."""
+"""The screen's text, as styled spans. Nothing here imports Textual."""

@@ -1,4 +1,4 @@
-"""What `y` copies: a row or the table as markdown, ready for a pull request."""
+"""The text that `y` copies: a row or the table as markdown, ready for a pull request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two sources side by side or as one text: pure lines, marked by what changed."""
+"""The diff of two sources as lines, side by side or unified."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kernbench.tui.text.spans import Span, clean, pad
 
 CONTEXT = 3
 NUMBER = 5
-"""Cells of a line's number and the blank after it."""
+"""Cells of a line number and the blank after it."""
 SIDE_BY_SIDE_FROM = 120
-"""Cells from which two columns of code have room."""
+"""Cells from which two columns of code fit."""
 Line = list[Span]
 Sources = Mapping[str, str]
 """File name to text."""
 
 
 def lines(old: Sources, new: Sources, width: int, columns: bool) -> list[Line]:
-    """Only the files that differ, with a little of what is around each change."""
+    """The files that differ, with a few lines of context around each change."""
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
     if not changed:
         return [[("no difference", "dim")]]
@@ -33,7 +33,7 @@ def lines(old: Sources, new: Sources, width: int, columns: bool) -> list[Line]:
 
 
 def _headline(name: str, old: Sources, new: Sources) -> str:
-    return f"{clean(name)}{'' if name in new else ' (gone)'}{'' if name in old else ' (new)'}"
+    return f"{clean(name)}{'' if name in new else ' (deleted)'}{'' if name in old else ' (new)'}"
 
 
 def _split(text: str) -> list[str]:
@@ -56,7 +56,7 @@ def _unified(before: Sequence[str], after: Sequence[str], width: int) -> Iterato
 
 
 def _marked(mark: str, text: Sequence[str], width: int, style: str) -> Iterator[Line]:
-    """What does not fit goes on below, without the mark."""
+    """Long lines continue below, without the mark."""
     for line in text:
         first, *rest = wrapped(line, width - len(mark))
         yield [(mark + first, style)]
@@ -77,7 +77,7 @@ def _columns(before: Sequence[str], after: Sequence[str], width: int) -> Iterato
 
 
 def _cell(text: Sequence[str], index: int, end: int, width: int) -> list[str]:
-    """A numbered line in as many lines as it needs."""
+    """A numbered line, wrapped."""
     if index >= end:
         return []
     first, *rest = wrapped(text[index], width - NUMBER)
@@ -85,5 +85,5 @@ def _cell(text: Sequence[str], index: int, end: int, width: int) -> list[str]:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Pieces of at most `width` cells, cut where the room ends: in code every blank counts."""
+    """Pieces of at most `width` cells, cut at the edge and not at words: in code every blank counts."""
     return chop_cells(text, max(width, 2)) or [""]

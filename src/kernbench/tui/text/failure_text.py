@@ -1,4 +1,4 @@
-"""Why a row failed, in one sentence: whole where there is room, else short, with the values first to survive a cut."""
+"""Why a row failed, in one sentence: in full if it fits, else short, with the values first to survive a cut."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from kernbench.tui.state.board import Board, Row
 from kernbench.tui.text.spans import Span, clean, clip
 
 WHOLE_FROM = 96
-"""Cells that hold a whole sentence as the checks word it, nearly always."""
+"""Cells that nearly always hold a full sentence of the checks."""
 _ASIDE = re.compile(r"( \([^()]*\))+$")
-"""What is allowed, the seed it was drawn with: the row screen says it."""
+"""The tolerance and the seed, which the row page shows."""
 _SHORTER = (
     (re.compile(r" differs at (\[[\d, ]*\]): got "), r"\1 "),
     (re.compile(r" is (\S+) at (\[[\d, ]*\])(?=, expected )"), r"\2 \1"),
@@ -29,17 +29,17 @@ _PLACE_FIRST = re.compile(r"^(?P<place>.+\[[\d, ]*\]) (?P<values>\S+, not \S+)$"
 
 
 def sentence(result: CaseResult) -> str:
-    """As the worker says it."""
+    """The worker's sentence."""
     error = result.error
     if result.detail:
         return result.detail
     if error is not None and error.index is not None:
         return f"{place(error.output, error.index)}: got {error.got}, expected {error.expected}"
-    return "no more is known"
+    return "no details"
 
 
 def traceback(board: Board, selected: Row | None) -> tuple[str, list[list[Span]]] | None:
-    """What `t` shows, title and lines: of the failed build, of the selected row, or of the first one that has any."""
+    """Title and lines for `t`: from the failed build, the selected row, or the first row with a traceback."""
     failure = board.failure
     if failure is not None:
         return (f"Traceback of {_build(failure)}", _lines(failure.traceback)) if failure.traceback else None
@@ -52,7 +52,7 @@ def traceback(board: Board, selected: Row | None) -> tuple[str, list[list[Span]]
 
 
 def source_line(where: Where | None) -> list[list[Span]]:
-    """The line that failed, as it stands in the file."""
+    """The line of source that failed."""
     return [[(f"  {where.line or ''} | {clean(where.text)}", "strong")], []] if where and where.text else []
 
 
@@ -65,7 +65,7 @@ def _lines(text: str) -> list[list[Span]]:
 
 
 def brief(result: CaseResult, room: int) -> str:
-    """Whole or short by the room alone, so that the rows of a table are worded alike; what does not fit is cut."""
+    """Full or short by the width alone, so that all rows of a table read alike; the rest is cut."""
     whole = clean(render.place(result.where, sentence(result)))
     if result.reason in SHORT and cell_len(whole) > room:
         whole = SHORT[result.reason]
@@ -78,7 +78,7 @@ def place(output: str | None, index: tuple[int, ...]) -> str:
 
 
 def _short(whole: str) -> str:
-    """A sentence of another shape than these stays as it is."""
+    """Shorten known sentences; others stay as they are."""
     short = _ASIDE.sub("", whole)
     for pattern, shorter in _SHORTER:
         short = pattern.sub(shorter, short)

@@ -1,7 +1,7 @@
-"""What the GPU pane says, as lines: one sample, the minute before it, and which GPU is ours. No Textual here.
+"""The GPU pane's lines: the newest sample, the minute before it, and which GPU is ours. No Textual here.
 
-Every line keeps its shape from second to second, so that only the figures that changed are sent. Sparklines move every
-five seconds, a cell each, and show the last minute.
+Every line keeps its shape from second to second, so that only changed figures are sent. Sparklines show the last
+minute and move one cell every five seconds.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Line = list[Span]
 
 
 class Minute:
-    """The means of the last minute, five seconds each, of one figure between 0 and 1."""
+    """Five-second means of one figure between 0 and 1, for the last minute."""
 
     def __init__(self) -> None:
         self._means: deque[float | None] = deque(maxlen=CELLS)
@@ -44,14 +44,14 @@ class Minute:
 
 
 class Meters:
-    """Samples folded into lines."""
+    """Turns samples into lines."""
 
     def __init__(self, ascii_only: bool) -> None:
         self._ascii = ascii_only
         self._sample: Sample | None = None
         self._minutes: dict[str, Minute] = {}
         self.device: str | None = None
-        """The worker's; None before it has said."""
+        """The worker's device; None until it reports it."""
         self.uuid: str | None = None
 
     def take(self, sample: Sample) -> None:
@@ -65,8 +65,8 @@ class Meters:
 
     @property
     def gpu(self) -> GpuSample | None:
-        """The one in use, else the first: a worker on the CPU does not hide what the GPU does. None where the worker's
-        own is not among them: another one's heat and neighbours are no matter of its times.
+        """The GPU in use, else the first one, so that the pane shows a GPU even if the worker runs on the CPU. None if
+        the worker's GPU is not listed: another GPU's heat and processes do not affect its times.
         """
         if self._sample is None or not self._sample.gpus:
             return None
@@ -74,20 +74,20 @@ class Meters:
         return used or (None if self.uuid else self._sample.gpus[0])
 
     def warning(self) -> str:
-        """What makes the times of the GPU in use doubtful right now."""
+        """Why times on the GPU in use are doubtful right now; empty if they are not."""
         gpu = self.gpu
         if gpu is None or self.device in (None, "cpu"):
             return ""
         others = telemetry.strangers(gpu)
         if others:
-            return f"{fmt.plural(len(others), 'process', 'processes')} not ours on the GPU"
+            return f"the GPU is shared with {fmt.plural(len(others), 'process', 'processes')}"
         heat = [word for word in gpu.limits or () if "thermal" in word or "brake" in word or "slowdown" in word]
-        return f"the GPU is held back: {heat[0]}" if heat else ""
+        return f"the GPU is throttled: {heat[0]}" if heat else ""
 
     def lines(self, width: int) -> list[Line]:
         sample = self._sample
         if sample is None:
-            return [[("reading the machine", "dim")]]
+            return [[("reading the meters", "dim")]]
         gpu = self.gpu
         several = [self._short(item, item is gpu, width) for item in sample.gpus] if len(sample.gpus) > 1 else []
         first = self._one(gpu, width) if gpu is not None else [[(clip(self._why_none(sample), width), "warn")]]
@@ -96,7 +96,7 @@ class Meters:
     def _why_none(self, sample: Sample) -> str:
         if self.uuid:
             return f"{self.device}: {clean(sample.why) or 'NVML does not list it'}"
-        return f"no GPU: {clean(sample.why) or 'none was found'}"
+        return f"no GPU: {clean(sample.why) or 'none found'}"
 
     def _one(self, gpu: GpuSample, width: int) -> list[Line]:
         used = "not used by this task" if self.device == "cpu" else self.device or ""
@@ -108,7 +108,7 @@ class Meters:
             self._figure("SM", _of(fmt.whole(gpu.sm_mhz), fmt.whole(gpu.sm_max_mhz), "MHz"), "sm"),
             self._figure("mem", _of(fmt.whole(gpu.memory_mhz), fmt.whole(gpu.memory_max_mhz), "MHz"), "mem"),
             self._figure("power", _of(fmt.whole(gpu.power_w), fmt.whole(gpu.limit_w), "W"), "power"),
-            self._figure("heat", fmt.DASH if gpu.celsius is None else f"{gpu.celsius} C", "heat"),
+            self._figure("temp", fmt.DASH if gpu.celsius is None else f"{gpu.celsius} C", "heat"),
             _limits(gpu, width),
             self._processes(gpu, width),
         ]
@@ -122,7 +122,7 @@ class Meters:
 
     def _figure(self, label: str, value: str, name: str) -> Line:
         minute = self._minutes.get(name)
-        # One style a line: every other one would cost as many bytes as the figures themselves.
+        # One style per line: each further one would cost as many bytes as the figures.
         return [(pad(label, LABEL) + pad(value, VALUE) + (minute.text(self._ascii) if minute else ""), "")]
 
     def _short(self, gpu: GpuSample, used: bool, width: int) -> Line:

@@ -1,7 +1,7 @@
-"""The results table as text: which columns fit a width, and one row in them.
+"""The results table as text: the columns that fit a width, and the rows.
 
-The case and its verdict always show; the other columns join in order of importance while there is room. A row without
-times says why in their place.
+The case and its verdict always show; other columns are added in order of importance while they fit. A row without times
+shows the reason in their place.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from kernbench.tui.text.spans import Span, clean, clip, pad, spell
 GAP = "  "
 SHORTEST_CASE, LONGEST_LABEL = 10, 24
 IDS_FROM = 100
-"""Cells from which a table may name its cases by id; hints and status name them by label."""
+"""Cells from which the table may show case ids; hints and status lines use labels."""
 FINDINGS_LEAST = 14
 HALF_BAR = 7
 WORD = 7
-"""Cells of `crashed` and `timeout`: behind them and shorter ones the sentences begin in one column."""
+"""Cells of `crashed` and `timeout`, so that the sentences after the status words line up."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +70,13 @@ class Table:
     """Cells for the case's name."""
     columns: tuple[Column, ...]
     rest: int
-    """Cells after the case's name, which a sentence may fill."""
+    """Cells after the case's name, where a sentence fits."""
     by_id: bool = False
-    """There is room for the whole id instead of the label."""
+    """Shows ids instead of labels."""
     wall: bool = False
-    """Times are of the wall clock, not of the device."""
+    """Shows wall time instead of device time."""
     bar_most: float = 2.0
-    """The speedup, or the slowdown, that fills half a bar."""
+    """The speedup or slowdown that fills half a bar."""
 
 
 def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = False, ascii_only: bool = False) -> Table:
@@ -88,7 +88,7 @@ def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = Fals
     left = width - case
     for column in wanted:
         if column.name == "speedup" and ascii_only:
-            column = replace(column, width=column.width + 1)  # `+-` for the one sign
+            column = replace(column, width=column.width + 1)  # `+-` instead of one sign
         if column.name == "speedup" and left < column.width + len(GAP):
             column = _RATIO
         if left < column.width + len(GAP):
@@ -106,14 +106,14 @@ def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = Fals
 
 
 def _bar_most(rows: Sequence[Row]) -> float:
-    """A whole power of two, so that the scale seldom changes."""
+    """A power of two, so that the scale seldom changes."""
     speedups = [row.result.speedup for row in rows if row.result is not None and row.result.speedup]
     farthest = max((abs(math.log2(speedup)) for speedup in speedups), default=0.0)
     return float(2 ** max(math.ceil(farthest), 1))
 
 
 def _has_data(name: str, rows: Sequence[Row]) -> bool:
-    """Columns that would stay empty leave their room to others."""
+    """Whether a column would show anything; an empty one is left out."""
     results = [row.result for row in rows if row.result is not None]
     if name == "last":
         return any(row.before is not None for row in rows)
@@ -136,7 +136,7 @@ def header(table: Table) -> list[Span]:
 
 
 def line(row: Row, table: Table, ascii_only: bool) -> list[Span]:
-    """One row; dimmed as a whole while it is older than the source."""
+    """One row, dimmed while it is older than the source."""
     name = clean(row.case.id if table.by_id else row.case.label)
     spans = [(pad(name, table.case), ""), *_values(row, table, ascii_only)]
     return spans if row.fresh else [(text, "dim") for text, _ in spans]
@@ -144,9 +144,9 @@ def line(row: Row, table: Table, ascii_only: bool) -> list[Span]:
 
 def grid_line(grid: GridCount) -> list[Span]:
     if grid.landed < grid.total and grid.fresh:
-        return [(f"grid: {grid.right}/{grid.total} right so far", "dim")]
+        return [(f"grid: {grid.right}/{grid.total} passed so far", "dim")]
     tried = grid.total - grid.skipped
-    words = [f"{grid.right}/{tried} right"] if tried else []
+    words = [f"{grid.right}/{tried} passed"] if tried else []
     words += [f"{grid.skipped} not run"] if grid.skipped else []
     return [(f"grid: {', '.join(words)}", "dim" if not grid.fresh else "" if grid.right == tried else "bad")]
 
@@ -170,14 +170,14 @@ def _padded(column: Column, row: Row, result: CaseResult, table: Table, ascii_on
 
 
 def _sentence(result: CaseResult, table: Table, style: str) -> list[Span]:
-    """A row that has no numbers says why in their place."""
+    """The reason, in place of the numbers."""
     word = pad(render.STATUS_WORDS[result.status], WORD)
     said = GAP + failure_text.brief(result, table.rest - len(GAP + word + GAP))
     return [(GAP + word, style), (clip(said, table.rest - len(GAP + word)), "dim" if style == "dim" else "")]
 
 
 def _without_baseline(row: Row, result: CaseResult, table: Table, ascii_only: bool) -> list[Span]:
-    """Own time, and why there is nothing to hold it against."""
+    """The solution's time, and why there is no baseline time."""
     spans: list[Span] = []
     room = table.rest
     for column in table.columns:
@@ -205,7 +205,7 @@ def _cell(name: str, row: Row, result: CaseResult, table: Table) -> Span:
 
 
 def _judged(name: str, result: CaseResult, table: Table) -> Span:
-    """The verdict's own style; a wall time has no interval, and so no verdict of its own."""
+    """A cell in the verdict's style; a wall time has no interval, so no verdict."""
     ratio = result.ratio
     style = {"faster": "faster", "slower": "slower", "unclear": "warn"}.get(ratio.verdict if ratio else "", "")
     if name == "verdict":
@@ -227,7 +227,7 @@ def _speedup(result: CaseResult, wall: bool) -> float | None:
 
 
 def bar(speedup: float | None, most: float) -> str:
-    """From the middle to the right for faster, to the left for slower; `most` times reaches the edge."""
+    """From the middle to the right for faster, to the left for slower; a factor of `most` reaches the edge."""
     if not speedup:
         return ""
     halves = round(math.log2(speedup) / math.log2(most) * HALF_BAR * 2)
@@ -254,7 +254,7 @@ def _number(name: str, result: CaseResult, wall: bool) -> str:
 
 
 def _against_last(row: Row, result: CaseResult) -> str:
-    """Not timed side by side, so it carries no verdict."""
+    """The change since the last run; not timed side by side, so without a verdict."""
     before = row.before.speedup if row.before else None
     if before is None or result.speedup is None:
         return fmt.DASH
@@ -262,7 +262,7 @@ def _against_last(row: Row, result: CaseResult) -> str:
 
 
 def _aligned(ratio: Ratio | None) -> str:
-    """`1.396x ±0.1%` with the x of every row in one column."""
+    """`1.396x ±0.1%`, with the x of all rows aligned."""
     speedup = f"{fmt.exact(ratio.speedup if ratio else None):>7}"
     return speedup if ratio is None else f"{speedup} {fmt.spread(ratio)}"
 
@@ -276,7 +276,7 @@ def _against_best(result: CaseResult) -> Span:
 
 
 def _check(result: CaseResult) -> Span:
-    """`1/2` until the slow checks are done; findings are counted where their column does not fit."""
+    """`1/2` until the slow checks are done, plus the number of findings."""
     mark = "✓" if result.checked >= 2 else f"{result.checked}/2"
     found = f" !{len(result.findings)}" if result.findings else ""
     return (

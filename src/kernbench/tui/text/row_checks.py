@@ -1,4 +1,4 @@
-"""What one row was given and how far off it came, as aligned lines of the row screen."""
+"""A row's inputs and errors, as aligned lines of the row page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Line = list[Span]
 INDENT = "  "
 
 
-NEAREST = "the element nearest to its limit, or beyond it"
+NEAREST = "the element closest to or past its limit"
 
 
 def errors(result: CaseResult) -> Iterator[Line]:
-    """A line per output: its largest error, and the element that comes nearest to what is allowed, or breaks it."""
+    """A line per output: its largest error, and the element closest to or past its tolerance."""
     overall = result.error
     if overall is None:
         return
@@ -33,7 +33,7 @@ def errors(result: CaseResult) -> Iterator[Line]:
     if len(rows) > 2:
         yield from _table(rows, left=(0, 4))
         yield [(f"{INDENT}largest: anywhere; the rest: {NEAREST}", "dim")]
-    else:  # the largest stands above already
+    else:  # the head already shows the largest
         yield from _table([(name, *others) for name, _largest, *others in rows], left=(0, 3))
         yield [(f"{INDENT}largest: anywhere; this line: {NEAREST}", "dim")]
 
@@ -48,7 +48,7 @@ def _error(error: OutputError) -> tuple[str, ...]:
 
 
 def tolerances(task: Task, result: CaseResult | None) -> dict[str, Tolerance]:
-    """Those that judged this row, as far as what they allowed tells them apart; else all of the task's."""
+    """The tolerances applied to this row, as far as its bounds identify them; else all of the task's."""
     found = {
         dtype: tolerance
         for dtype, tolerance in task.tolerance.items()
@@ -59,16 +59,16 @@ def tolerances(task: Task, result: CaseResult | None) -> dict[str, Tolerance]:
 
 
 def _allows(tolerance: Tolerance, error: OutputError) -> bool:
-    """Whether what was allowed at the element named came from this tolerance."""
+    """Whether this tolerance gives the bound at the reported element."""
     if error.bound is None or error.expected is None:
         return False
     return math.isclose(tolerance.atol + tolerance.rtol * abs(error.expected), error.bound, rel_tol=1e-6)
 
 
 def _apart(got: float | None, expected: float | None) -> tuple[str, str]:
-    """Both with as many digits as tell them apart."""
+    """Both with enough digits to tell them apart."""
     for digits in (6, 9, 12):
-        # A line of JSON has no NaN: what is absent at a known place was not finite.
+        # JSON has no NaN: a missing value at a known index was not finite.
         one, other = ("not finite" if value is None else f"{value:.{digits}g}" for value in (got, expected))
         if one != other:
             break
@@ -76,7 +76,7 @@ def _apart(got: float | None, expected: float | None) -> tuple[str, str]:
 
 
 def inputs(result: CaseResult) -> Iterator[Line]:
-    """Every tensor in a line of its own, the other arguments together below."""
+    """One line per tensor, the other arguments together below."""
     if not result.inputs:
         return
     tensors = [form for form in result.inputs if form.shape is not None]
@@ -96,7 +96,7 @@ def _tensor(form: InputForm) -> tuple[str, ...]:
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> bool:
-    """As torch means it: the strides of single dimensions, and of a tensor without elements, say nothing."""
+    """As torch defines it: strides of dimensions of size 1, and of empty tensors, do not matter."""
     if strides is None or 0 in shape:
         return True
     step = 1

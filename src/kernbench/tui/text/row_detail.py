@@ -1,4 +1,4 @@
-"""Everything known of one row, as lines."""
+"""The row page: all details of one row, as lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernbench.tui.text.gpu_text import ASCII_BARS, BARS
 from kernbench.tui.text.spans import Span, clean, spell
 
 BINS = 20
-MEAN_LEGEND = "* of the middle half of the blocks, as in the table; a speedup is that mean of the blocks' own ratios"
+MEAN_LEGEND = "* mean of the middle half of the blocks, as in the table; speedups: the same mean of per-block ratios"
 Line = list[Span]
 
 
@@ -64,7 +64,7 @@ def _outcome(result: CaseResult) -> Iterator[Line]:
         word = render.STATUS_WORDS[result.status]
         yield [(word, "bad" if result.failed else "dim"), ("  " + clean(failure_text.sentence(result)), "")]
         if result.where is not None:
-            yield [(clean(f"  at {result.where}"), "strong"), (f"  (e opens it{_has_traceback(result)})", "dim")]
+            yield [(clean(f"  at {result.where}"), "strong"), (f"  (e: open it{_has_traceback(result)})", "dim")]
             if result.where.text:
                 yield [(f"  {result.where.line or ''} | {clean(result.where.text)}", "")]
         return
@@ -75,7 +75,7 @@ def _outcome(result: CaseResult) -> Iterator[Line]:
 
 
 def _has_traceback(result: CaseResult) -> str:
-    return ", t shows the traceback" if result.traceback else ""
+    return ", t: show the traceback" if result.traceback else ""
 
 
 def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
@@ -95,7 +95,7 @@ def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
 
 
 def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
-    """One line a side: its blocks as a histogram between its least and its largest."""
+    """One line per side, with a histogram of its blocks from minimum to maximum."""
     sides = [(side, values) for side, values in (result.samples or {}).items() if values]
     if not sides:
         return
@@ -113,7 +113,7 @@ def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
 
 
 def histogram(values: Sequence[float], bins: int, ascii_only: bool) -> str:
-    """How often each part of the range was hit; an empty part is blank."""
+    """How many values fall in each part of the range; an empty part is blank."""
     least, most = min(values), max(values)
     counts = [0] * bins
     for value in values:
@@ -125,7 +125,7 @@ def histogram(values: Sequence[float], bins: int, ascii_only: bool) -> str:
 
 
 def _measuring(result: CaseResult, bandwidth: float | None) -> Iterator[Line]:
-    """How the times were taken, and what they come to."""
+    """How the times were measured, and their share of the roof."""
     taken = [
         f"{result.clock} clock" if result.clock else "",
         f"{result.blocks} blocks" if result.blocks is not None else "",
@@ -142,7 +142,7 @@ def _measuring(result: CaseResult, bandwidth: float | None) -> Iterator[Line]:
 
 
 def _dropped(result: CaseResult) -> str:
-    """Blocks that did not count, and why."""
+    """How many blocks were dropped, and why."""
     if not result.dropped:
         return ""
     why = f" ({clean(result.dropped_for)})" if result.dropped_for else ""
@@ -150,7 +150,7 @@ def _dropped(result: CaseResult) -> str:
 
 
 def _ledger(result: CaseResult) -> Iterator[Line]:
-    """Which kernels one call runs, in the order of launch."""
+    """The kernels of one call, in launch order."""
     ledger = result.ledger or ()
     if not ledger:
         return

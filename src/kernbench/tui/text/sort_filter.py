@@ -1,4 +1,4 @@
-"""Which rows the table shows, and in what order: the filter and the sort of the results pane."""
+"""The filter and sort order of the results pane."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kernbench.tui.state.board import Row
 SORTS = ("task", "speedup", "time", "roof", "name")
 """In the task's order; slowest against the baseline first; longest first; farthest below the roof first; by name."""
 ABSENT = float("inf")
-"""Stands for a number that a row does not have: last in every order."""
+"""Replaces a missing number: last in every order."""
 SORT_WORDS = {
-    "task": "in the task's order",
-    "speedup": "least speedup first",
-    "time": "longest first",
+    "task": "task order",
+    "speedup": "lowest speedup first",
+    "time": "longest time first",
     "roof": "lowest % roof first",
     "name": "by name",
 }
@@ -25,7 +25,7 @@ SORT_WORDS = {
 def matches(row: Row, words: Sequence[str]) -> bool:
     """Every word is in the row's id, label, models, verdict, status or findings; `-word` must not be.
 
-    A word with `*`, `?` or `[` is also a pattern for a part of the id or of the label.
+    A word with `*`, `?` or `[` is also a pattern for part of the id or label.
     """
     text = _searched(row)
     names = [row.case.id.casefold(), row.case.label.casefold()]
@@ -36,7 +36,7 @@ def matches(row: Row, words: Sequence[str]) -> bool:
 
 
 def _is_in(word: str, text: str, names: Sequence[str]) -> bool:
-    """As it stands first: a label such as `m[bf16]` is to be found by its own letters."""
+    """Literally first: `m[bf16]` must find the label `m[bf16]`."""
     if word in text:
         return True
     is_glob = any(sign in word for sign in "*?[")
@@ -53,7 +53,7 @@ def _searched(row: Row) -> str:
 
 
 def sorts(rows: Sequence[Row]) -> list[str]:
-    """The orders that tell rows apart: one by a number that no row has is left out."""
+    """The useful orders: leaves out an order by a number that no row has."""
     return [sort for sort in SORTS if sort not in _KEYS or any(_KEYS[sort](row) != ABSENT for row in rows)]
 
 

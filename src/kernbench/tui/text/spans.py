@@ -1,7 +1,7 @@
-"""Words on one line of the terminal: styled spans, clipped by cell width, shortened by priority to fit.
+"""One line of the terminal: styled spans, clipped by cell width, shortened by priority to fit.
 
-A span is text plus the *name* of a style; the theme decides what the name looks like. Text never carries markup, so a
-shape label such as `m[bf16]` prints as it is.
+A span is text plus the *name* of a style; the theme defines its look. Text is never parsed as markup, so a label such
+as `m[bf16]` prints as it is.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _ASCII = str.maketrans({"±": "+-", "✓": "ok"} | dict(zip("▲▼…·█▌�
 
 
 def clean(text: str) -> str:
-    """Text of the kernel made harmless: no escape sequences, no control characters, tabs as spaces."""
+    """Make a kernel's text harmless: no escape sequences, no control characters, tabs as spaces."""
     return _CONTROLS.sub("", ESCAPES.sub("", text)).expandtabs(4).replace("\n", " ")
 
 
 def spell(text: str, ascii_only: bool) -> str:
-    """Our own signs, in ASCII where the terminal has nothing else."""
+    """Our signs, in ASCII if the terminal has nothing else."""
     return text.translate(_ASCII) if ascii_only else text
 
 
 def clip(text: str, width: int) -> str:
-    """At most `width` cells; what is cut off ends in an ellipsis."""
+    """At most `width` cells; cut text ends in an ellipsis."""
     if cell_len(text) <= width:
         return text
     return "" if width < 1 else set_cell_size(text, width - 1).rstrip() + "…"
@@ -59,14 +59,14 @@ def pad(text: str, width: int, right: bool = False) -> str:
 
 
 def content(spans: Iterable[Span], ansi: bool = False) -> Content:
-    """For Textual's own widgets. A theme of the terminal's own colours has no grey: there dim is an attribute."""
+    """Spans as Textual's Content. An ansi theme has no gray: there dim is an attribute."""
     styles = STYLES | {"dim": "dim"} if ansi else STYLES
     return Content.assemble(*[(text, styles[style]) for text, style in spans])
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of a line in several lengths, longest first; an empty form leaves it out."""
+    """Part of a line in several lengths, longest first; an empty form omits it."""
 
     forms: tuple[str, ...]
     style: str = ""
@@ -76,7 +76,7 @@ class Part:
 
 
 def fit(parts: Sequence[Part], width: int, order: Sequence[int], gap: str = "  ") -> list[Span]:
-    """The parts on one line; while they are too wide, the part named next in `order` takes its next shorter form."""
+    """The parts on one line; while they are too wide, the next part in `order` takes its next shorter form."""
     levels = [0] * len(parts)
 
     def shown() -> list[Span]:
@@ -91,7 +91,7 @@ def fit(parts: Sequence[Part], width: int, order: Sequence[int], gap: str = "  "
             break
         levels[index] += 1
     for index in reversed(order):
-        # A later, larger cut may have left room for an earlier, smaller one to be undone.
+        # A later, larger cut may leave room to undo an earlier, smaller one.
         levels[index] = max(levels[index] - 1, 0)
         if size(shown()) > width:
             levels[index] += 1

@@ -1,4 +1,4 @@
-"""The two status lines and the hint: pure words from what the board and the engine know."""
+"""The two status lines and the hint, as text from the board and the engine."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from kernbench.tui.state.board import Board, Row
 from kernbench.tui.state.engine_protocol import Engine
 from kernbench.tui.text.spans import Part, Span, clean, clip, fit, spell
 
-OF_THE_SAVE_BEFORE = "before:"
-FILTERED = "filtered out, esc shows all"
+OF_THE_SAVE_BEFORE = "prev:"
+FILTERED = "filtered out (esc: show all)"
 LONG_RUN_SECONDS = 2.0
 STUCK_SECONDS = 3.0
-"""A row that takes this long is named, whatever else has to give way."""
+"""A row that takes this long is named, even if other parts of the line must go."""
 OVERDUE_SECONDS = 4.0
-"""A run without a past that takes this long says how long it has taken."""
+"""A first run that takes this long shows its duration."""
 RECENT_RUNS = 50
-"""Iterations that an estimate looks back on."""
+"""How many iterations an estimate looks back on."""
 _NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
 
 
 def quoted(text: str, width: int | None = None) -> str:
-    """A hypothesis in quotes, at most `width` cells with them."""
+    """A hypothesis in quotes, at most `width` cells including them."""
     if not text:
         return ""
     text = " ".join(text.split())
@@ -36,12 +36,12 @@ def quoted(text: str, width: int | None = None) -> str:
 
 
 def device(name: str) -> str:
-    """`NVIDIA H200` as `H200`: the maker is known to who reads it."""
+    """`NVIDIA H200` as `H200`: the user knows the maker."""
     return " ".join(_NOISE.sub(" ", name).split()) or name
 
 
 def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[str, ...]:
-    """What the workbench does now, in falling length."""
+    """What the workbench is doing, longest form first."""
     if board.run is not None:
         return _running(board, now)
     if board.unusable:
@@ -49,8 +49,8 @@ def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[st
     if board.worker == "starting":
         return ("starting the worker", "starting")
     if engine.paused:
-        return ("paused, a save waits", "paused, 1 waits", "paused") if engine.waits else ("paused",)
-    return ("watching",) if engine.is_alone else ("watching, as another workbench does", "watching, not alone")
+        return ("paused, save pending", "paused, pending", "paused") if engine.waits else ("paused",)
+    return ("watching",) if engine.is_alone else ("watching, another workbench is open", "watching, shared")
 
 
 def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
@@ -59,14 +59,14 @@ def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
         return ("starting a run", "running")
     short = f"{render.STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
     if event.case and (stuck := seconds_on_it(board, now)):
-        return f"{short} {clean(board.label(event.case))}, {stuck} s on it", f"{short} {stuck} s", short
+        return f"{short} {clean(board.label(event.case))} for {stuck} s", f"{short} {stuck} s", short
     left = seconds_left(board, now)
     forms = [f"{short} {clean(board.label(event.case))}", short] if event.case else [short]
     return (f"{forms[0]}, {left}", f"{short}, {left}", *forms[1:]) if left else tuple(forms)
 
 
 def seconds_on_it(board: Board, now: datetime | None) -> int:
-    """Whole seconds that the row in progress has taken, once they are more than a row usually takes."""
+    """Whole seconds spent on the current row, once that is longer than usual; else 0."""
     if board.progress is None or board.progress_at is None or now is None:
         return 0
     passed = (now - board.progress_at).total_seconds()
@@ -74,7 +74,7 @@ def seconds_on_it(board: Board, now: datetime | None) -> int:
 
 
 def seconds_left(board: Board, now: datetime | None) -> str:
-    """What is left of a run that usually takes longer than a glance; what it has taken when it is overdue."""
+    """Time left of a run that usually takes a while, or time spent when it is overdue."""
     if board.run is None or now is None:
         return ""
     try:
@@ -89,7 +89,7 @@ def seconds_left(board: Board, now: datetime | None) -> str:
 
 
 def usual_seconds(iterations: Sequence[Summary], cases: int) -> float | None:
-    """The median of the last five runs of so many cases; what is long ago is no guide."""
+    """The median time of the last five runs with as many cases; older runs are no longer typical."""
     newest = reversed(iterations[-RECENT_RUNS:])
     alike = (item for item in newest if item.seconds is not None and _cases(item) == cases)
     taken = sorted(item.seconds or 0.0 for item in islice(alike, 5))
@@ -103,12 +103,12 @@ def _cases(summary: Summary) -> int:
 def geomean(
     summary: Summary | None, best_now: Summary | None = None, baseline: str | None = None
 ) -> tuple[tuple[str, ...], str]:
-    """The headline number in falling length, and its style; `baseline` is the task's own."""
+    """The headline number, longest form first, and its style; `baseline` is the task's baseline."""
     if summary is None:
-        known = f"no result yet (best {fmt.times(best_now.geomean)})" if best_now and best_now.geomean else ""
+        known = f"no result yet (best {_named(best_now)})" if best_now and best_now.geomean else ""
         return (*([known] if known else []), "no result yet", "no result"), "dim"
     if not summary.right:
-        return ("NOT RIGHT: no speedup", "NOT RIGHT"), "bad"
+        return _failed_forms(summary), "bad"
     if summary.environment.interpreted:
         return ("checked, not timed",), "faster"
     ratio = summary.ratio
@@ -117,19 +117,27 @@ def geomean(
     style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "strong")
     short = f"{fmt.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
     over, best = f"over {clean(Path(summary.baseline).name)}", _best(summary, best_now)
-    if summary.baseline == "best":  # what the best reached was against another
+    if summary.baseline == "best":  # best's geomean is over another baseline
         return (f"{short} {over}", short, fmt.times(ratio.speedup)), style
     return (
         f"{short} {over} {best}",
-        f"{short} {best if baseline in (None, summary.baseline) else over}",  # the best over another is another best
+        f"{short} {best if baseline in (None, summary.baseline) else over}",  # best is over the task's baseline
         short,
         fmt.geomean(ratio),
         fmt.times(ratio.speedup),
     ), style
 
 
+def _failed_forms(summary: Summary) -> tuple[str, ...]:
+    kinds = [name for name in render.FAILURE_ORDER if summary.counts.get(name)]
+    word = "WRONG" if kinds == ["wrong"] else "FAILED"
+    failed = sum(summary.counts[name] for name in kinds)
+    short = f"{word}: {failed} of {_cases(summary) - summary.counts.get('skipped', 0)} cases"
+    return (f"{short} (speedup withheld)", short, word) if failed else (word,)
+
+
 def _best(summary: Summary, best_now: Summary | None) -> str:
-    """The best of today, whatever the run itself took for the best: another process may have found a better one."""
+    """The current best, which may differ from the run's: another process may have found a better one."""
     if best_now is None:
         return ""
     if summary.best and summary.source == best_now.source:
@@ -137,7 +145,11 @@ def _best(summary: Summary, best_now: Summary | None) -> str:
         return "(best)" if known is None else f"(best, was {fmt.times(known)})"
     if summary.source == best_now.source:
         return "(best)"
-    return f"(best {fmt.times(best_now.geomean)})" if best_now.geomean else ""
+    return f"(best {_named(best_now)})" if best_now.geomean else ""
+
+
+def _named(best: Summary) -> str:
+    return f"{fmt.times(best.geomean)}, entry dropped" if best.dropped else fmt.times(best.geomean)
 
 
 def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
@@ -171,13 +183,13 @@ def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list
     if board.summary is not None:
         return _finished(board, board.summary, engine, width)
     if board.new_series:
-        return [(clip("the task changed: this is a new series, without best or stall", width), "warn")]
+        return [(clip("task changed: starting a new series (no best yet)", width), "warn")]
     said = _hypothesis(engine) or clean(board.task.summary)
     return [(clip(said, width), "dim")]
 
 
 def _hypothesis(engine: Engine) -> str:
-    """Of the run to come."""
+    """The hypothesis of the next run."""
     return f"hypothesis: {clean(' '.join(engine.notes.hypothesis.split()))}" if engine.notes.hypothesis else ""
 
 
@@ -186,7 +198,7 @@ def _failure(board: Board, width: int) -> list[Span]:
     assert failure is not None
     message = clean(render.place(failure.where, failure.message))
     again = f"({failure.failed_builds} in a row)" if failure.failed_builds > 1 else ""
-    opens = "(e opens it)" if failure.where else ""
+    opens = "(e: open it)" if failure.where else ""
     shorter = clip(message, max(width - 14, 20))
     parts = [Part((message, shorter), "bad"), Part((opens, ""), "dim"), Part((again, ""), "dim")]
     return fit(parts, width, order=(2, 0, 1))
@@ -201,7 +213,7 @@ def _so_far(board: Board, width: int) -> list[Span]:
     parts = [
         Part((f"source {run.source[:8]}", "")),
         Part((quoted(run.hypothesis), quoted(run.hypothesis, 24), quoted(run.hypothesis, 14)), "strong"),
-        Part((f"{right}/{len(run.cases)} right so far",)),
+        Part((f"{right}/{len(run.cases)} passed",)),
         Part((f"{failed} failed" if failed else "",), "bad"),
         Part((f"baseline {clean(run.baseline)}", ""), "dim"),
     ]
@@ -210,7 +222,7 @@ def _so_far(board: Board, width: int) -> list[Span]:
 
 def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> list[Span]:
     number = f"#{summary.iteration}" if summary.iteration is not None else ""
-    # A run at a key carries what the next save will: said once.
+    # A re-run has the same hypothesis as the next save: show it once.
     why = summary.hypothesis if summary.hypothesis != engine.notes.hypothesis else ""
     counted, *others = render.count_parts(summary)
     worst = summary.worst
@@ -220,7 +232,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     left_out = timed - summary.counts.get("headline", timed) if summary.ratio else 0
     coming = _hypothesis(engine)
     stalled = max(summary.streak, 3)
-    on_device = summary.environment.device != "cpu"  # else every time is wall time
+    on_device = summary.environment.device != "cpu"  # on the CPU every time is wall time
     parts = [
         Part((OF_THE_SAVE_BEFORE if board.shows_the_save_before else "",), "dim"),
         Part((number,), "strong"),
@@ -240,17 +252,17 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
 
 
 def hint(board: Board, engine: Engine, hidden: Collection[str] = ()) -> str:
-    """The most useful thing to do now; `hidden` are the cases that the filter leaves out."""
+    """The most useful thing to do now; `hidden` are the cases that the filter hides."""
     failure = board.failure
     if failure is not None:
-        at = f"e opens {failure.where}" if failure.where else f"e opens {board.solution}"
-        return f"{at}, t shows the traceback" if failure.traceback else at
+        at = f"e: open {failure.where}" if failure.where else f"e: open {board.solution}"
+        return f"{at}, t: show the traceback" if failure.traceback else at
     if board.unusable and board.run is None:
-        return "r tries to start the worker again; 5 shows what it printed"
+        return "r: restart the worker, 5: show its output"
     if board.worker == "starting":
         return "the worker is starting; the first run follows"
     if engine.paused:
-        return "paused: saves wait, space goes on, r runs once"
+        return "paused: space resumes, r runs once; saves wait"
     if board.run is not None:
         return _while_it_runs(board, board.run)
     return _after_run(board, engine, hidden)
@@ -258,44 +270,44 @@ def hint(board: Board, engine: Engine, hidden: Collection[str] = ()) -> str:
 
 def _while_it_runs(board: Board, run: RunStarted) -> str:
     if not any(row.result is not None and not row.fresh for row in board.rows()):
-        return "each row has its numbers as soon as it lands"
+        return "rows fill in as they finish"
     than = "this save" if run.reason == "save" else "this run"
-    return f"dim numbers are older than {than}; each row lights up when it lands"
+    return f"dim numbers are older than {than}; rows brighten as they finish"
 
 
 def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if board.warning:
-        return f"{board.warning}: times may not hold, 2 shows what"
+        return f"{board.warning}: times may be off (2: details)"
     failed = board.failed_rows()
     if failed:
         return _failed(failed, hidden)
     red = [row for row in board.rows() if row.fresh and row.result and row.result.disqualifying]
     if red:
         seen = next((row for row in red if row.case.id not in hidden), None)
-        why = f"enter on {clean(seen.case.label)} says why" if seen else FILTERED
-        return f"{fmt.plural(len(red), 'row')} cannot be believed: {why}"
+        why = f"press enter on {clean(seen.case.label)} for details" if seen else FILTERED
+        return f"{fmt.plural(len(red), 'row')} {'is' if len(red) == 1 else 'are'} invalid: {why}"
     waiting = sum(1 for row in board.rows() if row.result and row.result.reason == "needs_gpu")
     if waiting:
         need = "needs" if waiting == 1 else "need"
-        return f"{fmt.plural(waiting, 'row')} {need} a GPU: here small cases are checked on the CPU, nothing is timed"
+        return f"{fmt.plural(waiting, 'row')} {need} a GPU: small cases are checked on the CPU, nothing is timed"
     if board.summary is not None and board.summary.stalled:
-        return f"stalled: {render.MOVES}; h notes which"
+        return f"stalled: {render.MOVES} (h: note which)"
     if board.summary is not None and board.summary.not_best:
-        return f"not taken as best: {clean(board.summary.not_best)}"
+        return f"not best: {clean(board.summary.not_best)}"
     behind = sum(1 for result in board.landed() if result.vs_best and result.vs_best.verdict == "slower")
     if behind:
-        return f"{fmt.plural(behind, 'row')} slower than best: d shows what changed"
+        return f"{fmt.plural(behind, 'row')} slower than best (d: show the diff)"
     slower = board.verdicts("slower")
     if slower:
         worst = board.summary.worst if board.summary else None
         named = f", worst {clean(worst.label)} {fmt.times(worst.speedup)}" if worst else ""
-        more = FILTERED if worst and worst.id in hidden else "enter on it says more"
+        more = FILTERED if worst and worst.id in hidden else "enter on it for details"
         return f"{fmt.plural(slower, 'row')} slower than baseline{named}: {more}"
     unclear = board.verdicts("unclear")
     if unclear:
-        return f"{fmt.plural(unclear, 'row')} unclear: r times again"
+        return f"{fmt.plural(unclear, 'row')} unclear (r: time again)"
     if board.landed() and not engine.notes.hypothesis:
-        return f"h says what the next save tries; save {board.solution} to run"
+        return f"h: describe what the next save tries; save {board.solution} to run"
     return f"save {board.solution} to run"
 
 
@@ -304,6 +316,6 @@ def _failed(failed: Sequence[Row], hidden: Collection[str]) -> str:
     first = (seen or failed)[0]
     word = render.STATUS_WORDS[first.result.status] if first.result else "failed"
     raised = any(row.result and row.result.traceback for row in failed)
-    more = "t shows the traceback" if raised else "enter on it says why" if seen else FILTERED
+    more = "t for the traceback" if raised else "enter on it for details" if seen else FILTERED
     which = "first" if first is failed[0] else "here"
     return f"{fmt.plural(len(failed), 'row')} failed, {which} {clean(first.case.label)} ({word}): {more}"

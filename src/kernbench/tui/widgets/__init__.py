@@ -1,1 +1,1 @@
-"""The lines and lists that panes and pages are made of."""
+"""The lines and lists that make up panes and pages."""

@@ -1,7 +1,7 @@
-"""The last step before the terminal where it has ASCII alone: every line of every widget passes here.
+"""The last step before an ASCII-only terminal: every line of every widget passes through here.
 
-Our own signs are spelled out earlier, where a column can still make room for `+-`. What arrives here is laid out: a
-compiler's quotes, a hypothesis, a border. Each sign becomes its look-alike, or `?`, in exactly as many cells.
+Our signs are replaced earlier, while a column can still make room for `+-`. Text that arrives here is already laid out:
+a compiler's quotes, a hypothesis, a border. Each sign becomes its look-alike, or `?`, in exactly as many cells.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _TRANSLATED = str.maketrans({sign: plain for plain, signs in _LOOK_ALIKES.items(
 
 @lru_cache(maxsize=4096)
 def in_ascii(text: str) -> str:
-    """As many cells as before, of ASCII alone."""
+    """The text in ASCII, in as many cells."""
     plain = text.translate(_TRANSLATED)
     plain = "".join(sign if sign.isascii() else "?" * cell_len(sign) for sign in plain)
-    cells = cell_len(text)  # of several signs that make one, as a family does, the whole is narrower or wider
+    cells = cell_len(text)  # combined signs (a family emoji) differ in width from their parts
     return plain[:cells].ljust(cells)
 
 

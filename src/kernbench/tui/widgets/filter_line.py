@@ -1,4 +1,4 @@
-"""The line in which the filter is typed: the rows follow every letter; enter keeps it, esc shows all again."""
+"""The filter's input line: rows update with every letter; enter keeps the filter, esc shows all rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The line of keys at the bottom, made from the bindings that are active.
+"""The line of keys at the bottom, built from the active bindings.
 
-Textual's own footer lays the screen out anew whenever the focus moves, which sends every line of it; this sends one.
-Where it is too narrow the last keys give way, but those that name help and the way out stay.
+Textual's footer redoes the layout whenever the focus moves, which sends every line; this sends one. On a narrow screen
+the last keys are dropped, but help and quit stay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class KeyLine(Static):
     def __init__(self) -> None:
         super().__init__(markup=False)
         self._keys: list[tuple[str, str, str]] = []
-        """Key, its name, what it does."""
+        """Key, its display name, what it does."""
         self._reworded: Mapping[str, str] = {}
 
     def on_mount(self) -> None:
@@ -37,20 +37,20 @@ class KeyLine(Static):
         self._show(self.screen)
 
     def reword(self, words: Mapping[str, str]) -> None:
-        """What keys do now, by the name of their action, where that is not what they usually do."""
+        """Other descriptions for some keys, by action id."""
         if words != self._reworded:
             self._reworded = words
             self._show(self.screen)
 
     def _show(self, screen: Screen[object]) -> None:
-        if not self.app.screen_stack:  # the program is leaving
+        if not self.app.screen_stack:  # the program is exiting
             return
         bound = [active.binding for active in screen.active_bindings.values() if active.binding.show]
         shown = [binding for binding in bound if not self._is_typed(binding, screen.focused)]
-        # A binding with two keys comes twice; its first key is enough.
+        # A binding with two keys appears twice; show its first key.
         first = {binding.action: binding for binding in reversed(shown)}
         bindings = [binding for binding in shown if first[binding.action] is binding]
-        # Textual puts keys that the settings changed at the end, where they would be the first to give way.
+        # Textual puts rebound keys at the end, where they would be dropped first.
         bindings.sort(key=lambda binding: (binding.action in STAYING, _ORDER.get(binding.id or "", -1)))
         keys = self._fitting(bindings)
         if keys != self._keys:
@@ -61,7 +61,7 @@ class KeyLine(Static):
             self.update(content(spans), layout=False)
 
     def _is_typed(self, binding: Binding, focused: Widget | None) -> bool:
-        """It goes into the line of text that has the focus; Textual knows that of letters, not of `slash`."""
+        """Whether the focused input takes the key as text; Textual knows that for letters, not for `slash`."""
         name = self.app.get_key_display(binding)
         character = name if len(name) == 1 and name.isascii() else None
         return focused is not None and focused.check_consume_key(binding.key, character)

@@ -1,7 +1,7 @@
 """A list of one-line rows with a cursor, painted line by line.
 
-Textual's own table sends the whole visible table for one changed cell; this sends the row. Subclasses say how many rows
-there are and what a row reads; a header stays on top.
+Textual's table sends the whole visible table for one changed cell; this sends the row. Subclasses return the number of
+rows and the text of each; a header stays on top.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class RowView(ScrollView, can_focus=True):
     """Lines on top that do not scroll."""
     HAS_CURSOR: ClassVar[bool] = True
     GUTTER: ClassVar[str] = "  "
-    """Stands before every line; the cursor's sign is as wide."""
+    """Precedes every line; the cursor's sign is as wide."""
 
     class Opened(Message):
         """Enter, or a click on the row under the cursor."""
@@ -48,18 +48,18 @@ class RowView(ScrollView, can_focus=True):
         def control(self) -> RowView:
             return self.view
 
-    def __init__(self, *, id: str, ascii_only: bool = False) -> None:  # noqa: A002 - Textual's own name
+    def __init__(self, *, id: str, ascii_only: bool = False) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self.ascii_only = ascii_only
         self.cursor = 0
         self._styles: dict[str, Style] = {}
 
     def count(self) -> int:
-        """Rows that the cursor can reach."""
+        """How many rows the cursor can reach."""
         raise NotImplementedError
 
     def lines(self) -> int:
-        """Lines below the header; more than rows where something follows them."""
+        """Lines below the header: the rows and any notes after them."""
         return self.count()
 
     def header(self, width: int) -> Sequence[Span]:
@@ -69,23 +69,23 @@ class RowView(ScrollView, can_focus=True):
         raise NotImplementedError
 
     def moved(self) -> None:
-        """The cursor came to another row."""
+        """Called when the cursor moved to another row."""
 
     @property
     def line_width(self) -> int:
-        """What a scrollbar leaves of it."""
+        """Width without scrollbar and gutter."""
         return max(self.scrollable_content_region.width - len(self.GUTTER), 1)
 
     def reshape(self) -> None:
-        """The number or order of rows changed: paint all of it."""
+        """Repaint everything: the number or order of rows changed."""
         self.cursor = max(min(self.cursor, self.count() - 1), 0)
         before, now = self.virtual_size.height, self.lines() + self.HEADER
         self.virtual_size = Size(1, now)
-        # What was and stays blank below the rows is not sent again.
+        # Lines that stay blank below the rows are not sent again.
         self.refresh(Region(0, 0, self.size.width, min(max(before, now), self.size.height)))
 
     def refresh_row(self, index: int) -> None:
-        """Paint one row, if it is in view."""
+        """Repaint one row, if it is in view."""
         y = index + self.HEADER - self.scroll_offset.y
         if self.HEADER <= y < self.size.height:
             self.refresh(Region(0, y, self.size.width, 1))
@@ -140,7 +140,7 @@ class RowView(ScrollView, can_focus=True):
         super().notify_style_update()
 
     def _show_cursor(self) -> None:
-        """Scroll as little as puts the cursor in view."""
+        """Scroll just enough to bring the cursor into view."""
         if not self.HAS_CURSOR:
             return
         room = max(self.size.height - self.HEADER, 1)
@@ -149,7 +149,7 @@ class RowView(ScrollView, can_focus=True):
             top = self.cursor
         elif self.cursor >= top + room:
             top = self.cursor - room + 1
-        # What follows the last row comes into view with it.
+        # Notes after the last row come into view with it.
         if self.cursor == self.count() - 1:
             top = max(self.lines() - room, 0)
         self.scroll_to(y=top, animate=False, immediate=True, force=True)
@@ -157,7 +157,7 @@ class RowView(ScrollView, can_focus=True):
     def _strip(self, gutter: str, spans: Sequence[Span], base: Style) -> Strip:
         segments = [Segment(gutter, base)]
         segments += [Segment(text, base + self._foreground(name) if name else base) for text, name in spans if text]
-        # Fewer segments are fewer bytes: neighbours of one style go out together.
+        # Fewer segments mean fewer bytes: merge neighbors with the same style.
         return Strip(segments).adjust_cell_length(self.size.width, base).simplify()
 
     def _style(self, name: str) -> Style:

@@ -1,4 +1,4 @@
-"""One line of words that sends the cells that changed, and no more: a count that moves costs its digits."""
+"""A line of text that sends only its changed cells: a new count costs just its digits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StatusLine(RowView, can_focus=False):
     HAS_CURSOR = False
     GUTTER = ""
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's own name
+    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._spans: list[Span] = []
 
@@ -38,7 +38,7 @@ class StatusLine(RowView, can_focus=False):
 
 
 def changed(before: Sequence[Span], now: Sequence[Span]) -> tuple[int, int]:
-    """The cells from the first that differs to behind the last one; the same twice where none does."""
+    """The range of cells that differ; empty if none do."""
     old, new = _styled(before), _styled(now)
     same = _alike(old, new)
     begin = _cells(old[:same])
@@ -54,7 +54,7 @@ def _styled(spans: Sequence[Span]) -> Styled:
 
 
 def _alike(one: Styled, other: Styled) -> int:
-    """How many characters they begin with alike."""
+    """Length of the common prefix."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 

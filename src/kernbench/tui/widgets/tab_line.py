@@ -1,6 +1,6 @@
-"""One line that names the panes of which one is shown: `[Results]  Iterations  Output`.
+"""The line of tabs: `[Results]  Iterations  Output`.
 
-Where it is too narrow the gaps go first and then long titles are shortened: a `!` behind the last one has to be seen.
+On a narrow screen the gaps go first, then long titles are shortened: a `!` after the last one must stay visible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class TabLine(Static):
             self.pane = pane
             super().__init__()
 
-    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's own name
+    def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id, markup=False)
         self._panes: Sequence[tuple[str, str]] = ()
         self._active = ""
@@ -53,7 +53,7 @@ class TabLine(Static):
 
 
 def fitting(panes: Sequence[tuple[str, str]], active: str, width: int) -> list[tuple[str, str]]:
-    """Panes as (name, text), the texts as long as the width allows; a width of 0 is one that is not known yet."""
+    """Panes as (name, text), with texts as long as the width allows; a width of 0 means unknown."""
     short = [(name, SHORT_TITLES.get(title, title)) for name, title in panes]
     forms = [_texts(panes, active, GAP), _texts(panes, active, ""), _texts(short, active, "")]
     lengths = [len("".join(text for _, text in form).rstrip()) for form in forms]

@@ -1,0 +1,88 @@
+"""`kernbench drop`: takes an entry out of ITERATIONS.md. Its text is kept in runs.jsonl, and `--undo` puts it back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.shared.errors import UserError
+from harness.shared.task import Task
+from kernbench.events import Summary
+from kernbench.log import best as best_source
+from kernbench.log import stored_sources
+from kernbench.log.entries import entry_text, iterations_file
+from kernbench.log.runs.journal import DroppedEntry, Journal
+
+
+class DropError(UserError):
+    """The entry cannot be dropped or put back; one sentence."""
+
+
+def find(task: Task, journal: Journal, number: int) -> Summary:
+    """The only entry with this number."""
+    found = stored_sources.entries_of(task).iterations(journal).with_number(number)
+    if len(found) > 1:
+        raise DropError(f"{stored_sources.taken_twice(number)}; remove one of them in ITERATIONS.md")
+    if not found:
+        again = "; it was dropped already, `--undo` puts it back" if _last_dropped(journal, number) else ""
+        raise DropError(f"the log of {task.name} has no entry {number}{again}")
+    return found[0]
+
+
+def doubt(task: Task, journal: Journal, entry: Summary) -> str:
+    """Why a person has to agree first; empty where every line is as kernbench wrote it."""
+    if entry.local_run is not entry:
+        return "it was made on another machine, so kernbench cannot tell whether somebody edited it"
+    made = next(run for run in journal.summaries if run.run == entry.run)
+    wrote = entry_text.EntryText(task, made, journal.cases_of(made.run))(made.iteration or 0)
+    entries = stored_sources.entries_of(task)
+    entries.of(journal)
+    is_same = _lines(entries.edited.text_of(entry)) == _lines(wrote)
+    return "" if is_same else "it has lines that somebody added or changed"
+
+
+def drop(task: Task, journal: Journal, entry: Summary) -> bool:
+    """Says whether it was the best."""
+    best = best_source.find(task, journal, stored_sources.entries_of(task)).key
+    run, stored = entry.run if entry.local_run is entry else "", list[DroppedEntry]()
+
+    def store(text: str) -> None:
+        stored.append(_dropped(entry.iteration or 0, run, text))
+        journal.drop(stored[0])
+
+    try:
+        iterations_file.remove(_log(task), entry, store)
+    except iterations_file.LogbookError:
+        for item in stored:  # somebody saved the file this moment: the entry is still in it
+            journal.undrop(item)
+        raise
+    return best is not None and best[0] == entry.iteration
+
+
+def undo(task: Task, journal: Journal, number: int) -> None:
+    last = _last_dropped(journal, number)
+    if last is None:
+        raise DropError(f"entry {number} of {task.name} was not dropped here, so there is nothing to put back")
+    iterations_file.put_back(_log(task), number, last.text.encode(last.encoding).decode("utf-8", "surrogateescape"))
+    journal.undrop(last)
+
+
+def _dropped(number: int, run: str, text: str) -> DroppedEntry:
+    data = text.encode("utf-8", "surrogateescape")
+    try:
+        return DroppedEntry(number, data.decode(), run)
+    except UnicodeDecodeError:
+        return DroppedEntry(number, data.decode("latin-1"), run, "latin-1")
+
+
+def _last_dropped(journal: Journal, number: int) -> DroppedEntry | None:
+    return next((entry for entry in reversed(journal.dropped) if entry.iteration == number), None)
+
+
+def _lines(text: str) -> list[str]:
+    """Without empty lines, and without the evidence that a profile added later."""
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    return [line for line in lines if line and not entry_text.mark_of(line, "evidence")]
+
+
+def _log(task: Task) -> Path:
+    return Path(task.folder) / "ITERATIONS.md"
