@@ -3,8 +3,8 @@ exports and `port`.
 
 It is the best of the task's own series by the runs on this machine. If they have none (a log that was only pulled), it
 is the last entry that the log itself calls best over the task's own baseline, unless a run here has proved its source
-wrong or the entry is about another task. A dropped entry counts too: its source stays the best until another takes over.
-If there is none either, the answer is the reason.
+wrong or the entry is about another task. A dropped entry counts too: its source stays the best until another takes
+over. If there is none either, the answer is the reason.
 """
 
 from __future__ import annotations
