@@ -115,7 +115,7 @@ def test_what_a_person_wrote_is_not_removed_unasked(task: Task, old: str, new: s
     log_of(task).write_text(head + mark + rest.replace(old, new, 1))
     before = log_of(task).read_bytes()
     runs = (state_of(task) / "runs.jsonl").read_bytes()
-    reason = "entry 3 was not dropped: it has lines that somebody added or changed; `--yes` drops it anyway"
+    reason = "entry 3 was not dropped: it has lines added or changed by hand; `--yes` drops it anyway"
     assert said(task, "drop", "3") == reason
     assert log_of(task).read_bytes() == before
     assert (state_of(task) / "runs.jsonl").read_bytes() == runs
@@ -136,7 +136,7 @@ def test_a_pulled_entry_is_asked_about(task: Task) -> None:
     shutil.rmtree(state_of(task))
     before = log_of(task).read_bytes()
     words = said(task, "drop", "2")
-    assert words.startswith("entry 2 was not dropped: it was made on another machine, ")
+    assert words.startswith("entry 2 was not dropped: it was run on another machine, ")
     said(task, "drop", "2", "--yes")
     assert numbers(task) == ["1", "3", "4"]
     said(task, "drop", "2", "--undo")
@@ -189,7 +189,7 @@ def test_of_two_entries_with_one_number_none_is_dropped(task: Task) -> None:
     entry = text[text.index("## 4 ·") :]
     source = Journal(state_of(task)).summaries[3].source
     log_of(task).write_text(text + "\n" + entry.replace(source[:8], "0000beef"))
-    assert said(task, "drop", "4", "--yes").startswith("two entries have the number 4")
+    assert said(task, "drop", "4", "--yes").startswith("two entries have number 4")
     assert numbers(task) == ["1", "2", "3", "4", "4"]
 
 
@@ -202,7 +202,7 @@ def test_a_person_at_a_terminal_is_asked(task: Task, answer: str, left: list[str
     result = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60, check=False)
     os.close(ours)
     os.close(theirs)
-    assert "It has lines that somebody added or changed. Drop entry 3 with all its lines? [y/N]:" in result.stderr
+    assert "It has lines added or changed by hand. Drop entry 3 with all its lines? [y/N]:" in result.stderr
     assert (result.returncode == 0) == (answer == "y")
     assert numbers(task) == left
 

@@ -1,4 +1,4 @@
-"""`kernbench drop`: takes an entry out of ITERATIONS.md. Its text is kept in runs.jsonl, and `--undo` puts it back."""
+"""`kernbench drop`: removes an entry from ITERATIONS.md. Its text is kept in runs.jsonl, and `--undo` puts it back."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def find(task: Task, journal: Journal, number: int) -> Summary:
 
 
 def doubt(task: Task, journal: Journal, entry: Summary) -> str:
-    """Why a person has to agree first; empty where every line is as kernbench wrote it."""
+    """Why the user has to confirm; empty if every line is as kernbench wrote it."""
     if entry.local_run is not entry:
-        return "it was made on another machine, so kernbench cannot tell whether somebody edited it"
+        return "it was run on another machine, so kernbench cannot tell whether it was edited by hand"
     made = next(run for run in journal.summaries if run.run == entry.run)
     wrote = entry_text.EntryText(task, made, journal.cases_of(made.run))(made.iteration or 0)
     entries = stored_sources.entries_of(task)
     entries.of(journal)
     is_same = _lines(entries.edited.text_of(entry)) == _lines(wrote)
-    return "" if is_same else "it has lines that somebody added or changed"
+    return "" if is_same else "it has lines added or changed by hand"
 
 
 def drop(task: Task, journal: Journal, entry: Summary) -> bool:
-    """Says whether it was the best."""
+    """Removes the entry; returns whether it was the best."""
     best = best_source.find(task, journal, stored_sources.entries_of(task)).key
     run, stored = entry.run if entry.local_run is entry else "", list[DroppedEntry]()
 
@@ -52,7 +52,7 @@ def drop(task: Task, journal: Journal, entry: Summary) -> bool:
     try:
         iterations_file.remove(_log(task), entry, store)
     except iterations_file.LogbookError:
-        for item in stored:  # somebody saved the file this moment: the entry is still in it
+        for item in stored:  # another program just saved the file: the entry is still in it
             journal.undrop(item)
         raise
     return best is not None and best[0] == entry.iteration
@@ -61,7 +61,7 @@ def drop(task: Task, journal: Journal, entry: Summary) -> bool:
 def undo(task: Task, journal: Journal, number: int) -> None:
     last = _last_dropped(journal, number)
     if last is None:
-        raise DropError(f"entry {number} of {task.name} was not dropped here, so there is nothing to put back")
+        raise DropError(f"entry {number} of {task.name} was not dropped here: nothing to put back")
     iterations_file.put_back(_log(task), number, last.text.encode(last.encoding).decode("utf-8", "surrogateescape"))
     journal.undrop(last)
 
