@@ -2,7 +2,7 @@
 
 Entries are appended in one write, under a lock on the file itself, so that two workbenches take turns even with
 different state folders. Numbers continue from the highest one in the file or in runs.jsonl. Whatever people write
-around and inside entries survives byte for byte: kernbench changes only its own lines, and only if nobody edited them.
+around and inside entries survives byte for byte: kernbench changes only its own lines, and only if they are unedited.
 Editors take no lock, so if the file was replaced or rewritten during an append, the entry is appended again.
 """
 

@@ -1,7 +1,7 @@
 """The iterations as people count them: entries made by runs on this machine, and pulled entries of ITERATIONS.md.
 
 The log is committed with the kernel; its runs are not. A PulledEntry, which no run on this machine made, keeps the
-values of its own lines. A later run of the same source is shown next to it and never replaces it.
+values in its text. A later run of the same source is shown next to it and never replaces it.
 """
 
 from __future__ import annotations
