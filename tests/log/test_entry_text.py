@@ -122,16 +122,30 @@ def test_who_said_it_and_when_follows_the_words(log: tuple[Task, Logbook], monke
     item = replace(book.journal.summaries[7], hypothesis="", hypothesis_at="", hypothesis_by="", run="r8")
     entered = book.enter(task, item, {})
     book.journal.finish(entered, [])
-    assert "- said" not in book.path.read_text()
+    assert "- written" not in book.path.read_text()
     book.reword(entered, "a better idea", "go on")
     text = book.path.read_text()
     assert "· a better idea ·" in text
-    assert "- hypothesis: a better idea\n- said by Lee, 20" in text
+    assert "- hypothesis: a better idea\n- written by Lee, 20" in text
     assert "UTC, after the run\n" in text
     again = Journal(book.state).summaries[-1]
     assert (again.hypothesis, again.hypothesis_by, again.next) == ("a better idea", "Lee", "go on")
     book.reword(again, "a better idea", "go on further")
     assert "- next: go on further\n" in book.path.read_text()
+
+
+def test_an_entry_of_an_earlier_version_is_reworded_in_its_own_words(log: tuple[Task, Logbook]) -> None:
+    task, book = log
+    item = replace(book.journal.summaries[7], hypothesis="an idea", after_stall=True, move="", run="r8")
+    entered = book.enter(task, item, {})
+    book.journal.finish(entered, [])
+    text = book.path.read_text().replace("- written by", "- said by").replace(": not given (", ": not said (")
+    book.path.write_text(text)
+    book.reword(entered, "another idea", "")
+    reworded = book.path.read_text()
+    assert "- hypothesis: another idea\n- said by " in reworded
+    assert "- after the stall: not said (" in reworded
+    assert "- written" not in reworded
 
 
 NOTE = "two rows a warp\n\n  they hide the latency\n- and a list\n1. of two\nat the end"
@@ -144,7 +158,7 @@ def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str)
     item = replace(book.journal.summaries[7], hypothesis=NOTE, next=NOTE, run="r9")
     entered = book.enter(task, item, {})
     book.journal.finish(entered, [])
-    assert f"- hypothesis: {LINES}- said by" in book.path.read_text()
+    assert f"- hypothesis: {LINES}- written by" in book.path.read_text()
     assert f"- next: {LINES}\n" in book.path.read_text()
     assert (book.iterations()[-1].hypothesis, book.next_step()) == (NOTE, NOTE)
     (written,) = pulled_entries.read(book.path)
@@ -154,7 +168,7 @@ def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str)
     assert book.next_step() == NOTE + "\nand one more"
     book.set_next("first\nsecond")
     data = book.path.read_bytes().decode()
-    assert f"- hypothesis: one line{end}- said by" in data
+    assert f"- hypothesis: one line{end}- written by" in data
     assert data.count(f"- next: first{end}  second{end}{end}") == 1
     assert "at the end" not in data
     assert data.replace("\r\n", "\n").count("\n") == data.count(end)
@@ -165,7 +179,7 @@ def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str)
     [
         (("- next: -", "- next: mine"), "edited by hand; change it there"),
         (("- hypothesis: ", "- my hypothesis: "), "edited by hand; change it there"),
-        (("- said by Kim", "- said by me"), "edited by hand; change it there"),
+        (("- written by Kim", "- written by me"), "edited by hand; change it there"),
         (("## 9 · ", "## 9: "), "has no entry 9 any more"),
         (("· source ", "· source 0000beef, not "), "has no entry 9 about this source any more"),
     ],
@@ -207,7 +221,7 @@ def test_stall_and_the_move_after_it(tmp_path: Path) -> None:
     assert [item.move for item in series] == ["", "", "", "", "", "changed direction"]
     texts = [EntryText(task, item, {})(item.iteration or 0) for item in series]
     assert "- stalled: 4 iterations without a new best; profile again, re-read the log, or change direction" in texts[4]
-    assert "- after the stall: not said (profile again, re-read the log, or change direction)" in texts[4]
+    assert "- after the stall: not given (profile again, re-read the log, or change direction)" in texts[4]
     assert "- after the stall: changed direction" in texts[5]
 
 
@@ -332,7 +346,7 @@ def test_an_entry_that_failed_is_short(tmp_path: Path, statuses: list[Status], w
         f"## 7 · wider loads · {outcome}",
         f"- when {render.minute(item.at)} · source {item.source[:8]} · NVIDIA H200 · baseline compile · cold L2",
         "- hypothesis: wider loads",
-        f"- said by Kim, {render.minute(item.at)}, before the run",
+        f"- written by Kim, {render.minute(item.at)}, before the run",
         f"- result: {first}: 0.967266, not 0.957688 at output 0[12, 21]{words}",
         "- next: look at the tail",
         "",

@@ -134,14 +134,18 @@ def versions(summary: Summary) -> list[str]:
     return [f"{name} {value}" for name, value in named if value]
 
 
-def own_lines(summary: Summary) -> tuple[list[str], list[str], list[str]]:
+WORDS, OLD_WORDS = ("written", "not given"), ("said", "not said")
+"""Of lines below, as they are written now and as earlier versions wrote them."""
+
+
+def own_lines(summary: Summary, words: tuple[str, str] = WORDS) -> tuple[list[str], list[str], list[str]]:
     """Hypothesis (with author and time), move after a stall, next step: the lines that may be reworded."""
     said = field("- hypothesis:", summary.hypothesis)
     if summary.hypothesis and summary.hypothesis_at:
         order = "before the run" if summary.hypothesis_at <= summary.at else "after the run"
         author = f"by {summary.hypothesis_by}, " if summary.hypothesis_by else ""
-        said.append(f"- said {author}{render.minute(summary.hypothesis_at)}, {order}")
-    move = [f"- after the stall: {summary.move or f'not said ({render.MOVES})'}"] if summary.after_stall else []
+        said.append(f"- {words[0]} {author}{render.minute(summary.hypothesis_at)}, {order}")
+    move = [f"- after the stall: {summary.move or f'{words[1]} ({render.MOVES})'}"] if summary.after_stall else []
     return said, move, field("- next:", summary.next)
 
 

@@ -98,7 +98,9 @@ def reword(path: Path, old: Summary, new: Summary) -> None:
     """Change kernbench's own lines of an entry in place; refuse if a person edited them."""
     with _own_entry(path, old.iteration or 0, old.source, old.at) as found:
         changed = _retitled(path, old, new, found.lines)
-        for before, after in zip(entry_text.own_lines(old), entry_text.own_lines(new), strict=True):
+        is_old = any(line.startswith(("- said ", "- after the stall: not said ")) for line in found.lines)
+        words = entry_text.OLD_WORDS if is_old else entry_text.WORDS
+        for before, after in zip(entry_text.own_lines(old, words), entry_text.own_lines(new, words), strict=True):
             changed = _exchanged(path, old, changed, before, after, found.outcome)
         _replace(path, found, changed)
 
