@@ -14,7 +14,7 @@ from kernbench.events import Progress, PulledEntry, Summary
 SIGNS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
 ASCII_SIGNS = {"faster": "^", "slower": "v", "same": "=", "unclear": "?"}
 STATUS_WORDS = {
-    "ok": "right",
+    "ok": "passed",
     "wrong": "WRONG",
     "build_error": "no build",
     "runtime_error": "error",
@@ -73,7 +73,7 @@ def checks(results: Iterable[CaseResult]) -> str:
     rows = list(results)
     run = [row for row in rows if row.status != "skipped"]
     right = sum(not row.failed for row in run)
-    parts = [f"{right}/{fmt.plural(len(run), 'check case')} right"] if run else []
+    parts = [f"{right}/{fmt.plural(len(run), 'check case')} passed"] if run else []
     missing = len(rows) - len(run)
     if missing:
         parts.append(f"{missing} not run" if run else f"{fmt.plural(missing, 'check case')} not run")
@@ -110,7 +110,7 @@ def count_parts(summary: Summary) -> list[str]:
     tally = summary.counts
     run = sum(tally.get(name, 0) for name in STATUS_WORDS if name != "skipped")
     right = tally.get("ok", 0) + tally.get("interpreted", 0)
-    parts = [f"{right}/{run} right"]
+    parts = [f"{right}/{run} passed"]
     for name in FAILURE_ORDER:
         if tally.get(name):
             parts.append(f"{tally[name]} {STATUS_WORDS[name].lower()}")

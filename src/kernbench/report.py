@@ -83,7 +83,7 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
 
 def outcome(summary: Summary) -> str:
     """The run in one line."""
-    not_timed = "not timed" if summary.right else "not right: speedup withheld"
+    not_timed = "not timed" if summary.right else "failed: speedup withheld"
     head = f"geomean {fmt.geomean(summary.ratio)}" if summary.ratio else not_timed
     parts = [head, render.counts(summary)]
     if summary.worst is not None:

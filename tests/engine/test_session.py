@@ -98,10 +98,10 @@ async def test_what_a_crash_kept_from_running_is_not_counted_as_wrong(
     assert isinstance(summary, Summary)
     text = it.session.logbook.path.read_text()
     assert text.startswith("# Iterations of toy\n\n## 1 · no hypothesis · crashed\n")
-    assert "- result: b: the worker segfaulted while checking; 1/2 right, 1 crashed, 4 not run\n" in text
+    assert "- result: b: the worker segfaulted while checking; 1/2 passed, 1 crashed, 4 not run\n" in text
     assert "\n|" not in text  # no table
     assert "geomean" not in text
-    assert report.outcome(summary).startswith("not right: speedup withheld · 1/2 right, 1 crashed, 4 not run · entry 1")
+    assert report.outcome(summary).startswith("failed: speedup withheld · 1/2 passed, 1 crashed, 4 not run · entry 1")
     assert report.table(it.session.task, it.session.logbook.journal.last_cases)[-2:] == [
         "3 check cases not run",
         "not run: 4 (crashed on b)",

@@ -170,8 +170,8 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     lines = (state / "runs.jsonl").read_text().splitlines(keepends=True)
     last = [line for line in lines if '"20261114T000006-abc"' in line]
     (state / "runs.jsonl").write_text("".join(last))
-    assert "no source in this series is right in every case yet" in export.text(task, state, "html")
-    with pytest.raises(export.ExportError, match="no source was right in every case and timed over compile"):
+    assert "no source in this series passes every case yet" in export.text(task, state, "html")
+    with pytest.raises(export.ExportError, match="no source passed every case and was timed over compile"):
         export.text(task, state, "pr")
 
 

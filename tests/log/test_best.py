@@ -202,7 +202,7 @@ async def another_baseline(place: Place) -> None:
     assert other.vs_best.speedup == pytest.approx(1.6, rel=0.01)
 
 
-@story("no best yet: no source was right in every case and timed over eager")
+@story("no best yet: no source passed every case and was timed over eager")
 async def another_baseline_alone(place: Place) -> None:
     other = await place.run(50.0, baseline="compile")
     assert not other.best

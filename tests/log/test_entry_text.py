@@ -257,9 +257,9 @@ def test_an_uneven_interval_shows_both_ends(ends: tuple[float, float], words: st
 @pytest.mark.parametrize(
     ("statuses", "words"),
     [
-        (["ok", "ok"], "2/2 check cases right"),
-        (["ok"], "1/1 check case right"),
-        (["ok", "wrong", "skipped"], "1/2 check cases right, 1 not run"),
+        (["ok", "ok"], "2/2 check cases passed"),
+        (["ok"], "1/1 check case passed"),
+        (["ok", "wrong", "skipped"], "1/2 check cases passed, 1 not run"),
         (["skipped"], "1 check case not run"),
         ([], ""),
     ],
@@ -325,10 +325,10 @@ WRONG = CaseResult("x", "wrong", detail="0.967266, not 0.957688 at output 0[12, 
 @pytest.mark.parametrize(
     ("statuses", "words", "outcome"),
     [
-        (["wrong"] * 4, "; 3 other cases fail; 0/4 right, 4 wrong", "wrong"),
-        (["wrong", "ok", "wrong", "ok"], "; 1 other case fails; 2/4 right, 2 wrong", "wrong"),
-        (["crashed", "skipped", "skipped", "skipped"], "; 0/1 right, 1 crashed, 3 not run", "crashed"),
-        (["ok", "timeout", "skipped", "skipped"], "; 1/2 right, 1 timeout, 2 not run", "timeout"),
+        (["wrong"] * 4, "; 3 other cases fail; 0/4 passed, 4 wrong", "wrong"),
+        (["wrong", "ok", "wrong", "ok"], "; 1 other case fails; 2/4 passed, 2 wrong", "wrong"),
+        (["crashed", "skipped", "skipped", "skipped"], "; 0/1 passed, 1 crashed, 3 not run", "crashed"),
+        (["ok", "timeout", "skipped", "skipped"], "; 1/2 passed, 1 timeout, 2 not run", "timeout"),
     ],
 )
 def test_an_entry_that_failed_is_short(tmp_path: Path, statuses: list[Status], words: str, outcome: str) -> None:

@@ -376,7 +376,7 @@ def test_port_outside_a_repository_needs_force(task: Task, tmp_path: Path) -> No
         (["--to", "norm.cu"], "which file goes to norm.cu? choose one with `--file`: solution.py"),
         (["--to", "."], "is a folder; name a file"),
         (["--to", "no/such/norm.py"], "in a folder that does not exist"),
-        (["--to", "x.py", "--from", "6"], "6 is not right in every case"),
+        (["--to", "x.py", "--from", "6"], "6 does not pass every case"),
     ],
 )
 def test_port_mistakes_are_one_sentence(task: Task, words: list[str], says: str) -> None:

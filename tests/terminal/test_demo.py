@@ -52,13 +52,13 @@ def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
     def python(line: str) -> None:
         (folder / "solution.py").write_text(good_py.replace("    out = ", f"    {line}\n    out = "))
 
-    terminal.until(r"#1 .*35/35 right")
+    terminal.until(r"#1 .*35/35 passed")
     terminal.press("h")
     terminal.until("enter: save")
     terminal.press("m[f32] in fewer steps", "Enter")
     cpp("double sum = 0.0;", "double sum = 0.0; // as before\n        (void)row;")
     assert '"m[f32]' in terminal.until(r"#2 .*")
-    terminal.until(r"#2 .*35/35 right")
+    terminal.until(r"#2 .*35/35 passed")
 
     cpp("double sum = 0.0;", "double sum = 0.0")
     terminal.until(r"solution\.cpp:\d+: expected")
@@ -75,12 +75,12 @@ def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
     terminal.until(r"error .*it called sys.exit")
     terminal.until("^ #6 ")
     python('print(("x" * 99 + chr(10)) * 10_000)')
-    terminal.until(r"#7 [^\n]*35/35 right", 90)
+    terminal.until(r"#7 [^\n]*35/35 passed", 90)
     terminal.press("5")
     terminal.until(r"more lines .* dropped")
     terminal.press("1")
     (folder / "solution.py").write_text(good_py)
-    terminal.until(r"#8 [^\n]*35/35 right", 90)
+    terminal.until(r"#8 [^\n]*35/35 passed", 90)
 
     log = (folder / "ITERATIONS.md").read_text()
     assert [int(number) for number in re.findall(r"^## (\d+) ·", log, re.MULTILINE)] == [1, 2, 3, 4, 5, 6, 7, 8]

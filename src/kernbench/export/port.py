@@ -49,7 +49,7 @@ def plan(task: Task, journal: Journal, target: Path, reference: str = "best", na
     """Chooses the file to port: the one named, else the only one that fits by name or suffix."""
     point = stored_sources.find(task, journal, reference)
     if point.summary is not None and not point.summary.right:
-        raise PortError(f"{reference} is not right in every case; port another")
+        raise PortError(f"{reference} does not pass every case; port another")
     files = stored_sources.solution_files(point, task)
     if target.is_dir() or not target.parent.is_dir():
         what = "a folder" if target.is_dir() else "in a folder that does not exist"

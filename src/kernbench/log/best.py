@@ -26,7 +26,7 @@ NoBestReason = Literal["nothing_run", "task_changed", "none_right"]
 _WORDS: dict[NoBestReason, str] = {
     "nothing_run": "no best yet: nothing was run on this machine; give a number",
     "task_changed": "no best yet: the task changed, and nothing was timed over {baseline} since",
-    "none_right": "no best yet: no source was right in every case and timed over {baseline}",
+    "none_right": "no best yet: no source passed every case and was timed over {baseline}",
 }
 
 
