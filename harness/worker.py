@@ -221,13 +221,13 @@ def _open_gpu(channel: Channel, device: str) -> str:
         _unusable(channel, "no_device", f"torch {torch.__version__} finds no CUDA device; try --device cpu or --python")
     number = device.partition(":")[2]
     if not number.isdigit() or int(number) >= torch.cuda.device_count():
-        _unusable(channel, "no_device", f"no {device} here; torch finds {torch.cuda.device_count()} CUDA devices")
+        _unusable(channel, "no_device", f"no {device} here; CUDA devices that torch finds: {torch.cuda.device_count()}")
     try:
         torch.cuda.set_device(int(number))
         torch.zeros(1, device=device).item()
     except Exception as problem:  # in exclusive use by another process, out of memory, or broken
         reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0].rstrip(".")
-        message = f"{device} cannot be used: {reason}; nvidia-smi shows who uses it, --device selects another"
+        message = f"{device} cannot be used: {reason}; nvidia-smi shows what is using it, --device selects another"
         _unusable(channel, "no_device", message)
     return device
 

@@ -44,7 +44,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "left_threads": Definition(
         "left threads running",
-        "{threads} started by the source still ran after its last call; join all threads before returning",
+        "{threads} still running after the last call; join all threads before returning",
     ),
     "less_accurate": Definition(
         "less accurate than the baseline",
@@ -89,7 +89,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "returned_too_soon": Definition(
         "left threads running",
-        "a thread that the call started still ran when it returned; join it before returning",
+        "a thread that the call started was still running when the call returned; join it before returning",
         disqualifying=True,
     ),
     "shared_gpu": Definition("shared GPU", "{processes} also used this GPU during timing; times may be off"),

@@ -89,7 +89,7 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
         (["show", "7"], 2, "no iteration '7'"),
         (["run", "--budget", "nan"], 2, "milliseconds above 0"),
         (["run", "--deadline", "time=nan"], 2, "--deadline time=nan"),
-        (["run", "--next", "more"], 2, "add -m TEXT to write one"),
+        (["run", "--next", "more"], 2, "add -m TEXT to make one"),
         (["run", "--warm"], 2, "only applies to a GPU's L2"),
         ([], 2, "needs a terminal"),
         (["frobnicate"], 2, "no task 'frobnicate' here"),
@@ -235,7 +235,7 @@ def test_an_unknown_command_is_named(folder: Path) -> None:
 def test_a_new_task_begins_in_one_way(tmp_path: Path) -> None:
     result = kernbench(tmp_path, "new", "one", "--host", "--cuda")
     assert result.returncode == 2
-    assert "choose one" in result.stderr
+    assert "use only one of" in result.stderr
     assert not (tmp_path / "one").exists()
 
 

@@ -15,8 +15,8 @@ EXPECTED = {
     "strided": ("bandwidth", "uncoalesced loads"),
     "chase": ("bandwidth", "uncoalesced loads"),
     "spills": ("spills", "spilled to local memory"),
-    "shared_limit": ("occupancy", "shared memory lets only 12 %"),
-    "register_limit": ("registers", "registers lets only 19 %"),
+    "shared_limit": ("occupancy", "limited to 12 % of the warps by shared memory"),
+    "register_limit": ("registers", "limited to 19 % of the warps by registers"),
     "few_blocks": ("launch", "too few blocks: 94 %"),
     "tail": ("launch", "last wave"),
     "conflicts": ("shared memory", "bank conflicts"),
@@ -65,7 +65,7 @@ def test_mixed_evidence_is_called_mixed() -> None:
 def test_without_numbers_nothing_is_guessed() -> None:
     found = diagnose(Profile((Kernel("k"),)))
     assert (found.bound, found.evidence) == ("unknown", ())
-    assert "too few numbers" in found.sentence
+    assert "not enough counters" in found.sentence
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
@@ -80,7 +80,7 @@ def test_any_missing_number_is_survived(name: str) -> None:
 
 def test_the_compilers_facts_alone() -> None:
     spilled = diagnose(Profile(facts=(Facts("k", 255, 12, 0, 8, 3),)))
-    assert (spilled.bound, spilled.evidence) == ("spills", ("12 spills", "255 registers a thread"))
+    assert (spilled.bound, spilled.evidence) == ("spills", ("12 spills", "255 registers per thread"))
     low = diagnose(Profile(facts=(Facts("k", 200, 0, 0, 8, 3, 12.5, "registers"),)))
-    assert "registers lets only 12 %" in low.sentence
+    assert "limited to 12 % by registers" in low.sentence
     assert diagnose(Profile()).bound == "unknown"

@@ -214,7 +214,7 @@ class FakeNvml(ModuleType):
         ((1,), (True, "NVIDIA H200", ""), "GPU 0: Insufficient Permissions"),
         (
             (),
-            (None, "none of 2 may be opened", "Ask for access to a GPU's /dev/nvidia* files."),
+            (None, "none of the 2 GPUs can be opened", "Ask for access to a GPU's /dev/nvidia* files."),
             "GPU 0: Insufficient Permissions, GPU 1: Insufficient Permissions",
         ),
     ],

@@ -17,7 +17,7 @@ from kernbench.log.runs.journal import Journal
 from tests.log.logs import Idle, make_log, rows_of, summary_of, write_entries
 
 SAVE = Job("save", 0.0, iteration=True)
-BUSY = "ITERATIONS.md was just saved by another program; try again (your words are kept for the next run)"
+BUSY = "ITERATIONS.md was just saved by another program; try again (your note is kept for the next run)"
 
 
 @pytest.fixture
@@ -100,5 +100,5 @@ def test_a_next_step_that_cannot_be_written_is_offered_again(
 
 def test_nor_is_one_lost_whose_line_was_taken_out(book: Logbook, remarks: RunNotes) -> None:
     book.path.write_text(book.path.read_text().replace("- next: -\n", ""))
-    assert "edited by hand; change it there (your words are kept" in remarks.set_next("a long paragraph")
+    assert "edited by hand; change it there (your note is kept" in remarks.set_next("a long paragraph")
     assert remarks.next_now() == "a long paragraph"

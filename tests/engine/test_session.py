@@ -84,7 +84,7 @@ async def test_a_crash_skips_the_rows_not_reached(watched: Callable[..., Watched
     assert isinstance(summary, Summary)
     rows = it.session.logbook.journal.last_cases
     assert rows["a"].status == "ok"
-    assert (rows["c"].reason, rows["c"].detail) == ("after_crash", "not run: crashed on b")
+    assert (rows["c"].reason, rows["c"].detail) == ("after_crash", "not run: the worker crashed on b")
     assert not summary.best
     assert (summary.geomean, summary.worst, summary.ratio) == (None, None, None)
 
@@ -104,7 +104,7 @@ async def test_what_a_crash_kept_from_running_is_not_counted_as_wrong(
     assert report.outcome(summary).startswith("failed: speedup withheld · 1/2 passed, 1 crashed, 4 not run · entry 1")
     assert report.table(it.session.task, it.session.logbook.journal.last_cases)[-2:] == [
         "3 check cases not run",
-        "not run: 4 (crashed on b)",
+        "not run: 4 (the worker crashed on b)",
     ]
 
 

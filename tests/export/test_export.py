@@ -171,7 +171,7 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     last = [line for line in lines if '"20261114T000006-abc"' in line]
     (state / "runs.jsonl").write_text("".join(last))
     assert "no source in this series passes every case yet" in export.text(task, state, "html")
-    with pytest.raises(export.ExportError, match="no source passed every case and was timed over compile"):
+    with pytest.raises(export.ExportError, match="no source has passed every case and been timed over compile"):
         export.text(task, state, "pr")
 
 
@@ -315,7 +315,7 @@ def test_mistakes_are_one_sentence(task: Task, words: list[str], says: str) -> N
 
 def test_a_log_without_runs_says_how_to_make_one(tmp_path: Path) -> None:
     task = make_task(tmp_path / "t", 1)
-    with pytest.raises(export.ExportError, match=r"nothing was run for rms_norm .*; `kernbench run rms_norm -m TEXT`"):
+    with pytest.raises(export.ExportError, match=r"rms_norm has not been run .*; `kernbench run rms_norm -m TEXT`"):
         export.text(task, tmp_path / "t" / ".kernbench", "csv")
 
 

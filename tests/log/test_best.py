@@ -197,12 +197,12 @@ async def another_baseline(place: Place) -> None:
     """It informs: the faster source is not taken, and is still timed against the best."""
     await place.run(80.0)
     other = await place.run(50.0, baseline="compile")
-    assert (other.best, other.not_best) == (False, "timed over compile; a run over eager decides")
+    assert (other.best, other.not_best) == (False, "timed over compile; only a run over eager can set a new best")
     assert other.vs_best is not None
     assert other.vs_best.speedup == pytest.approx(1.6, rel=0.01)
 
 
-@story("no best yet: no source passed every case and was timed over eager")
+@story("no best yet: no source has passed every case and been timed over eager")
 async def another_baseline_alone(place: Place) -> None:
     other = await place.run(50.0, baseline="compile")
     assert not other.best
@@ -236,7 +236,7 @@ async def a_comment_in_task_files(place: Place) -> None:
     await place.run(60.0)
 
 
-@story("no best yet: the task changed, and nothing was timed over eager since")
+@story("no best yet: the task changed, and nothing has been timed over eager since")
 async def a_changed_tolerance(place: Place) -> None:
     await place.run(50.0)
     place.edit("task.toml", "[grid]", "[tolerance]\nfloat32 = { atol = 1e-2, rtol = 1e-2 }\n[grid]")
@@ -350,7 +350,7 @@ async def test_a_fresh_clone_has_the_best_of_its_log(folder: Path, tmp_path: Pat
     assert {door: said[door] for door in asked} == dict.fromkeys(asked, "2.00x")
     assert said["restore"] == said["port"]
     assert said["restore"].startswith("entry 1 was run on another machine: its source (")
-    assert said["pr"].startswith("nothing was run for toy on this machine yet")
+    assert said["pr"].startswith("toy has not been run on this machine yet")
 
 
 async def test_the_best_of_another_task_is_not_that_of_a_pulled_log(folder: Path, tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_of_two_entries_with_one_number_none_is_dropped(task: Task) -> None:
     entry = text[text.index("## 4 ·") :]
     source = Journal(state_of(task)).summaries[3].source
     log_of(task).write_text(text + "\n" + entry.replace(source[:8], "0000beef"))
-    assert said(task, "drop", "4", "--yes").startswith("two entries have number 4")
+    assert said(task, "drop", "4", "--yes").startswith("two entries are numbered 4")
     assert numbers(task) == ["1", "2", "3", "4", "4"]
 
 
@@ -202,7 +202,7 @@ def test_a_person_at_a_terminal_is_asked(task: Task, answer: str, left: list[str
     result = subprocess.run(command, stdin=theirs, capture_output=True, text=True, timeout=60, check=False)
     os.close(ours)
     os.close(theirs)
-    assert "It has lines added or changed by hand. Drop entry 3 with all its lines? [y/N]:" in result.stderr
+    assert "Entry 3: it has lines added or changed by hand. Drop it anyway? [y/N]:" in result.stderr
     assert (result.returncode == 0) == (answer == "y")
     assert numbers(task) == left
 

@@ -235,7 +235,7 @@ async def test_two_entries_with_one_number_are_both_told(shipped: Path) -> None:
     assert entry is not None
     theirs = entry.replace("mine", "theirs").replace(mine.source[:8], "0000beef")
     log.write_text(f"{log.read_text()}\n{theirs}")
-    warning = "kernbench: two entries have number 3, as after a merge of two logs"
+    warning = "kernbench: two entries are numbered 3, probably from merging two logs"
     listed = said("log", name, state=state)
     assert listed.startswith(f"{warning}; `kernbench show {name} 3` prints both\n")
     assert [line.split()[0] for line in listed.splitlines()[2:]] == ["1", "2", "3", "3"]

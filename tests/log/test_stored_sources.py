@@ -346,7 +346,7 @@ def test_port_names_what_it_does_not_write(task: Task, journal: Journal, tree: P
     target.write_text("old = 1\n")
     (journal.state / "sources" / best.source / "solution.cu").write_text("// a kernel\n")
     result = kernbench("port", task.folder, "--to", str(target), "--force")
-    assert "kernbench: not written: solution.cu; the flags and launches there" in result.stderr
+    assert "kernbench: not ported: solution.cu; the speedup may depend on" in result.stderr
 
 
 def test_port_shows_and_does_not_write_where_something_is_not_committed(task: Task, tree: Path) -> None:
@@ -375,8 +375,8 @@ def test_port_outside_a_repository_needs_force(task: Task, tmp_path: Path) -> No
     [
         (["--to", "norm.cu"], "which file goes to norm.cu? choose one with `--file`: solution.py"),
         (["--to", "."], "is a folder; name a file"),
-        (["--to", "no/such/norm.py"], "in a folder that does not exist"),
-        (["--to", "x.py", "--from", "6"], "6 does not pass every case"),
+        (["--to", "no/such/norm.py"], "its folder does not exist"),
+        (["--to", "x.py", "--from", "6"], "6 fails some cases"),
     ],
 )
 def test_port_mistakes_are_one_sentence(task: Task, words: list[str], says: str) -> None:

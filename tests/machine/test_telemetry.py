@@ -115,7 +115,7 @@ class NoneOpen(FakeNvml):
 def test_a_gpu_that_nvml_may_not_open_does_not_hide_the_others() -> None:
     sample = MachineReader({}, OneLost()).read()
     assert ([gpu.uuid for gpu in sample.gpus], sample.why) == (["GPU-bbbb"], "")
-    assert MachineReader({}, NoneOpen()).read().why == "NVML may not open any of 2 GPUs"
+    assert MachineReader({}, NoneOpen()).read().why == "NVML is not allowed to open any of the 2 GPUs"
 
 
 class Mixed(FakeNvml):
@@ -144,7 +144,7 @@ def test_the_idlest_is_not_chosen_among_cards_that_may_be_hidden(
     with pytest.raises(SystemExit) as end:
         idle_device()
     assert end.value.code == 3
-    assert "put uuids into CUDA_VISIBLE_DEVICES" in capsys.readouterr().err
+    assert "set CUDA_VISIBLE_DEVICES to GPU UUIDs" in capsys.readouterr().err
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
     reader = MachineReader({"CUDA_VISIBLE_DEVICES": "0"}, FakeNvml())
     assert idle_device() == "cuda:0"

@@ -269,7 +269,7 @@ async def test_a_real_worker_rests_between_two_rows(tmp_path: Path) -> None:
     ("case", "against", "code", "part"),
     [
         ("raise", None, "no_case", "has no case 'raise'"),
-        ("a", "best", None, "no best yet: nothing was run on this machine"),
+        ("a", "best", None, "no best yet: nothing has been run on this machine"),
         ("a", "7", None, "no iteration '7'"),
         ("a", "now", "same_source", "is the source being profiled"),
     ],

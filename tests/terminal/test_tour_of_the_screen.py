@@ -107,7 +107,7 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     assert "no GPU" in first or width < 160
 
     terminal.press("h")
-    terminal.until("What does the next save try")
+    terminal.until("What are you trying next")
     terminal.press("-l", "halve m[f32]")
     terminal.press("Enter")
     terminal.until(r"hypothesis: halve m\[f32\]")
@@ -228,5 +228,5 @@ def test_settings_are_checked_before_anything_opens(folder: Path, open_terminal:
     (place / "config.toml").write_text('[keys]\nrerun = "q"\n')
     terminal = open_terminal(folder, 80, 24)
     said = " ".join(terminal.until("left with 2").split())
-    assert "keys.rerun is also the key for quit" in said
+    assert "keys.rerun uses the same key as quit" in said
     assert "Traceback" not in said

@@ -54,7 +54,7 @@ def test_words_that_nobody_has_seen_are_not_replaced(book: Logbook) -> None:
     remarks = RunNotes(book, Idle())
     remarks.attach_to(save(book, 2, "from elsewhere"), SAVE)
     said = remarks.set_hypothesis(2, "mine")
-    assert said == "entry 2 has another hypothesis: the next run will use this hypothesis"
+    assert said == "entry 2 already has a different hypothesis; yours goes with the next run"
     assert (hypotheses(book), remarks.hypothesis) == (["from elsewhere"], "mine")
     assert remarks.set_hypothesis(2, "better", instead_of="from elsewhere") == "entry 2 was updated"
     assert (hypotheses(book), remarks.hypothesis) == (["better"], "mine")
@@ -105,7 +105,7 @@ async def test_the_next_save_may_be_made_while_the_box_is_open(engine: FakeEngin
         engine.say(READY)
         await settle(pilot)
         await pilot.press("h", *"wide")
-        await until(pilot, lambda: "What does the next save try?" in screen_text(app))
+        await until(pilot, lambda: "What are you trying next?" in screen_text(app))
         engine.enter(13)
         engine.enter(14)
         await pilot.press("enter")

@@ -175,7 +175,7 @@ async def test_copies_are_always_in_a_file(engine: FakeEngine, monkeypatch: pyte
         await pilot.press("i", "y")
         await until(pilot, lambda: any("entry" in note.message for note in app._notifications))
         assert copied.read_text().startswith("## 12 ·")
-        assert [note.message.partition(":")[0] for note in app._notifications] == ["copied entry 12"]
+        assert [note.message.partition(" to ")[0] for note in app._notifications] == ["copied entry 12"]
 
 
 def test_a_copy_reaches_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_a_copy_reaches_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     said = clipboard.keep("m[bf16] ±", tmp_path / "state", {"TMUX": "x"})
-    assert said == "terminal, tmux buffer, also in state/last-copy.md"
+    assert said == "the terminal, the tmux buffer, state/last-copy.md"
     assert (tmp_path / "buffer").read_text() == "m[bf16] ±"
     assert (tmp_path / "words").read_text() == "load-buffer -w -\n"
     assert clipboard.keep("x" * 100_000, tmp_path / "state", {}) == "also in state/last-copy.md"
@@ -451,7 +451,7 @@ def test_the_plot_marks_failures_and_stalls() -> None:
     assert drawn[0] == "o geomean  line: best  x failed  ! stalled"
     assert all(any(sign in line for line in drawn[1:]) for sign in "ox!")
     assert max(len(line) for line in drawn) <= 60
-    assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot starts at the second iteration timed over compile"]
+    assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot needs two iterations timed over compile"]
     assert plot.draw(history(), 10, 12) == []
 
 
@@ -500,7 +500,7 @@ def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, s
     assert "3." not in "".join(drawn[1:])
     assert plain(plot.draw([stranger, *history()], 40, 12))[0] == "o geomean  line: best  x failed"
     alone = plain(plot.draw([*history(), dataclasses.replace(stranger, iteration=13)], 70, 12))
-    assert alone == [f"the plot starts at the second iteration timed over {stranger.baseline}"]
+    assert alone == [f"the plot needs two iterations timed over {stranger.baseline}"]
 
 
 def test_a_task_as_it_was_before_is_not_plotted_beside_the_present_one() -> None:

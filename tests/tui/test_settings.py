@@ -59,10 +59,10 @@ def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
         (Settings(keys={"rerum": "f5"}), "unknown action 'rerum' in .keys.; did you mean rerun"),
         (Settings(keys={"rerun": "f5,blah+zz"}), "keys.rerun: 'blah.zz' is not a key; use f5, ctrl.r or R"),
         (Settings(keys={"rerun": "F5"}), "keys.rerun: 'F5' is not a key"),
-        (Settings(keys={"rerun": "q"}), "keys.rerun is also the key for quit"),
-        (Settings(keys={"rerun": "?"}), "keys.rerun is also the key for help"),
-        (Settings(keys={"rerun": "f5,G"}), "keys.rerun is also the key for last"),
-        (Settings(keys={"open": "r"}), "keys.open is also the key for rerun"),
+        (Settings(keys={"rerun": "q"}), "keys.rerun uses the same key as quit"),
+        (Settings(keys={"rerun": "?"}), "keys.rerun uses the same key as help"),
+        (Settings(keys={"rerun": "f5,G"}), "keys.rerun uses the same key as last"),
+        (Settings(keys={"open": "r"}), "keys.open uses the same key as rerun"),
     ],
 )
 def test_what_the_screen_does_not_have(given: Settings, said: str) -> None:
@@ -86,7 +86,7 @@ def test_two_keys_may_be_exchanged() -> None:
 
 
 def test_a_key_that_means_something_else_on_a_page_is_told() -> None:
-    said = "R is rerun in config.toml, but restore in an entry (keys.entry.restore)"
+    said = "R is bound to rerun, but in an entry it means restore (rebind keys.entry.restore)"
     assert user_keys.doubtful(Settings(keys={"rerun": "f5,R"})) == said
     assert user_keys.doubtful(Settings(keys={"rerun": "f5,R", "entry.restore": "B"})) == ""
     assert user_keys.doubtful(Settings(keys={"rerun": "f5,ctrl+r"})) == ""  # the settings' own example
@@ -181,7 +181,7 @@ async def test_the_old_name_of_the_output_pane_still_works(engine: FakeEngine, t
 def test_the_new_name_of_an_action_comes_before_its_old_one() -> None:
     given = Settings(keys={"pane.output": "f8", "pane.log": "f7"})
     assert user_keys.renamed(given).keys == {"pane.output": "f8"}
-    with pytest.raises(SettingsError, match=r"keys.pane.output is also the key for quit"):
+    with pytest.raises(SettingsError, match=r"keys.pane.output uses the same key as quit"):
         user_keys.check(user_keys.renamed(Settings(keys={"pane.log": "q"})), {"kernbench"})
 
 

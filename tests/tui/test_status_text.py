@@ -148,7 +148,7 @@ def test_only_the_tolerances_that_judged_a_row_are_named() -> None:
     [
         ("2/10 passed", "2/10 passed", (0, 0)),
         ("2/10 passed", "3/10 passed", (0, 1)),
-        ("at 9/10 passed", "at 10/10 passed", (3, 14)),
+        ("at 9/10 passed", "at 10/10 passed", (3, 15)),
         ("漢 2 so far", "漢 3 so far", (3, 4)),
         ("timing", "", (0, 6)),
     ],

@@ -39,7 +39,7 @@ def test_keys_are_named_alike_without_textuals_own_function(monkeypatch: pytest.
     monkeypatch.delattr(keys, "_character_to_key")
     assert textual_private.fallbacks() == ["textual.keys._character_to_key"]
     assert {character: textual_private.key_of(character) for character in wanted} == wanted
-    with pytest.raises(SettingsError, match=r"keys.rerun is also the key for help"):
+    with pytest.raises(SettingsError, match=r"keys.rerun uses the same key as help"):
         user_keys.check(Settings(keys={"rerun": "?"}), {"kernbench"})
 
 

@@ -290,7 +290,7 @@ async def test_the_hint_names_a_row_that_can_be_seen(engine: FakeEngine) -> None
         await settle(pilot)
         assert "2 rows failed, first wan 75600x5120 (WRONG): enter on it for details" in screen_text(app)
         for typed, hint in {
-            "qwen": "2 rows failed, here qwen 4096x3072 (WRONG): enter on it for details",
+            "qwen": "2 rows failed, first shown: qwen 4096x3072 (WRONG): enter on it for details",
             "mova": "2 rows failed, first wan 75600x5120 (WRONG): filtered out (esc: show all)",
         }.items():
             await pilot.press("slash", *typed, "enter")
@@ -327,7 +327,7 @@ async def test_a_hypothesis_says_what_it_is_for(engine: FakeEngine) -> None:
         await pilot.press("h")
         await pilot.pause()
         asked = screen_text(app)
-        assert "What does the next save try?" in asked
+        assert "What are you trying next?" in asked
         assert "for the next save; ctrl+t: for entry 12 instead" in asked
         await pilot.press("a", "enter")
         await settle(pilot)
@@ -432,7 +432,7 @@ async def test_the_row_page_opens_the_editor_and_copies(engine: FakeEngine, monk
         await pilot.press("enter")
         await pilot.pause()
         assert "e edit  y copy  esc back  ? help" in screen_text(app)
-        for key, said in (("e", "open solution.py:57 yourself"), ("y", "copied wan 75600x5120: ")):
+        for key, said in (("e", "open solution.py:57 yourself"), ("y", "copied wan 75600x5120 to ")):
             await pilot.press(key)
             await settle(pilot)
             [notification] = app._notifications
@@ -668,8 +668,8 @@ async def test_the_palette_finds_an_action_by_its_long_name(engine: FakeEngine) 
         await pilot.press("escape")
         [found] = [command for command in app.get_system_commands(app.main) if "hypothesis" in command.title]
         await found.callback()
-        await until(pilot, lambda: "What does the next save try?" in screen_text(app))
-        assert "What does the next save try?" in screen_text(app)
+        await until(pilot, lambda: "What are you trying next?" in screen_text(app))
+        assert "What are you trying next?" in screen_text(app)
 
 
 async def test_another_workbench_that_comes_or_goes_is_told(

@@ -50,7 +50,7 @@ def export(
 @click.command()
 @task_argument
 @click.option(
-    "--to", "target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="File in the main tree."
+    "--to", "target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The file to replace."
 )
 @click.option("--from", "reference", default="best", show_default=True, metavar="N", help="The source to port.")
 @click.option("--file", "name", metavar="NAME", help="File of the source to port, if several fit.")
@@ -60,9 +60,9 @@ def export(
 def port(
     task: str | None, target: Path, reference: str, name: str | None, dry_run: bool, force: bool, state: Path | None
 ) -> None:
-    """Write the best solution into a file of the main tree.
+    """Copy the best solution into a file in your project.
 
-    Shows the difference first. Writes only if the file's repository is clean, or with --force; exits with 1 if not.
+    Shows the difference first. Writes only if the file's repository is clean or --force is given, else exits with 1.
     """
     from kernbench.export import port as porting
 
@@ -83,7 +83,9 @@ def port(
     click.echo(f"wrote {plan.name} to {target}", err=True)
     if plan.others:
         names = ", ".join(plan.others)
-        click.echo(f"kernbench: not written: {names}; the flags and launches there are part of the speed", err=True)
+        click.echo(
+            f"kernbench: not ported: {names}; the speedup may depend on compile flags or launch code in them", err=True
+        )
 
 
 COMMANDS = (export, port)

@@ -81,7 +81,7 @@ def echo_diff(lines: list[str]) -> None:
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON line per iteration.")
 def log(task: str | None, state: Path | None, as_json: bool) -> None:
-    """List the iterations so far. Includes entries pulled with ITERATIONS.md."""
+    """List the iterations so far. Includes entries from a pulled ITERATIONS.md."""
     from harness.shared import format as fmt
     from harness.shared.lines import encode
     from kernbench import report
@@ -242,7 +242,7 @@ def restore(words: tuple[str, ...], state: Path | None) -> None:
 @click.option("--undo", is_flag=True, help="Put the entry back where it was.")
 @click.option("--yes", is_flag=True, help="Do not ask, even if the entry was edited.")
 def drop(words: tuple[str, ...], state: Path | None, undo: bool, yes: bool) -> None:
-    """Remove an entry from ITERATIONS.md; --undo puts it back. Its run and its number stay taken."""
+    """Remove an entry from ITERATIONS.md; --undo puts it back. Its run is kept, and its number is not reused."""
     from kernbench.log import drop_entry
 
     name, references = split(words, most=1)
@@ -259,7 +259,7 @@ def drop(words: tuple[str, ...], state: Path | None, undo: bool, yes: bool) -> N
     if doubt and not yes:
         if not sys.stdin.isatty():
             raise drop_entry.DropError(f"entry {number} was not dropped: {doubt}; `--yes` drops it anyway")
-        click.confirm(f"{doubt[:1].upper()}{doubt[1:]}. Drop entry {number} with all its lines?", abort=True, err=True)
+        click.confirm(f"Entry {number}: {doubt}. Drop it anyway?", abort=True, err=True)
     is_best = drop_entry.drop(task, journal, entry)
     command = shlex.join(["kernbench", "drop", *([name] if name else []), str(number), "--undo"])
     best = "; its source stays the best until another takes over" if is_best else ""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kernbench.tui.pages.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
-UNCOUNTED = "NVML cannot map CUDA's numbers to these different GPUs: put uuids into CUDA_VISIBLE_DEVICES"
+UNCOUNTED = "NVML and CUDA number this machine's different GPUs differently: set CUDA_VISIBLE_DEVICES to GPU UUIDs"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -55,13 +55,21 @@ def loop_options(command: _F) -> _F:
             metavar="DIR",
             help="Folder for runs, instead of .kernbench.",
         ),
-        click.option("--deadline", multiple=True, metavar="STEP=S", help="Seconds for build, baseline, check or time."),
+        click.option(
+            "--deadline",
+            multiple=True,
+            metavar="STEP=S",
+            help="Time limit of a step in seconds: build, baseline, check or time.",
+        ),
         click.option(
             "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case."
         ),
         click.option("--warm", "condition", flag_value="warm", help="On a GPU: keep L2 as the last call left it."),
         click.option(
-            "--dirty", "condition", flag_value="dirty", help="On a GPU: fill L2 with dirty (unwritten) lines."
+            "--dirty",
+            "condition",
+            flag_value="dirty",
+            help="On a GPU: fill L2 with dirty lines (not yet written back).",
         ),
     ]
     for option in reversed(options):
@@ -307,7 +315,7 @@ def run(
         printer.allow_slower = allow_slower
         session.listen(printer)
         if next_step and message is None:
-            raise click.UsageError("--next needs an entry of ITERATIONS.md; add -m TEXT to write one")
+            raise click.UsageError("--next is written into a log entry; add -m TEXT to make one")
         session.notes.hypothesis, session.notes.next_step = message or "", next_step
         try:
             await session.run_once(iteration=message is not None)

@@ -34,7 +34,7 @@ def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
     from kernbench.task import lookup, scaffold
 
     if host + cuda + bool(source) > 1:
-        raise click.UsageError("--host, --cuda and --from exclude each other; choose one")
+        raise click.UsageError("use only one of --host, --cuda and --from")
     origin = lookup.find_task(source, to_edit=False) if source else None
     template = "host" if host else "cuda" if cuda else "triton"
     folder = scaffold.create(name, Path.cwd(), source=origin, template=template)

@@ -103,7 +103,9 @@ def diagnose(profile: Profile) -> Diagnosis:
     if not clues:
         known = _known(("DRAM", kernel.dram_pct), ("SM", kernel.sm_pct), ("issue slots", kernel.issue_pct))
         text = (
-            "no clear limit: no unit is busy and no single stall leads" if known else "too few numbers for a diagnosis"
+            "no clear limit: no unit is busy and no single stall dominates"
+            if known
+            else "not enough counters for a diagnosis"
         )
         return Diagnosis("unknown", text, known, pick("more in flight", "more rows"), True, kernel.name, share)
     first = clues[0]
@@ -136,7 +138,7 @@ def _clues(kernel: Kernel, profile: Profile) -> Iterable[Clue]:
 def too_small(kernel: Kernel, profile: Profile) -> Clue | None:
     if kernel.duration_us is None or kernel.duration_us >= 5.0 or kernel.waves is None or kernel.waves >= 1.0:
         return None
-    text = "too little work to fill the GPU: most of the time is launch and start-up"
+    text = "too little work to fill the GPU: most of the time goes to launch and start-up"
     facts = [f"{fmt.microseconds(kernel.duration_us)} us", _blocks(kernel)]
     return Clue("launch", 1.0, text, tuple(facts), pick("fusion", "graph", "split"))
 
@@ -156,7 +158,7 @@ def last_wave(kernel: Kernel, profile: Profile) -> Clue | None:
     waste = 1.0 - kernel.waves / math.ceil(kernel.waves)
     if waste < 0.2:
         return None
-    text = f"the last wave is nearly empty: {fmt.percent(waste)} of the block slots stay unused over the launch"
+    text = f"the last wave is only partly full: {fmt.percent(waste)} of the launch's block slots go unused"
     facts = (f"{fmt.fixed(kernel.waves, 2)} waves", _blocks(kernel))
     return Clue("launch", 0.5 + waste, text, facts, pick("persistent", "smaller blocks", "balance"))
 
@@ -170,7 +172,7 @@ def spills(kernel: Kernel, profile: Profile) -> Clue | None:
         return None
     text = "too few registers: values are spilled to local memory and loaded again"
     facts = [f"{fmt.percent(share)} of the memory instructions are spills"]
-    facts += [f"{fmt.whole(kernel.registers)} registers a thread"] if kernel.registers is not None else []
+    facts += [f"{fmt.whole(kernel.registers)} registers per thread"] if kernel.registers is not None else []
     surplus = _surplus(profile)
     facts += [f"{fmt.factor(surplus)} the bytes needed"] if surplus is not None else []
     weight = min(1.0, 0.4 + share)
@@ -188,7 +190,7 @@ def scattered(kernel: Kernel, profile: Profile) -> Clue | None:
     busy = max(kernel.memory_pct, kernel.l2_pct or 0.0)
     if used >= 24.0 or busy < 40.0:
         return None
-    text = f"uncoalesced {name}: a warp's lanes are spread out, and most of every sector is wasted"
+    text = f"uncoalesced {name}: a warp's lanes are spread out, so part of every sector is wasted"
     facts = (
         f"{fmt.whole(used)} of 32 bytes used",
         f"L2 {fmt.percent(kernel.l2_pct or 0, of=100)}",
@@ -209,11 +211,11 @@ def bandwidth(kernel: Kernel, profile: Profile) -> Clue | None:
         facts.append(f"{fmt.factor(surplus)} the bytes needed")
         return Clue("bandwidth", 0.97, text, tuple(facts), pick("one pass", "cache hints", "narrower"))
     if kernel.dram_pct < CEILING:
-        text = "memory bandwidth, but below a plain copy: loads are not always in flight"
+        text = "memory bandwidth, but below a plain copy: not enough loads in flight"
         facts += _stall_facts(kernel)
         keys = ("more in flight", "tma", "persistent") if _wide(kernel) else ("vector loads", "more in flight", "tma")
         return Clue("bandwidth", kernel.dram_pct / 100, text, tuple(facts), pick(*keys))
-    text = "at the limit: memory moves as fast as in a plain copy, nothing left to gain in this kernel"
+    text = "at the limit: data moves as fast as in a plain copy; nothing left to gain in this kernel"
     facts += ["no extra bytes"] if profile.needed_bytes is not None and len(profile.kernels) == 1 else []
     return Clue("at the limit", 0.96, text, tuple(facts), pick("fusion", "narrower"))
 
@@ -261,7 +263,7 @@ def bank_conflicts(kernel: Kernel, profile: Profile) -> Clue | None:
         return None
     text = "shared-memory bank conflicts: lanes of a warp wait for one another in the same bank"
     facts = (
-        f"{fmt.percent(share)} of the shared-memory turns are repeats",
+        f"{fmt.percent(share)} of the shared-memory wavefronts are bank conflicts",
         f"L1 {fmt.percent(kernel.l1_pct, of=100)} busy",
     )
     return Clue("shared memory", min(1.0, share * kernel.l1_pct / 95), text, facts, pick("swizzle", "shuffles", "tma"))
@@ -274,14 +276,14 @@ def low_occupancy(kernel: Kernel, profile: Profile) -> Clue | None:
         return None  # few warps, but they keep something busy
     limit = kernel.limits[0]
     possible = fmt.percent(kernel.possible_pct, of=100)
-    text = f"occupancy: {limit} lets only {possible} of the warps in, too few to hide the latency"
-    facts = [f"occupancy {possible} possible"]
-    facts += [f"{fmt.percent(kernel.occupancy_pct, of=100)} reached"] if kernel.occupancy_pct is not None else []
+    text = f"occupancy: limited to {possible} of the warps by {limit}, too few to hide the latency"
+    facts = [f"max occupancy {possible}"]
+    facts += [f"{fmt.percent(kernel.occupancy_pct, of=100)} achieved"] if kernel.occupancy_pct is not None else []
     weight = 0.95 - 0.5 * kernel.possible_pct / 100
     if limit == "registers":
-        facts.insert(1, f"{fmt.whole(kernel.registers or 0)} registers a thread")
+        facts.insert(1, f"{fmt.whole(kernel.registers or 0)} registers per thread")
         return Clue("registers", weight, text, tuple(facts), pick("register budget", "shorter lives", "smaller tile"))
-    facts.insert(1, f"{fmt.whole((kernel.shared_bytes or 0) / 1e3)} KB shared memory a block")
+    facts.insert(1, f"{fmt.whole((kernel.shared_bytes or 0) / 1e3)} KB shared memory per block")
     return Clue("occupancy", weight, text, tuple(facts), pick("smaller tile", "smaller blocks", "pipeline"))
 
 
@@ -301,7 +303,9 @@ def latency(kernel: Kernel, profile: Profile) -> Clue | None:
         return None
     text = "memory latency: warps wait for loads, and neither memory nor arithmetic is near its limit"
     facts = [*_stall_facts(kernel), f"DRAM {fmt.percent(kernel.dram_pct, of=100)}"]
-    facts += [f"{fmt.fixed(kernel.eligible_warps, 1)} warps ready a cycle"] if kernel.eligible_warps is not None else []
+    facts += (
+        [f"{fmt.fixed(kernel.eligible_warps, 1)} warps ready per cycle"] if kernel.eligible_warps is not None else []
+    )
     short = kernel.possible_pct is not None and kernel.possible_pct < 100.0 and kernel.limits[:1] == ["registers"]
     keys = (
         "more in flight",
@@ -341,15 +345,15 @@ def _without_counters(profile: Profile) -> Diagnosis:
     spilled = next((fact for fact in profile.facts if fact.spills), None)
     if spilled is not None:
         text = "too few registers: the compiler spills values to local memory"
-        facts = (f"{spilled.spills} spills", f"{spilled.registers} registers a thread")
+        facts = (f"{spilled.spills} spills", f"{spilled.registers} registers per thread")
         return Diagnosis(
             "spills", text, facts, pick("launch bounds", "shorter lives", "smaller tile"), False, spilled.name
         )
     low = next((fact for fact in profile.facts if fact.occupancy_pct is not None and fact.occupancy_pct <= 25), None)
     if low is not None:
         possible = fmt.percent(low.occupancy_pct, of=100)
-        text = f"{low.limit} lets only {possible} of the warps in; whether that hurts needs counters"
-        return Diagnosis("occupancy", text, (f"{low.registers} registers a thread",), (), False, low.name)
+        text = f"occupancy is limited to {possible} by {low.limit}; only counters can tell whether that hurts"
+        return Diagnosis("occupancy", text, (f"{low.registers} registers per thread",), (), False, low.name)
     return Diagnosis("unknown", "no diagnosis: only counters show what this call waits for")
 
 

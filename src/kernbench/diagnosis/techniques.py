@@ -12,20 +12,24 @@ class Technique(NamedTuple):
 
 TECHNIQUES = {
     "vector loads": Technique("16-byte loads", "one wide load per thread replaces four to eight narrow ones"),
-    "more in flight": Technique("several loads before the first use", "waits overlap when they are independent"),
-    "more rows": Technique("more rows per block", "more work shares setup, reductions and barriers"),
+    "more in flight": Technique("several loads before the first use", "independent loads overlap their latency"),
+    "more rows": Technique("more rows per block", "setup, reductions and barriers are spread over more work"),
     "fewer rows": Technique("fewer rows per block", "smaller blocks leave a shorter last wave"),
-    "persistent": Technique("a persistent grid", "one block per slot loops over the work: no tail, no relaunch"),
-    "split": Technique("splitting a row over several blocks", "more blocks than SMs, joined by one small reduction"),
+    "persistent": Technique("a persistent grid", "one block per slot loops over the work, so there is no tail wave"),
+    "split": Technique("splitting a row across several blocks", "fills every SM; one small reduction joins the parts"),
     "smaller blocks": Technique("smaller blocks", "more of them fit on an SM"),
-    "register budget": Technique("a register budget (maxnreg)", "fewer registers a thread let more warps in"),
-    "launch bounds": Technique("wider launch bounds or more warps", "each thread keeps fewer values, so none spill"),
+    "register budget": Technique(
+        "a register budget (maxnreg)", "fewer registers per thread let more warps run at once"
+    ),
+    "launch bounds": Technique(
+        "looser launch bounds or more warps", "each thread gets more registers or holds fewer values"
+    ),
     "shorter lives": Technique("shorter live ranges", "load late, use at once, recompute what is cheap"),
-    "smaller tile": Technique("a smaller tile or fewer stages", "less shared memory a block, more blocks an SM"),
-    "tma": Technique("TMA bulk copies", "one thread fetches a tile, with no registers and few instructions"),
+    "smaller tile": Technique("a smaller tile or fewer stages", "less shared memory per block, more blocks per SM"),
+    "tma": Technique("TMA bulk copies", "one thread fetches a whole tile, using no registers and few instructions"),
     "pipeline": Technique("software pipelining (num_stages)", "the next tile loads while this one is used"),
-    "cache hints": Technique("cache hints", "evict-first for data read once keeps the L2 for data read again"),
-    "fusion": Technique("fusion with its neighbors", "values in registers are not written and read again"),
+    "cache hints": Technique("cache hints", "evict-first on data read once leaves the L2 to data that is reused"),
+    "fusion": Technique("fusing with neighboring kernels", "values stay in registers instead of going through memory"),
     "one pass": Technique("one pass over the data", "keep the row in registers or shared memory between its uses"),
     "narrower": Technique("narrower types in memory", "at the bandwidth limit only fewer bytes help"),
     "transpose": Technique("lanes along the contiguous axis", "a warp then uses all 32 bytes of every sector"),
@@ -36,11 +40,11 @@ TECHNIQUES = {
     "fewer instructions": Technique(
         "hoisted index arithmetic", "constants and strides known at compile time cost nothing"
     ),
-    "fast math": Technique("approximate functions and fused multiply-add", "one instruction for two or ten"),
-    "tensor cores": Technique("tensor cores", "matrix work leaves the scalar pipes"),
+    "fast math": Technique("approximate functions and fused multiply-add", "one instruction replaces two to ten"),
+    "tensor cores": Technique("tensor cores", "matrix math moves off the scalar pipes"),
     "packed": Technique("packed half-precision arithmetic", "two elements per instruction"),
-    "graph": Technique("a CUDA graph around the call", "the launch itself is most of the time"),
-    "balance": Technique("even work per block", "the slowest block decides when the kernel ends"),
+    "graph": Technique("a CUDA graph around the call", "launch overhead is most of the time"),
+    "balance": Technique("balancing work across blocks", "the slowest block decides when the kernel ends"),
 }
 
 

@@ -150,7 +150,7 @@ def _graphics(worker: dict[str, Any], seen: Nvml) -> list[Check]:
         install = "Install the NVIDIA driver if this machine has a GPU."
         unread = "NVML comes with the driver."
     else:
-        none, fix = f"none of {seen.count} may be opened", "Ask for access to a GPU's /dev/nvidia* files."
+        none, fix = f"none of the {seen.count} GPUs can be opened", "Ask for access to a GPU's /dev/nvidia* files."
         install = "Install the NVIDIA driver."
         unread = "Clocks cannot be read: make the driver's libnvidia-ml.so.1 visible and install nvidia-ml-py."
         if seen.count:

@@ -15,7 +15,7 @@ from kernbench.log.entries.iterations_file import LogbookError
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.runs_file import JournalError
 
-WAITS = "your words are kept for the next run"
+WAITS = "your note is kept for the next run"
 
 
 class RunSlot(Protocol):
@@ -46,8 +46,10 @@ class RunNotes:
         entry = None if number is None else self._entry(number)
         if entry is None or entry.hypothesis not in ("", instead_of, text):
             self.hypothesis = text
-            said = "the next run will use this hypothesis" if text else "the next run will have no hypothesis"
-            return f"entry {number} has another hypothesis: {said}" if entry is not None else said
+            if entry is None:
+                return "the next run will use this hypothesis" if text else "the next run will have no hypothesis"
+            rest = "yours goes with the next run" if text else "the next run will have none"
+            return f"entry {number} already has a different hypothesis; {rest}"
         if self.hypothesis in (text, self._owed):
             self.hypothesis = ""  # else the next entry would carry it too
         return self._reword(entry, text, entry.next) or f"entry {number} was updated"
@@ -86,7 +88,7 @@ class RunNotes:
             self.next_step = ""
             return str(problem)
         if number is None:
-            return "the first entry will show this next step"
+            return "this next step will go into the first entry"
         self.next_step = ""
         return f"entry {number} was updated"
 

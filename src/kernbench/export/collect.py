@@ -197,7 +197,7 @@ def collect(task: Task, state: Path, needs_runs: bool = True) -> Collected:
     journal = Journal(state)
     about = Collected(task, journal)
     if not journal.summaries and (needs_runs or not about.entries):
-        raise ExportError(f"nothing was run for {task.name} on this machine yet; {_what_to_do(task)}")
+        raise ExportError(f"{task.name} has not been run on this machine yet; {_what_to_do(task)}")
     return about
 
 

@@ -49,11 +49,12 @@ def plan(task: Task, journal: Journal, target: Path, reference: str = "best", na
     """Chooses the file to port: the one named, else the only one that fits by name or suffix."""
     point = stored_sources.find(task, journal, reference)
     if point.summary is not None and not point.summary.right:
-        raise PortError(f"{reference} does not pass every case; port another")
+        raise PortError(f"{reference} fails some cases; port another")
     files = stored_sources.solution_files(point, task)
-    if target.is_dir() or not target.parent.is_dir():
-        what = "a folder" if target.is_dir() else "in a folder that does not exist"
-        raise PortError(f"{target} is {what}; name a file")
+    if target.is_dir():
+        raise PortError(f"{target} is a folder; name a file")
+    if not target.parent.is_dir():
+        raise PortError(f"{target}: its folder does not exist")
     fits = [path for path in files if path.as_posix() == name] if name else _fitting(files, target)
     if len(fits) != 1:
         names = ", ".join(path.as_posix() for path in files)

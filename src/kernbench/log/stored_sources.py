@@ -210,11 +210,13 @@ def summary_of(
     """The run that a reference names; a PulledEntry if only ITERATIONS.md has it."""
     entries = entries_of(task)
     if reference == "last" and not journal.summaries:
-        raise SourceError("no last run yet: nothing was run on this machine; give a number")
+        raise SourceError("no last run yet: nothing has been run on this machine; give a number")
     if reference in ("best", "last"):
         return journal.summaries[-1] if reference == "last" else _best(task, journal, entries, environment, l2)
     if reference == "now":
-        raise SourceError("now means the current files, not a run: `show now --source` prints them, `diff` compares")
+        raise SourceError(
+            "now means the current files, not a run: `show now --source` prints them, `diff` compares them"
+        )
     listed = entries.iterations(journal)
     if reference.isdecimal() and (found := listed.with_number(int(reference))):
         sources = {item.source[: entry_text.HASH] or "no source" for item in found}
@@ -230,7 +232,7 @@ def summary_of(
 
 
 def taken_twice(number: int) -> str:
-    return f"two entries have number {number}, as after a merge of two logs"
+    return f"two entries are numbered {number}, probably from merging two logs"
 
 
 def _with_hash(journal: Journal, listed: EntryList, digits: str) -> dict[str, Summary]:

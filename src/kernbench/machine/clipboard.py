@@ -26,12 +26,12 @@ def keep(text: str, state: Path, environ: Mapping[str, str]) -> str:
     try:
         make_state(state)
         path.write_text(text, encoding="utf-8")
-        kept = f"also in {path.parent.name}/{path.name}"
-    except OSError as problem:
-        kept = f"cannot write {path}: {problem.strerror}"
-    places = ["terminal"] if fits_terminal(text) else []
-    places += ["tmux buffer"] if _to_tmux(text, environ) else []
-    return ", ".join([*places, kept])
+        kept, problem = [f"{path.parent.name}/{path.name}"], ""
+    except OSError as reason:
+        kept, problem = [], f"; cannot write {path}: {reason.strerror}"
+    places = ["the terminal"] if fits_terminal(text) else []
+    places += ["the tmux buffer"] if _to_tmux(text, environ) else []
+    return (", ".join([*places, *kept]) or "nowhere") + problem
 
 
 def _to_tmux(text: str, environ: Mapping[str, str]) -> bool:

@@ -221,7 +221,7 @@ class HostReader:
 
 def _why_none(count: int, opened: int, chosen: str) -> str:
     if not opened:
-        return f"NVML may not open any of {count} GPUs" if count else "NVML sees no GPU"
+        return f"NVML is not allowed to open any of the {count} GPUs" if count else "NVML sees no GPU"
     return "NVML does not report on MIG slices" if "MIG-" in chosen else "CUDA_VISIBLE_DEVICES hides every GPU"
 
 

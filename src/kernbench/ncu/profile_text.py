@@ -147,7 +147,7 @@ def trace_lines(rows: Sequence[TraceRow], width: int = 80) -> list[str]:
         for row in part[:15]:
             name = short_name(row.name) if kind == "kernel" else row.name
             lines.append(f"{fmt.microseconds(row.us):>10}  {fmt.percent(row.us / whole):>5}  {row.count:>5}  {name}")
-    return [_clip(line, width) for line in lines or ["the profiler saw no time spent in the call"]]
+    return [_clip(line, width) for line in lines or ["the profiler recorded no time in the call"]]
 
 
 def _numbers(profile: Profile) -> list[str]:

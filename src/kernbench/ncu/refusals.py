@@ -43,7 +43,7 @@ WORDS: dict[RefusalCode, str] = {
     "gpu_full": "the GPU has no memory for another process: nvidia-smi shows what uses it, --device chooses another",
     "no_kernel": "the call launched no kernel on the GPU, so there is nothing to profile",
     "driver_mismatch": (
-        "this ncu does not match the driver: install the ncu of the driver's CUDA version and pass it with `--ncu PATH`"
+        "this ncu does not match the driver: install the one for the driver's CUDA version, pass it with `--ncu PATH`"
     ),
     "unknown_gpu": "this ncu does not support this GPU: install a newer Nsight Compute and pass it with `--ncu PATH`",
     "unknown_metrics": (
@@ -57,7 +57,7 @@ WORDS: dict[RefusalCode, str] = {
     "ncu_failed": "{who} failed: {said}",
     "ended": "{who} {outcome}",
     "side_failed": "{side} fails: {message}",
-    "mixed_sides": "cannot tell which side ncu's kernels belong to; try one side",
+    "mixed_sides": "cannot tell which side ncu's kernels belong to; profile one side at a time (omit --against)",
     "task_left": "the task was closed before the profile started",
     "on_cpu": "{task} runs on the CPU here; Nsight Compute profiles only GPUs, `trace` works on both",
     "no_case": "{task} has no case {case!r}; ids look like {known!r}",

@@ -93,7 +93,9 @@ def _sum_up(report: Report, budget_ms: float) -> str:
     if broad:
         said.append(f"off by more than 0.5 % (1.5 % under 5 us): {', '.join(broad)}")
     if slow:
-        limits = f"{fmt.milliseconds(budget_ms)}, {fmt.milliseconds(LONG_BUDGET * budget_ms)} over {LONG_US} us a call"
+        limits = (
+            f"{fmt.milliseconds(budget_ms)}; {fmt.milliseconds(LONG_BUDGET * budget_ms)} for calls over {LONG_US} us"
+        )
         said.append(f"over the time limit ({limits}): {', '.join(slow)}")
     return "; ".join([*said, *([] if broad or slow else ["every row within its limits"])])
 

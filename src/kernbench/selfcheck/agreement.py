@@ -52,7 +52,7 @@ def _sum_up(report: Report) -> str:
         if report.rows and f"{name}_percent" in report.rows[0]
     }
     if not means:
-        return "ncu reported no durations; may it read the GPU counters?"
+        return "ncu reported no durations; is it allowed to read the GPU counters?"
     nearest = min(means, key=lambda name: means[name])
     beyond = [row["case"] for row in report.rows if _beyond(row["cold_us"], row["ncu_us"])]
     mark = f"outside the limits: {', '.join(beyond)}" if beyond else "every row within the limits"

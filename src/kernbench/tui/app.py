@@ -273,7 +273,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
 
     def action_tasks(self) -> None:
         if self._tasks is None:
-            self.say("cannot switch tasks: --state keeps all runs in one place")
+            self.say("cannot switch tasks with --state: that folder holds the runs of this task")
             return
         rows = self._tasks.rows()
         self.push_screen(TaskScreen(rows, self.engine.task.folder), self._switch_soon)

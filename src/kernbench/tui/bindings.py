@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 KEYS: list[BindingType] = [
     Binding("r", "app.rerun", "run", tooltip="re-run now (runs a pending save first)", id="rerun"),
     Binding("space", "app.pause", "pause", tooltip="pause / resume running on save", id="pause"),
-    Binding("h", "app.hypothesis", "why", tooltip="describe what the next save tries", id="hypothesis"),
+    Binding("h", "app.hypothesis", "why", tooltip="describe what you are trying next", id="hypothesis"),
     Binding("d", "app.diff", "diff", tooltip="diff best -> working copy", id="diff"),
     Binding("n", "app.profile(False)", "ncu", tooltip="profile the row with Nsight Compute", id="profile"),
     Binding("N", "app.profile(True)", "full ncu", show=False, tooltip="full Nsight Compute profile", id="profile_full"),

@@ -206,10 +206,10 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
     if about.environment.interpreted:
         return _NO_REASON
     if started.baseline == "best":
-        return "timed_against_best", f"timed against best only; a run over {task.baseline} decides"
+        return "timed_against_best", f"timed against best only; only a run over {task.baseline} can set a new best"
     if started.baseline != task.baseline:
         name = Path(started.baseline).name
-        return "other_baseline", f"timed over {name}; a run over {task.baseline} decides"
+        return "other_baseline", f"timed over {name}; only a run over {task.baseline} can set a new best"
     if best_of(about.series) is None:
         return _NO_REASON
     if not about.complete:
@@ -228,7 +228,7 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
     if mean is None or len(direct) < sum(row.status == "ok" for row in headline):
         return "not_timed_with_best", "it was not timed against best"
     least = fmt.times(1 + stats.MARGIN)
-    return "not_above_margin", f"{fmt.exact(mean.speedup)} of best, and the interval must be above {least}"
+    return "not_above_margin", f"{fmt.exact(mean.speedup)} of best; the whole interval must be above {least}"
 
 
 def _wall(rows: Sequence[CaseResult]) -> Ratio | None:

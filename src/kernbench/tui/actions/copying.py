@@ -35,4 +35,4 @@ class Copying:
         if clipboard.fits_terminal(text):
             self._to_terminal(text)
         where = await asyncio.to_thread(clipboard.keep, text, self._bench.engine.state, os.environ)
-        self._bench.tell(f"copied {what}: {where}")
+        self._bench.tell(f"copied {what} to {where}")

@@ -45,7 +45,7 @@ class Notes:
         run = self._bench.board.run
         if run is not None and run.reason == "save" and not run.hypothesis:
             return "the run in progress", "What does the run in progress try?"
-        return "the next save", "What does the next save try?"
+        return "the next save", "What are you trying next?"
 
     def _why_no_entry(self) -> str:
         """Why a hypothesis can only go to the next run."""

@@ -66,7 +66,7 @@ def _check_clashes(settings: Settings) -> None:
             other = taken.get(key, name)
             if other != name and (name in settings.keys or other in settings.keys):
                 changed, other = (name, other) if name in settings.keys else (other, name)
-                raise SettingsError(f"{settings.path}: keys.{changed} is also the key for {other}; change one of them")
+                raise SettingsError(f"{settings.path}: keys.{changed} uses the same key as {other}; change one of them")
             taken[key] = name
 
 
@@ -77,7 +77,8 @@ def doubtful(settings: Settings) -> str:
     for page, binding in page_bindings():
         for key in _keys(settings, binding):
             if own.get(key) and own[key] != binding.id and binding.id not in settings.keys:
-                return f"{key} is {own[key]} in config.toml, but {binding.description} in {page} (keys.{binding.id})"
+                meaning = f"in {page} it means {binding.description} (rebind keys.{binding.id})"
+                return f"{key} is bound to {own[key]}, but {meaning}"
     return ""
 
 

@@ -34,7 +34,7 @@ def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: boo
     alike = _alike(iterations[-NEWEST:], series)
     timed = [item for item in alike if _is_timed(item)]
     if len(timed) < 2:
-        return [[(clip(f"the plot starts at the second iteration timed{_over(timed)}", width), "dim")]]
+        return [[(clip(f"the plot needs two iterations timed{_over(timed)}", width), "dim")]]
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return []
     try:

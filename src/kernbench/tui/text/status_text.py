@@ -307,7 +307,7 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if unclear:
         return f"{fmt.plural(unclear, 'row')} unclear (r: time again)"
     if board.landed() and not engine.notes.hypothesis:
-        return f"h: describe what the next save tries; save {board.solution} to run"
+        return f"h: describe what you are trying next; save {board.solution} to run"
     return f"save {board.solution} to run"
 
 
@@ -316,6 +316,6 @@ def _failed(failed: Sequence[Row], hidden: Collection[str]) -> str:
     first = (seen or failed)[0]
     word = render.STATUS_WORDS[first.result.status] if first.result else "failed"
     raised = any(row.result and row.result.traceback for row in failed)
-    more = "t for the traceback" if raised else "enter on it for details" if seen else FILTERED
-    which = "first" if first is failed[0] else "here"
+    more = "t: show the traceback" if raised else "enter on it for details" if seen else FILTERED
+    which = "first" if first is failed[0] else "first shown:"
     return f"{fmt.plural(len(failed), 'row')} failed, {which} {clean(first.case.label)} ({word}): {more}"
