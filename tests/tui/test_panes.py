@@ -187,7 +187,7 @@ def test_a_copy_reaches_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert said == "the terminal, the tmux buffer, state/last-copy.md"
     assert (tmp_path / "buffer").read_text() == "m[bf16] ±"
     assert (tmp_path / "words").read_text() == "load-buffer -w -\n"
-    assert clipboard.keep("x" * 100_000, tmp_path / "state", {}) == "also in state/last-copy.md"
+    assert clipboard.keep("x" * 100_000, tmp_path / "state", {}) == "state/last-copy.md"
 
 
 def test_a_copy_that_cannot_be_kept_says_so(tmp_path: Path) -> None:

@@ -110,3 +110,22 @@ async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_do
     it.session.rerun()
     await it.ended(3)
     await reached(lambda: supervisor.spare_warm)
+
+
+@pytest.mark.anyio
+async def test_a_spare_that_starts_while_the_workers_are_sent_away_goes_too(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor = (it := watched()).session.supervisor
+    await it.session.run_once(iteration=False)
+    start, started = supervisor._start, list[ChildProcess]()
+
+    async def start_and_close() -> ChildProcess:
+        started.append(await start())
+        await supervisor.close()
+        return started[0]
+
+    monkeypatch.setattr(supervisor, "_start", start_and_close)
+    await supervisor.prepare_spare()
+    assert supervisor.pids == ()
+    assert not started[0].alive

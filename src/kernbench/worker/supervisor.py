@@ -238,7 +238,11 @@ class Supervisor:
             return
         if self._spare is None or not self._spare.alive:
             self._count_failed_spare()
-            self._spare = await self._start() if self.may_have_spare else None
+            spare = await self._start() if self.may_have_spare else None
+            if spare is not None and self._child is not child:  # closed meanwhile: it would outlive the workbench
+                await spare.close()
+                return
+            self._spare = spare
         size = child.resident_bytes()
         self._first_size = self._first_size or size
         if size - self._first_size > GROWTH_LIMIT and self.spare_warm:
