@@ -160,7 +160,9 @@ def _sentence(name: str, got: torch.Tensor, error: OutputError, fresh: bool) -> 
     if not math.isfinite(error.got) and math.isfinite(error.expected):
         return f"{name} is {error.got:g}{place}, expected {error.expected:.6g}"
     if error.got == error.expected or abs(error.got - error.expected) <= (error.bound or 0.0) < math.inf:  # by now
-        return f"{name} changed{place} while it was being checked; is work left to a thread or on another stream?"
+        return (
+            f"{name} changed{place} while it was being checked; is work still running in a thread or on another stream?"
+        )
     return f"{name} differs{place}: got {error.got:.6g}, expected {error.expected:.6g} (allowed {error.bound:.2g})"
 
 

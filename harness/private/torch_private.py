@@ -25,12 +25,12 @@ waits for only one piece. If a torch version lacks a module or has another order
 _MODE = "torch.utils._python_dispatch:TorchDispatchMode"
 _NO_PROFILER = "if CUPTI is unavailable, calls are timed with event pairs"
 _NO_CUPTI = "activity records come from torch's profiler, which is slower"
-_NO_CUSTOM = "outputs allocated by a custom operator are checked without borders"
+_NO_CUSTOM = "outputs allocated by a custom operator are checked without guard regions"
 _KEPT = "operators registered by a source stay in torch's registry until the worker ends"
 
 NAMES = PrivateNames(
     {
-        _MODE: "outputs of checked calls are checked without borders",
+        _MODE: "outputs of checked calls are checked without guard regions",
         f"{_MODE}._should_skip_dynamo": "torch decides whether the first checked call imports Dynamo",
         f"{_MODE}.ignore_compile_internals": "torch decides whether a compiled solution is checked in compiled form",
         "torch._C:DispatchKey": _NO_CUSTOM,

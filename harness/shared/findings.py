@@ -63,7 +63,8 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "two calls with the same inputs returned different bits; look for atomics or a race between threads",
     ),
     "not_recovered": Definition(
-        "throttled", "the GPU stayed throttled ({problem}), so event pairs were timed instead; let it cool down"
+        "throttled",
+        "the GPU stayed throttled ({problem}), so calls were timed with CUDA event pairs instead; let it cool down",
     ),
     "one_sided_graph": Definition(
         "graph on one side", "only the {side} replays a CUDA graph, so the wall times are not comparable"

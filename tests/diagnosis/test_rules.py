@@ -14,7 +14,7 @@ EXPECTED = {
     "copy": ("at the limit", "nothing left to gain"),
     "strided": ("bandwidth", "uncoalesced loads"),
     "chase": ("bandwidth", "uncoalesced loads"),
-    "spills": ("spills", "spilled to local memory"),
+    "spills": ("spills", "spilled from registers"),
     "shared_limit": ("occupancy", "limited to 12 % of the warps by shared memory"),
     "register_limit": ("registers", "limited to 19 % of the warps by registers"),
     "few_blocks": ("launch", "too few blocks: 94 %"),
@@ -58,7 +58,7 @@ def test_mixed_evidence_is_called_mixed() -> None:
     both = replace(compute, local_loads=spills.local_loads, local_stores=spills.local_stores)
     found = diagnose(Profile((both,)))
     assert found.mixed
-    assert found.sentence.startswith("the evidence is mixed: too few registers")
+    assert found.sentence.startswith("the evidence is mixed: local memory")
     assert "instruction count" in found.sentence
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kernbench.tui.pages.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
-UNCOUNTED = "NVML and CUDA number this machine's different GPUs differently: set CUDA_VISIBLE_DEVICES to GPU UUIDs"
+UNCOUNTED = "NVML and CUDA number GPUs of different models differently: set CUDA_VISIBLE_DEVICES to GPU UUIDs"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -361,7 +361,9 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
 @click.option(
     "--poll", is_flag=True, help="Poll for saves three times a second (NFS and other folders without events)."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON lines; a case may appear twice (`checked` 1, 2).")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print JSON lines; a case may appear twice, with `checked` 1 and 2."
+)
 def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
     """Run on every save, without the screen, until ctrl+c."""
     from dataclasses import replace

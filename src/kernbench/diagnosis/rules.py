@@ -170,8 +170,8 @@ def spills(kernel: Kernel, profile: Profile) -> Clue | None:
     share = spilled / (spilled + plain)
     if share < 0.05:
         return None
-    text = "too few registers: values are spilled to local memory and loaded again"
-    facts = [f"{fmt.percent(share)} of the memory instructions are spills"]
+    text = "local memory: values are spilled from registers, or an array is indexed at run time"
+    facts = [f"{fmt.percent(share)} of the memory instructions access local memory"]
     facts += [f"{fmt.whole(kernel.registers)} registers per thread"] if kernel.registers is not None else []
     surplus = _surplus(profile)
     facts += [f"{fmt.factor(surplus)} the bytes needed"] if surplus is not None else []

@@ -209,7 +209,9 @@ def _torch(worker: dict[str, Any], has_gpu: bool) -> Check:
     elif "CUDA_VISIBLE_DEVICES" in os.environ:
         fix = "Triton tasks cannot be timed: unset CUDA_VISIBLE_DEVICES, or set it to a GPU of this machine."
     else:
-        fix = "Triton tasks cannot be timed: check that the driver is new enough for torch and its services run."
+        fix = (
+            "Triton tasks cannot be timed: check that the driver is new enough for torch and its services are running."
+        )
     return Check("torch", None, f"{says}; it sees no GPU ({worker.get('gpus_problem') or 'none listed'})", fix)
 
 
@@ -303,7 +305,7 @@ def _writable(folder: Path) -> Check:
 def _git(folder: Path) -> Check:
     root = repository_root(folder)
     if root is None:
-        fix = "`git init` keeps your kernel and its log together."
+        fix = "`git init` creates one; commit the kernel and its log together."
         return Check("git", None, f"{folder} is not in a repository", fix)
     status = Git(root).ask("status", "--porcelain", "--untracked-files=no", seconds=COMMAND_SECONDS)
     if status is None:

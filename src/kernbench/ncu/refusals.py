@@ -28,7 +28,7 @@ WORDS: dict[RefusalCode, str] = {
     ),
     "no_counters": (
         "{who} cannot load the driver's profiling library here (LibraryNotLoaded): the container or sandbox hides it;"
-        " give the container the driver capability `utility,compute,profiling` or use another runtime"
+        " give the container the driver capabilities `utility,compute,profiling` or use another runtime"
     ),
     "no_gpu": (
         "no NVIDIA GPU here (no driver is loaded), and Nsight Compute profiles nothing else;"
@@ -43,7 +43,7 @@ WORDS: dict[RefusalCode, str] = {
     "gpu_full": "the GPU has no memory for another process: nvidia-smi shows what uses it, --device chooses another",
     "no_kernel": "the call launched no kernel on the GPU, so there is nothing to profile",
     "driver_mismatch": (
-        "this ncu does not match the driver: install the one for the driver's CUDA version, pass it with `--ncu PATH`"
+        "this ncu does not match the driver: install the one for the driver's CUDA version; `--ncu PATH` selects it"
     ),
     "unknown_gpu": "this ncu does not support this GPU: install a newer Nsight Compute and pass it with `--ncu PATH`",
     "unknown_metrics": (

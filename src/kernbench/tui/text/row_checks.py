@@ -16,7 +16,7 @@ Line = list[Span]
 INDENT = "  "
 
 
-NEAREST = "the one closest to or past its limit"
+NEAREST = "the element nearest to or past its limit"
 
 
 def errors(result: CaseResult) -> Iterator[Line]:
