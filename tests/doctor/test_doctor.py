@@ -108,7 +108,7 @@ def test_ncu_is_judged_as_a_profile_would(tmp_path: Path, monkeypatch: pytest.Mo
         ({"cuda": None, "gpus": []}, None, "install a CUDA build"),
         ({"cuda": "13.0", "gpus": []}, None, "the driver is new enough"),
         ({"cuda": "13.0", "gpus": []}, "7", "unset CUDA_VISIBLE_DEVICES"),
-        ({"cuda": "13.0", "gpus_problem": "CUDA error 802: system not yet initialized"}, None, "its services are running"),
+        ({"cuda": "13.0", "gpus_problem": "CUDA error 802: system not yet initialized"}, None, "services are running"),
     ],
 )
 def test_a_gpu_that_torch_does_not_see_is_told_of(

@@ -131,4 +131,5 @@ def test_an_output_that_is_still_being_written_is_called_so(task: Task, monkeypa
 
     monkeypatch.setattr(compare, "_worst", late)
     problem = compare.compare({"out": got}, {"out": wanted}, task).problem
-    assert problem == "out changed at [0] while it was being checked; is work still running in a thread or on another stream?"
+    assert problem is not None
+    assert problem.startswith("out changed at [0] while it was being checked; is work still running in a thread")
