@@ -228,6 +228,20 @@ async def test_a_gpu_for_one_process_is_had_by_sending_the_idle_worker_away(
     await it.ended(2)
 
 
+@pytest.mark.anyio
+@pytest.mark.usefixtures("rms_csv")
+async def test_a_standby_that_starts_beside_a_profile_does_not_meet_the_worker_it_sends_away(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby that saw the worker would be handed to the second try, which then found the GPU taken again."""
+    monkeypatch.setenv("FAKE_TARGET", str(os.getpid()))
+    explainer = (it := watched(standby=False)).session.explainer
+    await it.session.run_once(iteration=False)
+    _, answer = await asyncio.gather(explainer.prepare("cuda:0", asyncio.Event()), it.session.profile("a"))
+    assert isinstance(answer, ProfileReady)
+    assert not explainer.profiler.starting
+
+
 async def asleep(pid: int) -> None:
     """Until many looks in a row find the process waiting, with no processor time used in between."""
     seen: list[str] = []

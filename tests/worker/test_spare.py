@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable
@@ -118,14 +119,18 @@ async def test_a_spare_that_starts_while_the_workers_are_sent_away_goes_too(
 ) -> None:
     supervisor = (it := watched()).session.supervisor
     await it.session.run_once(iteration=False)
-    start, started = supervisor._start, list[ChildProcess]()
+    start, started, closing = supervisor._start, list[ChildProcess](), list[asyncio.Task[None]]()
 
-    async def start_and_close() -> ChildProcess:
+    async def start_late() -> ChildProcess:
         started.append(await start())
-        await supervisor.close()
+        closing.append(asyncio.create_task(supervisor.close()))
+        await reached(lambda: not supervisor.pids)
         return started[0]
 
-    monkeypatch.setattr(supervisor, "_start", start_and_close)
-    await supervisor.prepare_spare()
+    monkeypatch.setattr(supervisor, "_start", start_late)
+    preparing = asyncio.create_task(supervisor.prepare_spare())
+    await reached(lambda: bool(closing))
+    await closing[0]
+    assert not started[0].alive  # who closed them finds none left
+    await preparing
     assert supervisor.pids == ()
-    assert not started[0].alive

@@ -40,10 +40,11 @@ class Explainer:
         self._one_at_a_time = asyncio.Lock()
 
     async def prepare(self, device: str, wake: asyncio.Event) -> None:
-        """Start a standby while nothing is timed; stop at `wake`."""
-        if not device.startswith("cuda"):
+        """Start a standby while nothing is timed or profiled; stop at `wake`."""
+        if not device.startswith("cuda") or self._one_at_a_time.locked():  # the end of a profile wakes idle work again
             return
-        await self.profiler.prepare(device)
+        async with self._one_at_a_time:
+            await self.profiler.prepare(device)
         while self.profiler.starting and not wake.is_set():
             await asyncio.sleep(0.05)
 

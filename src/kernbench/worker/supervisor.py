@@ -94,6 +94,7 @@ class Supervisor:
         self.builder = Precompiler(self.python, self._harness)
         self._child: ChildProcess | None = None
         self._spare: ChildProcess | None = None
+        self._starting_spare = asyncio.Lock()
         self._failed_spares = 0
         self._first_size: int | None = None
         self._run: str | None = None
@@ -238,11 +239,14 @@ class Supervisor:
             return
         if self._spare is None or not self._spare.alive:
             self._count_failed_spare()
-            spare = await self._start() if self.may_have_spare else None
-            if spare is not None and self._child is not child:  # closed meanwhile: it would outlive the workbench
-                await spare.close()
-                return
+            async with self._starting_spare:
+                spare = await self._start() if self.may_have_spare else None
+                if spare is not None and self._child is not child:  # closed meanwhile: it would outlive the workbench
+                    await spare.close()
+                    return
             self._spare = spare
+            if self.is_gpu_lent:
+                self._stop_warming()
         size = child.resident_bytes()
         self._first_size = self._first_size or size
         if size - self._first_size > GROWTH_LIMIT and self.spare_warm:
@@ -298,7 +302,8 @@ class Supervisor:
         self._child = self._spare = None
         for child in children:
             await child.close()
-        await self.builder.close()
+        async with self._starting_spare:  # it closes a spare that it finds unwanted
+            await self.builder.close()
 
     async def _current(self) -> ChildProcess:
         if self._child is not None and self._child.alive:
