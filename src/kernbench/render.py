@@ -69,7 +69,7 @@ def age(at: str, now: datetime | None = None) -> str:
 
 
 def checks(results: Iterable[CaseResult]) -> str:
-    """`27/27 check cases right`, of those that ran; those that did not run are counted separately, never as wrong."""
+    """`27/27 check cases passed`, of those that ran; those that did not run are counted separately, never as wrong."""
     rows = list(results)
     run = [row for row in rows if row.status != "skipped"]
     right = sum(not row.failed for row in run)
@@ -101,7 +101,7 @@ def outcome(summary: Summary) -> str:
 
 
 def counts(summary: Summary) -> str:
-    """`15/15 right, 2 unclear, 1 not run`."""
+    """`15/15 passed, 2 unclear, 1 not run`."""
     return ", ".join(count_parts(summary))
 
 

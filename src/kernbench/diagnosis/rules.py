@@ -283,7 +283,7 @@ def low_occupancy(kernel: Kernel, profile: Profile) -> Clue | None:
     if limit == "registers":
         facts.insert(1, f"{fmt.whole(kernel.registers or 0)} registers per thread")
         return Clue("registers", weight, text, tuple(facts), pick("register budget", "shorter lives", "smaller tile"))
-    facts.insert(1, f"{fmt.whole((kernel.shared_bytes or 0) / 1e3)} KB shared memory per block")
+    facts.insert(1, f"{fmt.whole((kernel.shared_bytes or 0) / 1024)} KB shared memory per block")
     return Clue("occupancy", weight, text, tuple(facts), pick("smaller tile", "smaller blocks", "pipeline"))
 
 

@@ -15,6 +15,8 @@ from kernbench.diagnosis.rules import Diagnosis
 from kernbench.ncu.drilldown import HotLine
 
 WIDTH = 60
+KB = 1024
+"""Of shared memory, as NVIDIA states a block's limit (227 KB); traffic is counted in thousands."""
 Value = Callable[[Profile], "float | None"]
 
 
@@ -117,7 +119,7 @@ def facts_lines(facts: Sequence[Facts], width: int = WIDTH) -> list[str]:
     lines = []
     for fact in facts:
         lines.append(f"{fact.name}: {_or_dash(fact.registers)} registers, {_or_dash(fact.spills)} spills,")
-        shared = fmt.DASH if fact.shared_bytes is None else f"{fmt.fixed(fact.shared_bytes / 1e3, 1)} KB"
+        shared = fmt.DASH if fact.shared_bytes is None else f"{fmt.fixed(fact.shared_bytes / KB, 1)} KB"
         lines.append(f"  {shared} shared, {_or_dash(fact.warps)} warps, {_or_dash(fact.stages)} stages")
         if fact.occupancy_pct is not None:
             lines.append(f"  occupancy {fmt.percent(fact.occupancy_pct, of=100)} possible (limit: {fact.limit})")
@@ -166,7 +168,7 @@ def _numbers(profile: Profile) -> list[str]:
     limit = f"  limit: {', '.join(kernel.limits)}" if kernel.limits else ""
     lines.append(f"occupancy  {_percent(kernel.occupancy_pct)} of {_percent(kernel.possible_pct)}{limit}")
     lines.append(
-        f"registers  {_count(kernel.registers):<7}{'shared ' + _bytes(kernel.shared_bytes):<18}"
+        f"registers  {_count(kernel.registers):<7}{'shared ' + _bytes(kernel.shared_bytes, KB):<18}"
         f"spills {_count(kernel.spilled)}"
     )
     ready = fmt.fixed(kernel.eligible_warps, 2)
@@ -200,7 +202,7 @@ def _change(old: float | None, new: float | None) -> str:
 
 
 def _kilo(value: float | None) -> float | None:
-    return None if value is None else value / 1e3
+    return None if value is None else value / KB
 
 
 def _mega(value: float | None) -> float | None:
@@ -215,10 +217,10 @@ def _percent(value: float | None) -> str:
     return fmt.percent(value, of=100)
 
 
-def _bytes(value: float | None) -> str:
+def _bytes(value: float | None, kilo: float = 1e3) -> str:
     if value is None:
         return fmt.DASH
-    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "KB")):
+    for size, unit in ((kilo**3, "GB"), (kilo**2, "MB"), (kilo, "KB")):
         if value >= size:
             return f"{fmt.fixed(value / size, 1)} {unit}"
     return f"{fmt.whole(value)} B"

@@ -28,7 +28,7 @@ WORDS: dict[RefusalCode, str] = {
     ),
     "no_counters": (
         "{who} cannot load the driver's profiling library here (LibraryNotLoaded): the container or sandbox hides it;"
-        " give the container the driver capabilities `utility,compute,profiling` or use another runtime"
+        " start the container with `NVIDIA_DRIVER_CAPABILITIES=all` or use another runtime"
     ),
     "no_gpu": (
         "no NVIDIA GPU here (no driver is loaded), and Nsight Compute profiles nothing else;"
