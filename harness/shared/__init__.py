@@ -4,6 +4,5 @@ Tasks and requests go down to the worker, events come up from it, and results co
 `run --json`. Everything is plain data; a missing value is None. task.py defines what to compute, taskfile.py reads it,
 and code_equality.py hashes its rules. run_request.py defines a request to the worker and its environment, results.py
 the outcome. codes.py and findings.py hold the closed values that programs decide by, with their words. errors.py
-defines the errors shown to the user, and lines.py reads and writes all of these. regular_file.py opens files that may be
-anything. Standard library only.
+defines the errors shown to the user, and lines.py reads and writes all of these. Standard library only.
 """
