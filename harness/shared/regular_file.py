@@ -44,7 +44,7 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
     try:
         handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o644)
     except OSError as problem:
-        if problem.errno not in (errno.ENXIO, errno.EISDIR):  # a socket or a fifo without a reader; a folder
+        if problem.errno != errno.ENXIO:  # a socket, or a fifo that nothing reads
             raise
         raise _refused(path, os.stat(path).st_mode) from None
     mode = os.fstat(handle).st_mode

@@ -70,9 +70,10 @@ class Place:
     def turn_wrong(self) -> None:
         """A later run of the newest source comes out wrong."""
         runs = self.state / "runs.jsonl"
-        newest = json.loads(runs.read_text().splitlines()[-1])
-        assert newest["event"] == "finished"
+        ended = [json.loads(line) for line in runs.read_text().splitlines()]
+        newest = [line for line in ended if line["event"] == "finished"][-1]
         wrong = {**newest, "run": "later", "right": False, "best": False, "counts": {"wrong": 1}, "iteration": None}
+        wrong.pop("unwritten")
         runs.write_text(runs.read_text() + json.dumps(wrong, separators=(",", ":")) + "\n")
 
     def says(self, *words: str) -> str:

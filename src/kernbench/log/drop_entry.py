@@ -10,6 +10,7 @@ from kernbench.events import Summary
 from kernbench.log import best as best_source
 from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text, iterations_file
+from kernbench.log.entries.log_lock import LogbookError
 from kernbench.log.runs.journal import DroppedEntry, Journal
 
 
@@ -51,7 +52,7 @@ def drop(task: Task, journal: Journal, entry: Summary) -> bool:
 
     try:
         iterations_file.remove(_log(task), entry, store)
-    except iterations_file.LogbookError:
+    except LogbookError:
         for item in stored:  # another program just saved the file: the entry is still in it
             journal.undrop(item)
         raise

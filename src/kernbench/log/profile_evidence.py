@@ -12,8 +12,10 @@ from functools import partial
 from pathlib import Path
 
 from harness.shared import format as fmt
+from harness.shared.regular_file import NotRegular, read_bytes
 from kernbench.diagnosis.counters import Profile
 
+LARGEST = 1 << 26
 SUMS = ("duration_us", "instructions", "spilled")
 """Summed over all kernels of the call; unknown if one kernel lacks it."""
 OF_THE_LONGEST = ("registers", "occupancy_pct", "possible_pct", "shared_bytes", "dram_pct", "sm_pct")
@@ -52,10 +54,10 @@ def profiles(state: Path) -> list[Profile]:
     found: list[Profile] = []
     for path in (state / "profiles").glob("*.json"):
         try:
-            profile = Profile.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            profile = Profile.from_dict(json.loads(read_bytes(path, LARGEST)))
             if metrics(profile):
                 found.append(profile)
-        except (OSError, KeyError, TypeError, ValueError, AttributeError):
+        except (OSError, NotRegular, KeyError, TypeError, ValueError, AttributeError, RecursionError):
             continue
     return sorted(found, key=lambda profile: profile.at)
 

@@ -7,6 +7,7 @@ files are the source.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -82,6 +83,8 @@ def take(folder: Path, state: Path, task: Task | None = None) -> Source:
     contents = read(folder, state, task.ignore if task is not None else ())
     sha = _digest(contents)
     target = state / "sources" / sha
+    with contextlib.suppress(OSError):
+        os.utime(target)  # in use again: pruning leaves it alone
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
