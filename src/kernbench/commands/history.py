@@ -104,7 +104,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         )
         return
     titles = ("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")
-    sources, usual = journal.state / "sources", loaded.baseline
+    sources, usual = {path.name for path in (journal.state / "sources").glob("*")}, loaded.baseline
     rows = [titles, *(_log_row(entry, best.outcome(entries, entry), sources, usual) for entry in entries)]
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
@@ -114,14 +114,14 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         click.echo(f"kernbench: the best is still #{found.iteration} ({speed}), whose entry was dropped", err=True)
 
 
-def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
-    """`usual` is the task's own baseline; an entry over another one is marked."""
+def _log_row(entry: Summary, outcome: str, sources: set[str], usual: str) -> tuple[str, ...]:
+    """`sources` are those kept here. `usual` is the task's own baseline; an entry over another one is marked."""
     from harness.shared.format import DASH
     from kernbench import render
     from kernbench.log.entries import entry_text
 
     written, remarks = entry.local_run is not entry, entry_text.origin(entry)
-    if not written and not (sources / entry.source).is_dir():
+    if not written and entry.source not in sources:
         remarks.append("source not in this state folder")
     if other := entry_text.over(entry, usual):
         remarks.append(other)
