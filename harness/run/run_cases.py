@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from harness.check import clock_guard, task_controls
+from harness.check import clock_guard, forks, task_controls
 from harness.check.threads import ThreadWatch
 from harness.device import environment
 from harness.inputs.cache import RunCache
@@ -114,9 +114,9 @@ class Run:
         for finding in self.opponents.load_best():
             self.emit("finding", finding=finding)
         self._answer(RunContext(self.request, self.environment, solution, reference, self.cache))
-        left = self.threads.left_running()
-        if left is not None:
-            self.emit("finding", finding=left)
+        for found in (self.threads.left_running(), forks.came_back()):
+            if found is not None:
+                self.emit("finding", finding=found)
         self._own_clocks()
         self.emit("finished")
 

@@ -37,6 +37,10 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "fewer checks",
         "ran out of memory while checking other input values; those checked before were correct ({detail})",
     ),
+    "forked": Definition(
+        "forked",
+        "the source forked and the child returned into kernbench, which ended it; fork only to run another program",
+    ),
     "impossible_time": Definition(
         "impossible time",
         "{us} us, but the memory bus needs at least {floor_us} us for these bytes: some work was not done",

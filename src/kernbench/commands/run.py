@@ -79,7 +79,7 @@ def loop_options(command: _F) -> _F:
 
 def read_options(given: dict[str, Any], poll: bool = False) -> Options:
     from kernbench.engine.jobs import Options
-    from kernbench.worker.supervisor import Deadlines
+    from kernbench.worker.deadlines import Deadlines
 
     seconds: dict[str, float] = {}
     for item in given["deadline"]:

@@ -1,8 +1,8 @@
 """Speaks the worker's protocol and does what solution.py says in plain assignments, which are read and never run:
 
 TIME_US = 50.0        what a call takes (the baseline takes 100)
-DO = "crash"          crash, exit, hang, hang_load, flood, wrong, raise, cuda, syntax, slow (20 ms a row), dump (writes
-                      debug.txt into the task's folder)
+DO = "crash"          crash, exit, hang, hang_load, flood, wrong, raise, cuda, syntax, slow (20 ms a row), say (writes
+                      SAY as an event), dump (writes debug.txt into the task's folder)
 ON = "b"              the case on which it does so; every case if left out
 """
 
@@ -29,13 +29,16 @@ class Worker:
     def __init__(self):
         self.out = os.dup(1)
         os.dup2(2, 1)
+        self.sent = 0
         self.requests = queue.Queue()
         self.cancelled = set()
         self.free = threading.Event()
         self.free.set()
 
     def emit(self, event, **data):
-        os.write(self.out, (json.dumps({"event": event, **data}) + "\n").encode())
+        self.sent += 1
+        numbered = {"event": event, **data, "pid": os.getpid(), "seq": self.sent}
+        os.write(self.out, (json.dumps(numbered) + "\n").encode())
 
     def read(self):
         for line in sys.stdin:
@@ -50,7 +53,7 @@ class Worker:
         os._exit(0)
 
     def serve(self):
-        self.emit("hello", protocol=1, pid=os.getpid())
+        self.emit("hello", protocol=1)
         if os.environ.get("FAKE_UNUSABLE") or os.path.exists(os.environ.get("FAKE_FULL", "")):
             self.emit("unusable", code="no_device", message="there is no device cuda:7 here; torch sees none")
             sys.exit(3)
@@ -83,6 +86,9 @@ class Worker:
         text = self.text(request["source"])
         todo, where = self.word(text, "DO"), self.word(text, "ON")
         if todo == "hang_load":
+            time.sleep(60)
+        if todo == "say":  # as if another process wrote to the pipe
+            os.write(self.out, (self.word(text, "SAY") + "\n").encode())
             time.sleep(60)
         if todo == "crash_load":
             os.kill(os.getpid(), signal.SIGSEGV)
