@@ -17,7 +17,7 @@ from pathlib import Path
 from kernbench.worker import launcher
 
 KILL_SECONDS = launcher.SECONDS + 1.0
-LOG_LIMIT = 64 * 1024
+LOG_LIMIT = 512 * 1024
 """Bytes of output held back for a reader that is slower than a flood."""
 
 

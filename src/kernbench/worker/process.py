@@ -226,7 +226,7 @@ class ChildProcess:
         limiter = LogLimiter()
         loop = asyncio.get_running_loop()
         while True:
-            reading = self.program.output.read(65536)
+            reading = self.program.output.read(1 << 20)
             try:
                 chunk = await (asyncio.wait_for(reading, 1.0) if limiter.owes_a_report else reading)
             except TimeoutError:  # the flood is over; report what was dropped
