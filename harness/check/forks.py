@@ -12,22 +12,26 @@ import sys
 from types import FrameType
 from typing import Any, NoReturn
 
+from harness.load.failure import SIDE_PREFIX
 from harness.shared import findings
 from harness.shared.results import Finding
 
 getpid, _exit = os.getpid, os._exit
 _HARNESS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_OPPONENTS = tuple(f"{SIDE_PREFIX}{role}_" for role in ("baseline", "best", "reference"))
 _came_back = mmap.mmap(-1, 1)
 """Shared with every copy."""
+_blames_the_solution = True
+"""In a copy: it was not the best or the baseline that forked."""
 
 
 def install() -> None:
-    os.register_at_fork(after_in_child=lambda: sys.setprofile(_look))
+    os.register_at_fork(after_in_child=_follow)
 
 
 def leave() -> NoReturn:
     """End this copy without a word: the pipes are the worker's."""
-    _came_back[0] = 1
+    _came_back[0] |= _blames_the_solution
     _exit(0)
 
 
@@ -35,6 +39,16 @@ def came_back() -> Finding | None:
     """Whether a copy came back since the last call."""
     found, _came_back[0] = _came_back[0], 0
     return findings.make("forked") if found else None
+
+
+def _follow() -> None:
+    """In the child: note who forked, and wait for the return."""
+    global _blames_the_solution
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and not _module(frame).startswith(SIDE_PREFIX):
+        frame = frame.f_back
+    _blames_the_solution = frame is None or not _module(frame).startswith(_OPPONENTS)
+    sys.setprofile(_look)
 
 
 def _look(frame: FrameType, event: str, _value: Any) -> None:

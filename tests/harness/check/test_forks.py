@@ -43,3 +43,11 @@ def test_a_child_with_a_purpose_is_not_reported(tmp_path: Path, what: str) -> No
         events = child.run(write_task(tmp_path, solution_py=source), cases=("small",), budget_ms=1.0)
     assert results(events)["small"]["status"] == "ok"
     assert "forked" not in findings(events)
+
+
+def test_a_best_that_forks_is_not_the_solutions_finding(tmp_path: Path) -> None:
+    task, best = write_task(tmp_path / "task"), write_task(tmp_path / "best", solution_py=HEAD + FORKS["import"])
+    with Child() as child:
+        events = child.run(task, cases=("small",), budget_ms=1.0, best=str(best))
+    assert results(events)["small"]["vs_best"]
+    assert "forked" not in findings(events)
