@@ -22,7 +22,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.load import operator_names
+from harness.load import extensions, operator_names
 from harness.load.failure import SIDE_PREFIX
 
 LARGEST_SOURCE = 1 << 20
@@ -63,6 +63,7 @@ class Side:
         """Runs a file of the snapshot and returns its module."""
         _sides[self.package] = self
         operator_names.install()
+        extensions.use(self.build)
         name = os.path.splitext(file)[0].replace("/", ".").replace(os.sep, ".")
         return importlib.import_module(f"{self.package}.{name}")
 

@@ -18,6 +18,7 @@ from harness.check.threads import ThreadWatch
 from harness.device import environment
 from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw, Reference, copies
+from harness.load import builds
 from harness.load.exception_text import one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.precompile import server
@@ -62,8 +63,10 @@ class Run:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Frees GPU memory for others, such as a profiler of the same case, if the run took much of it."""
+        """Prunes old builds; frees GPU memory for others, such as a profiler, if the run took much of it."""
         self.cache.trim()
+        if self.request.build:
+            builds.prune(self.request.build)
         gc.collect()
         gpu = self.cache.gpu
         if self.device != "cpu" and gpu is not None and torch.cuda.memory_reserved() > gpu.memory_bytes // 4:
