@@ -158,10 +158,11 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
         run = Run(request, environment, cache, emit, lambda: channel.cancelled(name))
         run.go() if kind == "run" else run.floors()
     except BaseException as problem:  # an internal error must not end the worker silently
-        import traceback
+        from harness.load.failure import Paths, describe
 
-        text = f"internal error in the harness: {type(problem).__name__}: {problem}"
-        emit("failed", status="bad_task", message=text, where=None, traceback=traceback.format_exc())
+        fault = describe(problem, Paths(os.sep))
+        text = f"internal error in the harness: {fault.message}"
+        emit("failed", status="bad_task", message=text, where=None, traceback=fault.traceback)
     channel.forget(name)
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,6 +62,8 @@ class Image:
     @classmethod
     def of(cls, source: Source, names: tuple[str, ...]) -> Image:
         stem = os.path.join(source.cache, f"{os.path.splitext(source.file)[0]}-{digest(source, names)}")
+        with contextlib.suppress(OSError):
+            os.utime(stem + ".json", ns=(time.time_ns(), os.stat(stem + ".json").st_mtime_ns))  # in use: do not prune
         with (
             contextlib.suppress(OSError, ValueError),
             open(stem + ".json") as said,

@@ -50,6 +50,8 @@ def place(where: Where | None, message: str) -> str:
 
 
 def progress(event: Progress) -> str:
+    if event.compiler:
+        return f"compiling ({event.compiler})"
     words = f"{STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
     return f"{words} {event.case}" if event.case else words
 

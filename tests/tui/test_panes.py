@@ -24,6 +24,7 @@ from kernbench.events import (
     ProfileFailed,
     ProfileReady,
     ProfileStarted,
+    Progress,
     RunCancelled,
     RunFinished,
     WorkerChanged,
@@ -633,6 +634,20 @@ def test_a_row_that_hangs_is_named_before_the_figures_of_the_save_before(engine:
     assert "mova" not in line(0)
     assert "checking 5/10 mova 101x1536 for 7 s" in line(7.5)
     assert "prev: 1.31x" in line(7.5)
+
+
+def test_a_compiler_at_work_is_named_with_the_seconds_of_its_step(engine: FakeEngine) -> None:
+    board = make_app(engine).board
+    loading = Progress(STARTED.run, "load", None, 0, 10)
+    for event in (READY, STARTED, loading):
+        board.apply(event)
+    board.progress_at = NOW
+    compiling = dataclasses.replace(loading, compiler="g++")
+    assert board.continues(compiling)
+    assert not board.continues(dataclasses.replace(compiling, step="check"))
+    board.apply(compiling)
+    assert words.state(board, engine, NOW)[0] == "compiling (g++)"
+    assert words.state(board, engine, NOW + timedelta(seconds=42)) == ("compiling (g++), 42 s", "compiling, 42 s")
 
 
 def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kernbench.tui.pages.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
+STEPS = ("build", "baseline", "check", "time", "compile")
+"""What --deadline can limit."""
 UNCOUNTED = "NVML and CUDA number GPUs of different models differently: set CUDA_VISIBLE_DEVICES to GPU UUIDs"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -59,7 +61,7 @@ def loop_options(command: _F) -> _F:
             "--deadline",
             multiple=True,
             metavar="STEP=S",
-            help="Time limit of a step in seconds: build, baseline, check or time.",
+            help=f"Time limit of a step in seconds: {', '.join(STEPS)}.",
         ),
         click.option(
             "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case."
@@ -86,10 +88,10 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         step, _, value = item.partition("=")
         try:
             seconds[step] = float(value)
-            if step not in ("build", "baseline", "check", "time") or not 0 < seconds[step] < float("inf"):
+            if step not in STEPS or not 0 < seconds[step] < float("inf"):
                 raise ValueError
         except ValueError:
-            raise click.UsageError(f"--deadline {item}: expected STEP=SECONDS (build, baseline, check, time)") from None
+            raise click.UsageError(f"--deadline {item}: expected STEP=SECONDS ({', '.join(STEPS)})") from None
     if not 0 < given["budget"] < float("inf"):
         raise click.UsageError(f"--budget {fmt.plain(given['budget'])}: expected milliseconds above 0")
     return Options(

@@ -13,6 +13,8 @@ class Deadlines:
     baseline: float = 120.0
     check: float = 10.0
     time: float = 5.0
+    compile: float = 600.0
+    """For any step, while a compiler is at work."""
     cancel: float = 1.0
     cancel_build: float = 10.0
     """It may be compiling for the cache, and a new worker would have to import torch."""
@@ -21,6 +23,8 @@ class Deadlines:
     slow_start: float = 20.0
     """After this time of starting, a notice says that the worker is slow."""
     start: float = 180.0
+    look: float = 1.0
+    """How often a silent worker is searched for a compiler."""
 
     def of(self, step: str) -> float:
         return {"load": self.build, "build": self.build, "baseline": self.baseline, "time": self.time}.get(

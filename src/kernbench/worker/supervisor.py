@@ -24,6 +24,7 @@ from harness.shared.codes import CUDA_ERROR_EXIT
 from harness.shared.run_request import Environment
 from kernbench import render
 from kernbench.events import Event, LogLine, Notice, WorkerChanged
+from kernbench.worker.compilers import compiler_below
 from kernbench.worker.deadlines import Deadlines
 from kernbench.worker.precompiler import Precompiler
 from kernbench.worker.process import ChildProcess, Unusable, exit_text, harness_folder
@@ -31,6 +32,8 @@ from kernbench.worker.process import ChildProcess, Unusable, exit_text, harness_
 ENDS = frozenset({"finished", "failed", "cancelled"})
 GROWTH_LIMIT = 2 * 1024**3
 SPARE_TRIES = 2
+AFTER_COMPILING = 10.0
+"""Seconds to load what was compiled."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class Supervisor:
         self._first_size: int | None = None
         self._run: str | None = None
         self._step = "load"
-        self._deadline = 0.0
+        self._entered = self._deadline = 0.0
+        self._compiler: str | None = None
         self._cancelled = False
         self._queued = False
         """A conversation is waiting for the GPU or for a worker."""
@@ -336,11 +340,9 @@ class Supervisor:
     async def _next(self, child: ChildProcess) -> dict[str, Any] | WorkerLost:
         left = self._deadline - asyncio.get_running_loop().time()
         try:
-            message = await asyncio.wait_for(child.messages.get(), max(left, 0.001))
+            message = await asyncio.wait_for(child.messages.get(), min(max(left, 0.001), self.deadlines.look))
         except TimeoutError:
-            if asyncio.get_running_loop().time() < self._deadline:  # it was moved meanwhile
-                return {"event": "still waiting"}
-            return self._wait_longer() if self._cancelled and self._patience > 0 else self._overstayed(child)
+            return self._silent(child)
         if message is not None:
             return message
         if self._cancelled:
@@ -352,6 +354,18 @@ class Supervisor:
             detail = exit_text(child.returncode)
         return WorkerLost("crashed", self._step, None, detail, tuple(child.log_tail))
 
+    def _silent(self, child: ChildProcess) -> dict[str, Any] | WorkerLost:
+        """Reports a compiler at work, which moves the deadline; ends a step that is past it."""
+        now, before, self._compiler = asyncio.get_running_loop().time(), self._compiler, compiler_below(child.pid)
+        if now >= self._deadline and self._compiler and not self._cancelled:
+            most = self._entered + self.deadlines.compile
+            self._deadline = max(self._deadline, min(now + AFTER_COMPILING, most))
+        if now >= self._deadline:
+            return self._wait_longer() if self._cancelled and self._patience > 0 else self._overstayed(child)
+        if before == self._compiler:
+            return {"event": "still waiting"}
+        return {"event": "compiling", "run": self._run, "compiler": self._compiler or ""}
+
     def _wait_longer(self) -> dict[str, Any]:
         doing, patience, self._patience = render.STEP_WORDS.get(self._step, self._step), self._patience, 0.0
         self._emit(Notice(f"waiting up to {fmt.seconds(patience)} for the previous run to finish {doing}"))
@@ -362,13 +376,14 @@ class Supervisor:
         child.kill()
         if self._cancelled:
             return WorkerLost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
-        limit = self.deadlines.of(self._step)
+        limit = self._deadline - self._entered
         return WorkerLost("timeout", self._step, None, f"timed out after {fmt.seconds(limit)}", tuple(child.log_tail))
 
     def _enter(self, step: str) -> None:
-        self._step = step
+        self._step, self._compiler = step, None
         if not self._cancelled:
-            self._deadline = asyncio.get_running_loop().time() + self.deadlines.of(step)
+            self._entered = asyncio.get_running_loop().time()
+            self._deadline = self._entered + self.deadlines.of(step)
 
     @staticmethod
     def _with_case(lost: WorkerLost, case: str | None) -> WorkerLost:

@@ -1,8 +1,8 @@
 """Speaks the worker's protocol and does what solution.py says in plain assignments, which are read and never run:
 
 TIME_US = 50.0        what a call takes (the baseline takes 100)
-DO = "crash"          crash, exit, hang, hang_load, flood, wrong, raise, cuda, syntax, slow (20 ms a row), say (writes
-                      SAY as an event), dump (writes debug.txt into the task's folder)
+DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER), flood, wrong, raise, cuda, syntax,
+                      slow (20 ms a row), say (writes SAY as an event), dump (writes debug.txt into the task's folder)
 ON = "b"              the case on which it does so; every case if left out
 """
 
@@ -11,6 +11,7 @@ import os
 import queue
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -87,6 +88,8 @@ class Worker:
         todo, where = self.word(text, "DO"), self.word(text, "ON")
         if todo == "hang_load":
             time.sleep(60)
+        if todo == "compile":
+            subprocess.run([os.environ["FAKE_COMPILER"]])
         if todo == "say":  # as if another process wrote to the pipe
             os.write(self.out, (self.word(text, "SAY") + "\n").encode())
             time.sleep(60)

@@ -57,6 +57,9 @@ def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
     event = board.progress
     if event is None:
         return ("starting a run", "running")
+    if event.compiler:
+        passed = f", {stuck} s" if (stuck := seconds_on_it(board, now)) else ""
+        return f"{render.progress(event)}{passed}", f"compiling{passed}"
     short = f"{render.STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
     if event.case and (stuck := seconds_on_it(board, now)):
         return f"{short} {clean(board.label(event.case))} for {stuck} s", f"{short} {stuck} s", short
