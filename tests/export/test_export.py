@@ -171,7 +171,7 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     last = [line for line in lines if '"20261114T000006-abc"' in line]
     (state / "runs.jsonl").write_text("".join(last))
     assert "no source in this series passes every case yet" in export.text(task, state, "html")
-    with pytest.raises(export.ExportError, match="no source has passed every case and been timed over compile"):
+    with pytest.raises(export.ExportError, match="no source that passed every case was timed against compile"):
         export.text(task, state, "pr")
 
 
@@ -266,8 +266,8 @@ def test_pr_explains_itself_by_the_counters(task: Task, state: Path) -> None:
     assert f"## Nsight Compute, before and after ({task.timed[0].label})" in body
     assert "| registers | 40 | 32 |  |" in body
     causes = body.split("## Why it is faster\n\n")[1].split("\n\n")[1]
-    helped = "- registers down 20 %: 40 -> 32\n- occupancy up 40 %: 62 -> 87 %"
-    assert causes == f"{helped}\n- at the cost of: shared memory per block up 100 %: 1.0 -> 2.0 KB"
+    helped = "- registers down 20%: 40 -> 32\n- occupancy up 40%: 62 -> 87%"
+    assert causes == f"{helped}\n- at the cost of: shared memory per block up 100%: 1.0 -> 2.0 KB"
     assert "ncu 2025.3" in body
     assert "registers" in export.text(task, state, "html")
 

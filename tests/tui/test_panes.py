@@ -451,7 +451,7 @@ def test_the_plot_marks_failures_and_stalls() -> None:
     assert drawn[0] == "o geomean  line: best  x failed  ! stalled"
     assert all(any(sign in line for line in drawn[1:]) for sign in "ox!")
     assert max(len(line) for line in drawn) <= 60
-    assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot needs two iterations timed over compile"]
+    assert plain(plot.draw(history()[:1], 60, 12)) == ["a plot needs two iterations timed against compile"]
     assert plot.draw(history(), 10, 12) == []
 
 
@@ -500,7 +500,7 @@ def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, s
     assert "3." not in "".join(drawn[1:])
     assert plain(plot.draw([stranger, *history()], 40, 12))[0] == "o geomean  line: best  x failed"
     alone = plain(plot.draw([*history(), dataclasses.replace(stranger, iteration=13)], 70, 12))
-    assert alone == [f"the plot needs two iterations timed over {stranger.baseline}"]
+    assert alone == [f"a plot needs two iterations timed against {stranger.baseline}"]
 
 
 def test_a_task_as_it_was_before_is_not_plotted_beside_the_present_one() -> None:
@@ -549,7 +549,7 @@ def test_a_profile_has_an_age_and_a_source(engine: FakeEngine) -> None:
     ready = ProfileReady(row.case.id, profile, diagnose(profile))
     assert plain(lines(row, ready, "ab12cd34ef", NOW, 60))[0] == "3 min old, source ab12cd34"
     stale = plain(lines(row, ready, "other", NOW, 60))
-    assert stale[0] == "stale: 3 min old, source ab12cd34; another source ran since"
+    assert stale[0] == "stale: 3 min old, source ab12cd34; another source has run"
     assert any("371" in line for line in stale)
     failed = ProfileFailed(row.case.id, "ncu may not read the counters")
     assert plain(lines(row, failed, "", NOW, 60)) == ["ncu may not read the counters"]

@@ -53,7 +53,7 @@ def export(
     "--to", "target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The file to replace."
 )
 @click.option("--from", "reference", default="best", show_default=True, metavar="N", help="The source to port.")
-@click.option("--file", "name", metavar="NAME", help="File of the source to port, if several fit.")
+@click.option("--file", "name", metavar="NAME", help="Source file to port, if several fit.")
 @click.option("--dry-run", is_flag=True, help="Only show the difference.")
 @click.option("--force", is_flag=True, help="Write even if the repository is not clean.")
 @state_option

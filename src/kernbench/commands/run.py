@@ -283,7 +283,7 @@ def words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str
 @click.option("--next", "next_step", default="", metavar="TEXT", callback=words, help="Next step for the entry.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of a table.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
-@click.option("--allow-slower", is_flag=True, help="Do not exit with 1 because a case is slower.")
+@click.option("--allow-slower", is_flag=True, help="Do not exit with 1 for a slower case.")
 @click.option("--sanitize", is_flag=True, help="Run the smallest case once under compute-sanitizer instead.")
 def run(
     task: str | None,
@@ -297,7 +297,7 @@ def run(
 ) -> None:
     """Check and time the solution once.
 
-    Exits with 1 if a case is wrong, failed or slower.
+    Exits with 1 if a case fails or is slower.
 
     \b
     kernbench run softmax_host --json | jq 'select(.event == "case")'

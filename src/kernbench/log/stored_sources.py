@@ -228,7 +228,7 @@ def summary_of(
         raise SourceError(f"{reference} matches {len(matches)} sources; give more of the hash")
     if matches:
         return next(iter(matches.values()))
-    raise SourceError(f"no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
+    raise SourceError(f"no iteration {reference!r} here: {_known(listed)}; try best, last or a hash")
 
 
 def taken_twice(number: int) -> str:

@@ -44,7 +44,7 @@ def _spills(profile: Profile) -> float | None:
 ROWS: tuple[tuple[str, str, Value, Callable[[float], str]], ...] = (
     ("duration", "us", lambda profile: profile.duration_us, fmt.microseconds),
     ("DRAM", "TB/s", _bandwidth, fmt.tera),
-    ("DRAM of peak", "%", _main("dram_pct"), fmt.whole),
+    ("DRAM busy", "%", _main("dram_pct"), fmt.whole),
     ("bytes moved", "MB", lambda profile: _mega(profile.total("bytes_moved")), partial(fmt.fixed, decimals=1)),
     ("SM busy", "%", _main("sm_pct"), fmt.whole),
     ("occupancy", "%", _main("occupancy_pct"), fmt.whole),
@@ -80,7 +80,8 @@ def summary_lines(
     for technique in diagnosis.tries:
         lines += textwrap.wrap(f"try {technique.name}: {technique.reason}", width, subsequent_indent="    ")
     if profile.skipped:
-        lines.append(_clip(f"{profile.skipped} rows of ncu's output were unreadable", width))
+        rows = f"{fmt.plural(profile.skipped, 'row')} of ncu's output"
+        lines.append(_clip(f"{rows} {'was' if profile.skipped == 1 else 'were'} unreadable", width))
     return lines
 
 

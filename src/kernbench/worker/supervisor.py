@@ -143,7 +143,7 @@ class Supervisor:
         finally:
             self._queued = False
         if self._cancelled:
-            yield WorkerLost("cancelled", "load", None, "cancelled before it began")
+            yield WorkerLost("cancelled", "load", None, "before it began")
             return
         self._stop_warming()
         self.builder.freeze()
@@ -352,7 +352,7 @@ class Supervisor:
         if message is not None:
             return message
         if self._cancelled:
-            return WorkerLost("cancelled", self._step, None, "cancelled")
+            return WorkerLost("cancelled", self._step, None, "a newer save")
         code = child.process.returncode
         detail = "exited after a CUDA error that broke its context" if code == CUDA_ERROR_EXIT else exit_text(code)
         return WorkerLost("crashed", self._step, None, detail, tuple(child.log_tail))
@@ -366,7 +366,7 @@ class Supervisor:
     def _overstayed(self, child: ChildProcess) -> WorkerLost:
         child.kill()
         if self._cancelled:
-            return WorkerLost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
+            return WorkerLost("cancelled", self._step, None, "the worker did not answer and was killed")
         limit = self.deadlines.of(self._step)
         return WorkerLost("timeout", self._step, None, f"timed out after {fmt.seconds(limit)}", tuple(child.log_tail))
 
