@@ -125,7 +125,7 @@ def test_plain_runs_are_exported_and_no_iterations(tmp_path: Path) -> None:
     for kind in ("csv", "json", "html"):
         assert "4c03cdc1" in export.text(task, state, kind)
     runs = f"only {len(Journal(state).summaries)} plain runs"
-    sentence = f"Nothing is logged yet, {runs}; `kernbench run rms_norm -m TEXT` makes an entry."
+    sentence = f"No entries yet, {runs}; `kernbench run rms_norm -m TEXT` makes an entry."
     md = export.text(task, state, "md")
     assert f"\n## Iterations\n\n{sentence}\n\n## Exact numbers\n" in md
     assert sentence in export.text(task, state, "html").replace("&#39;", "'")
@@ -170,7 +170,7 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     lines = (state / "runs.jsonl").read_text().splitlines(keepends=True)
     last = [line for line in lines if '"20261114T000006-abc"' in line]
     (state / "runs.jsonl").write_text("".join(last))
-    assert "no source in this series passes every case yet" in export.text(task, state, "html")
+    assert "no source in this series has passed every case yet" in export.text(task, state, "html")
     with pytest.raises(export.ExportError, match="no source that passed every case was timed against compile"):
         export.text(task, state, "pr")
 

@@ -181,7 +181,7 @@ def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str)
         (("- hypothesis: ", "- my hypothesis: "), "edited by hand; change it there"),
         (("- written by Kim", "- written by me"), "edited by hand; change it there"),
         (("## 9 · ", "## 9: "), "has no entry 9 any more"),
-        (("· source ", "· source 0000beef, not "), "has no entry 9 about this source any more"),
+        (("· source ", "· source 0000beef, not "), "has no entry 9 for this source any more"),
     ],
 )
 def test_a_line_changed_by_hand_is_never_overwritten(

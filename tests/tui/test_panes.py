@@ -140,7 +140,7 @@ async def test_wall_time_at_a_key(engine: FakeEngine) -> None:
         await settle(pilot)
         await pilot.press("m")
         await pilot.pause()
-        assert [note.message for note in app._notifications] == ["these are wall times already"]
+        assert [note.message for note in app._notifications] == ["these are already wall times"]
 
 
 @pytest.mark.anyio
@@ -287,7 +287,7 @@ async def test_help_is_searched_by_typing(engine: FakeEngine) -> None:
         await pilot.press("question_mark", *"markdown")
         await pilot.pause()
         text = screen_text(app)
-        assert "copy the table as markdown" in text
+        assert "copy the table as Markdown" in text
         assert "the hypothesis" not in text
         await pilot.press(*"xyz")
         await pilot.pause()
@@ -593,7 +593,7 @@ async def test_export_asks_for_a_format_and_before_it_overwrites(
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("w")
         await until(pilot, lambda: "Export as" in screen_text(app))
-        assert "(" not in next(line for line in screen_text(app).splitlines() if "md: markdown" in line)
+        assert "(" not in next(line for line in screen_text(app).splitlines() if "md: Markdown" in line)
         await pilot.press("enter")
         await until(pilot, lambda: engine.exported and app._notifications)
         assert [note.message for note in app._notifications] == [f"wrote {engine.state.name}/log.md"]

@@ -62,7 +62,8 @@ def port(
 ) -> None:
     """Copy the best solution into a file in your project.
 
-    Shows the difference first. Writes only if the file's repository is clean or --force is given, else exits with 1.
+    Shows the difference first. Writes only if the file's repository is clean or --force is given; otherwise exits
+    with 1.
     """
     from kernbench.export import port as porting
 

@@ -59,7 +59,7 @@ def loop_options(command: _F) -> _F:
             "--deadline",
             multiple=True,
             metavar="STEP=S",
-            help="Time limit of a step in seconds: build, baseline, check or time.",
+            help="Time limit for a step, in seconds: build, baseline, check or time.",
         ),
         click.option(
             "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case."

@@ -232,7 +232,7 @@ def _slots() -> list[str]:
     return [
         "## To be filled in by the author",
         "",
-        "- [ ] Model level: microbenchmarks need not carry over",
+        "- [ ] Model level: gains may not carry over",
         "",
         "  | model, stage | before ms | after ms | speedup |",
         "  | --- | ---: | ---: | ---: |",
