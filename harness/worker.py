@@ -183,7 +183,9 @@ def _prepare(channel: Channel, device: str) -> str:
     try:
         import torch
     except Exception as problem:
-        _unusable(channel, "no_torch", f"{sys.executable} cannot import torch ({problem}); set another with --python")
+        _unusable(
+            channel, "no_torch", f"{sys.executable} cannot import torch ({problem}); choose another with --python"
+        )
     if device == "auto":
         device = "cuda:0" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda"):

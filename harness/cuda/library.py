@@ -18,7 +18,7 @@ from .launching import Kernel
 
 _MISSING = (
     "{file} needs cuda-core and cuda-bindings, which this Python lacks ({problem}): "
-    "`pip install 'kernbench[cuda13]'`, or cuda12 with a torch for CUDA 12"
+    "`pip install 'kernbench[cuda13]'`, or cuda12 for a CUDA 12 torch"
 )
 
 

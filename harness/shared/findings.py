@@ -110,7 +110,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "thread_limit_changed": Definition(
         "too many threads",
-        "it called torch.set_num_threads, but task.toml allows {allowed}; to compare with more, set `threads` there",
+        "it called torch.set_num_threads; to compare with more than {allowed}, set `threads` in task.toml",
         disqualifying=True,
     ),
     "throttled": Definition("throttled", "{dropped} blocks were dropped ({cause}); let the GPU cool down"),

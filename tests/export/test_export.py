@@ -125,7 +125,7 @@ def test_plain_runs_are_exported_and_no_iterations(tmp_path: Path) -> None:
     for kind in ("csv", "json", "html"):
         assert "4c03cdc1" in export.text(task, state, kind)
     runs = f"only {len(Journal(state).summaries)} plain runs"
-    sentence = f"Nothing is logged yet, {runs}; `kernbench run rms_norm -m TEXT` makes an entry."
+    sentence = f"No entries yet, {runs}; `kernbench run rms_norm -m TEXT` makes an entry."
     md = export.text(task, state, "md")
     assert f"\n## Iterations\n\n{sentence}\n\n## Exact numbers\n" in md
     assert sentence in export.text(task, state, "html").replace("&#39;", "'")
@@ -170,8 +170,8 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     lines = (state / "runs.jsonl").read_text().splitlines(keepends=True)
     last = [line for line in lines if '"20261114T000006-abc"' in line]
     (state / "runs.jsonl").write_text("".join(last))
-    assert "no source in this series passes every case yet" in export.text(task, state, "html")
-    with pytest.raises(export.ExportError, match="no source has passed every case and been timed over compile"):
+    assert "no source in this series has passed every case yet" in export.text(task, state, "html")
+    with pytest.raises(export.ExportError, match="no source that passed every case was timed against compile"):
         export.text(task, state, "pr")
 
 
@@ -266,8 +266,8 @@ def test_pr_explains_itself_by_the_counters(task: Task, state: Path) -> None:
     assert f"## Nsight Compute, before and after ({task.timed[0].label})" in body
     assert "| registers | 40 | 32 |  |" in body
     causes = body.split("## Why it is faster\n\n")[1].split("\n\n")[1]
-    helped = "- registers down 20 %: 40 -> 32\n- occupancy up 40 %: 62 -> 87 %"
-    assert causes == f"{helped}\n- at the cost of: shared memory per block up 100 %: 1.0 -> 2.0 KB"
+    helped = "- registers down 20%: 40 -> 32\n- occupancy up 40%: 62 -> 87%"
+    assert causes == f"{helped}\n- at the cost of: shared memory per block up 100%: 1.0 -> 2.0 KB"
     assert "ncu 2025.3" in body
     assert "registers" in export.text(task, state, "html")
 

@@ -61,7 +61,7 @@ def loop_options(command: _F) -> _F:
             "--deadline",
             multiple=True,
             metavar="STEP=S",
-            help=f"Time limit of a step in seconds: {', '.join(STEPS)}.",
+            help=f"Time limit for a step, in seconds: {', '.join(STEPS)}.",
         ),
         click.option(
             "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case."
@@ -285,7 +285,7 @@ def words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str
 @click.option("--next", "next_step", default="", metavar="TEXT", callback=words, help="Next step for the entry.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of a table.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
-@click.option("--allow-slower", is_flag=True, help="Do not exit with 1 because a case is slower.")
+@click.option("--allow-slower", is_flag=True, help="Do not exit with 1 for a slower case.")
 @click.option("--sanitize", is_flag=True, help="Run the smallest case once under compute-sanitizer instead.")
 def run(
     task: str | None,
@@ -299,7 +299,7 @@ def run(
 ) -> None:
     """Check and time the solution once.
 
-    Exits with 1 if a case is wrong, failed or slower.
+    Exits with 1 if a case fails or is slower.
 
     \b
     kernbench run softmax_host --json | jq 'select(.event == "case")'

@@ -252,7 +252,7 @@ def _nvrtc(worker: dict[str, Any]) -> Check:
     versions = [f"{name} {worker[name]}" for name in ("cuda.core", "cuda.bindings") if name in worker]
     if len(versions) == 2:
         return Check("CUDA C++", True, ", ".join(versions))
-    fix = "Tasks with a .cu need them: `pip install 'kernbench[cuda13]'` (cuda12 with a torch for CUDA 12)."
+    fix = "Tasks with a .cu need them: `pip install 'kernbench[cuda13]'` (cuda12 for a CUDA 12 torch)."
     return Check("CUDA C++", None, "cuda-core and cuda-bindings are not in the worker's Python", fix)
 
 

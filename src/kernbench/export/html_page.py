@@ -203,7 +203,7 @@ def _diff(about: Collected, item: Summary, previous: Summary | None) -> tuple[li
     ]
     more = len(lines) - len(told)
     note = f"from {name_of(previous)} to {name_of(item)}"
-    return told, f"{note}; {more} more lines" if more else note if lines else f"{note}: no change"
+    return told, f"{note}; {fmt.plural(more, 'more line')}" if more else note if lines else f"{note}: no change"
 
 
 def heatmap(about: Collected) -> str:

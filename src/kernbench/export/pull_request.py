@@ -127,7 +127,7 @@ def _tried(about: Collected, comparable: int, steps: int) -> str:
     other = len(about.made) - comparable
     parts = [fmt.plural(total, "iteration")]
     parts += [f"{elsewhere} of them from another machine"] if elsewhere else []
-    parts += [f"{other} of another series (task, baseline or machine)"] if other else []
+    parts += [f"{other} in another series (task, baseline or machine)"] if other else []
     parts += [f"{steps} of them a new best on the way:" if steps else f"no new best{' here' if elsewhere else ''}."]
     return f"{parts[0]}:" if total == steps == 1 else ", ".join(parts)
 
@@ -183,7 +183,7 @@ def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
     condition = pair.after.environment.condition
     lines = [
         f"Times are {'GPU time' if clock == 'device' else clock + ' time'} per call, measured in interleaved blocks"
-        f"{', ' + condition if condition else ''}; ± is half the 95 % interval, -a+b% its two ends."
+        f"{', ' + condition if condition else ''}; ± is half the 95% interval, -a+b% its two ends."
     ]
     if pair.before:
         name = about.words_for(pair.before)
@@ -232,7 +232,7 @@ def _slots() -> list[str]:
     return [
         "## To be filled in by the author",
         "",
-        "- [ ] Model level: microbenchmarks need not carry over",
+        "- [ ] Model level: gains may not carry over",
         "",
         "  | model, stage | before ms | after ms | speedup |",
         "  | --- | ---: | ---: | ---: |",

@@ -46,6 +46,11 @@ class Change:
     ratio: float | None
     """After over before."""
 
+    @property
+    def after_with_unit(self) -> str:
+        """`87%`, `4.0 TB/s`, `32`."""
+        return f"{self.after}{self.unit}" if self.unit == "%" else f"{self.after} {self.unit}".rstrip()
+
 
 def profiles(state: Path) -> list[Profile]:
     """Every kept profile with counters, oldest first."""
@@ -88,16 +93,16 @@ def changes(before: Profile, after: Profile, names: Iterable[str] = METRICS) -> 
 
 
 def line(before: Profile, after: Profile, label: str) -> str:
-    """`registers 40 -> 32, occupancy 62 -> 87 % (ncu, qwen 4096x3072)`"""
+    """`registers 40 -> 32, occupancy 62 -> 87% (ncu, qwen 4096x3072)`"""
     told = changes(before, after, IN_ONE_LINE)
-    words = ", ".join(f"{item.words} {item.before} -> {item.after} {item.unit}".rstrip() for item in told)
+    words = ", ".join(f"{item.words} {item.before} -> {item.after_with_unit}" for item in told)
     return f"{words} (ncu, {label})" if words else ""
 
 
 def alone(profile: Profile, label: str) -> str:
     """The same for a source without a counterpart."""
     told = changes(profile, profile, IN_ONE_LINE)
-    words = ", ".join(f"{item.words} {item.after} {item.unit}".rstrip() for item in told)
+    words = ", ".join(f"{item.words} {item.after_with_unit}" for item in told)
     return f"{words} (ncu, {label})" if words else ""
 
 

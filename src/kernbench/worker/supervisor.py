@@ -116,7 +116,7 @@ class Supervisor:
         self._cancelled = False
         child, case, untouched = await self._free_child(), None, True
         if self._cancelled:
-            yield WorkerLost("cancelled", "load", None, "cancelled before it began")
+            yield WorkerLost("cancelled", "load", None, "before it began")
             return
         self._stop_warming()
         self.builder.freeze()
@@ -346,7 +346,7 @@ class Supervisor:
         if message is not None:
             return message
         if self._cancelled:
-            return WorkerLost("cancelled", self._step, None, "cancelled")
+            return WorkerLost("cancelled", self._step, None, "a newer save")
         detail = "exited after a CUDA error that broke its context"
         if child.garbled:
             detail = "was stopped: another process or the source itself wrote to its event pipe"
@@ -375,7 +375,7 @@ class Supervisor:
     def _overstayed(self, child: ChildProcess) -> WorkerLost:
         child.kill()
         if self._cancelled:
-            return WorkerLost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
+            return WorkerLost("cancelled", self._step, None, "the worker did not answer and was killed")
         limit = self._deadline - self._entered
         return WorkerLost("timeout", self._step, None, f"timed out after {fmt.seconds(limit)}", tuple(child.log_tail))
 

@@ -201,7 +201,7 @@ def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[L
         signature, text = signature_of(handle), _read(handle)
         span = span_of(text, number, source, at)
         if span is None:
-            other = " about this source" if span_of(text, number, None) else ""
+            other = " for this source" if span_of(text, number, None) else ""
             raise LogbookError(f"{path.name} has no entry {number}{other} any more")
         own = text[slice(*span)]
         if not own.endswith("\n"):  # at the end of the file
