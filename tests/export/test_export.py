@@ -24,6 +24,7 @@ from kernbench.cli import cli
 from kernbench.export import charts
 from kernbench.log import stored_sources
 from kernbench.log.runs.journal import Journal
+from kernbench.machine.plain_text import plain
 from tests import ROOT
 from tests.log.logs import make_log, make_task, source_hash
 from tests.log.test_entry_text import profile
@@ -336,3 +337,37 @@ def test_an_export_beside_the_task_is_no_part_of_its_source(task: Task, state: P
     export.export(task, state, "csv", export.default_target(task, "csv"))
     assert snapshot.take(Path(task.folder), state).sha == before
     assert taskfile.load(Path(task.folder)).hash == task.hash
+
+
+def test_no_format_carries_codes_formulas_or_markup_of_a_strangers_log(tmp_path: Path) -> None:
+    odd = "=HYPERLINK(1)<img src=http://spy>![x](http://spy)\x1b]0;t\x07\x9b5m\x7f\u202e"
+    task = make_log(tmp_path / "t", 3, cases=2, odd=odd)
+    file, runs = tmp_path / "t" / "task.toml", tmp_path / "t" / ".kernbench" / "runs.jsonl"
+    file.write_text(file.read_text().replace('summary = "', 'summary = "<script>alert(1)</script> ![y](//spy) '))
+    loaded = taskfile.load(tmp_path / "t")
+    runs.write_text(runs.read_text().replace('"Kim"', '"@Kim\\ud800"').replace(task.hash, loaded.hash))
+    files = {kind: export.text(loaded, runs.parent, kind) for kind in ("md", "csv", "json", "html")}
+    paths = export.export(loaded, runs.parent, "pr", tmp_path / "pr")
+    files |= {path.name: path.read_text() for path in paths if path.name != "change.diff"}
+    assert {name: text for name, text in files.items() if plain(text) != text} == {}
+    for name in ("md", "PULL_REQUEST.md"):
+        told = re.sub(r"(?ms)^(```+)\w.*?^\1$", "", files[name])
+        assert "alert(1)" in told
+        assert re.findall(r"(?<!\\)<(?!/?(?:details|summary)>)[a-z/!]|(?<!\\)!\[(?!speedup by)", told) == []
+    for name in ("csv", "numbers.csv"):
+        rows = list(csv.reader(io.StringIO(files[name])))
+        cells = {cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@"))}
+        assert [cell for cell in cells if number_or_none(cell) is None] == []
+        assert any(cell.startswith("'=HYPERLINK") for row in rows for cell in row)
+        assert any(cell == "'@Kim\ufffd" for row in rows for cell in row)
+    assert "<img src=http" not in files["html"] + files["cases.svg"] + files["chart.svg"]
+    for name in ("cases.svg", "chart.svg"):
+        ElementTree.fromstring(files[name])
+    json.loads(files["json"])
+
+
+def number_or_none(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

@@ -29,9 +29,13 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def complete_task(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Only names that a shell takes as they are: another would be split, or run as a command, once it is typed."""
+    import shlex
+
     from kernbench.task import lookup
 
-    return [folder.name for folder in lookup.list_tasks() if folder.name.startswith(incomplete)]
+    names = (folder.name for folder in lookup.list_tasks())
+    return [name for name in names if name.startswith(incomplete) and shlex.quote(name) == name]
 
 
 def task_argument(command: _F) -> _F:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.shared import format as fmt
 from kernbench.diagnosis.counters import Profile
+from kernbench.machine.plain_text import markdown
 
 SUMS = ("duration_us", "instructions", "spilled")
 """Summed over all kernels of the call; unknown if one kernel lacks it."""
@@ -96,14 +97,14 @@ def line(before: Profile, after: Profile, label: str) -> str:
     """`registers 40 -> 32, occupancy 62 -> 87% (ncu, qwen 4096x3072)`"""
     told = changes(before, after, IN_ONE_LINE)
     words = ", ".join(f"{item.words} {item.before} -> {item.after_with_unit}" for item in told)
-    return f"{words} (ncu, {label})" if words else ""
+    return f"{words} (ncu, {markdown(label)})" if words else ""
 
 
 def alone(profile: Profile, label: str) -> str:
     """The same for a source without a counterpart."""
     told = changes(profile, profile, IN_ONE_LINE)
     words = ", ".join(f"{item.words} {item.after_with_unit}" for item in told)
-    return f"{words} (ncu, {label})" if words else ""
+    return f"{words} (ncu, {markdown(label)})" if words else ""
 
 
 def metrics(profile: Profile) -> dict[str, float]:

@@ -4,6 +4,7 @@ TIME_US = 50.0        what a call takes (the baseline takes 100)
 DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER), flood, wrong, raise, cuda, syntax,
                       slow (20 ms a row), say (writes SAY as an event), dump (writes debug.txt into the task's folder)
 ON = "b"              the case on which it does so; every case if left out
+SAYS = "\\u001b"      what it prints, and the words of syntax and raise; written as in JSON
 """
 
 import json
@@ -95,9 +96,13 @@ class Worker:
             time.sleep(60)
         if todo == "crash_load":
             os.kill(os.getpid(), signal.SIGSEGV)
+        self.says = json.loads(f'"{self.word(text, "SAYS") or ""}"')
+        if self.says:
+            os.write(1, f"{self.says}\n".encode())
         if todo == "syntax":
-            place = {"file": "solution.py", "line": 3, "text": "def broken(:"}
-            self.emit("failed", run=run, status="build_error", message="invalid syntax", where=place, traceback="...")
+            place = {"file": "solution.py", "line": 3, "text": f"def broken(:{self.says}"}
+            message = self.says or "invalid syntax"
+            self.emit("failed", run=run, status="build_error", message=message, where=place, traceback="...")
             return
         if os.environ.get("FAKE_BUILDER"):
             self.emit("loaded", run=run, compiler={"target": ["fake", 1, 32]})
@@ -141,7 +146,7 @@ class Worker:
             return {
                 "id": case,
                 "status": "runtime_error",
-                "detail": "ValueError: no",
+                "detail": self.says or "ValueError: no",
                 "where": {"file": "solution.py", "line": 2},
             }
         if next(item for item in request["task"]["cases"] if item["id"] == case)["kind"] != "case":

@@ -23,6 +23,7 @@ from kernbench.atomic_write import written_aside
 from kernbench.events import Summary
 from kernbench.log.entries import entry_text, trailer
 from kernbench.log.entries.entry_text import EntryText
+from kernbench.machine.plain_text import markdown, one_line
 
 HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
 """A longer number is a date."""
@@ -308,7 +309,7 @@ def _lead(path: Path, handle: int) -> str:
     size = os.fstat(handle).st_size
     tail = os.pread(handle, 64, max(size - 64, 0))
     if size <= 64 and not tail.strip():
-        return f"# Iterations of {path.parent.name}\n\n"
+        return f"# Iterations of {markdown(one_line(path.parent.name))}\n\n"
     return "\n" if tail.endswith(b"\n") else "\n\n"
 
 
