@@ -19,6 +19,8 @@ PROTOCOL = 1
 """Version of the lines between workbench and worker."""
 SCHEMA = 1
 """Version of the lines in `run --json` and runs.jsonl."""
+_dumps = json.dumps
+"""Bound before any source could replace it."""
 
 _T = TypeVar("_T")
 
@@ -49,7 +51,7 @@ def to_dict(record: Any) -> dict[str, Any]:
 def encode(event: str, record: Any = None, **extra: Any) -> str:
     """One JSON line, without its newline."""
     data = {"event": event, **(to_dict(record) if record is not None else {}), **finite(extra)}
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def decode(cls: type[_T], data: dict[str, Any]) -> _T:

@@ -100,6 +100,8 @@ class Progress:
     index: int
     """Cases done before this one."""
     count: int
+    compiler: str = ""
+    """The compiler at work, if there is one."""
 
 
 @dataclass(frozen=True)

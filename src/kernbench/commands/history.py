@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernbench.commands.run import complete_task, load_task, task_argument
-from kernbench.machine.terminal import obeys
+from kernbench.machine.plain_text import json_text
+from kernbench.machine.terminal import control, obeys
 
 if TYPE_CHECKING:
     from harness.shared.task import Task
@@ -71,9 +72,13 @@ def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
 
 
 def echo_diff(lines: list[str]) -> None:
-    colours = {"+": "green", "-": "red", "@": "cyan"}
+    colours = {"+": "32", "-": "31", "@": "36"} if obeys(sys.stdout) else {}
     for line in lines:
-        click.echo(click.style(line, fg=colours.get(line[:1])) if obeys(sys.stdout) else line)
+        if colour := colours.get(line[:1]):
+            control(sys.stdout, f"\x1b[{colour}m")
+        click.echo(line)
+        if colour:
+            control(sys.stdout, "\x1b[0m")
 
 
 @click.command()
@@ -95,7 +100,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         click.echo(f"kernbench: {stored_sources.taken_twice(number)}; `{words}` prints both", err=True)
     if as_json:
         for entry in entries:
-            click.echo(encode("iteration", entry, best_now=entries.is_best_now(entry)))
+            click.echo(json_text(encode("iteration", entry, best_now=entries.is_best_now(entry))))
         return
     if not entries:
         click.echo(

@@ -319,7 +319,7 @@ class Session:
         for name in source_files.too_large(self.task, self.state):
             if name not in self._large_files:
                 self._large_files.add(name)
-                self._warn(f"{name} is over 1 MB, so it is not part of the source: load it by an absolute path")
+                self._warn(f"{name} is over 1 MB, so it is not part of the source: load it by absolute path")
 
     def _device(self) -> str:
         return self.environment.device if self.environment is not None else self.supervisor.device

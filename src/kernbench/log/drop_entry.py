@@ -24,7 +24,7 @@ def find(task: Task, journal: Journal, number: int) -> Summary:
     if len(found) > 1:
         raise DropError(f"{stored_sources.taken_twice(number)}; remove one of them in ITERATIONS.md")
     if not found:
-        again = "; it was dropped already, `--undo` puts it back" if _last_dropped(journal, number) else ""
+        again = "; it was already dropped: `--undo` puts it back" if _last_dropped(journal, number) else ""
         raise DropError(f"the log of {task.name} has no entry {number}{again}")
     return found[0]
 

@@ -33,6 +33,7 @@ from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import JournalError
 from kernbench.log.runs.series import Series, best_of
 from kernbench.machine.git import Git
+from kernbench.machine.plain_text import one_line
 from kernbench.task import snapshot
 from kernbench.task.lookup import cannot_be_written, make_state
 
@@ -346,9 +347,9 @@ def now() -> str:
 def author(folder: Path) -> str:
     """The user's name, as commits in this folder would have it, in one line of valid UTF-8."""
     name = os.fsencode(os.environ.get("GIT_AUTHOR_NAME", ""))
-    name = name or (Git(folder).ask("config", "user.name", seconds=2) or "").strip().encode()
+    name = name or os.fsencode((Git(folder).ask("config", "user.name", seconds=2) or "").strip())
     try:
         name = name or os.fsencode(getpass.getuser())
     except (OSError, KeyError):  # the system does not know this user
         return ""
-    return " ".join(name.decode(errors="replace").split())
+    return one_line(name.decode(errors="replace"))

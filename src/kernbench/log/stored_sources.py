@@ -135,7 +135,7 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
                 _must_be_kept(folder, before.folder, path, f"`kernbench restore {before.sha[:8]}` undoes the rest")
                 put()
     except OSError as problem:
-        raise SourceError(f"cannot write {problem.filename}: {problem.strerror}; restore again") from None
+        raise SourceError(f"cannot write {problem.filename}: {problem.strerror}; fix that and restore again") from None
     words = [path.as_posix() if path in changed else f"{path.as_posix()} (behind a link: unchanged)" for path in others]
     return before.sha, words + [f"{path.as_posix()} (removed)" for path in added]
 
@@ -240,7 +240,7 @@ def summary_of(
         raise SourceError(f"{reference} matches {len(matches)} sources; give more of the hash")
     if matches:
         return next(iter(matches.values()))
-    raise SourceError(f"no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
+    raise SourceError(f"no iteration {reference!r} here: {_known(listed)}; try best, last or a hash")
 
 
 def taken_twice(number: int) -> str:

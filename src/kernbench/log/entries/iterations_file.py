@@ -23,6 +23,7 @@ from kernbench.atomic_write import written_aside
 from kernbench.events import Summary
 from kernbench.log.entries import entry_text, trailer
 from kernbench.log.entries.log_lock import PATIENCE, LogbookError, is_same, locked
+from kernbench.machine.plain_text import markdown, one_line
 
 HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
 """A longer number is a date."""
@@ -210,7 +211,7 @@ def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[L
         signature, text = signature_of(handle), _read(handle)
         span = span_of(text, number, source, at)
         if span is None:
-            other = " about this source" if span_of(text, number, None) else ""
+            other = " for this source" if span_of(text, number, None) else ""
             raise LogbookError(f"{path.name} has no entry {number}{other} any more")
         own = text[slice(*span)]
         if not own.endswith("\n"):  # at the end of the file
@@ -302,7 +303,7 @@ def _lead(path: Path, handle: int) -> str:
     size = os.fstat(handle).st_size
     tail = os.pread(handle, 64, max(size - 64, 0))
     if size <= 64 and not tail.strip():
-        return f"# Iterations of {path.parent.name}\n\n"
+        return f"# Iterations of {markdown(one_line(path.parent.name))}\n\n"
     return "\n" if tail.endswith(b"\n") else "\n\n"
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from harness.shared.errors import UserError
 from harness.shared.regular_file import NotRegular, open_regular
+from kernbench.machine.plain_text import one_line
 
 PATIENCE = 2.0
 """Seconds that a command waits for the lock; a workbench holds it for some milliseconds."""
@@ -96,7 +97,6 @@ def holder(path: Path) -> str:
 
 def _name(pid: str) -> str:
     try:
-        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+        return f" ({one_line(Path(f'/proc/{pid}/comm').read_text(encoding='utf-8', errors='replace'))})"
     except OSError:
         return ""
-    return f" ({''.join(letter for letter in name if letter.isprintable())})"

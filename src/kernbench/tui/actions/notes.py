@@ -45,7 +45,7 @@ class Notes:
         """Where text typed now goes, if not to an entry: a running save without a hypothesis accepts it too."""
         run = self._bench.board.run
         if run is not None and run.reason == "save" and not run.hypothesis:
-            return "the run in progress", "What does the run in progress try?"
+            return "the run in progress", "What is the run in progress trying?"
         return "the next save", "What are you trying next?"
 
     def _why_no_entry(self) -> str:
@@ -71,7 +71,7 @@ class Notes:
     def on_leaving(self) -> list[str]:
         """One sentence for each text that is not in an entry yet."""
         remarks = self._bench.engine.notes
-        said = [f"kept for the next start: hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
+        said = [f"kept for next time: hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
         said += [f"not in an entry yet: next step {quoted(remarks.next_step)}"] if remarks.next_step else []
         return said + [f"typed but not saved: {quoted(draft)}" for draft in self.unsaved()]
 
