@@ -18,9 +18,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.shared.code_equality import code_of as code_of_file
 from harness.shared.task import Task
 from harness.shared.used_files import PARSED
+from harness.shared.used_files import code_of as code_of_file
 from kernbench.task.source_files import source_files
 
 WORDS = re.compile(rb"\w+")
