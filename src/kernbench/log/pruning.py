@@ -1,7 +1,7 @@
-"""Keeps the state folder small: removes snapshots and compiled images that are not needed any more.
+"""Keeps the state folder small: removes snapshots that are not needed any more.
 
 A snapshot stays if an entry, a best, a restore or one of the last runs named it, or if it was used within the hour.
-What no run made stays too. Of the compiled images the newest stay; another one costs a compilation.
+What no run made stays too. Builds are the worker's to remove (`harness/load/builds.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from kernbench.log.runs.runs_file import JournalError, RunsFile, parse
 
 LAST_RUNS = 100
 """Sources of so many last runs without an entry stay."""
-MOST_IMAGES = 200
 RECENT = 3600.0
 """Seconds for which a file that was used stays in any case: another workbench may need it."""
 START, KEPT = b'{"event":"start"', b'{"event":"kept"'
@@ -39,15 +38,14 @@ def prune(journal: Journal, entries: PulledEntries) -> int:
     pulled = [*entries.of(journal), *pulled_entries.dropped(journal)]
     if entries.path.exists() and not entries.current():  # its entries are not known
         return 0
-    sources, images = journal.state / "sources", journal.state / "build"
+    sources = journal.state / "sources"
     named = {run.source for run in journal.summaries if run.iteration is not None or run.best}
     named |= {journal.summaries[place].source for place in list(journal.waiting.values())}
     written = tuple({entry.source for entry in pulled if entry.source})
     stored = {path.name for path in _inside(sources) if path.is_dir() and not path.is_symlink()}
     others = {name for name in stored - named if not (written and name.startswith(written))}
     old = _made_by_runs(journal.path, others)[:-LAST_RUNS] if len(others) > LAST_RUNS else []
-    built = sorted((path for path in _inside(images) if path.is_file()), key=_used)
-    gone = [sources / name for name in old] + built[:-MOST_IMAGES]
+    gone = [sources / name for name in old]
     gone += [path for path in _inside(sources) if path.name.startswith((GONE, ".new-"))]  # of a killed process
     return sum(_removed(path) for path in gone)
 
