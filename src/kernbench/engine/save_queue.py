@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.shared.regular_file import read_bytes
+from harness.shared.used_files import LARGEST_FILE
 from kernbench.engine.jobs import Job
 from kernbench.events import Notice
 from kernbench.log.logbook import Logbook
@@ -137,7 +139,7 @@ class SaveQueue:
         kept = self.source.folder / name
         if not (exists and kept.is_file()):
             return exists or kept.is_file()
-        return kept.read_bytes() != (self._folder / name).read_bytes()
+        return kept.read_bytes() != read_bytes(self._folder / name, LARGEST_FILE)
 
     def _data_changed(self, names: list[str]) -> Notice:
         self._data_waits = True
