@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.shared.regular_file import read_bytes
+from harness.shared.taskfile import one_line
 from harness.shared.used_files import LARGEST_FILE
 from kernbench.engine.jobs import Job
 from kernbench.events import Notice
@@ -145,7 +146,7 @@ class SaveQueue:
         self._data_waits = True
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         what_to_do = "press r" if self._has_keys else "save the solution to run it"
-        return Notice(f"{', '.join(names[:MOST_NAMED])}{more} changed: {what_to_do}")
+        return Notice(f"{', '.join(map(one_line, names[:MOST_NAMED]))}{more} changed: {what_to_do}")
 
     def _drop_undone_save(self) -> None:
         """The code is as it was when last read; the save still counts if that source was never answered, or if it is
