@@ -62,8 +62,15 @@ class RunOrder:
 
 
 class Runner:
-    def __init__(self, supervisor: Supervisor, logbook: Logbook, emit: Callable[[Event], None]) -> None:
-        self._supervisor, self._logbook, self._emit = supervisor, logbook, emit
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        logbook: Logbook,
+        emit: Callable[[Event], None],
+        wrote: Callable[[Sequence[str], bool], None] = lambda files, unseen: None,
+    ) -> None:
+        """`wrote` is called with the files that the kernel is about to write, and whether it has started a process."""
+        self._supervisor, self._logbook, self._emit, self._wrote = supervisor, logbook, emit, wrote
         self.running: str | None = None
         self._told_of_cuda = False
 
@@ -119,11 +126,12 @@ class Runner:
     async def _converse(self, progress: RunProgress, request: RunRequest) -> None:
         async with contextlib.aclosing(self._supervisor.talk({"request": "run", **to_dict(request)})) as conversation:
             async for message in conversation:
-                self._record(
-                    progress.on_worker_lost(message)
-                    if isinstance(message, WorkerLost)
-                    else progress.on_message(message)
-                )
+                if isinstance(message, WorkerLost):
+                    self._record(progress.on_worker_lost(message))
+                elif message.get("event") == "wrote":
+                    self._wrote([str(name) for name in message.get("files", ())], bool(message.get("unseen")))
+                else:
+                    self._record(progress.on_message(message))
 
     def _record(self, events: Sequence[Event]) -> None:
         """On disk first, then on the screen."""
