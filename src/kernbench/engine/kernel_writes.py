@@ -1,6 +1,6 @@
 """Tells what the kernel writes into its task's folder from a user's saves.
 
-A file that the worker reports is the kernel's until its run ends. What cannot be told apart (the kernel has started a
+A file that the worker reports is the kernel's until its run ends. What cannot be decided (the kernel has started a
 process, or a file that was never edited changes right after the start of a run) starts at most two runs in a row; then
 it is ignored until another file changes, or until it changes while nothing has run for a while.
 """

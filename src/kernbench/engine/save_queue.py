@@ -1,8 +1,9 @@
 """Decides what runs next: which changes in the folder are saves, which job wins, which source needs no run.
 
 The newest job wins; those before it never start. A save of a source that was just run to its end is not run again. What
-the kernel writes is no save (kernel_writes.py). The session reports what happens (a change, a key, a run that starts or
-ends) and carries out each Decision. The queue reads the task's folder, but starts and cancels nothing itself.
+the kernel writes does not count as a save (kernel_writes.py). The session reports what happens (a change, a key, a run
+that starts or ends) and carries out each Decision. The queue reads the task's folder, but starts and cancels nothing
+itself.
 """
 
 from __future__ import annotations
