@@ -17,7 +17,9 @@ self-contained: it imports nothing else from the harness and can be copied next 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import fcntl
 import functools
 import hashlib
 import os
@@ -28,11 +30,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+UNFINISHED = "part-"
+"""Folders of this prefix contain what a compiler is still writing."""
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC")
-_ERROR = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<what>.+)$", re.MULTILINE)
+ERROR = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<what>.+)$", re.MULTILINE)
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 
 
@@ -106,6 +111,21 @@ def _pointer(tensor: Any) -> int:
     return int(tensor.data_ptr())
 
 
+@contextlib.contextmanager
+def alone(folder: str) -> Iterator[None]:
+    """Holds a folder of builds. Every builder does, so anything unfinished there was left by a process that is gone."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with contextlib.suppress(OSError):  # some network file systems cannot lock a folder
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            for name in os.listdir(folder):
+                if name.startswith(UNFINISHED):
+                    shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+        yield
+    finally:
+        os.close(handle)
+
+
 def load(name: str, flags: Sequence[str] = ()) -> Library:
     """Compiles (or finds) a C++ file next to the calling file."""
     scope = sys._getframe(1).f_globals
@@ -115,7 +135,7 @@ def load(name: str, flags: Sequence[str] = ()) -> Library:
     if not os.path.isfile(path):
         raise CompileError(f"no file {name} next to the file that loads it", user_path)
     compiler = _compiler(user_path)
-    digest = hashlib.sha256("\0".join([user_path, *compiler, *FLAGS, *flags, _stamp(compiler[0]), _cpu()]).encode())
+    digest = hashlib.sha256("\0".join([user_path, *compiler, *FLAGS, *flags, stamp(compiler[0]), processor()]).encode())
     texts = _texts(path)
     for content in texts.values():
         digest.update(len(content).to_bytes(8, "little") + content)
@@ -124,33 +144,34 @@ def load(name: str, flags: Sequence[str] = ()) -> Library:
     cache = scope.get("__kernbench_build__") or _user_cache()
     stem = os.path.splitext(os.path.basename(name))[0]
     image = os.path.join(cache, f"{stem}-{digest.hexdigest()[:24]}.so")
+    with contextlib.suppress(OSError):
+        os.utime(image, ns=(time.time_ns(), os.stat(image).st_mtime_ns))  # so that what is in use is not pruned
     if not os.path.exists(image):
-        _compile(path, user_path, [*compiler, *FLAGS, *flags], image)
+        os.makedirs(cache, exist_ok=True)
+        with alone(cache):
+            if not os.path.exists(image):  # else another process has compiled it meanwhile
+                _compile(path, user_path, [*compiler, *FLAGS, *flags], image)
     return Library(image, user_path)
 
 
 def _compile(path: str, user_path: str, command: list[str], image: str) -> None:
-    os.makedirs(os.path.dirname(image), exist_ok=True)
     folder = os.path.dirname(path)
     with open(path, "rb") as file:
         text = file.read()
     quoted = user_path.replace("\\", "\\\\").replace('"', '\\"')
-    handle, partial = tempfile.mkstemp(dir=os.path.dirname(image), suffix=".so.part")
-    os.close(handle)
-    command = [*command, "-iquote", folder, "-I", folder, "-x", "c++", "-", "-o", partial]
-    try:
-        done = subprocess.run(command, input=f'#line 1 "{quoted}"\n'.encode() + text, capture_output=True, check=False)
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=os.path.dirname(image)) as work:
+        partial = os.path.join(work, "image.so")
+        command = [*command, "-iquote", folder, "-I", folder, "-x", "c++", "-", "-o", partial]
+        given, own = f'#line 1 "{quoted}"\n'.encode() + text, {**os.environ, "TMPDIR": work}
+        done = subprocess.run(command, input=given, capture_output=True, check=False, env=own)
         if done.returncode != 0:
             output = done.stderr.decode(errors="replace").replace(folder + os.sep, os.path.dirname(user_path) + os.sep)
             raise _error(output, user_path)
         os.replace(partial, image)  # readers see the whole file or none
-    finally:
-        if os.path.exists(partial):
-            os.unlink(partial)
 
 
 def _error(output: str, user_path: str) -> CompileError:
-    found = _ERROR.search(output)
+    found = ERROR.search(output)
     if found is not None:
         return CompileError(found["what"].strip(), found["file"], int(found["line"]), output)
     lines = [line.strip() for line in output.splitlines() if line.strip()]
@@ -185,14 +206,14 @@ def _compiler(user_path: str) -> list[str]:
 
 
 @functools.lru_cache
-def _stamp(compiler: str) -> str:
+def stamp(compiler: str) -> str:
     """Changes when the compiler is replaced; running it for its version would cost a process on every start."""
     about = os.stat(os.path.realpath(compiler))
     return f"{os.path.realpath(compiler)} {about.st_size} {about.st_mtime_ns}"
 
 
 @functools.lru_cache
-def _cpu() -> str:
+def processor() -> str:
     """What -march=native depends on: machines may share a cache."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:

@@ -8,20 +8,19 @@ workbench closes the pipe. Each worker uses one device.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import importlib.util
 import json
 import os
 import queue
-import signal
 import sys
 import threading
 import time
 from dataclasses import is_dataclass
 from typing import Any, NoReturn
 
+from harness.check import forks
 from harness.shared.codes import UnusableCode
 from harness.shared.lines import PROTOCOL, decode, encode, to_dict
 from harness.shared.run_request import RunRequest
@@ -32,13 +31,15 @@ IDLE_S = 0.3
 """Idle seconds before the slow imports start."""
 MANY_MODULES = 200
 """More modules than a source usually imports."""
+_write, _exit, _loads = os.write, os._exit, json.loads
+"""Bound before any source could replace them."""
 
 
 class Channel:
     """Lines to and from the workbench."""
 
     def __init__(self, requests: int, events: int) -> None:
-        self._requests, self._events = requests, events
+        self._requests, self._events, self._pid, self._sent = requests, events, os.getpid(), 0
         self._lock = threading.Lock()
         self._waiting: queue.SimpleQueue[tuple[dict[str, Any], float]] = queue.SimpleQueue()
         self._cancelled: set[str] = set()
@@ -52,7 +53,7 @@ class Channel:
         with os.fdopen(self._requests, "rb") as lines:
             for line in lines:
                 try:
-                    message = json.loads(line)
+                    message = _loads(line)
                 except ValueError:
                     continue
                 if message.get("request") == "cancel":
@@ -64,7 +65,7 @@ class Channel:
                     self._free.set()
                 else:
                     self._waiting.put((message, time.perf_counter()))
-        os._exit(0)  # the workbench has exited; user code may be running
+        _exit(0)  # the workbench has exited; user code may be running
 
     def next(self) -> tuple[dict[str, Any], float]:
         return self._waiting.get()
@@ -92,19 +93,24 @@ class Channel:
 
     def emit(self, event: str, **fields: Any) -> None:
         data = {name: to_dict(value) if is_dataclass(value) else value for name, value in fields.items()}
-        line = memoryview((encode(event, **data) + "\n").encode())
+        if forks.getpid() != self._pid:  # C code forked, and its copy of the worker came back
+            forks.leave()
         with self._lock:
+            text = encode(event, **data, pid=self._pid, seq=self._sent + 1) + "\n"
+            self._sent += 1
+            line = memoryview(text.encode(errors="backslashreplace"))
             try:
                 while line:
-                    line = line[os.write(self._events, line) :]
+                    line = line[_write(self._events, line) :]
             except BrokenPipeError:
-                os._exit(0)
+                _exit(0)
 
 
 def main(device: str) -> None:
     channel = _private_channel()
-    channel.emit("hello", protocol=PROTOCOL, pid=os.getpid())
+    channel.emit("hello", protocol=PROTOCOL)
     channel.start_reading()
+    forks.install()
     device = _prepare(channel, device)
     from harness.device import environment as machine
     from harness.device.gpu import Gpu
@@ -152,17 +158,16 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
         run = Run(request, environment, cache, emit, lambda: channel.cancelled(name))
         run.go() if kind == "run" else run.floors()
     except BaseException as problem:  # an internal error must not end the worker silently
-        import traceback
+        from harness.load.failure import Paths, describe
 
-        text = f"internal error in the harness: {type(problem).__name__}: {problem}"
-        emit("failed", status="bad_task", message=text, where=None, traceback=traceback.format_exc())
+        fault = describe(problem, Paths(os.sep))
+        text = f"internal error in the harness: {fault.message}"
+        emit("failed", status="bad_task", message=text, where=None, traceback=fault.traceback)
     channel.forget(name)
 
 
 def _private_channel() -> Channel:
     """Makes the pipes private; from now on user code prints to the log and reads from /dev/null."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG; a parent that has already exited closed the pipe
     events, requests = os.dup(1), os.dup(0)
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -178,7 +183,9 @@ def _prepare(channel: Channel, device: str) -> str:
     try:
         import torch
     except Exception as problem:
-        _unusable(channel, "no_torch", f"{sys.executable} cannot import torch ({problem}); set another with --python")
+        _unusable(
+            channel, "no_torch", f"{sys.executable} cannot import torch ({problem}); choose another with --python"
+        )
     if device == "auto":
         device = "cuda:0" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from kernbench.engine.session import Session
 from kernbench.events import BuildFailed, Event, RunCancelled, RunFinished, Summary
-from kernbench.worker.supervisor import Deadlines
+from kernbench.worker.deadlines import Deadlines
 
 TASK = """
 name = "toy"

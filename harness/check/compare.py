@@ -15,6 +15,7 @@ import torch
 from harness.check import guard
 from harness.inputs import tensor_layout
 from harness.inputs.reference import Outputs
+from harness.shared import format as fmt
 from harness.shared.results import OutputError, Verdict
 from harness.shared.task import Task, Tolerance
 
@@ -28,7 +29,7 @@ EXACT = Tolerance(0.0, 0.0)
 def form(outputs: Outputs, expected: Outputs, layout: str) -> str | None:
     """What is wrong with the form of the outputs, before looking at any element."""
     if len(outputs) != len(expected):
-        return f"{len(outputs)} outputs, expected {len(expected)}"
+        return f"{fmt.plural(len(outputs), 'output')}, expected {len(expected)}"
     for (name, got), wanted in zip(outputs.items(), expected.values(), strict=True):
         problem = _form(name, got, wanted, layout)
         if problem:

@@ -54,7 +54,7 @@ def judge(call: GuardedCall, material: CaseInputs, expected: Outputs, task: Task
     """Checks borders, form, then every element; `expected` provides the form."""
     if call.breach is not None:
         return CheckResult(call.breach.problem, findings=(call.breach.finding,))
-    problem = call.problem or compare.form(call.outputs, expected, task.layout)
+    problem = _resized(call, material, task) or call.problem or compare.form(call.outputs, expected, task.layout)
     if problem:
         return CheckResult(problem)
     verdict = compare.compare(call.outputs, material.truth, task, fresh=True)
@@ -65,8 +65,21 @@ def touched(call: GuardedCall, material: CaseInputs, task: Task) -> str | None:
     """What the call did to its inputs that it must not; None if nothing."""
     changed = compare.changed_inputs(material.inputs, call.inputs, task.mutates)
     if changed is not None:
-        return f"the call wrote to its input {changed!r}, which is not listed in mutates"
+        return _wrote_to(changed)
     shared = compare.aliased(call.outputs, call.inputs) if not task.mutates else None
     if shared is not None and compare.aliased(material.expected, material.inputs) is None:
         return f"{shared[0]} shares memory with input {shared[1]!r}; return a new tensor"
     return None
+
+
+def _resized(call: GuardedCall, material: CaseInputs, task: Task) -> str | None:
+    """What a call did that changed the shape of an input: it could not be timed, so no check may wait for the rows."""
+    for name, value in material.inputs.items():
+        kept = call.inputs[name]
+        if isinstance(value, torch.Tensor) and name not in task.mutates and kept.shape != value.shape:
+            return _wrote_to(name)
+    return None
+
+
+def _wrote_to(name: str) -> str:
+    return f"the call wrote to its input {name!r}, which is not listed in mutates"

@@ -9,6 +9,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from harness.shared import format as fmt
+
 INTEGERS = {8: "q", 4: "i", 2: "h", 1: "b"}
 """struct codes by width; the first is used if the width is unknown."""
 
@@ -18,7 +20,7 @@ class Packed:
 
     def __init__(self, kinds: tuple[type, ...], declared: Sequence[tuple[int, int]] | None) -> None:
         if declared is not None and len(declared) != len(kinds):
-            raise TypeError(f"the kernel takes {len(declared)} arguments, but {len(kinds)} were given")
+            raise TypeError(f"the kernel takes {fmt.plural(len(declared), 'argument')}, not {len(kinds)}")
         layout, end, self._puts = "<", 0, []
         for index, kind in enumerate(kinds):
             try:
@@ -68,9 +70,9 @@ def passed(kind: type, size: int | None) -> tuple[str, Callable[[Any], Any] | No
     else:
         code, put = _scalar(kind)
         width = struct.calcsize("<" + code)
-        what, codes = f"a {kind.__name__} of {width} bytes", {width: code}
+        what, codes = f"a {kind.__name__} of {fmt.plural(width, 'byte')}", {width: code}
     if size is not None and size not in codes:
-        raise TypeError(f"is {what}, but the kernel declares {size} bytes there")
+        raise TypeError(f"is {what}, but the kernel declares {fmt.plural(size, 'byte')} there")
     return codes[size or next(iter(codes))], put
 
 
@@ -97,7 +99,7 @@ def _unsigned(value: Any, code: str) -> Any:
     if code not in INTEGERS.values() or -(1 << bits - 1) <= value < 1 << bits - 1:
         return value
     if not 0 <= value < 1 << bits:
-        raise OverflowError(f"{value} does not fit the {bits // 8} bytes that the kernel declares")
+        raise OverflowError(f"{value} does not fit in the {fmt.plural(bits // 8, 'byte')} the kernel declares")
     return value - (1 << bits)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FLAGS = ("-std=c++17", "-lineinfo", "--no-source-include")
-_ERROR = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error.*?: (?P<what>.+)$", re.M)
+ERROR = re.compile(r"^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?error.*?: (?P<what>.+)$", re.M)
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.M)
 
 
@@ -107,7 +107,7 @@ def _checked(answer: tuple[Any, ...]) -> Any:
 
 def compile_error(output: str, user_path: str) -> CompileError:
     """The first error in NVRTC's log as one sentence with its location."""
-    found = _ERROR.search(output)
+    found = ERROR.search(output)
     if found is not None and found["file"].startswith("__nv"):  # a requested name, not a line of the file
         asked = re.search(r"#pragma nv_mangled_name (.+)", output)
         kernel = asked[1].strip() if asked else "of that name"

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from .launching import Kernel
 
 _MISSING = (
     "{file} needs cuda-core and cuda-bindings, which this Python lacks ({problem}): "
-    "`pip install 'kernbench[cuda13]'`, or cuda12 with a torch for CUDA 12"
+    "`pip install 'kernbench[cuda13]'`, or cuda12 for a CUDA 12 torch"
 )
 
 
@@ -61,6 +62,8 @@ class Image:
     @classmethod
     def of(cls, source: Source, names: tuple[str, ...]) -> Image:
         stem = os.path.join(source.cache, f"{os.path.splitext(source.file)[0]}-{digest(source, names)}")
+        with contextlib.suppress(OSError):
+            os.utime(stem + ".json", ns=(time.time_ns(), os.stat(stem + ".json").st_mtime_ns))  # in use: do not prune
         with (
             contextlib.suppress(OSError, ValueError),
             open(stem + ".json") as said,

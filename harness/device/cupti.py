@@ -48,7 +48,7 @@ class Cupti:
             raise LostRecords(f"CUPTI version {version.value} uses a different record layout")
         self._names: dict[int, str] = {}
         if not _notice_profilers():
-            raise LostRecords("cannot detect whether torch's profiler is used")
+            raise LostRecords("cannot detect whether torch's profiler is in use")
 
     @property
     def disturbed(self) -> bool:

@@ -5,7 +5,7 @@
 - The flush is replayed as a CUDA graph, which takes a few microseconds of host time.
 - Calls in a fixed rhythm interfere with something periodic in the memory (on an H200: autocorrelations of 0.7 at lags
   of 4 to 8 calls), which can slow one side down. So the flush has a few lengths, chosen at random.
-- A call that the host launches only after the flush has ended finds the GPU idle and is about 50 ns shorter (3 % of
+- A call that the host launches only after the flush has ended finds the GPU idle and is about 50 ns shorter (3% of
   1.7 us). So that no side gains by being slow to launch, the flush repeats, in laps, until the slower of two
   alternating sides has been launched; a warm one cannot.
 - The kernel names contain a token stored per user, so that their images are compiled only once.

@@ -17,6 +17,7 @@ import torch
 
 from harness.device.roofline import Traffic
 from harness.inputs import rowwise, tensor_layout
+from harness.load.exception_text import class_name, one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.shared import format as fmt
 from harness.shared.results import InputForm
@@ -68,11 +69,11 @@ class Reference:
 
     def _checked(self, case: Case, made: Any) -> Inputs:
         if not isinstance(made, dict) or not all(isinstance(name, str) for name in made):
-            kind = type(made).__name__
+            kind = class_name(made)
             raise BadTask(f"make_inputs must return a dict of arguments; for case {case.id} it returned {kind}")
         for name, value in made.items():
             if value is not None and not isinstance(value, (torch.Tensor, int, float, str, bool)):
-                what = f"{name!r} of case {case.id} is a {type(value).__name__}"
+                what = f"{name!r} of case {case.id} is a {class_name(value)}"
                 raise BadTask(f"make_inputs: {what}; use tensors, numbers, strings or None")
         for name in self.task.mutates:
             if not isinstance(made.get(name), torch.Tensor):
@@ -103,7 +104,7 @@ class Reference:
             return Traffic(read, written, *flops[:1])
         except BaseException as problem:
             raise self._blamed(
-                f"traffic failed for case {case.id}; it must return (bytes read, bytes written, flops)", problem
+                f"traffic failed for case {case.id}; it must return (bytes read, bytes written[, flops])", problem
             ) from None
 
     def _run(self, case: Case, function: Callable[..., Any], inputs: Inputs) -> Outputs:
@@ -131,7 +132,7 @@ def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...]) -> Outp
     if mutates:
         return {name: inputs[name] for name in mutates}
     if isinstance(result, dict):
-        named = {str(name): value for name, value in result.items()}
+        named = {one_line(str(name)): value for name, value in result.items()}
     elif isinstance(result, (tuple, list)):
         named = {f"output {index}": value for index, value in enumerate(result)}
     else:
@@ -140,7 +141,7 @@ def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...]) -> Outp
         if value is None and len(named) == 1:
             raise BadOutput("it returned None")
         if value is not None and not isinstance(value, torch.Tensor):
-            raise BadOutput(f"{name} is of type {type(value).__name__}, not torch.Tensor")
+            raise BadOutput(f"{name} is of type {class_name(value)}, not torch.Tensor")
     return named
 
 

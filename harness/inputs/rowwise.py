@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from harness.load.failure import BadTask
+from harness.shared import format as fmt
 
 Inputs = dict[str, Any]
 Outputs = dict[str, torch.Tensor | None]
@@ -52,8 +53,9 @@ def _has(value: Any, dimension: int, count: int) -> bool:
 
 
 def _no_rows(name: str, value: torch.Tensor, dimension: int, length: int) -> str:
-    of = f"{length} rows gave {name} of shape {list(value.shape)}, expected {length} along dimension {dimension}"
-    return f"task.toml: rowwise: {of}; remove rowwise if rows are not independent"
+    gave = f"{fmt.plural(length, 'row')} gave {name} of shape {list(value.shape)}"
+    expected = f"expected {length} along dimension {dimension}"
+    return f"task.toml: rowwise: {gave}, {expected}; remove rowwise if rows are not independent"
 
 
 def _put(whole: Outputs, name: str, value: torch.Tensor | None, dimension: int, start: int, count: int) -> None:

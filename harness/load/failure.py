@@ -12,14 +12,13 @@ import traceback
 from dataclasses import dataclass
 from types import TracebackType
 
+from harness.load.exception_text import attribute, class_name, encodable, full_text, one_line, trace_of, written
 from harness.shared.errors import Where
 
 SIDE_PREFIX = "_kb_"
 _SIDE_NAME = re.compile(SIDE_PREFIX + r"[a-z]+_[0-9a-f]{8}\.?")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 """The folder of this package."""
-_LONGEST = 400
-"""Longer messages are cut; the traceback contains the full text."""
 
 
 @dataclass(frozen=True)
@@ -63,31 +62,45 @@ class Paths:
 
 
 def describe(problem: BaseException, paths: Paths) -> Failure:
-    text = "".join(traceback.format_exception(type(problem), problem, _own_frames(problem.__traceback__)))
-    text += str(getattr(problem, "output", ""))  # the compiler's full output
-    return Failure(_message(problem, paths), _where(problem, paths), paths.to_user(text))
+    """Never raises, whatever the exception is."""
+    text = full_text(problem, _own_frames(trace_of(problem)))
+    text += encodable(attribute(problem, "output", str, ""))  # the compiler's full output
+    try:
+        where = _where(problem, paths)
+    except BaseException:  # of an attribute that is not what its name says
+        where = None
+    return Failure(_message(problem, paths), where, paths.to_user(text))
 
 
 def _message(problem: BaseException, paths: Paths) -> str:
-    if isinstance(problem, SystemExit):
-        return f"it called sys.exit({problem.code!r})"
-    if isinstance(problem, SyntaxError):
-        return f"{type(problem).__name__}: {problem.msg}"
-    lines = [line for line in str(problem).splitlines() if line.strip()]
-    says = lines[-1 if hasattr(problem, "node") else 0] if lines else ""  # Triton prints the kernel first
-    text = paths.short(says.strip())
-    text = text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
-    if hasattr(problem, "file") and hasattr(problem, "line") and text:
+    name = class_name(problem)
+    if issubclass(type(problem), SystemExit):
+        code = written(attribute(problem, "code", object), representation=True)
+        return one_line(f"it called sys.exit({'...' if code is None else code})")
+    syntax = issubclass(type(problem), SyntaxError)
+    says = written(attribute(problem, "msg", str, "") if syntax else problem)
+    if says is None:
+        return f"{name}, and its message cannot be read: __str__ raises"
+    lines = [line for line in says.splitlines() if line.strip()]
+    last = attribute(problem, "node", object, problem) is not problem  # Triton prints the kernel first
+    text = one_line(paths.short(lines[-1 if last else 0].strip())) if lines else ""
+    if text and _names_its_place(problem):
         return text  # a compiler error is already a sentence
-    return f"{type(problem).__name__}: {text}" if text else type(problem).__name__
+    return one_line(f"{name}: {text}" if text else name)
+
+
+def _names_its_place(problem: BaseException) -> bool:
+    """Whether it has `file` and `line`, as a compiler error has; the line may be None."""
+    line = attribute(problem, "line", (int, type(None)), problem)
+    return attribute(problem, "file", str) is not None and line is not problem
 
 
 def _in_kernel(problem: BaseException, paths: Paths) -> Where | None:
     """Triton's compiler counts lines from the kernel's `def`, so find the kernel in the files on the stack."""
-    source, line = getattr(problem, "src", None), getattr(getattr(problem, "node", None), "lineno", None)
-    if not isinstance(source, str) or not source or not isinstance(line, int):
+    source, line = attribute(problem, "src", str), attribute(attribute(problem, "node", object), "lineno", int)
+    if not source or line is None:
         return None
-    for frame in traceback.extract_tb(problem.__traceback__):
+    for frame in traceback.extract_tb(trace_of(problem)):
         if paths.relative(frame.filename) is not None:
             text = "".join(linecache.getlines(frame.filename))
             start = text.find(source.rstrip("\n"))
@@ -97,19 +110,19 @@ def _in_kernel(problem: BaseException, paths: Paths) -> Where | None:
 
 
 def _where(problem: BaseException, paths: Paths) -> Where | None:
-    if isinstance(problem, SyntaxError) and problem.filename:
-        name = paths.relative(problem.filename)
+    if issubclass(type(problem), SyntaxError):
+        name = paths.relative(attribute(problem, "filename", str, "") or os.devnull)
         if name is not None:
-            return Where(name, problem.lineno, (problem.text or "").strip() or None)
-    file, line = getattr(problem, "file", None), getattr(problem, "line", None)
-    if isinstance(file, str) and (line is None or isinstance(line, int)):
-        return place(file, line, paths)
+            text = one_line(attribute(problem, "text", str, "").strip())
+            return Where(one_line(name), _line(attribute(problem, "lineno", int)), text or None)
+    if _names_its_place(problem):
+        return place(attribute(problem, "file", str), attribute(problem, "line", int), paths)
     found = _in_kernel(problem, paths)
     if found is not None:
         return found
     # Triton's interpreter raises at the launch; the cause is the error in the kernel.
-    inner = problem.__cause__ if type(problem).__name__ == "InterpreterError" else None
-    for frame in traceback.extract_tb((inner or problem).__traceback__):
+    inner = problem.__cause__ if class_name(problem) == "InterpreterError" else None
+    for frame in traceback.extract_tb(trace_of(inner or problem)):
         if paths.relative(frame.filename) is not None:
             found = place(frame.filename, frame.lineno, paths)
     return found
@@ -117,8 +130,14 @@ def _where(problem: BaseException, paths: Paths) -> Where | None:
 
 def place(file: str, line: int | None, paths: Paths) -> Where:
     """A location by its path, in the snapshot or in the user's folder, with the text of the line."""
-    text = linecache.getline(file, line).strip() if line else ""
-    return Where(paths.relative(file) or file, line, text or None)
+    line = _line(line)
+    text = one_line(linecache.getline(file, line).strip()) if line else ""
+    return Where(one_line(paths.relative(file) or file), line, text or None)
+
+
+def _line(number: int | None) -> int | None:
+    """A line that a file can have; an exception may name any number."""
+    return number if number is not None and 0 < number < 1 << 31 else None
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from harness.load.exception_text import attribute, written
 from harness.private import triton_private
 from harness.shared.codes import Reason
 
@@ -42,7 +43,8 @@ def _no_libdevice(*args: Any, **kwargs: Any) -> None:
 
 def lacks(problem: BaseException) -> Reason | None:
     """Why an interpreted call could not run, if the interpreter is the cause."""
-    text = f"{problem} {problem.__cause__ or ''}"
+    cause = attribute(problem, "__cause__", BaseException)
+    text = f"{written(problem)} {written(cause)}"
     for word, reason in MISSING.items():
         if word in text and "interpreter" in text:
             return reason

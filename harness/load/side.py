@@ -22,10 +22,18 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.load import operator_names
+from harness.load import extensions, operator_names
 from harness.load.failure import SIDE_PREFIX
 
 LARGEST_SOURCE = 1 << 20
+
+
+class Unreadable(Exception):
+    """Python cannot compile the file, and names no line or none that helps."""
+
+    def __init__(self, message: str, file: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.file, self.line = file, line
 
 
 class MissingEntry(Exception):
@@ -55,6 +63,7 @@ class Side:
         """Runs a file of the snapshot and returns its module."""
         _sides[self.package] = self
         operator_names.install()
+        extensions.use(self.build)
         name = os.path.splitext(file)[0].replace("/", ".").replace(os.sep, ".")
         return importlib.import_module(f"{self.package}.{name}")
 
@@ -196,7 +205,18 @@ class _Loader(importlib.abc.InspectLoader):
         content = _read(self.path)
         side.loaded[os.path.relpath(self.path, side.folder)] = hashlib.sha256(content).hexdigest()
         linecache.cache.pop(self.path, None)
-        exec(compile(content, self.path, "exec", dont_inherit=True), scope)
+        exec(_compiled(content, self.path), scope)
+
+
+def _compiled(content: bytes, path: str) -> types.CodeType:
+    if b"\0" in content:  # Python does not say where
+        line = content.count(b"\n", 0, content.index(b"\0")) + 1
+        raise Unreadable("the file contains a NUL byte, so it is not Python text; save it again as text", path, line)
+    try:
+        return compile(content, path, "exec", dont_inherit=True)
+    except (MemoryError, RecursionError) as problem:
+        what = f"Python cannot compile it ({type(problem).__name__}): an expression is nested too deeply"
+        raise Unreadable(what, path) from None
 
 
 def _read(path: str) -> bytes:

@@ -57,8 +57,6 @@ def facts(device: str) -> dict[str, Any] | None:
 
 
 def main(longest_s: str = f"{LONGEST_S}") -> None:
-    _die_with_parent()
-    _adopt()
     requests, events = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
@@ -104,9 +102,6 @@ def _stop(child: int) -> int:
     if child:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:  # reap those of earlier children
-                pass
     return 0
 
 
@@ -148,12 +143,6 @@ def _compile(jobs: Sequence[Callable[[], Any]], processes: int) -> None:
 def _die_with_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def _adopt() -> None:
-    """Adopts compiling processes whose parent was killed: a container's init process may never reap them."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
 
 
 def _say(events: int, event: str, **fields: Any) -> None:

@@ -12,6 +12,7 @@ import torch
 
 from harness.check.threads import ThreadWatch
 from harness.inputs.reference import Draw, forms
+from harness.load.exception_text import one_line
 from harness.load.failure import BadTask
 from harness.run.case_timing import CaseTiming
 from harness.run.context import RunContext
@@ -129,5 +130,7 @@ class CaseRun:
         return SlowChecks(context.task, context.reference, context.device, seed, interpreted, clock, self._threads)
 
     def _land(self, result: CaseResult) -> None:
+        if result.detail is not None:  # it may quote names that the source chose
+            result = replace(result, detail=one_line(result.detail))
         self._progress.emit("case", result=result)
         self._failures.leave_if_poisoned(result)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import gc
 import os
 import re
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
 
 import torch
 
 from harness.inputs.cache import RunCache
 from harness.load import interpreter
-from harness.load.failure import Paths, describe
+from harness.load.exception_text import attribute, written
+from harness.load.failure import Paths, describe, place
 from harness.shared import format as fmt
 from harness.shared.codes import CUDA_ERROR_EXIT, Explanation, explain
+from harness.shared.errors import Where
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Case
@@ -23,6 +28,8 @@ class CaseFailures:
     def __init__(self, environment: Environment, paths: Paths, cache: RunCache) -> None:
         self._device, self._interpreted = environment.device, environment.interpreted
         self._paths, self._cache = paths, cache
+        self.entry: Callable[..., Any] | None = None
+        """The solution, once it is loaded."""
 
     def row(self, case: Case, problem: BaseException) -> CaseResult:
         """The row for an exception; only the solution's failures count as failures."""
@@ -39,10 +46,19 @@ class CaseFailures:
             case.id,
             "runtime_error",
             detail=fault.message,
-            where=fault.where,
+            where=fault.where or self._definition(),
             traceback=fault.traceback,
             known=case.known,
         )
+
+    def _definition(self) -> Where | None:
+        """Where the entry is defined: the place of a failure that has none, such as a call with wrong arguments."""
+        if self.entry is None:
+            return None
+        code = attribute(attribute(self.entry, "__wrapped__", object, self.entry), "__code__", CodeType)
+        if code is None or self._paths.relative(code.co_filename) is None:
+            return Where("solution.py")
+        return place(code.co_filename, code.co_firstlineno, self._paths)
 
     def leave_if_poisoned(self, result: CaseResult) -> None:
         """Ends the process after an error that destroyed the CUDA context."""
@@ -58,7 +74,7 @@ class CaseFailures:
         """A case that does not fit is not a failure; frees the memory for the next case."""
         self._cache.trim(everything=True)  # cached inputs of other cases do not count as needed by this one
         held = 0 if self._device == "cpu" else torch.cuda.memory_allocated()
-        wanted = asked_for(str(problem))
+        wanted = asked_for(written(problem) or "")
         problem.__traceback__ = None  # its frames hold the tensors
         gc.collect()
         if self._device == "cpu":

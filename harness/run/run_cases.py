@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 
-from harness.check import clock_guard, task_controls
+from harness.check import clock_guard, forks, task_controls
 from harness.check.threads import ThreadWatch
 from harness.device import environment
 from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw, Reference, copies
+from harness.load import builds
+from harness.load.exception_text import one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.precompile import server
 from harness.run.case_run import CaseRun
@@ -28,6 +30,8 @@ from harness.run.progress import Cancelled, Emit, Progress
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Case
 from harness.timing.case_timer import CaseTimer
+
+MOST_THREADS = 1024
 
 
 class Run:
@@ -47,8 +51,6 @@ class Run:
         self.progress = Progress(emit, cancelled, len(request.cases))
 
     def go(self) -> None:
-        torch.set_num_threads(self.task.threads)
-        os.environ["OMP_NUM_THREADS"] = str(self.task.threads)  # for OpenMP libraries loaded from now on
         self.cache.first_case = self.request.cases[0] if self.request.cases else None
         self.emit("started", environment=self.environment)
         try:
@@ -61,8 +63,10 @@ class Run:
             self._tidy()
 
     def _tidy(self) -> None:
-        """Frees GPU memory for others, such as a profiler of the same case, if the run took much of it."""
+        """Prunes old builds; frees GPU memory for others, such as a profiler, if the run took much of it."""
         self.cache.trim()
+        if self.request.build:
+            builds.prune(self.request.build)
         gc.collect()
         gpu = self.cache.gpu
         if self.device != "cpu" and gpu is not None and torch.cuda.memory_reserved() > gpu.memory_bytes // 4:
@@ -70,8 +74,8 @@ class Run:
 
     def floors(self) -> None:
         """Measures A/A floors instead of a run."""
-        torch.set_num_threads(self.task.threads)
         try:
+            self._limit_threads()
             reference = self._load_reference()
             for case in self._cases():
                 self.progress.step("baseline", case)
@@ -92,7 +96,15 @@ class Run:
         masters = [self.cache.material(reference, case, Draw(seed), self.device).inputs for seed in (0, 1)]
         return self.timer.floor(function, masters, self.progress.pulse(case))
 
+    def _limit_threads(self) -> None:
+        threads = self.task.threads
+        if threads > MOST_THREADS:  # torch would start them all, or overflow
+            raise BadTask(f"task.toml: threads: at most {MOST_THREADS} are possible; this machine has {os.cpu_count()}")
+        torch.set_num_threads(threads)
+        os.environ["OMP_NUM_THREADS"] = str(threads)  # for OpenMP libraries loaded from now on
+
     def _whole(self) -> None:
+        self._limit_threads()
         self.progress.step("load")
         self.cache.drop("solution")
         try:
@@ -103,6 +115,7 @@ class Run:
             fault = describe(problem, self.paths)
             self._failed("build_error", fault.message, fault.where, fault.traceback)
             return
+        self.failures.entry = solution
         self._own_clocks()
         self._tell_builder()
         reference = self._load_reference()
@@ -114,9 +127,9 @@ class Run:
         for finding in self.opponents.load_best():
             self.emit("finding", finding=finding)
         self._answer(RunContext(self.request, self.environment, solution, reference, self.cache))
-        left = self.threads.left_running()
-        if left is not None:
-            self.emit("finding", finding=left)
+        for found in (self.threads.left_running(), forks.came_back()):
+            if found is not None:
+                self.emit("finding", finding=found)
         self._own_clocks()
         self.emit("finished")
 
@@ -150,4 +163,5 @@ class Run:
         return [self.task.case(case_id) for case_id in self.request.cases]
 
     def _failed(self, status: str, message: str, where: Any, traceback: str) -> None:
-        self.emit("failed", status=status, message=message, where=where, traceback=self.paths.to_user(traceback))
+        text = self.paths.to_user(traceback)
+        self.emit("failed", status=status, message=one_line(message), where=where, traceback=text)

@@ -32,6 +32,7 @@ FindingCode = Literal[
     "clock_replaced",
     "event_pairs",
     "fewer_checks",
+    "forked",
     "impossible_time",
     "left_threads",
     "less_accurate",

@@ -37,6 +37,10 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "fewer checks",
         "ran out of memory while checking other input values; those checked before were correct ({detail})",
     ),
+    "forked": Definition(
+        "forked",
+        "the source forked and the child returned into kernbench, which ended it; fork only to run another program",
+    ),
     "impossible_time": Definition(
         "impossible time",
         "{us} us, but the memory bus needs at least {floor_us} us for these bytes: some work was not done",
@@ -106,7 +110,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "thread_limit_changed": Definition(
         "too many threads",
-        "it called torch.set_num_threads, but task.toml allows {allowed}; to compare with more, set `threads` there",
+        "it called torch.set_num_threads; to compare with more than {allowed}, set `threads` in task.toml",
         disqualifying=True,
     ),
     "throttled": Definition("throttled", "{dropped} blocks were dropped ({cause}); let the GPU cool down"),

@@ -78,13 +78,13 @@ def _end(reach: float, room: float) -> int:
 
 
 def percent(value: float | None, of: float = 1.0) -> str:
-    """A share in whole percent: `62 %`. What already counts percent is `of` 100."""
-    return DASH if value is None else f"{whole(value / of * 100)} %"
+    """A share in whole percent: `62%`. What already counts percent is `of` 100."""
+    return DASH if value is None else f"{whole(value / of * 100)}%"
 
 
 def fine_percent(fraction: float) -> str:
     """To a tenth of a percent, for noise and disagreement."""
-    return f"{fraction * 100:.1f} %"
+    return f"{fraction * 100:.1f}%"
 
 
 def change(ratio: float) -> str:

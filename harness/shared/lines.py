@@ -19,6 +19,8 @@ PROTOCOL = 1
 """Version of the lines between workbench and worker."""
 SCHEMA = 1
 """Version of the lines in `run --json` and runs.jsonl."""
+_dumps = json.dumps
+"""Bound before any source could replace it."""
 
 _T = TypeVar("_T")
 
@@ -49,7 +51,7 @@ def to_dict(record: Any) -> dict[str, Any]:
 def encode(event: str, record: Any = None, **extra: Any) -> str:
     """One JSON line, without its newline."""
     data = {"event": event, **(to_dict(record) if record is not None else {}), **finite(extra)}
-    return json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def decode(cls: type[_T], data: dict[str, Any]) -> _T:
@@ -60,14 +62,17 @@ def decode(cls: type[_T], data: dict[str, Any]) -> _T:
         value = known.get(name)
         if value is not None:
             known[name] = convert(value)
+    for name in plan.floats:
+        if type(known.get(name)) is int:
+            known[name] = float(known[name])
     if plan.checked or not plan.required <= known.keys():
         return cls(**known)
-    record = object.__new__(cls)  # a frozen __init__ sets field by field and takes ten times as long
-    record.__dict__.update(plan.defaults)
     for name, make in plan.factories:
         if name not in known:
             known[name] = make()
-    record.__dict__.update(known)
+    record, put = object.__new__(cls), object.__setattr__  # __init__ would check every name again
+    for name, value in {**plan.defaults, **known}.items():
+        put(record, name, value)
     return record
 
 
@@ -78,6 +83,8 @@ class _Plan(typing.NamedTuple):
     """Field names by key."""
     required: frozenset[str]
     converters: tuple[tuple[str, Callable[[Any], Any]], ...]
+    floats: tuple[str, ...]
+    """JSON has them as integers if they are whole."""
     defaults: dict[str, Any]
     factories: tuple[tuple[str, Callable[[], Any]], ...]
     checked: bool
@@ -88,14 +95,15 @@ class _Plan(typing.NamedTuple):
 def _plan(cls: type) -> _Plan:
     hints = typing.get_type_hints(cls)
     fields = dataclasses.fields(typing.cast(Any, cls))
-    converters = ((item.name, _converter(hints[item.name])) for item in fields)
+    converters = [(item.name, _converter(hints[item.name])) for item in fields]
     plain = {item.name: item.default for item in fields if item.default is not dataclasses.MISSING}
     made = [(item.name, item.default_factory) for item in fields if item.default_factory is not dataclasses.MISSING]
     names = {item.metadata.get("key", item.name): item.name for item in fields}
     return _Plan(
         names=names,
         required=frozenset(names.values()) - plain.keys() - {name for name, _make in made},
-        converters=tuple((name, convert) for name, convert in converters if convert is not None),
+        converters=tuple((name, made) for name, made in converters if made not in (None, _as_float)),
+        floats=tuple(name for name, made in converters if made is _as_float),
         defaults=plain,
         factories=tuple(made),
         checked=hasattr(cls, "__post_init__"),

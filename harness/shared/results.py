@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Ratio:
-    """Speedup over another side, with its 95 % interval."""
+    """Speedup over another side, with its 95% interval."""
 
     speedup: float
     low: float

@@ -1,15 +1,15 @@
 """The math behind the verdicts: center, interval, floor, verdict, geomean. Standard library only.
 
 - Input: log ratios, log(baseline time / solution time), of one timed case.
-- Output: an estimate, the log of the speedup with its 95 % interval. Fewer than six blocks have no interval and no
+- Output: an estimate, the log of the speedup with its 95% interval. Fewer than six blocks have no interval and no
   ratio.
 - Blocks with one ratio each (`of_blocks`): the interquartile mean, and the order statistics around the median, with no
   assumption about the shape of the noise.
 - Blocks in which two sides alternate call by call (`of_rounds`): each call is compared with the other side's calls in
   its round and in the two rounds before and after. The center is a trimmed mean of these ratios; the interval comes
   from the scatter of the blocks' trimmed sums, so ratios within a block may be correlated.
-- Coverage, in 300 A/A runs on an H200: the interval of `of_rounds` missed 1.00 in 4 %, and the true value in 4 to 5 %
-  after up to two percent were added to one side. Order statistics missed in 1 %, being a third too wide.
+- Coverage, in 300 A/A runs on an H200: the interval of `of_rounds` missed 1.00 in 4%, and the true value in 4 to 5%
+  after up to two percent were added to one side. Order statistics missed in 1%, being a third too wide.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ FEWEST_BLOCKS = 6
 QUARTER = 0.25
 NEAR, OF_ROUNDS = 2, 0.35
 """The most rounds apart that calls are compared, and the share of those ratios trimmed at each end. Over every call of
-300 A/A runs (15 shapes on an H200), speedups of rows from 5 us up scattered by 0.105 % (at worst 0.36); compared only
-within a round, by 0.124 % (at worst 0.48). Low scatter is not enough: subtracting a local level from each call before
+300 A/A runs (15 shapes on an H200), speedups of rows from 5 us up scattered by 0.105% (at worst 0.36); compared only
+within a round, by 0.124% (at worst 0.48). Low scatter is not enough: subtracting a local level from each call before
 comparing the sides scattered as little, but lost a tenth of a true two percent. The median would snap to the 32 ns
 resolution of the records."""
 WIDTH_GOAL, WIDTH_GOAL_OF_ROUNDS = 0.0035, 0.0025
@@ -146,8 +146,8 @@ def _neighbours(over: Sequence[float], under: Sequence[float]) -> list[float]:
 
 
 def student(freedom: int) -> float:
-    """Student's 97.5 % quantile, by its expansion around the normal quantile: within 0.004 from five degrees of freedom
-    up, 3 % too low at two."""
+    """Student's 97.5% quantile, by its expansion around the normal quantile: within 0.004 from five degrees of freedom
+    up, 3% too low at two."""
     z, total, power = 1.959964, 1.959964, 1
     for numerator, divisor in (
         (z**3 + z, 4),

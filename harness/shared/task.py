@@ -1,10 +1,23 @@
-"""A task as described by task.toml and cases.json: what to compute, how accurately, and for which cases."""
+"""A task as described by task.toml and cases.json: what to compute, how accurately, and for which cases.
+
+Two runs with the same task hash were checked and timed by the same rules. The hash covers what decides correctness and
+speed: the parsed task and cases, and the code of the reference, of a baseline file and of every file in the folder that
+they use. Names, labels, comments and formatting are left out, and so is every field at its default, so that a field
+added later changes no hash.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import json
 import math
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
+
+from harness.shared.used_files import LARGEST, NAMED_BASELINES, code_of
 
 CaseKind = Literal["case", "smoke", "check"]
 
@@ -61,7 +74,7 @@ class Task:
     """By output dtype."""
     cases: tuple[Case, ...]
     hash: str
-    """Covers everything that decides correctness and speed (code_equality.py); a new hash starts a new series."""
+    """Covers everything that decides correctness and speed; a new hash starts a new series."""
     rowwise: tuple[str, ...] = ()
     """Inputs whose rows are independent, so that truth can be computed a few rows at a time."""
     old_hash: str = ""
@@ -77,3 +90,104 @@ class Task:
     @property
     def timed(self) -> tuple[Case, ...]:
         return tuple(case for case in self.cases if case.kind == "case")
+
+
+DIGITS = 16
+DEFAULT_TOLERANCE = {
+    "float64": Tolerance(1e-9, 1e-9),
+    "float32": Tolerance(1e-5, 1e-5),
+    "float16": Tolerance(1e-2, 1e-2),
+    "bfloat16": Tolerance(5e-2, 5e-2),
+}
+_DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
+"""Defaults of the fields that Task requires."""
+_NOT_RULES = frozenset("name folder summary ignore hash old_hash files cases tolerance".split())
+_NOT_CASE_RULES = frozenset("label models known weight".split())
+
+
+def task_hash(task: Task) -> str:
+    """The hash of a loaded task and the current contents of its `files`."""
+    digest = hashlib.sha256(json.dumps(_rules(task), sort_keys=True, separators=(",", ":")).encode())
+    for name in sorted(task.files):
+        code = _code(Path(task.folder) / name)
+        digest.update(f"\0{name}\0{len(code)}\0".encode() + code)
+    return digest.hexdigest()[:DIGITS]
+
+
+_digests: dict[Path, tuple[tuple[int, int, int], bytes]] = {}
+
+
+def _code(path: Path) -> bytes:
+    """The part of a file that counts; for large files a digest, recomputed when the file changes."""
+    try:
+        about = path.stat()
+        if about.st_size <= LARGEST:
+            return code_of(path.name, path.read_bytes())
+        stamp = (about.st_mtime_ns, about.st_size, about.st_ino)
+        known = _digests.get(path)
+        if known is None or known[0] != stamp:
+            digest = hashlib.sha256()
+            with path.open("rb") as file:
+                while chunk := file.read(1 << 20):
+                    digest.update(chunk)
+            known = _digests[path] = (stamp, digest.digest())
+        return known[1]
+    except OSError:
+        return b""
+
+
+def _rules(task: Task) -> dict[str, Any]:
+    rules = _set_fields(task, _NOT_RULES)
+    rules["tolerance"] = {
+        dtype: [bounds.atol, bounds.rtol]
+        for dtype, bounds in task.tolerance.items()
+        if bounds != DEFAULT_TOLERANCE.get(dtype)
+    }
+    rules["cases"] = sorted(
+        (_set_fields(case, _NOT_CASE_RULES) for case in task.cases), key=lambda case: str(case["id"])
+    )
+    return rules
+
+
+def _set_fields(record: Any, left_out: frozenset[str]) -> dict[str, Any]:
+    """The fields of a record that differ from their default."""
+    fields: dict[str, Any] = {}
+    for about in dataclasses.fields(record):
+        value = getattr(record, about.name)
+        default = _DEFAULTS.get(about.name, about.default)
+        if about.default_factory is not dataclasses.MISSING:
+            default = about.default_factory()
+        if about.name not in left_out and value != default:
+            fields[about.name] = value
+    return fields
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def old_task_hash(folder: Path, baseline: str) -> str:
+    """The hash that kernbench computed before 0.2, over bytes. Runs with this hash belong to the current task if the
+    current files still produce it."""
+    digest = hashlib.sha256()
+    names = ["task.toml", "cases.json", "reference.py"]
+    for name in names if baseline in NAMED_BASELINES else [*names, *_old_files_behind(folder, baseline)]:
+        content = _content(folder / name)
+        digest.update(f"{name}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:DIGITS]
+
+
+_OLD_QUOTED = re.compile(r"""["']([\w+.-]+\.[a-z]+)["']""")
+_OLD_IMPORTED = re.compile(r"^\s*(?:from|import)\s+(\w+)", re.M)
+
+
+def _old_files_behind(folder: Path, name: str) -> list[str]:
+    found = [name]
+    for current in found:
+        text = _content(folder / current).decode("utf-8", "replace")
+        named = [*_OLD_QUOTED.findall(text), *(f"{module}.py" for module in _OLD_IMPORTED.findall(text))]
+        found += [other for other in dict.fromkeys(named) if other not in found and (folder / other).is_file()]
+    return found

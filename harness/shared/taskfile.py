@@ -15,9 +15,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
-from harness.shared.code_equality import DEFAULT_TOLERANCE, old_task_hash, task_hash
 from harness.shared.errors import UserError
-from harness.shared.task import Case, CaseKind, Task, Tolerance
+from harness.shared.task import DEFAULT_TOLERANCE, Case, CaseKind, Task, Tolerance, old_task_hash, task_hash
 from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, task_files
 
 DTYPES = frozenset(

@@ -4,7 +4,7 @@ All sides of a case are timed in one pass; a block contains a few calls of every
 
 - On a CPU all sides alternate, and their order reverses from block to block (ABBA).
 - On a GPU the candidate alternates with one other side at a time. When three sides alternated, the same 2 us kernel
-  differed from itself by up to 2.5 % until it was reloaded; with two it never did. (Three seem to evict each other from
+  differed from itself by up to 2.5% until it was reloaded; with two it never did. (Three seem to evict each other from
   the instruction caches, and their load addresses decide which one loses.) The order within each round is random, half
   of the rounds either way: slow drifts cancel in the block's ratios, and a disturbance every few calls cannot favor one
   side.
@@ -45,7 +45,7 @@ LEAST_US = 1e-3
 """Smallest time of a call, for one that ran nothing on the device."""
 FEWEST_BATCHES = 2
 """Batches before a tight interval may end the timing, if the budget allows. A single batch may agree with itself by
-chance: A/A of 32760x5120 was off by 0.2 and 0.3 % after one, by 0.16 % after more."""
+chance: A/A of 32760x5120 was off by 0.2 and 0.3% after one, by 0.16% after more."""
 LONGEST_BATCH_US = 1e6
 """Only between batches can a newer save cancel the run and the step report that it is alive."""
 ASK_AGAIN = 1.25

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from harness.device.activity import Activity
+from harness.shared import format as fmt
 from harness.shared.findings import make
 from harness.shared.results import Finding, KernelTime
 
@@ -58,7 +59,9 @@ def _uneven(calls: Sequence[Activity]) -> Finding | None:
     counts = Counter(len(call.records) for call in calls)
     if len(counts) < 2:
         return None
-    spelled = ", ".join(f"{count} kernels in {times} calls" for count, times in sorted(counts.items()))
+    spelled = ", ".join(
+        f"{fmt.plural(count, 'kernel')} in {fmt.plural(times, 'call')}" for count, times in sorted(counts.items())
+    )
     return make("uneven_calls", counts=spelled)
 
 

@@ -16,6 +16,7 @@ import click
 
 from harness.shared.errors import UserError
 from kernbench.commands import export, guide, history, profile, run, selfcheck, setup
+from kernbench.machine.terminal import print_only_text
 from kernbench.version import __version__
 
 READER_LEFT = 141
@@ -80,6 +81,7 @@ for command in (
 
 
 def main(argv: list[str] | None = None) -> Any:
+    print_only_text()
     try:
         return cli.main(args=argv, prog_name="kernbench", standalone_mode=True)
     except UserError as problem:

@@ -100,6 +100,8 @@ class Progress:
     index: int
     """Cases done before this one."""
     count: int
+    compiler: str = ""
+    """The compiler at work, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,7 @@ class RunCancelled:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Worst:
     """The row of a run with the lowest or the highest speedup."""
 
@@ -138,7 +140,7 @@ class Worst:
     speedup: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A whole run in one record: the `finished` line of runs.jsonl and of `run --json`."""
 
@@ -248,7 +250,7 @@ class Summary:
         return self.took_over and self.repeats is None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PulledEntry(Summary):
     """An entry pulled with ITERATIONS.md: its rows are in its text, and no run on this machine made it."""
 

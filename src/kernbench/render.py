@@ -10,6 +10,7 @@ from harness.shared.errors import Where
 from harness.shared.results import CaseResult, Ratio
 from harness.shared.run_request import Environment
 from kernbench.events import Progress, PulledEntry, Summary
+from kernbench.machine.plain_text import one_line
 
 SIGNS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
 ASCII_SIGNS = {"faster": "^", "slower": "v", "same": "=", "unclear": "?"}
@@ -46,10 +47,13 @@ def verdict(result: CaseResult, ascii_only: bool = False) -> str:
 
 
 def place(where: Where | None, message: str) -> str:
-    return message if where is None else f"{where}: {message}"
+    """One line, even if an exception's name or message has several."""
+    return one_line(message if where is None else f"{where}: {message}")
 
 
 def progress(event: Progress) -> str:
+    if event.compiler:
+        return f"compiling ({event.compiler})"
     words = f"{STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
     return f"{words} {event.case}" if event.case else words
 

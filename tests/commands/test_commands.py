@@ -75,6 +75,15 @@ def test_a_failed_build_is_a_line_per_case_and_one_sentence(folder: Path) -> Non
     assert "Traceback" not in result.stderr
 
 
+def test_an_exception_of_several_lines_is_one_sentence(folder: Path) -> None:
+    write(folder, 'DO = "raise"\nSAYS = "Bad\\nName: two\\r\\nlines"')
+    result = kernbench(folder, "run", "-m", "x")
+    assert "    solution.py:2: Bad Name: two lines\n" in result.stdout
+    assert "- result: a 16x16: solution.py:2: Bad Name: two lines; " in (folder / "ITERATIONS.md").read_text()
+    write(folder, 'DO = "syntax"\nSAYS = "Bad\\nName: two\\r\\nlines"')
+    assert "kernbench: solution.py:3: Bad Name: two lines\n" in kernbench(folder, "run").stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.shared import stats, taskfile
-from harness.shared.code_equality import DEFAULT_TOLERANCE
+from harness.shared.task import DEFAULT_TOLERANCE
 from tests import ROOT
 
 GUIDE = ROOT / "src" / "kernbench" / "guide"

@@ -15,9 +15,9 @@ EXPECTED = {
     "strided": ("bandwidth", "uncoalesced loads"),
     "chase": ("bandwidth", "uncoalesced loads"),
     "spills": ("spills", "spilled from registers"),
-    "shared_limit": ("occupancy", "limited to 12 % of the warps by shared memory"),
-    "register_limit": ("registers", "limited to 19 % of the warps by registers"),
-    "few_blocks": ("launch", "too few blocks: 94 %"),
+    "shared_limit": ("occupancy", "limited to 12% of the warps by shared memory"),
+    "register_limit": ("registers", "limited to 19% of the warps by registers"),
+    "few_blocks": ("launch", "too few blocks: 94%"),
     "tail": ("launch", "last wave"),
     "conflicts": ("shared memory", "bank conflicts"),
     "compute": ("instructions", "instruction count"),
@@ -82,5 +82,5 @@ def test_the_compilers_facts_alone() -> None:
     spilled = diagnose(Profile(facts=(Facts("k", 255, 12, 0, 8, 3),)))
     assert (spilled.bound, spilled.evidence) == ("spills", ("12 spills", "255 registers per thread"))
     low = diagnose(Profile(facts=(Facts("k", 200, 0, 0, 8, 3, 12.5, "registers"),)))
-    assert "limited to 12 % by registers" in low.sentence
+    assert "limited to 12% by registers" in low.sentence
     assert diagnose(Profile()).bound == "unknown"

@@ -86,20 +86,47 @@ def test_a_gpu_and_a_cuda_build_are_named(tmp_path: Path, fake_python: Path, mon
     assert not found["NVML"].ok
 
 
-@pytest.mark.parametrize("may_count", [True, False])
-def test_ncu_is_judged_as_a_profile_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, may_count: bool) -> None:
-    """Found where a profile finds it, and by what the process may do, not by who runs it."""
-    ncu = tmp_path / "bin" / "ncu"
-    ncu.parent.mkdir()
-    ncu.write_text("#!/bin/sh\n")
-    ncu.chmod(0o755)
+@pytest.fixture
+def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a profile finds it, although PATH does not name it."""
+    path = tmp_path / "bin" / "ncu"
+    path.parent.mkdir()
+    path.write_text("#!/bin/sh\necho Version 2025.3.1.0\n")
+    path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    return path
+
+
+@pytest.mark.parametrize("may_count", [True, False])
+def test_ncu_is_judged_as_a_profile_would(ncu: Path, monkeypatch: pytest.MonkeyPatch, may_count: bool) -> None:
+    """By what the process may do, not by who runs it."""
     monkeypatch.setattr(nsight, "permitted", lambda: may_count)
     check = installation._ncu()
     assert check.ok is may_count
     assert check.says.startswith(str(ncu))
+    assert ("2025.3.1" in check.says) is may_count
     assert may_count or "NVreg_RestrictProfilingToAdminUsers=0" in check.fix
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("exec /bin/sleep 60", "did not answer within 0.2 s"),
+        ("echo '\x1b]0;owned'", "does not print a version"),
+        ("echo libnvperf is missing >&2; exit 127", "libnvperf is missing"),
+    ],
+)
+def test_an_ncu_that_gives_no_version_is_not_ok(
+    ncu: Path, monkeypatch: pytest.MonkeyPatch, script: str, says: str
+) -> None:
+    monkeypatch.setattr(installation, "NCU_SECONDS", 0.2 if "sleep" in script else 60.0)
+    ncu.write_text(f"#!/bin/sh\n{script}\n")
+    check = installation._ncu()
+    assert check.ok is False
+    assert str(ncu) in check.says
+    assert says in check.says
+    assert "first on PATH" in check.fix
 
 
 @pytest.mark.parametrize(
@@ -232,7 +259,7 @@ def test_gpus_that_may_not_be_opened(
     assert seen.count == 2
 
 
-def test_a_torch_that_fails_at_its_gpus_is_still_a_torch(tmp_path: Path) -> None:
+def test_a_torch_that_fails_at_its_gpus_is_still_a_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text(
         "from types import SimpleNamespace\n"
@@ -243,6 +270,10 @@ def test_a_torch_that_fails_at_its_gpus_is_still_a_torch(tmp_path: Path) -> None
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
     python.chmod(0o755)
+    (tmp_path / "task").mkdir()
+    for name in ("torch", "json", "importlib"):  # a task's files are not imported by looking at the machine
+        (tmp_path / "task" / f"{name}.py").write_text("raise SystemExit(9)\n")
+    monkeypatch.chdir(tmp_path / "task")
     answer = installation.probe(str(python))
     assert (answer["torch"], answer["gpus_problem"]) == ("2.11.0", "CUDA error 802: system not yet initialized")
 

@@ -78,7 +78,7 @@ async def test_a_file_over_1_mb_that_the_code_loads_is_named_once(
     await it.ended(1)
     write(folder, 'DATA = "weights.npy"\nTIME_US = 20.0')
     await it.ended(2)
-    assert said(it) == ["weights.npy is over 1 MB, so it is not part of the source: load it by an absolute path"]
+    assert said(it) == ["weights.npy is over 1 MB, so it is not part of the source: load it by absolute path"]
     assert not (it.session.logbook.source(summaries(it)[0].source) / "weights.npy").exists()
 
 

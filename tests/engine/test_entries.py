@@ -92,7 +92,8 @@ async def test_a_hypothesis_given_while_the_run_is_on_belongs_to_it(
     await it.until(lambda: it.session.running is not None and len(it.of(RunStarted)) == 2)
     say(it, "typed meanwhile")
     await it.ended(2)
-    await it.until(lambda: it.session.notes.hypothesis == "")
+    await it.idle()
+    assert it.session.notes.hypothesis == ""
     assert it.session.logbook.iterations()[-1].hypothesis == "typed meanwhile"
     assert "- hypothesis: typed meanwhile\n" in it.session.logbook.path.read_text()
 

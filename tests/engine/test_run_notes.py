@@ -20,6 +20,12 @@ SAVE = Job("save", 0.0, iteration=True)
 BUSY = "ITERATIONS.md was just saved by another program; try again (your note is kept for the next run)"
 
 
+def attach(remarks: RunNotes, entry: Summary, job: Job) -> str:
+    """What the session does once a run has its entry."""
+    words = remarks.words_for(entry, job)
+    return remarks.reword(entry, *words) if words is not None else ""
+
+
 @pytest.fixture
 def book(tmp_path: Path) -> Logbook:
     task = make_log(tmp_path / "t", 1, cases=2)
@@ -58,7 +64,7 @@ def test_words_given_while_it_ran_are_kept_when_the_entry_cannot_be_changed(
 ) -> None:
     remarks.set_hypothesis(remarks.hypothesis_for(), "words typed while it ran")
     entered = run(book)
-    assert remarks.attach_to(entered, SAVE) == BUSY
+    assert attach(remarks, entered, SAVE) == BUSY
     assert remarks.hypothesis == "words typed while it ran"
     assert remarks.set_hypothesis(remarks.hypothesis_for(), "typed again") == BUSY
     assert remarks.hypothesis == "typed again"
@@ -72,7 +78,7 @@ def test_words_given_while_it_ran_are_kept_when_the_entry_cannot_be_changed(
 def test_words_given_while_it_ran_are_written_into_the_entry(book: Logbook, remarks: RunNotes) -> None:
     remarks.hypothesis, remarks.next_step = "said while it ran", "and what comes then"
     entered = run(book)
-    assert remarks.attach_to(entered, SAVE) == ""
+    assert attach(remarks, entered, SAVE) == ""
     assert (remarks.hypothesis, remarks.next_step) == ("", "")
     text = iterations_file.entry_of(book.path, entered.iteration or 0) or ""
     assert "- hypothesis: said while it ran\n" in text

@@ -17,7 +17,7 @@ from kernbench.events import (
     Summary,
 )
 from kernbench.log.runs.series import best_of
-from kernbench.worker.supervisor import Deadlines
+from kernbench.worker.deadlines import Deadlines
 from tests.sessions import HASTY, PATIENT, Watched, reached, summaries, write
 
 pytestmark = pytest.mark.anyio

@@ -24,6 +24,7 @@ from kernbench.cli import cli
 from kernbench.export import charts
 from kernbench.log import stored_sources
 from kernbench.log.runs.journal import Journal
+from kernbench.machine.plain_text import plain
 from tests import ROOT
 from tests.log.logs import make_log, make_task, source_hash
 from tests.log.test_entry_text import profile
@@ -125,7 +126,7 @@ def test_plain_runs_are_exported_and_no_iterations(tmp_path: Path) -> None:
     for kind in ("csv", "json", "html"):
         assert "4c03cdc1" in export.text(task, state, kind)
     runs = f"only {len(Journal(state).summaries)} plain runs"
-    sentence = f"Nothing is logged yet, {runs}; `kernbench run rms_norm -m TEXT` makes an entry."
+    sentence = f"No entries yet, {runs}; `kernbench run rms_norm -m TEXT` makes an entry."
     md = export.text(task, state, "md")
     assert f"\n## Iterations\n\n{sentence}\n\n## Exact numbers\n" in md
     assert sentence in export.text(task, state, "html").replace("&#39;", "'")
@@ -170,8 +171,8 @@ def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) 
     lines = (state / "runs.jsonl").read_text().splitlines(keepends=True)
     last = [line for line in lines if '"20261114T000006-abc"' in line]
     (state / "runs.jsonl").write_text("".join(last))
-    assert "no source in this series passes every case yet" in export.text(task, state, "html")
-    with pytest.raises(export.ExportError, match="no source has passed every case and been timed over compile"):
+    assert "no source in this series has passed every case yet" in export.text(task, state, "html")
+    with pytest.raises(export.ExportError, match="no source that passed every case was timed against compile"):
         export.text(task, state, "pr")
 
 
@@ -266,8 +267,8 @@ def test_pr_explains_itself_by_the_counters(task: Task, state: Path) -> None:
     assert f"## Nsight Compute, before and after ({task.timed[0].label})" in body
     assert "| registers | 40 | 32 |  |" in body
     causes = body.split("## Why it is faster\n\n")[1].split("\n\n")[1]
-    helped = "- registers down 20 %: 40 -> 32\n- occupancy up 40 %: 62 -> 87 %"
-    assert causes == f"{helped}\n- at the cost of: shared memory per block up 100 %: 1.0 -> 2.0 KB"
+    helped = "- registers down 20%: 40 -> 32\n- occupancy up 40%: 62 -> 87%"
+    assert causes == f"{helped}\n- at the cost of: shared memory per block up 100%: 1.0 -> 2.0 KB"
     assert "ncu 2025.3" in body
     assert "registers" in export.text(task, state, "html")
 
@@ -336,3 +337,37 @@ def test_an_export_beside_the_task_is_no_part_of_its_source(task: Task, state: P
     export.export(task, state, "csv", export.default_target(task, "csv"))
     assert snapshot.take(Path(task.folder), state).sha == before
     assert taskfile.load(Path(task.folder)).hash == task.hash
+
+
+def test_no_format_carries_codes_formulas_or_markup_of_a_strangers_log(tmp_path: Path) -> None:
+    odd = "=HYPERLINK(1)<img src=http://spy>![x](http://spy)\x1b]0;t\x07\x9b5m\x7f\u202e"
+    task = make_log(tmp_path / "t", 3, cases=2, odd=odd)
+    file, runs = tmp_path / "t" / "task.toml", tmp_path / "t" / ".kernbench" / "runs.jsonl"
+    file.write_text(file.read_text().replace('summary = "', 'summary = "<script>alert(1)</script> ![y](//spy) '))
+    loaded = taskfile.load(tmp_path / "t")
+    runs.write_text(runs.read_text().replace('"Kim"', '"@Kim\\ud800"').replace(task.hash, loaded.hash))
+    files = {kind: export.text(loaded, runs.parent, kind) for kind in ("md", "csv", "json", "html")}
+    paths = export.export(loaded, runs.parent, "pr", tmp_path / "pr")
+    files |= {path.name: path.read_text() for path in paths if path.name != "change.diff"}
+    assert {name: text for name, text in files.items() if plain(text) != text} == {}
+    for name in ("md", "PULL_REQUEST.md"):
+        told = re.sub(r"(?ms)^(```+)\w.*?^\1$", "", files[name])
+        assert "alert(1)" in told
+        assert re.findall(r"(?<!\\)<(?!/?(?:details|summary)>)[a-z/!]|(?<!\\)!\[(?!speedup by)", told) == []
+    for name in ("csv", "numbers.csv"):
+        rows = list(csv.reader(io.StringIO(files[name])))
+        cells = {cell for row in rows for cell in row if cell.startswith(("=", "+", "-", "@"))}
+        assert [cell for cell in cells if number_or_none(cell) is None] == []
+        assert any(cell.startswith("'=HYPERLINK") for row in rows for cell in row)
+        assert any(cell == "'@Kim\ufffd" for row in rows for cell in row)
+    assert "<img src=http" not in files["html"] + files["cases.svg"] + files["chart.svg"]
+    for name in ("cases.svg", "chart.svg"):
+        ElementTree.fromstring(files[name])
+    json.loads(files["json"])
+
+
+def number_or_none(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

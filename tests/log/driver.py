@@ -15,7 +15,7 @@ from harness.shared import taskfile
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
 from kernbench.events import CaseLanded, Event, Notice, RunFinished
-from kernbench.worker.supervisor import Deadlines
+from kernbench.worker.deadlines import Deadlines
 from tests import FAKE
 
 

@@ -208,3 +208,19 @@ def _run_lines(task: Task, summary: Summary, rows: list[CaseResult]) -> str:
     landed = [encode("case", item, run=summary.run) for item in rows]
     early = [encode("case", replace(item, checked=1, samples=None), run=summary.run) for item in rows]
     return "\n".join([encode("start", **started), *early, *landed, encode("finished", summary)]) + "\n"
+
+
+def stretch(task: Task, count: int) -> None:
+    """Makes a log of so many runs, in seconds: the runs of a short one again and again, each with a name, a number and
+    a source of its own."""
+    runs = Path(task.folder) / ".kernbench" / "runs.jsonl"
+    journal = Journal(runs.parent)
+    _head, *blocks = runs.read_text(encoding="utf-8").split('{"event":"start"')
+    with runs.open("w", encoding="utf-8") as file:
+        for number in range(1, count + 1):
+            known = journal.summaries[(number - 1) % len(blocks)]
+            text = blocks[(number - 1) % len(blocks)].replace(known.run, f"20261114T{number:06d}-abc")
+            text = text.replace(known.source, source_hash(number))
+            text = text.replace(f'"iteration":{known.iteration},', f'"iteration":{number},').rstrip()
+            file.write('{"event":"start"' + text[:-1] + ',"unwritten":true}\n')
+            file.write(encode("entered", run=f"20261114T{number:06d}-abc", iteration=number) + "\n")

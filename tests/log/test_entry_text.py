@@ -73,7 +73,7 @@ def test_evidence_compares_with_the_best_before_once_both_were_profiled(log: tup
     profile(book.state, before.iteration, case, registers=40, occupancy_pct=62, bytes_read=2e7, bytes_written=1e7)
     profile(book.state, 8, case, registers=32, occupancy_pct=87, bytes_read=3e7, bytes_written=1e7)
     (book.state / "profiles" / "torn.json").write_text('{"source"')
-    line = f"registers 40 -> 32, occupancy 62 -> 87 % (ncu, {task.timed[1].label})"
+    line = f"registers 40 -> 32, occupancy 62 -> 87% (ncu, {task.timed[1].label})"
     numbered = comparison.numbered(item, 9)
     book.journal.finish(numbered, [])
     assert book.add_evidence(task, item.source) == line
@@ -91,7 +91,7 @@ def test_an_entry_is_never_compared_with_a_later_best(log: tuple[Task, Logbook])
     profile(book.state, best.iteration, task.timed[0].id, registers=32, occupancy_pct=87)
     alone, beside = book._evidence(task, first), book._evidence(task, best)
     assert alone is not None
-    assert alone.startswith("registers 40, occupancy 62 %")
+    assert alone.startswith("registers 40, occupancy 62%")
     assert beside
 
 
@@ -181,7 +181,7 @@ def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str)
         (("- hypothesis: ", "- my hypothesis: "), "edited by hand; change it there"),
         (("- written by Kim", "- written by me"), "edited by hand; change it there"),
         (("## 9 · ", "## 9: "), "has no entry 9 any more"),
-        (("· source ", "· source 0000beef, not "), "has no entry 9 about this source any more"),
+        (("· source ", "· source 0000beef, not "), "has no entry 9 for this source any more"),
     ],
 )
 def test_a_line_changed_by_hand_is_never_overwritten(

@@ -24,7 +24,7 @@ import pytest
 from harness.shared import taskfile
 from harness.shared.run_request import Environment
 from kernbench import atomic_write
-from kernbench.log.entries import iterations_file
+from kernbench.log.entries import iterations_file, pulled_entries
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.journal import Journal
 from tests import ROOT
@@ -77,6 +77,8 @@ def verify(folder: Path, said: list[dict[str, Any]]) -> None:
             assert f"· source {item['source'][:8]} ·" in entry
     numbers = [int(number) for number in iterations_file.HEADING.findall(log.read_text())]
     assert numbers == list(range(1, len(numbers) + 1))
+    for written in pulled_entries.read(log):  # no entry without its run
+        assert finished[written.run].iteration == written.iteration
 
 
 def _is_row(line: bytes) -> bool:
@@ -117,7 +119,10 @@ def test_killed_at_random_moments(folder: Path, runs: int) -> None:
     assert (folder / "task.toml").read_text() == TASK
     after = kernbench(folder, "run", "-m", "after all that", "--json")
     assert after.returncode == 0
-    assert kernbench(folder, "log").returncode == 0
+    entered = Journal(folder / ".kernbench")
+    assert not entered.waiting
+    assert {run.run for run in entered.numbered()} == {entry.run for entry in pulled_entries.read(log)}
+    assert "another machine" not in kernbench(folder, "log").stdout
 
 
 def test_two_workbenches_on_one_task(folder: Path) -> None:

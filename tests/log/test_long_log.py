@@ -17,7 +17,7 @@ from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs import comparison
 from kernbench.log.runs import series as series_rules
 from kernbench.log.runs.journal import Journal
-from tests.log.logs import ENVIRONMENT, source_hash
+from tests.log.logs import ENVIRONMENT, make_log, source_hash, stretch
 
 GPUS = ("NVIDIA H100", "NVIDIA H200")
 
@@ -82,6 +82,19 @@ def test_a_long_log_has_the_records_that_were_written(long_log: tuple[list[Summa
         assert journal.summaries[-40:] == runs[-40:]
         assert journal.highest() == max(run.iteration or 0 for run in runs)
         assert {run.new_best for run in journal.summaries if run.best} == {True, False}
+
+
+def test_runs_share_the_words_that_they_have_in_common(tmp_path: Path) -> None:
+    """A log of 66,000 runs fits in 250 MB."""
+    task = make_log(tmp_path / "t", 2, cases=2)
+    stretch(task, 5)
+    first, *others = Journal(tmp_path / "t" / ".kernbench").summaries
+    assert [run.iteration for run in others] == [2, 3, 4, 5]
+    assert not hasattr(first, "__dict__")
+    for run in others:
+        assert run.run != first.run
+        for name in ("baseline", "baseline_hash", "task_hash", "command", "version", "hypothesis_by", "environment"):
+            assert getattr(run, name) is getattr(first, name)
 
 
 def test_a_log_that_is_taken_away_stays_known(tmp_path: Path) -> None:

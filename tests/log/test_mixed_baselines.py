@@ -42,7 +42,7 @@ async def test_against_the_best_alone_nothing_is_decided_and_the_run_says_so(fol
         write(folder, f"TIME_US = {time_us}")
         summary, *_ = await run(folder, f"number {number}", baseline="best")
         assert isinstance(summary, Summary)
-        assert summary.not_best == "timed against best only; only a run over eager can set a new best"
+        assert summary.not_best == "timed only against best; a new best needs a run against eager"
         assert (summary.best, summary.stalled, summary.counted) == (False, False, False)
     assert "## 5 · number 5 · 5.00x · faster (over best)\n" in (folder / "ITERATIONS.md").read_text()
 
@@ -222,7 +222,7 @@ async def test_another_text_of_a_file_is_another_series(folder: Path, given: str
     assert session.baseline == again
     assert isinstance(seen[1], Summary)
     assert not seen[1].best
-    assert seen[1].not_best == f"timed over {other}; only a run over eager can set a new best"
+    assert seen[1].not_best == f"timed against {other}; a new best needs a run against eager"
 
 
 async def test_a_file_that_is_gone_is_one_sentence(folder: Path) -> None:

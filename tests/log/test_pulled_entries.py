@@ -143,7 +143,7 @@ async def test_a_part_of_the_cases_stands_for_no_entry(shipped: Path) -> None:
         PulledEntry
     ] * 2
     found = overview.of(shipped, shipped / ".here")
-    assert (found.iterations, found.best, found.last) == (2, "2.00x", "2.00x part of the cases")
+    assert (found.iterations, found.best, found.last) == (2, "2.00x", "2.00x part (some cases)")
     await run(shipped, ".here")
     await run(shipped, ".here", case="a*")
     assert overview.of(shipped, shipped / ".here").last == "2.00x first"

@@ -191,7 +191,7 @@ def test_a_full_disk_names_the_file_and_leaves_nothing_behind(task: Task, journa
     snapshot.take(folder, journal.state)  # so that the restore has only the solution to write
     with largest_file(32), pytest.raises(stored_sources.SourceError) as refused:
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
-    assert str(refused.value) == f"cannot write {folder / 'solution.py'}: File too large; restore again"
+    assert str(refused.value) == f"cannot write {folder / 'solution.py'}: File too large; fix that and restore again"
     assert (folder / "solution.py").read_text() == source_text(0)
     assert not list(folder.glob(f"{atomic_write.PREFIX}*"))
 
@@ -373,7 +373,7 @@ def test_port_outside_a_repository_needs_force(task: Task, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--to", "norm.cu"], "which file goes to norm.cu? choose one with `--file`: solution.py"),
+        (["--to", "norm.cu"], "which file goes into norm.cu? choose one with `--file`: solution.py"),
         (["--to", "."], "is a folder; name a file"),
         (["--to", "no/such/norm.py"], "its folder does not exist"),
         (["--to", "x.py", "--from", "6"], "6 fails some cases"),

@@ -73,7 +73,7 @@ def test_a_field_that_is_refused_is_none() -> None:
     meters.take(Sample(HOST, (first, second)))
     lines = text(meters)
     assert lines[0] == "NVIDIA H200  cuda:1"
-    assert [line[:9] for line in lines if "40 %" in line and line[:1] in " *"] == ["  0  40 %", "* 1  40 %"]
+    assert [line[:9] for line in lines if "40%" in line and line[:1] in " *"] == ["  0   40%", "* 1   40%"]
     assert {"power   -", "SM      -", "temp    -", "procs   -"} <= set(lines)
 
 
@@ -247,7 +247,7 @@ def test_without_a_gpu_the_pane_says_why() -> None:
         meters.take(NO_GPU)
     lines = text(meters)
     assert lines[0] == "no GPU: NVML Shared Library Not Found"
-    assert lines[1].startswith("cpu     12 % of 2")
+    assert lines[1].startswith("cpu     12% of 2")
     assert lines[1].isascii()
 
 

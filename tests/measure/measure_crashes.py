@@ -19,7 +19,7 @@ from bench import figure
 from kernbench.engine.jobs import Options
 from kernbench.events import Summary
 from kernbench.selfcheck.task_copy import TaskCopy
-from kernbench.worker.supervisor import Deadlines
+from kernbench.worker.deadlines import Deadlines
 
 parser = argparse.ArgumentParser()
 parser.add_argument("task", nargs="?", default="softmax_host")

@@ -1,4 +1,9 @@
-"""A log of 10,000 iterations of 15 cases with its ITERATIONS.md: list, export, open, append, paint; prints seconds."""
+"""A log of 10,000 iterations of 15 cases with its ITERATIONS.md: list, export, open, append, paint; prints seconds.
+
+Then two runs.jsonl of 500 MB without ITERATIONS.md, with the limits that they must keep, in seconds and memory:
+
+    python tests/measure/measure_log.py long
+"""
 
 from __future__ import annotations
 
@@ -26,6 +31,7 @@ from tests.log.logs import (  # noqa: E402
     make_task,
     rows_of,
     source_hash,
+    stretch,
     summary_of,
     write_entries,
 )
@@ -35,6 +41,8 @@ from tests.measure.pseudo import FAKE_HARNESS, Terminal, kernbench  # noqa: E402
 COUNT = int(os.environ.get("KERNBENCH_LOG", "10000"))
 CASES = 15
 BLOCKS = 32
+LONG = ((10_000, 15, 43, 3.0, 250.0), (66_410, 3, 8, 12.0, 250.0))
+"""Runs, cases and blocks of a log of 500 MB, and the most seconds and MB that its list may take."""
 
 
 def seconds(action: Callable[[], object], times: int = 3) -> float:
@@ -61,7 +69,7 @@ def append_ms(folder: Path, runs: int = 30) -> float:
         book.journal.start(started, task.name, ENVIRONMENT)
         for row in [*(replace(row, checked=1) for row in rows), *rows]:
             book.journal.case(CaseLanded(started.run, row))
-        book.journal.finish(book.enter(task, summary, {row.id: row for row in rows}), rows)
+        book.finish(task, summary, {row.id: row for row in rows}, 1.0)
         taken.append((time.perf_counter() - began) * 1000)
     return statistics.median(taken)
 
@@ -127,7 +135,34 @@ def open_and_append(small: Path, large: Path) -> None:
     figure("rows of a run in the middle", f"{seconds(lambda: journal.cases_of(run)) * 1000:.0f} ms")
 
 
+def listed(folder: Path) -> tuple[float, float, float]:
+    """Seconds, seconds of the processor and peak memory in MB of `kernbench log`."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    began = time.perf_counter()
+    with subprocess.Popen(kernbench("log", str(folder)), stdout=subprocess.DEVNULL, env=environment) as process:
+        _pid, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return time.perf_counter() - began, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def long_lists() -> None:
+    for count, cases, blocks, most_seconds, most_memory in LONG:
+        with tempfile.TemporaryDirectory(prefix="kernbench-log-") as place:
+            folder = Path(place, "long")
+            stretch(make_log(folder, 50, cases, blocks=blocks), count)
+            size = (folder / ".kernbench" / "runs.jsonl").stat().st_size / 1e6
+            took, busy, memory = min(listed(folder) for _ in range(3))
+        is_kept = "kept" if took <= most_seconds and memory <= most_memory else "NOT KEPT"
+        limits = f"of {most_seconds:.0f} s and {most_memory:.0f} MB: {is_kept}"
+        note = f"{size:.0f} MB on disk; {busy:.1f} s of the processor; {limits}"
+        figure(f"kernbench log of {count} runs", f"{took:.1f} s, {memory:.0f} MB", note)
+
+
 def main() -> None:
+    if sys.argv[1:] == ["long"]:
+        long_lists()
+        return
     with tempfile.TemporaryDirectory(prefix="kernbench-log-") as place:
         small, large, pulled, empty = (Path(place, name) for name in ("small", "large", "pulled", "empty"))
         make_log(small, 10, CASES, blocks=BLOCKS)
@@ -143,6 +178,7 @@ def main() -> None:
         open_and_append(small, large)
         figure("first paint of an empty log", f"{first_paint(empty):.2f} s")
         figure("first paint of the long log", f"{first_paint(large):.2f} s")
+    long_lists()
 
 
 if __name__ == "__main__":

@@ -336,7 +336,7 @@ def test_the_command_prints_and_exits(
     ("refusal", "codes", "said"),
     [
         ("ordinal", (3, 3), "torch does not see this CUDA device"),
-        ("full", (3, 3), "the GPU has no memory for another process"),
+        ("full", (3, 3), "no GPU memory for another process"),
         ("new", (1, 2), "cannot start: RuntimeError: something new\n"),
     ],
 )

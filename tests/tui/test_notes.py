@@ -19,6 +19,12 @@ READY = WorkerChanged("ready", H200)
 SAVE, OPENED = Job("save", 0.0, iteration=True), Job("open", 0.0, iteration=True)
 
 
+def attach(remarks: RunNotes, entry: Summary, job: Job) -> str:
+    """What the session does once a run has its entry."""
+    words = remarks.words_for(entry, job)
+    return remarks.reword(entry, *words) if words is not None else ""
+
+
 @pytest.fixture
 def book(tmp_path: Path) -> Logbook:
     task = make_log(tmp_path / "t", 1, cases=2)
@@ -44,7 +50,7 @@ def test_words_are_written_into_the_entry_that_was_named(book: Logbook) -> None:
     remarks = RunNotes(book, Idle())
     for number in (2, 3):
         remarks.on_save()
-        remarks.attach_to(save(book, number), SAVE)
+        attach(remarks, save(book, number), SAVE)
     assert remarks.set_hypothesis(2, "two rows a block") == "entry 2 was updated"
     assert hypotheses(book) == ["two rows a block", ""]
     assert remarks.hypothesis == ""
@@ -52,7 +58,7 @@ def test_words_are_written_into_the_entry_that_was_named(book: Logbook) -> None:
 
 def test_words_that_nobody_has_seen_are_not_replaced(book: Logbook) -> None:
     remarks = RunNotes(book, Idle())
-    remarks.attach_to(save(book, 2, "from elsewhere"), SAVE)
+    attach(remarks, save(book, 2, "from elsewhere"), SAVE)
     said = remarks.set_hypothesis(2, "mine")
     assert said == "entry 2 already has a different hypothesis; yours goes with the next run"
     assert (hypotheses(book), remarks.hypothesis) == (["from elsewhere"], "mine")
@@ -63,11 +69,11 @@ def test_words_that_nobody_has_seen_are_not_replaced(book: Logbook) -> None:
 def test_which_entry_the_next_save_made(book: Logbook) -> None:
     remarks = RunNotes(book, Idle())
     count = remarks.made()
-    remarks.attach_to(save(book, 2), OPENED)
+    attach(remarks, save(book, 2), OPENED)
     assert remarks.entry_after(count) is None
     under_way = save(book, 3, "its own")
-    remarks.attach_to(under_way, SAVE)
-    remarks.attach_to(save(book, 4), SAVE)
+    attach(remarks, under_way, SAVE)
+    attach(remarks, save(book, 4), SAVE)
     assert remarks.entry_after(count) == 3
     assert remarks.entry_after(count, besides=under_way.run) == 4
 

@@ -24,6 +24,7 @@ from kernbench.events import (
     ProfileFailed,
     ProfileReady,
     ProfileStarted,
+    Progress,
     RunCancelled,
     RunFinished,
     WorkerChanged,
@@ -140,7 +141,7 @@ async def test_wall_time_at_a_key(engine: FakeEngine) -> None:
         await settle(pilot)
         await pilot.press("m")
         await pilot.pause()
-        assert [note.message for note in app._notifications] == ["these are wall times already"]
+        assert [note.message for note in app._notifications] == ["these are already wall times"]
 
 
 @pytest.mark.anyio
@@ -287,7 +288,7 @@ async def test_help_is_searched_by_typing(engine: FakeEngine) -> None:
         await pilot.press("question_mark", *"markdown")
         await pilot.pause()
         text = screen_text(app)
-        assert "copy the table as markdown" in text
+        assert "copy the table as Markdown" in text
         assert "the hypothesis" not in text
         await pilot.press(*"xyz")
         await pilot.pause()
@@ -451,7 +452,7 @@ def test_the_plot_marks_failures_and_stalls() -> None:
     assert drawn[0] == "o geomean  line: best  x failed  ! stalled"
     assert all(any(sign in line for line in drawn[1:]) for sign in "ox!")
     assert max(len(line) for line in drawn) <= 60
-    assert plain(plot.draw(history()[:1], 60, 12)) == ["the plot needs two iterations timed over compile"]
+    assert plain(plot.draw(history()[:1], 60, 12)) == ["a plot needs two iterations timed against compile"]
     assert plot.draw(history(), 10, 12) == []
 
 
@@ -500,7 +501,7 @@ def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, s
     assert "3." not in "".join(drawn[1:])
     assert plain(plot.draw([stranger, *history()], 40, 12))[0] == "o geomean  line: best  x failed"
     alone = plain(plot.draw([*history(), dataclasses.replace(stranger, iteration=13)], 70, 12))
-    assert alone == [f"the plot needs two iterations timed over {stranger.baseline}"]
+    assert alone == [f"a plot needs two iterations timed against {stranger.baseline}"]
 
 
 def test_a_task_as_it_was_before_is_not_plotted_beside_the_present_one() -> None:
@@ -549,7 +550,7 @@ def test_a_profile_has_an_age_and_a_source(engine: FakeEngine) -> None:
     ready = ProfileReady(row.case.id, profile, diagnose(profile))
     assert plain(lines(row, ready, "ab12cd34ef", NOW, 60))[0] == "3 min old, source ab12cd34"
     stale = plain(lines(row, ready, "other", NOW, 60))
-    assert stale[0] == "stale: 3 min old, source ab12cd34; another source ran since"
+    assert stale[0] == "stale: 3 min old, source ab12cd34; another source has run"
     assert any("371" in line for line in stale)
     failed = ProfileFailed(row.case.id, "ncu may not read the counters")
     assert plain(lines(row, failed, "", NOW, 60)) == ["ncu may not read the counters"]
@@ -593,7 +594,7 @@ async def test_export_asks_for_a_format_and_before_it_overwrites(
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("w")
         await until(pilot, lambda: "Export as" in screen_text(app))
-        assert "(" not in next(line for line in screen_text(app).splitlines() if "md: markdown" in line)
+        assert "(" not in next(line for line in screen_text(app).splitlines() if "md: Markdown" in line)
         await pilot.press("enter")
         await until(pilot, lambda: engine.exported and app._notifications)
         assert [note.message for note in app._notifications] == [f"wrote {engine.state.name}/log.md"]
@@ -633,6 +634,20 @@ def test_a_row_that_hangs_is_named_before_the_figures_of_the_save_before(engine:
     assert "mova" not in line(0)
     assert "checking 5/10 mova 101x1536 for 7 s" in line(7.5)
     assert "prev: 1.31x" in line(7.5)
+
+
+def test_a_compiler_at_work_is_named_with_the_seconds_of_its_step(engine: FakeEngine) -> None:
+    board = make_app(engine).board
+    loading = Progress(STARTED.run, "load", None, 0, 10)
+    for event in (READY, STARTED, loading):
+        board.apply(event)
+    board.progress_at = NOW
+    compiling = dataclasses.replace(loading, compiler="g++")
+    assert board.continues(compiling)
+    assert not board.continues(dataclasses.replace(compiling, step="check"))
+    board.apply(compiling)
+    assert words.state(board, engine, NOW)[0] == "compiling (g++)"
+    assert words.state(board, engine, NOW + timedelta(seconds=42)) == ("compiling (g++), 42 s", "compiling, 42 s")
 
 
 def test_markdown_of_a_row_that_failed(engine: FakeEngine) -> None:

@@ -19,7 +19,7 @@ from kernbench.tui.text import failure_text, result_columns, row_checks
 from kernbench.tui.text import status_text as words
 from kernbench.tui.text.spans import Part, clean, clip, fit, pad
 from kernbench.tui.text.status_text import device
-from kernbench.tui.widgets.ascii_filter import in_ascii
+from kernbench.tui.widgets.line_filters import in_ascii
 from kernbench.tui.widgets.status_line import changed
 from tests.tui.scene import H200, FakeEngine, make_task, right, screen_text, summary, until, wrong
 

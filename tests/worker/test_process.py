@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,21 +14,6 @@ from kernbench.worker.log_limit import LogLimiter
 from kernbench.worker.process import ChildProcess, Unusable
 from tests import FAKE, ROOT
 from tests.sessions import HASTY, Watched, gone, write
-
-
-def test_a_worker_is_not_started_from_a_thread_that_may_end() -> None:
-    problems: list[BaseException] = []
-
-    def body() -> None:
-        try:
-            asyncio.run(ChildProcess.start(sys.executable, FAKE, "cpu", print))
-        except RuntimeError as problem:
-            problems.append(problem)
-
-    thread = threading.Thread(target=body)
-    thread.start()
-    thread.join()
-    assert "main thread" in str(problems[0])
 
 
 @pytest.mark.parametrize("harness", ["fake", "real"])

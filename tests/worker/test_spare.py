@@ -91,8 +91,8 @@ async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_do
     supervisor, tried = it.session.supervisor, list[ChildProcess]()
     start = ChildProcess.start
 
-    async def noted(*words: Any) -> ChildProcess:
-        tried.append(await start(*words))
+    async def noted(*words: Any, **named: Any) -> ChildProcess:
+        tried.append(await start(*words, **named))
         return tried[-1]
 
     monkeypatch.setattr(ChildProcess, "start", noted)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted, Summary
-from kernbench.worker.supervisor import Deadlines, Supervisor, WorkerLost
+from kernbench.worker.deadlines import Deadlines
+from kernbench.worker.supervisor import Supervisor, WorkerLost
 from tests import FAKE
 from tests.sessions import PATIENT, Watched, write
 

@@ -53,7 +53,7 @@ def export(
     "--to", "target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The file to replace."
 )
 @click.option("--from", "reference", default="best", show_default=True, metavar="N", help="The source to port.")
-@click.option("--file", "name", metavar="NAME", help="File of the source to port, if several fit.")
+@click.option("--file", "name", metavar="NAME", help="Source file to port, if several fit.")
 @click.option("--dry-run", is_flag=True, help="Only show the difference.")
 @click.option("--force", is_flag=True, help="Write even if the repository is not clean.")
 @state_option
@@ -62,7 +62,8 @@ def port(
 ) -> None:
     """Copy the best solution into a file in your project.
 
-    Shows the difference first. Writes only if the file's repository is clean or --force is given, else exits with 1.
+    Shows the difference first. Writes only if the file's repository is clean or --force is given; otherwise exits
+    with 1.
     """
     from kernbench.export import port as porting
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernbench.commands.run import complete_task, load_task, task_argument
-from kernbench.machine.terminal import obeys
+from kernbench.machine.plain_text import json_text
+from kernbench.machine.terminal import control, obeys
 
 if TYPE_CHECKING:
     from harness.shared.task import Task
@@ -71,9 +72,13 @@ def split(words: tuple[str, ...], most: int) -> tuple[str | None, list[str]]:
 
 
 def echo_diff(lines: list[str]) -> None:
-    colours = {"+": "green", "-": "red", "@": "cyan"}
+    colours = {"+": "32", "-": "31", "@": "36"} if obeys(sys.stdout) else {}
     for line in lines:
-        click.echo(click.style(line, fg=colours.get(line[:1])) if obeys(sys.stdout) else line)
+        if colour := colours.get(line[:1]):
+            control(sys.stdout, f"\x1b[{colour}m")
+        click.echo(line)
+        if colour:
+            control(sys.stdout, "\x1b[0m")
 
 
 @click.command()
@@ -95,7 +100,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         click.echo(f"kernbench: {stored_sources.taken_twice(number)}; `{words}` prints both", err=True)
     if as_json:
         for entry in entries:
-            click.echo(encode("iteration", entry, best_now=entries.is_best_now(entry)))
+            click.echo(json_text(encode("iteration", entry, best_now=entries.is_best_now(entry))))
         return
     if not entries:
         click.echo(
@@ -104,7 +109,7 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         )
         return
     titles = ("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")
-    sources, usual = journal.state / "sources", loaded.baseline
+    sources, usual = {path.name for path in (journal.state / "sources").glob("*")}, loaded.baseline
     rows = [titles, *(_log_row(entry, best.outcome(entries, entry), sources, usual) for entry in entries)]
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
@@ -114,14 +119,14 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         click.echo(f"kernbench: the best is still #{found.iteration} ({speed}), whose entry was dropped", err=True)
 
 
-def _log_row(entry: Summary, outcome: str, sources: Path, usual: str) -> tuple[str, ...]:
-    """`usual` is the task's own baseline; an entry over another one is marked."""
+def _log_row(entry: Summary, outcome: str, sources: set[str], usual: str) -> tuple[str, ...]:
+    """`sources` are those kept here. `usual` is the task's own baseline; an entry over another one is marked."""
     from harness.shared.format import DASH
     from kernbench import render
     from kernbench.log.entries import entry_text
 
     written, remarks = entry.local_run is not entry, entry_text.origin(entry)
-    if not written and not (sources / entry.source).is_dir():
+    if not written and entry.source not in sources:
         remarks.append("source not in this state folder")
     if other := entry_text.over(entry, usual):
         remarks.append(other)

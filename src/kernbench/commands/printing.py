@@ -23,7 +23,8 @@ from kernbench.events import (
     Summary,
     WorkerChanged,
 )
-from kernbench.machine.terminal import obeys
+from kernbench.machine.plain_text import json_text
+from kernbench.machine.terminal import control, obeys
 
 
 class Printer:
@@ -112,7 +113,7 @@ class JsonPrinter(Printer):
         self._line(report.case_line(result, self.started.run))
 
     def _line(self, text: str) -> None:
-        sys.stdout.write(text + "\n")
+        sys.stdout.write(json_text(text) + "\n")
         sys.stdout.flush()
 
 
@@ -143,9 +144,9 @@ class TablePrinter(Printer):
     def on_narration(self, event: Event) -> None:
         if isinstance(event, Progress) and self._status:
             self._clear()
-            click.echo(f"{render.progress(event)}\r", nl=False, err=True)
+            self._say_for_now(render.progress(event))
         elif isinstance(event, WorkerChanged) and event.state == "starting" and self._status:
-            click.echo("starting the worker (importing torch)\r", nl=False, err=True)
+            self._say_for_now("starting the worker (importing torch)")
         elif isinstance(event, LogLine):
             self._clear()
             super().on_narration(event)
@@ -153,6 +154,11 @@ class TablePrinter(Printer):
     def close(self) -> None:
         self._clear()
 
+    def _say_for_now(self, words: str) -> None:
+        """The next line overwrites it."""
+        click.echo(words, nl=False, err=True)
+        control(sys.stderr, "\r")
+
     def _clear(self) -> None:
         if self._status:
-            click.echo("\x1b[2K\r", nl=False, err=True)
+            control(sys.stderr, "\x1b[2K\r")

@@ -96,7 +96,7 @@ async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -
     both = [answer.profile, *([answer.other] if answer.other else [])]
     if as_json:
         for item in both:
-            click.echo(json.dumps(in_json(item, diagnose(item)), ensure_ascii=False, allow_nan=False))
+            click.echo(json.dumps(in_json(item, diagnose(item)), allow_nan=False))
         return
     if markdown and answer.other is not None:
         click.echo(profile_text.markdown(answer.other, answer.profile))
@@ -130,7 +130,7 @@ def _failed(answer: Answer, as_json: bool) -> int:
     assert isinstance(answer, ProfileFailed)
     click.echo(f"kernbench: {render.place(answer.where, answer.message)}", err=True)
     if answer.known is not None and as_json:
-        click.echo(json.dumps(in_json(answer.known, diagnose(answer.known)), ensure_ascii=False, allow_nan=False))
+        click.echo(json.dumps(in_json(answer.known, diagnose(answer.known)), allow_nan=False))
     elif answer.known is not None:
         for line in profile_text.summary_lines(answer.known, diagnose(answer.known), width=80):
             click.echo(line)

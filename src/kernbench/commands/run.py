@@ -22,14 +22,20 @@ if TYPE_CHECKING:
     from kernbench.tui.pages.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
+STEPS = ("build", "baseline", "check", "time", "compile")
+"""What --deadline can limit."""
 UNCOUNTED = "NVML and CUDA number GPUs of different models differently: set CUDA_VISIBLE_DEVICES to GPU UUIDs"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def complete_task(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Only names that a shell takes as they are: another would be split, or run as a command, once it is typed."""
+    import shlex
+
     from kernbench.task import lookup
 
-    return [folder.name for folder in lookup.list_tasks() if folder.name.startswith(incomplete)]
+    names = (folder.name for folder in lookup.list_tasks())
+    return [name for name in names if name.startswith(incomplete) and shlex.quote(name) == name]
 
 
 def task_argument(command: _F) -> _F:
@@ -59,7 +65,7 @@ def loop_options(command: _F) -> _F:
             "--deadline",
             multiple=True,
             metavar="STEP=S",
-            help="Time limit of a step in seconds: build, baseline, check or time.",
+            help=f"Time limit for a step, in seconds: {', '.join(STEPS)}.",
         ),
         click.option(
             "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case."
@@ -79,17 +85,17 @@ def loop_options(command: _F) -> _F:
 
 def read_options(given: dict[str, Any], poll: bool = False) -> Options:
     from kernbench.engine.jobs import Options
-    from kernbench.worker.supervisor import Deadlines
+    from kernbench.worker.deadlines import Deadlines
 
     seconds: dict[str, float] = {}
     for item in given["deadline"]:
         step, _, value = item.partition("=")
         try:
             seconds[step] = float(value)
-            if step not in ("build", "baseline", "check", "time") or not 0 < seconds[step] < float("inf"):
+            if step not in STEPS or not 0 < seconds[step] < float("inf"):
                 raise ValueError
         except ValueError:
-            raise click.UsageError(f"--deadline {item}: expected STEP=SECONDS (build, baseline, check, time)") from None
+            raise click.UsageError(f"--deadline {item}: expected STEP=SECONDS ({', '.join(STEPS)})") from None
     if not 0 < given["budget"] < float("inf"):
         raise click.UsageError(f"--budget {fmt.plain(given['budget'])}: expected milliseconds above 0")
     return Options(
@@ -283,7 +289,7 @@ def words(_ctx: click.Context, _param: click.Parameter, text: str | None) -> str
 @click.option("--next", "next_step", default="", metavar="TEXT", callback=words, help="Next step for the entry.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of a table.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
-@click.option("--allow-slower", is_flag=True, help="Do not exit with 1 because a case is slower.")
+@click.option("--allow-slower", is_flag=True, help="Do not exit with 1 for a slower case.")
 @click.option("--sanitize", is_flag=True, help="Run the smallest case once under compute-sanitizer instead.")
 def run(
     task: str | None,
@@ -297,7 +303,7 @@ def run(
 ) -> None:
     """Check and time the solution once.
 
-    Exits with 1 if a case is wrong, failed or slower.
+    Exits with 1 if a case fails or is slower.
 
     \b
     kernbench run softmax_host --json | jq 'select(.event == "case")'

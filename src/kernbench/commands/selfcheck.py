@@ -11,7 +11,7 @@ import click
 
 from harness.shared import format as fmt
 from kernbench.commands.run import loop_options, read_options, run_until_signal
-from kernbench.machine.terminal import obeys
+from kernbench.machine.terminal import control, obeys
 
 if TYPE_CHECKING:
     from kernbench.selfcheck import Report, Tell
@@ -66,7 +66,8 @@ async def measure(part: str, task: str, options: Any, repeats: int, tell: Tell) 
 def _tell(part: str, text: str) -> None:
     """Overwrite one line on a terminal; otherwise print a line per message."""
     if obeys(sys.stderr):
-        click.echo(f"\r\x1b[K{part}: {text}" if text else "\r\x1b[K", err=True, nl=False)
+        control(sys.stderr, "\r\x1b[K")
+        click.echo(f"{part}: {text}" if text else "", err=True, nl=False)
     elif text:
         click.echo(f"{part}: {text}", err=True)
 

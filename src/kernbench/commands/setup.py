@@ -49,7 +49,7 @@ def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
     "--repo",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Check this repository instead: default branch, clean, level with its upstream; exits with 1 if not.",
+    help="Check this repository instead: default branch, clean, up to date with its upstream; exits with 1 if not.",
 )
 def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | None) -> None:
     """Check this machine and suggest fixes."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -18,7 +17,9 @@ from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared.errors import UserError
+from kernbench.machine import tool
 from kernbench.machine.git import Git
+from kernbench.machine.plain_text import one_line
 from kernbench.ncu import nsight
 from kernbench.task.lookup import repository_root
 from kernbench.worker import sanitizer
@@ -26,10 +27,14 @@ from kernbench.worker.process import harness_folder
 
 PROBE_SECONDS = 30.0
 COMMAND_SECONDS = 3.0
+NCU_SECONDS = 10.0
+"""ncu loads a gigabyte of libraries, which may be on a slow disk."""
 TOOLKIT = Path("/usr/local/cuda")
 
 PROBE = """
-import importlib, importlib.util, json, os, sys
+import sys
+sys.path[:] = [place for place in sys.path if place]  # else the current folder's torch.py would be imported
+import importlib, importlib.util, json, os
 found = {"python": sys.version.split()[0]}
 for name in ("nvidia.cu13", "nvidia.cuda_runtime"):
     try:
@@ -106,39 +111,29 @@ def report(found: list[Check], bad: str = "MISSING") -> str:
     width = max((len(check.name) for check in found), default=0)
     lines = []
     for check in found:
-        lines.append(f"{words[check.ok]:<8}{check.name:<{width}}  {check.says}")
+        lines.append(f"{words[check.ok]:<8}{check.name:<{width}}  {one_line(check.says)}")
         if check.fix and not check.ok:
-            lines.append(f"{'':<8}{'':<{width}}  -> {check.fix}")
+            lines.append(f"{'':<8}{'':<{width}}  -> {one_line(check.fix)}")
     return "\n".join(lines)
 
 
 def as_json(found: list[Check]) -> str:
     """One JSON line per check."""
-    return "\n".join(json.dumps(asdict(check), ensure_ascii=False) for check in found)
+    return "\n".join(json.dumps(asdict(check)) for check in found)
 
 
 def probe(python: str) -> dict[str, Any]:
     """What the worker's Python reports; `problem` if it does not answer."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
-        done = subprocess.run(
-            [python, "-c", PROBE, str(harness_folder())],
-            capture_output=True,
-            text=True,
-            timeout=PROBE_SECONDS,
-            env=environment,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"problem": f"{python} did not answer within {fmt.seconds(PROBE_SECONDS)}"}
-    except OSError as problem:
-        return {"problem": f"cannot start {python}: {problem.strerror or problem}"}
+        done = tool.run([python, "-c", PROBE, str(harness_folder())], PROBE_SECONDS, environment)
+    except tool.ToolError as problem:
+        return {"problem": str(problem)}
     try:
         answer: dict[str, Any] = json.loads(done.stdout.rstrip().rpartition("\n")[2])
         return answer
     except ValueError:
-        last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-        return {"problem": f"{python} failed: {last}"}
+        return {"problem": f"{python} failed: {tool.last_line(done)}"}
 
 
 def _graphics(worker: dict[str, Any], seen: Nvml) -> list[Check]:
@@ -252,7 +247,7 @@ def _nvrtc(worker: dict[str, Any]) -> Check:
     versions = [f"{name} {worker[name]}" for name in ("cuda.core", "cuda.bindings") if name in worker]
     if len(versions) == 2:
         return Check("CUDA C++", True, ", ".join(versions))
-    fix = "Tasks with a .cu need them: `pip install 'kernbench[cuda13]'` (cuda12 with a torch for CUDA 12)."
+    fix = "Tasks with a .cu need them: `pip install 'kernbench[cuda13]'` (cuda12 for a CUDA 12 torch)."
     return Check("CUDA C++", None, "cuda-core and cuda-bindings are not in the worker's Python", fix)
 
 
@@ -270,15 +265,22 @@ def _headers(worker: dict[str, Any]) -> Check:
 
 
 def _ncu() -> Check:
-    """ncu as a profile would find it, and its permission to read counters."""
+    """ncu as a profile would find it, its version, and its permission to read counters."""
     try:
         path = nsight.find()
     except nsight.NoNcu:
         return Check("ncu", None, "not found", "Profiling needs Nsight Compute: install it, or add it to PATH.")
+    try:
+        version = nsight.version_in(tool.answer([str(path), "--version"], NCU_SECONDS))
+    except tool.ToolError as problem:
+        return Check("ncu", False, str(problem), "Reinstall Nsight Compute, or put one that works first on PATH.")
+    if version is None:
+        fix = "Put the ncu of Nsight Compute first on PATH."
+        return Check("ncu", False, f"{path} does not print a version", fix)
     if not nsight.permitted():
         fix = "Load the nvidia module with NVreg_RestrictProfilingToAdminUsers=0, or give kernbench CAP_SYS_ADMIN."
         return Check("ncu", False, f"{path}, but the driver restricts counters to administrators", fix)
-    return Check("ncu", True, str(path))
+    return Check("ncu", True, f"{path}, {version}")
 
 
 def _sanitizer() -> Check:
@@ -307,7 +309,7 @@ def _git(folder: Path) -> Check:
     if root is None:
         fix = "`git init` creates one; commit the kernel and its log together."
         return Check("git", None, f"{folder} is not in a repository", fix)
-    status = Git(root).ask("status", "--porcelain", "--untracked-files=no", seconds=COMMAND_SECONDS)
+    status = Git(root).status("--untracked-files=no", seconds=COMMAND_SECONDS)
     if status is None:
         fix = "Check that git is installed and trusts the folder."
         return Check("git", None, f"{root}, but git does not answer", fix)
@@ -323,7 +325,6 @@ def _first_line(command: list[str]) -> str | None:
 def _output(command: list[str]) -> str | None:
     """The command's output; None if it failed, hung or does not exist."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
-    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return tool.answer(command, COMMAND_SECONDS)
+    except tool.ToolError:
         return None
-    return done.stdout if done.returncode == 0 else None

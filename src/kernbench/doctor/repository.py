@@ -30,7 +30,7 @@ def checks(path: Path) -> list[Check]:
 
 
 def cleanliness(git: Git) -> Check:
-    status = git.ask("status", "--porcelain")
+    status = git.status()
     if status is None:
         return Check("clean", False, "git status fails", f"Run `git -C {git.root} status` and fix what it reports.")
     if not status:

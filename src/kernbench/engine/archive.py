@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
+from harness.shared.errors import UserError
 from harness.shared.task import Task
 from kernbench.diagnosis.rules import diagnose
 from kernbench.events import ProfileReady
-from kernbench.log import stored_sources
+from kernbench.log import pruning, stored_sources
+from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.logbook import Logbook
 from kernbench.ncu.profile_store import Profiles
 from kernbench.task.lookup import STATE_FOLDER
@@ -33,6 +36,11 @@ class Archive:
     def read(self) -> None:
         """Reads the log now instead of on first use. Safe to call in a thread."""
         _ = self._logbook.journal
+
+    def prune(self) -> None:
+        """Removes snapshots and compiled images that nothing names. Safe to call in a thread."""
+        with contextlib.suppress(UserError, OSError):
+            pruning.prune(self._logbook.journal, PulledEntries(self._logbook.path))
 
     def sources(self, reference: str) -> dict[str, str]:
         """Solution files of an iteration, `best`, `last` or `now`, by name."""

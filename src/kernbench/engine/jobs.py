@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from kernbench.worker.supervisor import Deadlines
+from kernbench.worker.deadlines import Deadlines
 
 
 @dataclass(frozen=True)

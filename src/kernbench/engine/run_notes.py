@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kernbench.engine.jobs import Job
 from kernbench.events import Summary
-from kernbench.log.entries.iterations_file import LogbookError
+from kernbench.log.entries.log_lock import LogbookError
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.runs_file import JournalError
 
@@ -52,7 +52,7 @@ class RunNotes:
             return f"entry {number} already has a different hypothesis; {rest}"
         if self.hypothesis in (text, self._owed):
             self.hypothesis = ""  # else the next entry would carry it too
-        return self._reword(entry, text, entry.next) or f"entry {number} was updated"
+        return self.reword(entry, text, entry.next) or f"entry {number} was updated"
 
     def hypothesis_for(self) -> int | None:
         """Number of the entry that a hypothesis given now belongs to; None if it is for the next run."""
@@ -96,11 +96,9 @@ class RunNotes:
         """A save came: words given from now on are not for the last entry."""
         self._saved_since = True
 
-    def attach_to(self, entry: Summary, job: Job) -> str:
-        """Adds the words given during the run to its new entry, unless it already had some.
-
-        Returns why they could not be written, or ""; if they could not, they wait for the next run.
-        """
+    def words_for(self, entry: Summary, job: Job) -> tuple[str, str] | None:
+        """The hypothesis and next step given during the run, which its new entry is to have, unless it already had
+        some; None if it has them. They wait no longer, unless `reword` cannot write them."""
         late, step = self.hypothesis, self.next_step
         self.hypothesis = self.next_step = self._owed = ""
         if late != entry.hypothesis and (entry.hypothesis or job.reason in ("key", "open")):
@@ -108,9 +106,9 @@ class RunNotes:
         self._saved_since = False
         if job.reason not in ("key", "open"):
             self._made.append((entry.run, entry.iteration))
-        return self._reword(entry, late, step) if (late, step) != (entry.hypothesis, entry.next) else ""
+        return (late, step) if (late, step) != (entry.hypothesis, entry.next) else None
 
-    def _reword(self, entry: Summary, hypothesis: str, step: str) -> str:
+    def reword(self, entry: Summary, hypothesis: str, step: str) -> str:
         """Writes words into an entry; on failure keeps them for the next run and returns why."""
         try:
             self._logbook.reword(entry, hypothesis, step)

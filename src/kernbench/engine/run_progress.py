@@ -34,6 +34,7 @@ class RunProgress:
         """The task passed its controls."""
         self.failure: BuildFailed | None = None
         self.cancelled: RunCancelled | None = None
+        self._at: Progress | None = None
         self._snapshot = snapshot
         self._failed_builds = failed_builds
 
@@ -43,7 +44,10 @@ class RunProgress:
             return [self._land(decode(CaseResult, message["result"]))]
         if kind == "step":
             place = int(message.get("index", 0)), int(message.get("count", 0))
-            return [Progress(run, cast(Step, message["step"]), message.get("case"), *place)]
+            self._at = Progress(run, cast(Step, message["step"]), message.get("case"), *place)
+            return [self._at]
+        if kind == "compiling":  # from the supervisor
+            return [replace(self._at, compiler=str(message["compiler"]))] if self._at is not None else []
         if kind == "started":
             self.environment = decode(Environment, message.get("environment") or {})
         elif kind == "finding":

@@ -1,7 +1,8 @@
 """One run, from the order to its line in the log.
 
 A RunOrder says what to run. The runner chooses the cases, talks to the worker through the supervisor and records every
-event on disk before a listener sees it. A run ends in a Summary, a BuildFailed or a RunCancelled.
+event on disk before a listener sees it; a thread does the writing. A run ends in a Summary, a BuildFailed or a
+RunCancelled.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Task
 from kernbench.engine.run_progress import RunProgress
 from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
-from kernbench.log.entries.iterations_file import LogbookError
+from kernbench.log.entries.log_lock import PATIENCE
 from kernbench.log.logbook import Logbook, author, floor_key
 from kernbench.log.runs import comparison
 from kernbench.log.runs.series import best_of
@@ -34,6 +35,8 @@ from kernbench.task.snapshot import Source
 from kernbench.version import __version__
 from kernbench.worker.supervisor import Supervisor, WorkerLost
 
+SHORT_PATIENCE = 0.2
+"""Seconds that a run's end waits for the lock of ITERATIONS.md; after that, the entry waits alone."""
 RunOutcome = Summary | BuildFailed | RunCancelled
 
 
@@ -80,17 +83,22 @@ class Runner:
         progress = RunProgress(order.task, started, request.source, self._logbook.journal.failed_builds)
         self.running = started.run
         try:
-            self._logbook.journal.note_old_hash(order.task)
-            self._logbook.journal.start(started, order.task.name, order.environment)
+            begun = self._logbook.write(
+                self._begin, order, started
+            )  # awaited later: a save must be able to cancel at once
             self._emit(started)
             if interpreted:
                 self._tell_of_cuda(order.source)
-            for result in skipped:
-                self._record(progress.on_message({"event": "case", "result": to_dict(result)}))
-            await self._converse(progress, request)
+            landed = [progress.on_message({"event": "case", "result": to_dict(result)}) for result in skipped]
+            await self._converse(progress, request, [event for events in landed for event in events])
+            await begun
+            return await self._conclude(order, progress)
         finally:
             self.running = None
-        return self._conclude(order, progress)
+
+    def _begin(self, order: RunOrder, started: RunStarted) -> None:
+        self._logbook.journal.note_old_hash(order.task)
+        self._logbook.journal.start(started, order.task.name, order.environment)
 
     def _tell_of_cuda(self, source: Source) -> None:
         """Once per session: a solution that is right here may not even compile on a GPU."""
@@ -108,7 +116,8 @@ class Runner:
                 if isinstance(message, WorkerLost) or message.get("event") in ("cancelled", "failed"):
                     return False
                 if message.get("event") == "floor" and message.get("floor") is not None:
-                    self._logbook.journal.keep_floor(self._floor_keys(order, case)[0], float(message["floor"]))
+                    key, floor = self._floor_keys(order, case)[0], float(message["floor"])
+                    await self._logbook.write(self._logbook.journal.keep_floor, key, floor)
         return True
 
     def wants_floor(self, order: RunOrder, case: str) -> bool:
@@ -116,43 +125,48 @@ class Runner:
         keys = self._floor_keys(order, case)
         return measured is not None and measured.status == "ok" and self._logbook.journal.wants_floor(*keys)
 
-    async def _converse(self, progress: RunProgress, request: RunRequest) -> None:
+    async def _converse(self, progress: RunProgress, request: RunRequest, landed: Sequence[Event]) -> None:
+        """`landed` are the rows that are not run; they come first."""
         async with contextlib.aclosing(self._supervisor.talk({"request": "run", **to_dict(request)})) as conversation:
             async for message in conversation:
-                self._record(
+                more = (
                     progress.on_worker_lost(message)
                     if isinstance(message, WorkerLost)
                     else progress.on_message(message)
                 )
+                await self._record([*landed, *more])
+                landed = ()
 
-    def _record(self, events: Sequence[Event]) -> None:
+    async def _record(self, events: Sequence[Event]) -> None:
         """On disk first, then on the screen."""
         for event in events:
             if isinstance(event, CaseLanded):
-                self._logbook.journal.case(event)
+                await self._logbook.write(self._logbook.journal.case, event)
             self._emit(event)
 
-    def _conclude(self, order: RunOrder, progress: RunProgress) -> RunOutcome:
+    async def _conclude(self, order: RunOrder, progress: RunProgress) -> RunOutcome:
         journal = self._logbook.journal
         if progress.controls_passed:
-            journal.keep_controls(self._controls_keys(order)[0])
+            await self._logbook.write(journal.keep_controls, self._controls_keys(order)[0])
         if progress.cancelled is not None:
-            journal.cancel(progress.cancelled)
+            await self._logbook.write(journal.cancel, progress.cancelled)
             self._emit(progress.cancelled)
             return progress.cancelled
         if progress.failure is not None:
-            journal.fail(progress.failure)
+            await self._logbook.write(journal.fail, progress.failure)
             self._emit(progress.failure)
             return progress.failure
         journal.read_new()  # runs that other processes finished meanwhile
-        summary = self._summarise(order, progress)
+        summary, problem = self._summarise(order, progress), ""
         if order.iteration:
-            try:
-                summary = self._logbook.enter(order.task, summary, progress.results)
-            except LogbookError as problem:
-                self._emit(Notice(str(problem), "error"))
-        self._logbook.finish(summary, progress.results)
+            patience = PATIENCE if order.reason == "command" else SHORT_PATIENCE
+            finish = self._logbook.finish
+            summary, problem = await self._logbook.write(finish, order.task, summary, progress.results, patience)
+        else:
+            await self._logbook.write(journal.finish, summary, progress.results.values())
         self._emit(RunFinished(summary))
+        if problem:
+            self._emit(Notice(problem, "error"))
         self._say_more(summary)
         return summary
 

@@ -8,6 +8,7 @@ is already on disk. Without a job the session does its idle work. Listeners are 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -37,6 +38,10 @@ from kernbench.task.baseline import Baseline
 from kernbench.worker.process import Unusable
 from kernbench.worker.supervisor import Supervisor
 
+PRUNE_EVERY = 3600.0
+RETRY = 0.5
+"""Seconds between two attempts to write entries that wait."""
+
 
 class Session:
     def __init__(self, task: Task, state: Path, options: Options | None = None) -> None:
@@ -59,6 +64,9 @@ class Session:
         self._saves = SaveQueue(Path(task.folder), self.logbook, options.has_keys)
         self._idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
         self._resting = False
+        self._entries_wait = asyncio.Event()
+        self._prune_at = 0.0
+        self._pruning: asyncio.Task[None] | None = None
         self._large_files: set[str] = set()
         """Files that a notice has already named."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -108,7 +116,9 @@ class Session:
     async def start(self) -> None:
         """Serves saves until closed; runs the current source at once."""
         self._look_around()
-        self._tasks = [asyncio.create_task(self._serve()), asyncio.create_task(self._watch())]
+        tasks = (self._serve, self._watch, self._enter_waiting)
+        self._tasks = [asyncio.create_task(task()) for task in tasks]
+        self._entries_wait.set()  # those of a session that was killed
         self._submit(Job("open", time.monotonic(), iteration=True))
 
     async def close(self) -> None:
@@ -118,6 +128,8 @@ class Session:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.explainer.profiler.close()
         await self.supervisor.close()
+        if not await self.logbook.write.close():
+            self._emit(Notice(f"{self.state} does not answer: what was last logged may not be on disk", "error"))
         self._lock.leave()
 
     def leave(self) -> None:
@@ -157,7 +169,9 @@ class Session:
     def changed_elsewhere(self) -> bool:
         """Whether another process changed the log; this session's runs emit events instead."""
         self._look_around()
-        return not self.running and self.logbook.changed()
+        changed = not self.running and self.logbook.changed()
+        self._tell_of_loss()
+        return changed
 
     def last_results(self) -> Mapping[str, CaseResult]:
         """Rows of the last finished run that a run now can be compared with."""
@@ -204,6 +218,27 @@ class Session:
         if said := self._lock.announce():
             self._warn(said)
 
+    def _tell_of_loss(self) -> None:
+        if said := self.logbook.journal.loss():
+            self._warn(said)
+
+    async def _enter_waiting(self) -> None:
+        """Writes the entries that wait for ITERATIONS.md, as soon as that is possible."""
+        with contextlib.suppress(UserError):  # a run reports it
+            _ = self.logbook.journal  # here, not in two threads at once
+        while True:
+            await self._entries_wait.wait()
+            self._entries_wait.clear()
+            try:
+                numbers = await self.logbook.write(self.logbook.enter_waiting)
+            except UserError:  # the run said so
+                self._entries_wait.set()
+                await asyncio.sleep(RETRY)
+                continue
+            if numbers:
+                named = f"entries {numbers[0]} to {numbers[-1]} are" if len(numbers) > 1 else f"entry {numbers[0]} is"
+                self._emit(Notice(f"{named} now in ITERATIONS.md"))
+
     def _warn(self, sentence: str) -> None:
         self._emit(Notice(sentence, "warning"))
 
@@ -223,6 +258,7 @@ class Session:
 
     async def _rest(self) -> None:
         self._resting = True
+        self._prune()
         try:
             await self._idle_work.until_woken(
                 Situation(self.task, self._saves.source, self.environment, self._baseline)
@@ -234,6 +270,12 @@ class Session:
             await self._wake.wait()
         finally:
             self._resting = False
+
+    def _prune(self) -> None:
+        """Once an hour, while nothing is timed."""
+        if time.monotonic() >= self._prune_at and "journal" in vars(self.logbook):
+            self._prune_at = time.monotonic() + PRUNE_EVERY
+            self._pruning = asyncio.create_task(asyncio.to_thread(self.archive.prune))
 
     # -- one run ----------------------------------------------------------------------------------------------------
 
@@ -256,6 +298,7 @@ class Session:
         if self._saves.waiting is not None and job.reason != "command":
             return None  # superseded while the worker started or a profile ended
         self.logbook.journal.read_new()  # another process may have logged a new best since
+        self._tell_of_loss()
         self._saves.run_started()
         self._name_large_files()
         outcome = await self._runner.run(self._order(decision.job, source, environment))
@@ -264,7 +307,11 @@ class Session:
             self._saves.run_finished()
         if isinstance(outcome, Summary):
             self.logbook.environment = outcome.environment
-            if outcome.iteration is not None and (problem := self.notes.attach_to(outcome, job)):
+            if self.logbook.journal.waiting:
+                self._entries_wait.set()
+            makes_entry = outcome.iteration is not None or outcome.run in self.logbook.journal.waiting
+            words = self.notes.words_for(outcome, job) if makes_entry else None
+            if words and (problem := await self.logbook.write(self.notes.reword, outcome, *words)):
                 self._warn(problem)
         return outcome
 
@@ -272,13 +319,13 @@ class Session:
         for name in source_files.too_large(self.task, self.state):
             if name not in self._large_files:
                 self._large_files.add(name)
-                self._warn(f"{name} is over 1 MB, so it is not part of the source: load it by an absolute path")
+                self._warn(f"{name} is over 1 MB, so it is not part of the source: load it by absolute path")
 
     def _device(self) -> str:
         return self.environment.device if self.environment is not None else self.supervisor.device
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> RunOrder:
-        known = job.reason in ("open", "key") and self.logbook.number_of(source) is not None
+        known = job.reason in ("open", "key") and self.logbook.has_entry(source)
         self._baseline = self._baseline.of(source.folder)
         return RunOrder(
             task=self.task,

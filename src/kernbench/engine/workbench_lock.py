@@ -11,6 +11,7 @@ import fcntl
 import os
 from pathlib import Path
 
+from harness.shared.regular_file import NotRegular, open_regular
 from kernbench.task.lookup import make_state
 
 
@@ -49,8 +50,8 @@ class WorkbenchLock:
         try:
             if is_wanted:
                 make_state(place.parent)
-            lock = os.open(place, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if is_wanted else 0), 0o644)
-        except OSError:
+            lock = open_regular(place, os.O_RDWR | (os.O_CREAT if is_wanted else 0))
+        except (OSError, NotRegular):
             return ""
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

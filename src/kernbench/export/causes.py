@@ -71,7 +71,7 @@ def _reasons(pair: tuple[Profile, Profile], label: str) -> list[str]:
     took = f", {duration.before} -> {duration.after} us" if duration else ""
     lines = [f"{label}{took}:", "", *(f"- {_told(item)}" for item in helped)]
     if not helped:
-        lines.append("- no counter improved by more than 3 %: this profile does not explain a gain")
+        lines.append("- no counter improved by more than 3%: this profile does not explain a gain")
     if paid:
         lines.append(f"- at the cost of: {'; '.join(_told(item) for item in paid)}")
     return [*lines, ""]
@@ -85,4 +85,4 @@ def _helps(item: Change) -> bool:
 def _told(item: Change) -> str:
     way = "up" if (item.ratio or 0) > 1 else "down"
     amount = fmt.percent(abs((item.ratio or 1) - 1))
-    return f"{item.words} {way} {amount}: {item.before} -> {item.after} {item.unit}".rstrip()
+    return f"{item.words} {way} {amount}: {item.before} -> {item.after_with_unit}"

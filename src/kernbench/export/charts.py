@@ -13,6 +13,7 @@ from kernbench.events import Summary
 from kernbench.export.collect import name_of
 from kernbench.log.entries import entry_text
 from kernbench.log.runs import comparison
+from kernbench.machine.plain_text import plain
 
 STYLE = """
 .kb{font:12px system-ui,-apple-system,"Segoe UI",Roboto,sans-serif;--ink:#1f2933;--soft:#7b8794;--line:#e1e5ea;
@@ -91,7 +92,7 @@ def columns(entries: Sequence[Summary]) -> list[Summary]:
 
 
 def _svg(height: int, title: str, parts: Sequence[str]) -> str:
-    body = "\n".join(part for part in parts if part)
+    body = plain("\n".join(part for part in parts if part))
     return (
         f'<svg class="kb" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img"'
         f' aria-label="{escape(title)}"><style>{STYLE}</style><title>{escape(title)}</title>\n{body}\n</svg>'

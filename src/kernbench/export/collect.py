@@ -101,7 +101,7 @@ class Collected:
     def nothing_logged(self) -> str:
         runs = fmt.plural(len(self.runs), "plain run")
         command = f"kernbench run {shlex.quote(self.task.name)} -m TEXT"
-        return f"Nothing is logged yet, only {runs}; `{command}` makes an entry."
+        return f"No entries yet, only {runs}; `{command}` makes an entry."
 
     @functools.cached_property
     def series(self) -> list[Summary]:

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.shared.lines import SCHEMA, to_dict
 from kernbench.export.collect import Collected
+from kernbench.machine.plain_text import csv_cell, json_text
 from kernbench.version import __version__
+
+if TYPE_CHECKING:
+    import pandas
 
 
 def make_csv(about: Collected) -> str:
-    return about.frame.to_csv(index=False, lineterminator="\n")
+    return as_csv(about.frame)
+
+
+def as_csv(frame: pandas.DataFrame) -> str:
+    """Any part of the frame. Text that a spreadsheet would run as a formula is shown instead."""
+    changed = {name: _defused(frame[name]) for name in frame.columns if frame[name].dtype.kind not in "biuf"}
+    return frame.assign(**changed).to_csv(index=False, lineterminator="\n")
+
+
+def _defused(column: pandas.Series) -> pandas.Series:
+    texts = [value for value in column.unique() if isinstance(value, str)]
+    changed = {text: cell for text in texts if (cell := csv_cell(text)) != text}
+    return column.map(lambda value: changed.get(value, value)) if changed else column
 
 
 def make_json(about: Collected) -> str:
@@ -30,7 +46,7 @@ def make_json(about: Collected) -> str:
         "task": {name: value for name, value in to_dict(about.task).items() if name != "folder"},
         "runs": runs,
     }
-    return json.dumps(whole, ensure_ascii=False, allow_nan=False, indent=1) + "\n"
+    return json_text(json.dumps(whole, ensure_ascii=False, allow_nan=False, indent=1)) + "\n"
 
 
 def _row(data: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from harness.shared.errors import UserError
 
 FORMATS = {
-    "md": "markdown",
+    "md": "Markdown",
     "csv": "every row of every iteration",
     "json": "the same for programs",
     "html": "one page with charts",

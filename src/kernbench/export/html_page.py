@@ -21,6 +21,7 @@ from kernbench.export.formats import ExportError
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text
 from kernbench.log.runs.series import series_of
+from kernbench.machine.plain_text import plain
 from kernbench.version import __version__
 
 TOLD_IN_FULL = 60
@@ -78,7 +79,7 @@ def make(about: Collected) -> str:
     chosen = told_in_full(about)
     linked = {id(item) for item in chosen}
     best = about.best
-    return template.render(
+    page = template.render(
         task=about.task,
         best=best,
         best_rows=[case_cells(about, row) for row in shown(about, about.rows(best))] if best else [],
@@ -103,6 +104,7 @@ def make(about: Collected) -> str:
         made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
         version=__version__,
     )
+    return plain(page)
 
 
 def told_in_full(about: Collected) -> list[Summary]:
@@ -203,7 +205,7 @@ def _diff(about: Collected, item: Summary, previous: Summary | None) -> tuple[li
     ]
     more = len(lines) - len(told)
     note = f"from {name_of(previous)} to {name_of(item)}"
-    return told, f"{note}; {more} more lines" if more else note if lines else f"{note}: no change"
+    return told, f"{note}; {fmt.plural(more, 'more line')}" if more else note if lines else f"{note}: no change"
 
 
 def heatmap(about: Collected) -> str:

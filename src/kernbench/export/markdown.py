@@ -1,6 +1,6 @@
 """md: the log as ITERATIONS.md has it now, with edits by hand; entries missing there come from runs.jsonl.
 
-Ends with the exact numbers, for programs to read.
+Ends with the exact numbers, for programs to read. HTML and images in a task or a log are text here.
 """
 
 from __future__ import annotations
@@ -9,15 +9,19 @@ from collections import deque
 from collections.abc import Iterator
 
 from kernbench import render
+from kernbench.export import csv_json
 from kernbench.export.collect import Collected, name_of
 from kernbench.log.entries import entry_text, trailer
 from kernbench.log.runs import legacy
+from kernbench.machine.plain_text import fenced
+from kernbench.machine.plain_text import markdown as escaped
 
 EXACT = ["run", "iteration", "case", "status", "baseline_us", "solution_us", "speedup", "speedup_low", "speedup_high"]
 
 
 def make(about: Collected) -> str:
-    return "\n".join([*_head(about), *_overview(about), *_entries(about), *_exact(about)]) + "\n"
+    told = map(escaped, [*_head(about), *_overview(about), *_entries(about)])
+    return "\n".join([*told, *_exact(about)]) + "\n"
 
 
 def _head(about: Collected) -> list[str]:
@@ -58,5 +62,5 @@ def _entries(about: Collected) -> Iterator[str]:
 def _exact(about: Collected) -> list[str]:
     if not about.runs:
         return []
-    numbers = about.frame[EXACT].to_csv(index=False, lineterminator="\n")
-    return ["## Exact numbers", "", "<details>", "", "```csv", numbers.rstrip("\n"), "```", "", "</details>"]
+    numbers = csv_json.as_csv(about.frame[EXACT]).rstrip("\n").split("\n")
+    return ["## Exact numbers", "", "<details>", "", *fenced(numbers, "csv"), "", "</details>"]

@@ -58,7 +58,7 @@ def plan(task: Task, journal: Journal, target: Path, reference: str = "best", na
     fits = [path for path in files if path.as_posix() == name] if name else _fitting(files, target)
     if len(fits) != 1:
         names = ", ".join(path.as_posix() for path in files)
-        raise PortError(f"which file goes to {target.name}? choose one with `--file`: {names}")
+        raise PortError(f"which file goes into {target.name}? choose one with `--file`: {names}")
     others = tuple(path.as_posix() for path in files if path != fits[0])
     return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target, others)
 

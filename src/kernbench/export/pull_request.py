@@ -19,6 +19,7 @@ from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text
 from kernbench.log.entries.entry_list import key_of
 from kernbench.log.runs.series import series_of
+from kernbench.machine.plain_text import fenced, markdown
 
 DIFF_IN_BODY = 400
 
@@ -73,7 +74,7 @@ def _named(about: Collected, reference: str) -> Summary:
 def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
     after = pair.after
     machine = after.environment.device_name or after.environment.device
-    return [
+    told = [
         f"# {about.task.name}: {_claim(after)} on {machine}",
         "",
         about.task.summary,
@@ -81,12 +82,14 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
         _lead(about, pair),
         "",
         *_path(about, pair),
+    ]
+    measured = [
         *_microbenchmark(about, pair),
         *causes.section(about, pair.before, pair.after, [case.id for case in about.hottest(pair.new)]),
         *_environment(about, pair),
-        *_change(diff),
-        *_slots(),
     ]
+    chart = ["![speedup by iteration](chart.svg)", ""]
+    return [*map(markdown, told), *chart, *map(markdown, measured), *_commands(pair), *_change(diff), *_slots()]
 
 
 def _claim(after: Summary) -> str:
@@ -116,7 +119,7 @@ def _path(about: Collected, pair: Pair) -> list[str]:
     steps = [item for item in series[: until + 1] if item.took_over]
     lines = [f"- {name_of(item)} {fmt.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]
     told = [*_beginning(about, pair), _tried(about, len(series), len(steps)), "", *lines, *([""] if lines else [])]
-    return ["## How it came about", "", *told, "![speedup by iteration](chart.svg)", ""]
+    return ["## How it came about", "", *told]
 
 
 def _tried(about: Collected, comparable: int, steps: int) -> str:
@@ -127,7 +130,7 @@ def _tried(about: Collected, comparable: int, steps: int) -> str:
     other = len(about.made) - comparable
     parts = [fmt.plural(total, "iteration")]
     parts += [f"{elsewhere} of them from another machine"] if elsewhere else []
-    parts += [f"{other} of another series (task, baseline or machine)"] if other else []
+    parts += [f"{other} in another series (task, baseline or machine)"] if other else []
     parts += [f"{steps} of them a new best on the way:" if steps else f"no new best{' here' if elsewhere else ''}."]
     return f"{parts[0]}:" if total == steps == 1 else ", ".join(parts)
 
@@ -183,7 +186,7 @@ def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
     condition = pair.after.environment.condition
     lines = [
         f"Times are {'GPU time' if clock == 'device' else clock + ' time'} per call, measured in interleaved blocks"
-        f"{', ' + condition if condition else ''}; ± is half the 95 % interval, -a+b% its two ends."
+        f"{', ' + condition if condition else ''}; ± is half the 95% interval, -a+b% its two ends."
     ]
     if pair.before:
         name = about.words_for(pair.before)
@@ -213,9 +216,12 @@ def _environment(about: Collected, pair: Pair) -> list[str]:
         f"- {name}: {about.words_for(item)}, source {item.source[:12]}, {render.minute(item.at)}"
         for name, item in named
     ]
-    commands = list(dict.fromkeys(item.command for _name, item in named if item.command))
-    block = ["", "```sh", *commands, "```"] if commands else []
-    return ["## Environment and commands", "", *lines, *block, ""]
+    return ["## Environment and commands", "", *lines, ""]
+
+
+def _commands(pair: Pair) -> list[str]:
+    commands = list(dict.fromkeys(item.command for item in (pair.after, pair.before) if item and item.command))
+    return [*fenced(commands, "sh"), ""] if commands else []
 
 
 def _change(diff: list[str] | None) -> list[str]:
@@ -223,16 +229,15 @@ def _change(diff: list[str] | None) -> list[str]:
         return []
     if len(diff) > DIFF_IN_BODY:
         return ["## Diff", "", f"{len(diff)} lines, in [change.diff](change.diff).", ""]
-    fence = "`" * max(3, 1 + max((len(line) - len(line.lstrip("+- `")) for line in diff if "```" in line), default=0))
     summary = f"<details><summary>{len(diff)} lines, also in change.diff</summary>"
-    return ["## Diff", "", summary, "", f"{fence}diff", *diff, fence, "", "</details>", ""]
+    return ["## Diff", "", summary, "", *fenced(diff, "diff"), "", "</details>", ""]
 
 
 def _slots() -> list[str]:
     return [
         "## To be filled in by the author",
         "",
-        "- [ ] Model level: microbenchmarks need not carry over",
+        "- [ ] Model level: gains may not carry over",
         "",
         "  | model, stage | before ms | after ms | speedup |",
         "  | --- | ---: | ---: | ---: |",

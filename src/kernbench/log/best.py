@@ -25,8 +25,8 @@ from kernbench.log.runs.series import Series
 NoBestReason = Literal["nothing_run", "task_changed", "none_right"]
 _WORDS: dict[NoBestReason, str] = {
     "nothing_run": "no best yet: nothing has been run on this machine; give a number",
-    "task_changed": "no best yet: the task changed, and nothing has been timed over {baseline} since",
-    "none_right": "no best yet: no source has passed every case and been timed over {baseline}",
+    "task_changed": "no best yet: the task changed; nothing has been timed against {baseline} since",
+    "none_right": "no best yet: no source that passed every case was timed against {baseline}",
 }
 
 

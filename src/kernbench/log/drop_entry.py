@@ -10,6 +10,7 @@ from kernbench.events import Summary
 from kernbench.log import best as best_source
 from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text, iterations_file
+from kernbench.log.entries.log_lock import LogbookError
 from kernbench.log.runs.journal import DroppedEntry, Journal
 
 
@@ -23,7 +24,7 @@ def find(task: Task, journal: Journal, number: int) -> Summary:
     if len(found) > 1:
         raise DropError(f"{stored_sources.taken_twice(number)}; remove one of them in ITERATIONS.md")
     if not found:
-        again = "; it was dropped already, `--undo` puts it back" if _last_dropped(journal, number) else ""
+        again = "; it was already dropped: `--undo` puts it back" if _last_dropped(journal, number) else ""
         raise DropError(f"the log of {task.name} has no entry {number}{again}")
     return found[0]
 
@@ -51,7 +52,7 @@ def drop(task: Task, journal: Journal, entry: Summary) -> bool:
 
     try:
         iterations_file.remove(_log(task), entry, store)
-    except iterations_file.LogbookError:
+    except LogbookError:
         for item in stored:  # another program just saved the file: the entry is still in it
             journal.undrop(item)
         raise

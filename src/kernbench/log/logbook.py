@@ -6,14 +6,17 @@ of each run. ITERATIONS.md is in the task's folder, wherever the state folder is
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import getpass
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
+from harness.shared import taskfile
+from harness.shared.errors import UserError
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
@@ -22,13 +25,19 @@ from kernbench.log import best as best_source
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text, iterations_file
 from kernbench.log.entries.entry_list import EntryList
+from kernbench.log.entries.log_lock import PATIENCE, LogbookError
 from kernbench.log.entries.pulled_entries import PulledEntries
+from kernbench.log.log_writer import LogWriter
 from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
+from kernbench.log.runs.runs_file import JournalError
 from kernbench.log.runs.series import Series, best_of
 from kernbench.machine.git import Git
+from kernbench.machine.plain_text import one_line
 from kernbench.task import snapshot
 from kernbench.task.lookup import cannot_be_written, make_state
+
+WAITS = "the entry waits, and is written when it can be, or at the next start"
 
 
 class Logbook:
@@ -43,11 +52,11 @@ class Logbook:
         self.environment: Environment | None = None
         """Where the session runs; until that is known, the environment of the newest run counts."""
         self._seen = iterations_file.KnownFile()
-        self._is_read = False
-        """The file had no unread changes when an entry was last appended."""
         self._elsewhere = PulledEntries(self.path)
         self._codes: dict[str, str] = {}
         """Code hashes of stored sources, by source hash."""
+        self.write = LogWriter()
+        """Runs what writes in a thread; only commands without a loop write at once."""
 
     @functools.cached_property
     def journal(self) -> Journal:
@@ -64,6 +73,11 @@ class Logbook:
             return None
         best = best_of(self.series(task, environment, l2))
         return best.source if best and self.source(best.source).is_dir() else None
+
+    def has_entry(self, source: snapshot.Source) -> bool:
+        """Whether an entry is about this source; it may still wait for ITERATIONS.md."""
+        waiting = [self.journal.summaries[place].source for place in list(self.journal.waiting.values())]
+        return source.sha in waiting or self.number_of(source) is not None
 
     def is_same(self, task: Task, sha: str, source: snapshot.Source) -> bool:
         """Whether a stored source has the code of this one."""
@@ -162,18 +176,76 @@ class Logbook:
         made = self.journal.listed()
         return made[-1] if made else None
 
-    def enter(self, task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> Summary:
-        """Writes the entry and returns the summary with its number."""
+    def finish(
+        self, task: Task, summary: Summary, results: Mapping[str, CaseResult], patience: float
+    ) -> tuple[Summary, str]:
+        """Stores a run and writes its entry, after those that wait. Returns the summary, with the entry's number, and
+        why an entry waits, if one does.
+
+        The run is in runs.jsonl before its entry is in ITERATIONS.md, and marked until it is.
+        """
+        stored: list[Summary] = []
+
+        def store(number: int | None) -> None:
+            stored.append(replace(summary, iteration=number))
+            self.journal.finish(stored[0], results.values(), True)
+
+        try:
+            self.enter_waiting(patience)
+            is_read = self._elsewhere.current()
+            entered = self.enter(task, summary, results, store, patience)
+        except LogbookError as problem:
+            if not stored:
+                store(None)
+            return replace(summary, iteration=None), f"{problem}; {WAITS}"
+        self._confirm(entered)
+        if is_read:  # else the file is read again
+            self._elsewhere.adopt(self._seen.signature)
+        return entered, ""
+
+    def enter(
+        self,
+        task: Task,
+        summary: Summary,
+        results: Mapping[str, CaseResult],
+        store: Callable[[int], None] = lambda number: None,
+        patience: float = PATIENCE,
+    ) -> Summary:
+        """Writes the entry and returns the summary with its number; `store` gets the number first."""
         text = entry_text.EntryText(task, summary, results, self._evidence(task, summary))
-        self._is_read = self._elsewhere.current()
-        number = iterations_file.append(self.path, text, self.journal.highest(), self._seen)
+        highest = self.journal.highest()
+        number = iterations_file.append(self.path, text, highest, self._seen, store=store, patience=patience)
         return comparison.numbered(summary, number)
 
-    def finish(self, summary: Summary, results: Mapping[str, CaseResult]) -> None:
-        """Stores the run. Only if that succeeds is its entry known to be its own; else the file is read again."""
-        self.journal.finish(summary, results.values())
-        if summary.iteration is not None and self._is_read:
-            self._elsewhere.adopt(self._seen.signature)
+    def enter_waiting(self, patience: float = 0.0) -> list[int]:
+        """Writes the entries that wait, oldest first, and returns their numbers; raises LogbookError if it cannot.
+
+        An entry that a killed process had written, without saying so in runs.jsonl, is found by its run.
+        """
+        numbers = []
+        for place in list(self.journal.waiting.values()):
+            run = self.journal.summaries[place]
+            at_least = run.iteration - 1 if run.iteration is not None else self.journal.highest()
+            self._seen.signature = None  # read the file: the entry may be there
+            text, look_for = functools.partial(self._text_of, run), run.run
+            number = iterations_file.append(self.path, text, at_least, self._seen, run=look_for, patience=patience)
+            self._confirm(comparison.numbered(run, number))
+            numbers.append(number)
+        return numbers
+
+    def _text_of(self, run: Summary, number: int) -> str:
+        """The text of an entry that waited. The task is as it was for its run: it may have changed since."""
+        task = self.task
+        if task is None or task.hash != run.task_hash:
+            with contextlib.suppress(UserError, OSError):
+                task = taskfile.load(self.source(run.source))
+        task = task or taskfile.load(self.path.parent)
+        return entry_text.EntryText(task, run, self.journal.cases_of(run.run), self._evidence(task, run))(number)
+
+    def _confirm(self, entered: Summary) -> None:
+        """If this line cannot be written, the entry is found by its run later."""
+        with contextlib.suppress(JournalError):
+            self.journal.enter(entered.run, entered.iteration or 0)
 
     def reword(self, entry: Summary, hypothesis: str, next_step: str) -> None:
         """Changes the words of an entry in both files, ITERATIONS.md first."""
@@ -181,7 +253,8 @@ class Logbook:
         if hypothesis != entry.hypothesis:
             move = (comparison.said_move(hypothesis) or entry.move) if entry.after_stall else ""
             new = replace(new, hypothesis_by=author(self.path.parent), hypothesis_at=now(), move=move)
-        iterations_file.reword(self.path, entry, new)
+        if entry.run not in self.journal.waiting:  # else the entry will have them from the start
+            iterations_file.reword(self.path, entry, new)
         self.journal.words(new)
 
     def set_next(self, step: str) -> int | None:
@@ -274,9 +347,9 @@ def now() -> str:
 def author(folder: Path) -> str:
     """The user's name, as commits in this folder would have it, in one line of valid UTF-8."""
     name = os.fsencode(os.environ.get("GIT_AUTHOR_NAME", ""))
-    name = name or (Git(folder).ask("config", "user.name", seconds=2) or "").strip().encode()
+    name = name or os.fsencode((Git(folder).ask("config", "user.name", seconds=2) or "").strip())
     try:
         name = name or os.fsencode(getpass.getuser())
     except (OSError, KeyError):  # the system does not know this user
         return ""
-    return " ".join(name.decode(errors="replace").split())
+    return one_line(name.decode(errors="replace"))

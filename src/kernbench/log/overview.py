@@ -74,4 +74,4 @@ def _result(last: Summary, usual: str) -> str:
     words = f"{fmt.times(last.geomean)} {render.outcome(last)}" if last.ratio else render.outcome(last)
     other = entry_text.over(last, usual)
     words = f"{words} {other}" if other else words
-    return words if last.complete else f"{words} of the cases"
+    return words if last.complete else f"{words} (some cases)"

@@ -12,8 +12,11 @@ from functools import partial
 from pathlib import Path
 
 from harness.shared import format as fmt
+from harness.shared.regular_file import NotRegular, read_bytes
 from kernbench.diagnosis.counters import Profile
+from kernbench.machine.plain_text import markdown
 
+LARGEST = 1 << 26
 SUMS = ("duration_us", "instructions", "spilled")
 """Summed over all kernels of the call; unknown if one kernel lacks it."""
 OF_THE_LONGEST = ("registers", "occupancy_pct", "possible_pct", "shared_bytes", "dram_pct", "sm_pct")
@@ -46,16 +49,21 @@ class Change:
     ratio: float | None
     """After over before."""
 
+    @property
+    def after_with_unit(self) -> str:
+        """`87%`, `4.0 TB/s`, `32`."""
+        return f"{self.after}{self.unit}" if self.unit == "%" else f"{self.after} {self.unit}".rstrip()
+
 
 def profiles(state: Path) -> list[Profile]:
     """Every kept profile with counters, oldest first."""
     found: list[Profile] = []
     for path in (state / "profiles").glob("*.json"):
         try:
-            profile = Profile.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            profile = Profile.from_dict(json.loads(read_bytes(path, LARGEST)))
             if metrics(profile):
                 found.append(profile)
-        except (OSError, KeyError, TypeError, ValueError, AttributeError):
+        except (OSError, NotRegular, KeyError, TypeError, ValueError, AttributeError, RecursionError):
             continue
     return sorted(found, key=lambda profile: profile.at)
 
@@ -88,17 +96,17 @@ def changes(before: Profile, after: Profile, names: Iterable[str] = METRICS) -> 
 
 
 def line(before: Profile, after: Profile, label: str) -> str:
-    """`registers 40 -> 32, occupancy 62 -> 87 % (ncu, qwen 4096x3072)`"""
+    """`registers 40 -> 32, occupancy 62 -> 87% (ncu, qwen 4096x3072)`"""
     told = changes(before, after, IN_ONE_LINE)
-    words = ", ".join(f"{item.words} {item.before} -> {item.after} {item.unit}".rstrip() for item in told)
-    return f"{words} (ncu, {label})" if words else ""
+    words = ", ".join(f"{item.words} {item.before} -> {item.after_with_unit}" for item in told)
+    return f"{words} (ncu, {markdown(label)})" if words else ""
 
 
 def alone(profile: Profile, label: str) -> str:
     """The same for a source without a counterpart."""
     told = changes(profile, profile, IN_ONE_LINE)
-    words = ", ".join(f"{item.words} {item.after} {item.unit}".rstrip() for item in told)
-    return f"{words} (ncu, {label})" if words else ""
+    words = ", ".join(f"{item.words} {item.after_with_unit}" for item in told)
+    return f"{words} (ncu, {markdown(label)})" if words else ""
 
 
 def metrics(profile: Profile) -> dict[str, float]:

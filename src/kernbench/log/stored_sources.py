@@ -16,7 +16,7 @@ from harness.shared.used_files import NAMED_BASELINES, PARSED, task_files
 from kernbench.atomic_write import written_aside
 from kernbench.events import Summary
 from kernbench.log import best as best_source
-from kernbench.log import unified_diff
+from kernbench.log import pruning, unified_diff
 from kernbench.log.entries import entry_text
 from kernbench.log.entries.entry_list import EntryList, key_of
 from kernbench.log.entries.pulled_entries import PulledEntries
@@ -64,12 +64,17 @@ def kept_sources(state: Path, digits: str) -> list[Path]:
     """Snapshots whose hash begins with these digits."""
     if len(digits) < LEAST_DIGITS or not all(digit in string.hexdigits for digit in digits):
         return []
-    return [folder for folder in (state / "sources").glob(f"{digits}*") if folder.is_dir()]
+    return [folder for folder in (state / "sources").glob(f"{digits}*") if _is_snapshot(folder)]
+
+
+def _is_snapshot(folder: Path) -> bool:
+    """A link in its place could lead anywhere; kernbench makes none."""
+    return folder.is_dir() and not folder.is_symlink()
 
 
 def point(journal: Journal, summary: Summary) -> StoredSource:
     folder = journal.state / "sources" / summary.source
-    if not folder.is_dir():
+    if not _is_snapshot(folder):
         source = f"the source of {_name(summary)} ({summary.source[:8]})"
         raise SourceError(f"{source} is not in this state folder ({journal.state})")
     return StoredSource(_name(summary), folder, journal.state, summary)
@@ -118,6 +123,8 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
     others = [path for path, data in wanted.items() if _bytes(folder / path) != data]
     changed = [path for path in others if not _is_behind_link(folder, path)]
     added = [path for path in _added(before.folder, wanted, frozen) if not _is_link(folder, path)]
+    if changed or added:
+        pruning.keep(state, before.sha)
     try:
         with contextlib.ExitStack() as stack:
             moves = [stack.enter_context(_aside(folder / path, wanted[path])) for path in changed]
@@ -128,7 +135,7 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
                 _must_be_kept(folder, before.folder, path, f"`kernbench restore {before.sha[:8]}` undoes the rest")
                 put()
     except OSError as problem:
-        raise SourceError(f"cannot write {problem.filename}: {problem.strerror}; restore again") from None
+        raise SourceError(f"cannot write {problem.filename}: {problem.strerror}; fix that and restore again") from None
     words = [path.as_posix() if path in changed else f"{path.as_posix()} (behind a link: unchanged)" for path in others]
     return before.sha, words + [f"{path.as_posix()} (removed)" for path in added]
 
@@ -195,7 +202,12 @@ def solution_files(point: StoredSource, task: Task) -> list[Path]:
 
 
 def _files(point: StoredSource, task: Task) -> list[Path]:
-    return source_files(point.folder, point.state, task.ignore)
+    """Refuses a snapshot with a link in it: kernbench makes none, and it could lead anywhere."""
+    found = source_files(point.folder, point.state, task.ignore)
+    link = next((path for path in found if _is_link(point.folder, path)), None)
+    if link is not None and point.folder != Path(task.folder):
+        raise SourceError(f"{point.folder / link} is a link, which kernbench did not make; remove it")
+    return found
 
 
 def texts(point: StoredSource, task: Task) -> dict[str, str]:
@@ -228,7 +240,7 @@ def summary_of(
         raise SourceError(f"{reference} matches {len(matches)} sources; give more of the hash")
     if matches:
         return next(iter(matches.values()))
-    raise SourceError(f"no iteration {reference!r} here: {_known(listed)}; best, last or a hash work too")
+    raise SourceError(f"no iteration {reference!r} here: {_known(listed)}; try best, last or a hash")
 
 
 def taken_twice(number: int) -> str:

@@ -1,13 +1,54 @@
-"""The output stream: what its terminal supports, and what to do when it fails."""
+"""The output streams: only text leaves them; what their terminal supports, and what to do when one fails."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import os
 import sys
 from typing import TextIO
 
 import click
+
+from kernbench.machine.plain_text import plain
+
+
+class PlainStream(io.TextIOWrapper):
+    """A stream whose every write is plain text: of a command, of click, of a traceback.
+
+    Text that it cannot encode is escaped, never an error. click bypasses a stream that is set to ASCII, so such a
+    stream gets UTF-8, as click would give it.
+    """
+
+    def __init__(self, stream: io.TextIOWrapper) -> None:
+        encoding = "utf-8" if codecs.lookup(stream.encoding).name == "ascii" else stream.encoding
+        super().__init__(stream.buffer, encoding, "backslashreplace", line_buffering=stream.line_buffering)
+        self._replaced = stream  # its end would close the buffer
+
+    def write(self, text: str) -> int:
+        super().write(plain(text))
+        return len(text)
+
+    def control(self, codes: str) -> None:
+        super().write(codes)
+
+
+def print_only_text() -> None:
+    """For the rest of the process, on stdout and stderr."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper) and not isinstance(stream, PlainStream):
+            stream.flush()
+            setattr(sys, name, PlainStream(stream))
+
+
+def control(stream: TextIO, codes: str) -> None:
+    """Send our own codes (a color, the start of the line) to a stream that removes those of others."""
+    if isinstance(stream, PlainStream):
+        stream.control(codes)
+    else:
+        stream.write(codes)
 
 
 def obeys(stream: TextIO) -> bool:

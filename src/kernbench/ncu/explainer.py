@@ -92,7 +92,7 @@ class Explainer:
         except OSError as problem:
             return ProfileFailed(case, f"{problem.filename or self._logbook.state}: {problem.strerror}")
         with contextlib.suppress(UserError, OSError):
-            self._logbook.add_evidence(task, source.sha)
+            await self._logbook.write(self._logbook.add_evidence, task, source.sha)
         other = found[1] if len(found) > 1 else None
         return ProfileReady(case, found[0], diagnose(found[0]), other, time.monotonic() - began)
 

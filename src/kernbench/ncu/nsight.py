@@ -46,11 +46,16 @@ def find(given: str | None = None) -> Path:
 
 async def version(ncu: Path) -> str:
     """`2025.3.1`; raises NoNcu if ncu does not print one."""
-    text = await read(ncu, "--version", seconds=20.0)
-    found = re.search(r"Version (\d+(?:\.\d+)+)", text)
+    found = version_in(await read(ncu, "--version", seconds=20.0))
     if found is None:
         raise NoNcu(refusals.refuse("no_version", path=ncu))
-    return ".".join(found[1].split(".")[:3])
+    return found
+
+
+def version_in(text: str) -> str | None:
+    """The version in what `ncu --version` prints."""
+    found = re.search(r"Version (\d+(?:\.\d+)+)", text)
+    return ".".join(found[1].split(".")[:3]) if found else None
 
 
 async def read(ncu: Path, *arguments: str, seconds: float = 60.0) -> str:

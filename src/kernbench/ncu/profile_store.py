@@ -14,11 +14,13 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from harness.shared.regular_file import NotRegular, read_bytes
 from kernbench.atomic_write import written_aside
 from kernbench.diagnosis.counters import Profile
 from kernbench.task.lookup import make_state
 
 MOST_PROFILES = 50
+LARGEST = 1 << 26
 
 
 class Profiles:
@@ -76,6 +78,6 @@ class Profiles:
 
 def _read(path: Path) -> Profile | None:
     try:
-        return Profile.from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return Profile.from_dict(json.loads(read_bytes(path, LARGEST)))
+    except (OSError, NotRegular, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None

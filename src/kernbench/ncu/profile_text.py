@@ -44,11 +44,11 @@ def _spills(profile: Profile) -> float | None:
 ROWS: tuple[tuple[str, str, Value, Callable[[float], str]], ...] = (
     ("duration", "us", lambda profile: profile.duration_us, fmt.microseconds),
     ("DRAM", "TB/s", _bandwidth, fmt.tera),
-    ("DRAM of peak", "%", _main("dram_pct"), fmt.whole),
+    ("DRAM busy", "%", _main("dram_pct"), fmt.whole),
     ("bytes moved", "MB", lambda profile: _mega(profile.total("bytes_moved")), partial(fmt.fixed, decimals=1)),
     ("SM busy", "%", _main("sm_pct"), fmt.whole),
     ("occupancy", "%", _main("occupancy_pct"), fmt.whole),
-    ("occupancy possible", "%", _main("possible_pct"), fmt.whole),
+    ("possible occupancy", "%", _main("possible_pct"), fmt.whole),
     ("registers", "", _main("registers"), fmt.whole),
     ("shared memory", "KB", lambda profile: _kilo(_main("shared_bytes")(profile)), partial(fmt.fixed, decimals=1)),
     ("spill accesses", "M", lambda profile: _mega(_spills(profile)), partial(fmt.fixed, decimals=2)),
@@ -80,7 +80,8 @@ def summary_lines(
     for technique in diagnosis.tries:
         lines += textwrap.wrap(f"try {technique.name}: {technique.reason}", width, subsequent_indent="    ")
     if profile.skipped:
-        lines.append(_clip(f"{profile.skipped} rows of ncu's output were unreadable", width))
+        rows = f"{fmt.plural(profile.skipped, 'row')} of ncu's output"
+        lines.append(_clip(f"{rows} {'was' if profile.skipped == 1 else 'were'} unreadable", width))
     return lines
 
 
@@ -111,7 +112,7 @@ def markdown(before: Profile, after: Profile) -> str:
         cells = [fmt.DASH if item is None else spell(item) for item in (old, new)]
         lines.append(f"| {label} | {cells[0]} | {cells[1]} | {_change(old, new)} |")
     where = ", ".join(part for part in (after.gpu, f"ncu {after.ncu}" if after.ncu else "") if part)
-    return "\n".join([*lines, "", f"One call each, cold caches, clocks as they are ({where})."])
+    return "\n".join([*lines, "", f"One call each, cold caches, clocks not locked ({where})."])
 
 
 def facts_lines(facts: Sequence[Facts], width: int = WIDTH) -> list[str]:
@@ -172,7 +173,7 @@ def _numbers(profile: Profile) -> list[str]:
         f"spills {_count(kernel.spilled)}"
     )
     ready = fmt.fixed(kernel.eligible_warps, 2)
-    lines.append(f"instr.     {_count(kernel.instructions)}, {ready} warps ready a cycle")
+    lines.append(f"instr.     {_count(kernel.instructions)}, {ready} warps ready per cycle")
     return [*lines, f"stalls     {_stalls(profile)}"]
 
 

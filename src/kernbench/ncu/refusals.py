@@ -19,11 +19,11 @@ WORDS: dict[RefusalCode, str] = {
         " `--cap-add=SYS_ADMIN`; or run kernbench under sudo"
     ),
     "counters_taken": (
-        "another tool uses the GPU's counters (DCGM or another profiler): `dcgmi profile --pause`, profile, then"
+        "the GPU's counters are in use (by DCGM or another profiler): `dcgmi profile --pause`, profile, then"
         " `dcgmi profile --resume`; or stop the other profiler"
     ),
     "exclusive": (
-        "the GPU is in exclusive-process mode and the worker uses it: close the workbench and run `kernbench profile`,"
+        "the GPU is in exclusive-process mode and the worker has it: close the workbench and run `kernbench profile`,"
         " or run `sudo nvidia-smi -c DEFAULT`"
     ),
     "no_counters": (
@@ -40,7 +40,7 @@ WORDS: dict[RefusalCode, str] = {
         "not enough free GPU memory for this case next to the worker, and {who} needs as much again to save what the"
         " kernel writes: profile a smaller case, or close the workbench and run `kernbench profile`"
     ),
-    "gpu_full": "the GPU has no memory for another process: nvidia-smi shows what uses it, --device chooses another",
+    "gpu_full": "no GPU memory for another process: nvidia-smi shows what is using it, --device chooses another",
     "no_kernel": "the call launched no kernel on the GPU, so there is nothing to profile",
     "driver_mismatch": (
         "this ncu does not match the driver: install the one for the driver's CUDA version; `--ncu PATH` selects it"
@@ -118,7 +118,7 @@ def refuse(code: RefusalCode, /, **values: object) -> Refusal:
 
 
 def timed_out(step: str, seconds: float, who: str = NCU) -> Refusal:
-    return refuse("timed_out", who=who, doing=_DOING.get(step, "did not end"), seconds=fmt.seconds(seconds))
+    return refuse("timed_out", who=who, doing=_DOING.get(step, "had not ended"), seconds=fmt.seconds(seconds))
 
 
 def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False, who: str = NCU) -> Refusal:

@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,29 +26,11 @@ from harness.shared.errors import Where
 from harness.shared.lines import decode
 from kernbench.diagnosis.metrics import NAMES
 from kernbench.ncu import refusals
-from kernbench.ncu.nsight import NoNcu, kill_group
+from kernbench.ncu.nsight import NoNcu
+from kernbench.worker.launched import Launched
 from kernbench.worker.log_limit import LogLimiter
 from kernbench.worker.process import BOOT, child_environment, exit_text, harness_folder
 
-GUARD = """
-import os, signal, subprocess, sys, threading
-program = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, start_new_session=True)
-def kill():
-    try:
-        os.killpg(program.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-def watch():
-    while os.read(0, 1):
-        pass
-    kill()
-threading.Thread(target=watch, daemon=True).start()
-code = program.wait()
-kill()
-os._exit(code if code >= 0 else 128 - code)
-"""
-"""Runs between the workbench and ncu: when its stdin closes, however the workbench ended, it kills the whole group,
-even a stopped one. ncu is a shell script over a program over a launcher, out of reach of a parent-death signal."""
 START_SECONDS = 90.0
 CSV_HEADER = '"Kernel Name"'
 
@@ -98,8 +79,8 @@ def command(setup: Setup, folder: Path, full: bool) -> list[str]:
 class Standby:
     """One ncu (or only its target, without ncu), from its start to its single result."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Path, full: bool, counts: bool) -> None:
-        self.process, self.folder, self.full, self.counts = process, folder, full, counts
+    def __init__(self, program: Launched, folder: Path, full: bool, counts: bool) -> None:
+        self.program, self.folder, self.full, self.counts = program, folder, full, counts
         self.gpu: dict[str, Any] = {}
         self.group: int | None = None
         """Process group of ncu and its target, once known."""
@@ -124,20 +105,12 @@ class Standby:
         for name in ("requests", "events"):
             os.mkfifo(folder / name, 0o600)
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", "-c", GUARD),
-                *command(setup, folder, full),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                env=_environment(folder),
-                start_new_session=True,
-            )
+            program = await Launched.start(command(setup, folder, full), _environment(folder))
         except OSError as problem:
             shutil.rmtree(folder, ignore_errors=True)
             path = setup.ncu or setup.python
             raise NoNcu(refusals.refuse("not_started", path=path, problem=problem.strerror)) from None
-        standby = cls(process, folder, full, counts=setup.ncu is not None)
+        standby = cls(program, folder, full, counts=setup.ncu is not None)
         asyncio.get_running_loop().add_reader(standby._events, standby._read_events)
         standby._tasks = [asyncio.create_task(standby._read_log(on_log)), asyncio.create_task(standby._wait())]
         return standby
@@ -148,7 +121,7 @@ class Standby:
 
     @property
     def alive(self) -> bool:
-        return self.process.returncode is None and not self._closed
+        return self.program.alive and not self._closed
 
     @property
     def ready(self) -> bool:
@@ -175,7 +148,7 @@ class Standby:
         line = json.dumps({**request, "seconds": seconds}, separators=(",", ":")) + "\n"
         await self._send(line.encode())
         try:
-            await asyncio.wait_for(self.process.wait(), seconds)
+            await asyncio.wait_for(self.program.exited.wait(), seconds)
         except TimeoutError:
             self._problem = refusals.timed_out(self._step, seconds, self._who)
         return await self._outcome()
@@ -192,20 +165,10 @@ class Standby:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     async def _stop(self) -> None:
-        self._signal(signal.SIGKILL)
-        if self.process.stdin is not None:
-            self.process.stdin.close()  # the guard kills the rest of the group
-        try:
-            await asyncio.wait_for(self.process.wait(), 5.0)
-        except TimeoutError:
-            kill_group(self.process.pid)
-            await self.process.wait()
+        await self.program.close()
         _done, pending = await asyncio.wait(self._tasks, timeout=1.0)
         for task in pending:
             task.cancel()
-        transport = getattr(self.process, "_transport", None)
-        if transport is not None:
-            transport.close()
 
     def _signal(self, number: signal.Signals) -> None:
         if self.group is not None and self.group != os.getpgrp():
@@ -219,7 +182,7 @@ class Standby:
         problem = self._problem
         if problem is None and (self._step != "done" or (self.counts and CSV_HEADER not in text)):
             said = text + "\n" + "\n".join(self._tail)
-            ended = exit_text(self.process.returncode)
+            ended = exit_text(self.program.returncode)
             problem = refusals.explain(said, ended, str(self.folder), self._step == "done", self._who)
         place = report if report.is_file() else None
         return Outcome(text, self._facts, self.gpu, self._trace, problem, self._where, place)
@@ -272,14 +235,13 @@ class Standby:
             self._problem = refusals.refuse("gpu_full") if problem.code == "no_room" else problem
 
     async def _wait(self) -> None:
-        await self.process.wait()
+        await self.program.exited.wait()
         self._read_events()
         self._ready.set()
 
     async def _read_log(self, on_log: Callable[[str], None]) -> None:
-        assert self.process.stdout is not None
         limiter = LogLimiter()
-        while chunk := await self.process.stdout.read(65536):
+        while chunk := await self.program.output.read(65536):
             for line in limiter.feed(chunk, asyncio.get_running_loop().time()):
                 self._tail.append(line)
                 on_log(line)

@@ -1,4 +1,4 @@
-"""aa and slow: equal sides must measure equal, and a 2 % slowdown of one row must show there and nowhere else."""
+"""aa and slow: equal sides must measure equal, and a 2% slowdown of one row must show there and nowhere else."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _sum_up(report: Report, budget_ms: float) -> str:
     slow = [row["case"] for row, used in zip(report.rows, share, strict=True) if used > 1]
     said = [f"false verdicts on {', '.join(wrong)}" if wrong else "no false verdict"]
     if broad:
-        said.append(f"off by more than 0.5 % (1.5 % under 5 us): {', '.join(broad)}")
+        said.append(f"off by more than 0.5% (1.5% under 5 us): {', '.join(broad)}")
     if slow:
         limits = (
             f"{fmt.milliseconds(budget_ms)}; {fmt.milliseconds(LONG_BUDGET * budget_ms)} for calls over {LONG_US} us"
@@ -111,7 +111,7 @@ def shipped_solution(task: str) -> str:
 
 
 async def slowed_down(task: str, options: Options, repeats: int, tell: Tell) -> Report:
-    """Runs with one row made 2 % slower, a different row each time."""
+    """Runs with one row made 2% slower, a different row each time."""
     report, doubtful = Report("slow"), []
     if taskfile.load(lookup.find_task(task, to_edit=False)).entry != SLOWED_ENTRY:
         return Report("slow", notes=[f"not measured: this part only works on {SLOWED_ENTRY}"])

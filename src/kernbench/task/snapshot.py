@@ -7,6 +7,7 @@ files are the source.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
@@ -17,9 +18,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.shared.code_equality import code_of as code_of_file
 from harness.shared.task import Task
 from harness.shared.used_files import PARSED
+from harness.shared.used_files import code_of as code_of_file
 from kernbench.task.source_files import source_files
 
 WORDS = re.compile(rb"\w+")
@@ -82,6 +83,8 @@ def take(folder: Path, state: Path, task: Task | None = None) -> Source:
     contents = read(folder, state, task.ignore if task is not None else ())
     sha = _digest(contents)
     target = state / "sources" / sha
+    with contextlib.suppress(OSError):
+        os.utime(target)  # in use again: pruning leaves it alone
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))

@@ -15,9 +15,8 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 
-from harness.shared.code_equality import CODE
 from harness.shared.task import Task
-from harness.shared.used_files import PARSED, SOLUTION, reached
+from harness.shared.used_files import CODE, PARSED, SOLUTION, reached
 
 LARGEST_FILE = 1024 * 1024
 SKIPPED = frozenset({"ITERATIONS.md", "__pycache__", "exports"})

@@ -1,5 +1,5 @@
-"""Common to the workbench and the picker: ASCII output on request, and one sentence after a crash instead of Textual's
-page of local variables."""
+"""Common to the workbench and the picker: only text on the screen, ASCII on request, and one sentence after a crash
+instead of Textual's page of local variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.filter import LineFilter
 
 from kernbench import crash_report
 from kernbench.tui import textual_private
-from kernbench.tui.widgets.ascii_filter import AsciiOnly
+from kernbench.tui.widgets.line_filters import AsciiOnly, TextOnly
 
 
 class SafeApp(App[ReturnType]):
@@ -21,11 +21,11 @@ class SafeApp(App[ReturnType]):
 
     def __init__(self, ascii_only: bool, **given: Any) -> None:
         super().__init__(**given)
-        self._ascii_filters = [AsciiOnly()] if ascii_only else []
+        self._last_filters = [TextOnly(), *([AsciiOnly()] if ascii_only else [])]
         textual_private.on_fatal_error(self, self._take_mistake)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return [*super().get_line_filters(), *self._ascii_filters]
+        return [*super().get_line_filters(), *self._last_filters]
 
     def get_key_display(self, binding: Binding) -> str:
         """`ctrl+c` as the rest of kernbench spells it, instead of Textual's `^c`."""

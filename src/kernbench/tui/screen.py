@@ -169,7 +169,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         if isinstance(event, ProfileStarted | ProfileReady | ProfileFailed):
             self.profile.hear(event)
             return
-        if isinstance(event, Progress) and event != self.board.progress:
+        if isinstance(event, Progress) and not self.board.continues(event):
             self.board.progress_at = self._now()
         change = self.board.apply(event)
         self._change = Change(self._change.cases | change.cases, self._change.rows or change.rows)

@@ -61,7 +61,8 @@ class LogLimiter:
         amount, unit = (
             (self._dropped_bytes / 1e6, "MB") if self._dropped_bytes >= 1e5 else (self._dropped_bytes / 1e3, "kB")
         )
-        text = f"... {self._dropped:,} more lines ({fmt.fixed(amount, 1)} {unit}) dropped"
+        lines = "line" if self._dropped == 1 else "lines"
+        text = f"... {self._dropped:,} more {lines} ({fmt.fixed(amount, 1)} {unit}) dropped"
         self._dropped = self._dropped_bytes = 0
         return [text]
 

@@ -1,4 +1,4 @@
-"""One child process: started from the main thread, driven by JSON lines, killed with its whole group.
+"""One child process: driven by JSON lines, killed with everything it started.
 
 The child runs `harness.worker` (or `harness.precompile.server`) in any Python that has torch. A few lines passed to
 `-c` build the package `harness` from its folder by importlib: neither that folder nor its parent gets on the child's
@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import signal
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from harness.shared.codes import UnusableCode
 from harness.shared.errors import UserError
 from harness.shared.lines import PROTOCOL, decode
 from harness.shared.run_request import Environment
+from kernbench.worker.launched import Launched
 from kernbench.worker.log_limit import LogLimiter
 
 BOOT = """
@@ -37,6 +37,8 @@ importlib.import_module("harness." + module).main(*words)
 """
 """For `python -c`; arguments: the harness's folder, the module whose main runs, and its arguments."""
 LONGEST_EVENT = 32 * 1024 * 1024
+DRAIN_SECONDS = 0.1
+"""For the last events of a worker that has exited."""
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "TRITON_INTERPRET")
 
 
@@ -66,18 +68,29 @@ def child_environment(threads: int | None) -> dict[str, str]:
 class ChildProcess:
     """A running worker. `messages` holds its events; None means that the process is gone."""
 
-    def __init__(self, process: asyncio.subprocess.Process, python: str, on_log: Callable[[str], None]) -> None:
-        self.process, self._python = process, python
+    def __init__(
+        self,
+        program: Launched,
+        python: str,
+        on_log: Callable[[str], None],
+        on_left: Callable[[str], None],
+        numbered: bool,
+    ) -> None:
+        self.program, self._python = program, python
         self.messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.environment: Environment | None = None
         self.problem: Unusable | None = None
+        self.garbled = False
+        """A line arrived that the worker cannot have written."""
         self.log_tail: list[str] = []
         self._ready = asyncio.Event()
-        self._on_log = on_log
+        self._on_log, self._on_left = on_log, on_left
         self.warm = False
         """Its first run need not wait for anything."""
-        self._stopped = self._greeted = False
-        self._tasks = [asyncio.create_task(self._read_events()), asyncio.create_task(self._read_log())]
+        self._frozen = self._greeted = False
+        self._numbered, self._lines = numbered, 0
+        program.on_stopped = self._stopped
+        self._tasks = [asyncio.create_task(step()) for step in (self._read_events, self._read_log, self._watch)]
 
     @classmethod
     async def start(
@@ -88,38 +101,28 @@ class ChildProcess:
         on_log: Callable[[str], None],
         threads: int | None = None,
         module: str = "worker",
+        on_left: Callable[[str], None] = lambda _: None,
     ) -> ChildProcess:
-        if threading.current_thread() is not threading.main_thread():
-            # The system kills the child when the THREAD that created it ends; only the main one lives long enough.
-            raise RuntimeError("a worker must be started from the main thread")
+        words = [python, "-c", BOOT, str(folder), module, *([device] if device is not None else [])]
         try:
-            process = await asyncio.create_subprocess_exec(
-                python,
-                "-c",
-                BOOT,
-                str(folder),
-                module,
-                *([device] if device is not None else []),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                limit=LONGEST_EVENT,
-                env=child_environment(threads),
-                start_new_session=True,
-            )
+            program = await Launched.start(words, child_environment(threads), LONGEST_EVENT)
         except OSError as problem:
             raise Unusable(
-                "broken", f"cannot start {python}: {problem.strerror}; choose another with --python"
+                "broken", f"cannot start {python}: {problem.strerror or problem}; choose another with --python"
             ) from None
-        return cls(process, python, on_log)
+        return cls(program, python, on_log, on_left, numbered=module == "worker")
 
     @property
     def pid(self) -> int:
-        return self.process.pid
+        return self.program.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self.program.returncode
 
     @property
     def alive(self) -> bool:
-        return self.process.returncode is None
+        return self.program.alive
 
     @property
     def ready(self) -> bool:
@@ -134,39 +137,38 @@ class ChildProcess:
     def send(self, request: dict[str, Any]) -> None:
         """Send one request; if the child is already gone, `messages` shows it."""
         line = json.dumps(request, separators=(",", ":"), allow_nan=False) + "\n"
-        if self.process.stdin is not None and not self.process.stdin.is_closing():
-            with contextlib.suppress(ConnectionError, RuntimeError):
-                self.process.stdin.write(line.encode())
+        if self.program.requests is not None and not self.program.requests.is_closing():
+            self.program.requests.write(line.encode())
 
     def signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
 
     def freeze(self) -> None:
         """Keep a child that is still importing or warming up off the cores and the GPU while something is timed."""
-        if self.alive and not self._stopped:
+        if self.alive and not self._frozen:
+            self._frozen = True
             self.signal(signal.SIGSTOP)
-            self._stopped = True
 
     def thaw(self) -> None:
-        if self._stopped:
+        if self._frozen:
             self.signal(signal.SIGCONT)
-            self._stopped = False
+            self._frozen = False
 
     def kill(self) -> None:
-        self.signal(signal.SIGKILL)
+        self.program.kill()
 
     async def close(self) -> None:
-        """End the process and its group, and wait until both pipes are drained."""
-        self.kill()
-        await self.process.wait()
-        self.kill()  # what the kernel left behind in the group
+        """End the process with everything it started, and wait until both pipes are drained."""
+        await self.program.close()
         _done, pending = await asyncio.wait(self._tasks, timeout=1.0)
-        for task in pending:  # a grandchild outside the group still holds a pipe
+        for task in pending:  # a process that cannot be killed still holds a pipe
             task.cancel()
-        transport = getattr(self.process, "_transport", None)
-        if transport is not None:
-            transport.close()
+        if self.program.left:
+            left, self.program.left = self.program.left, ()
+            pids = ", ".join(map(str, left))
+            self._on_left(f"could not end what the worker started (pid {pids}); end it with `kill -9`")
 
     def resident_bytes(self) -> int:
         try:
@@ -176,29 +178,31 @@ class ChildProcess:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     async def _read_events(self) -> None:
-        assert self.process.stdout is not None
-        while True:
-            try:
-                line = await self.process.stdout.readline()
-            except ValueError:  # longer than any of our events
-                self.kill()
-                break
-            if not line:
-                break
-            try:
-                message = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(message, dict):
-                self._receive(message)
-        await self.process.wait()
+        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            while line := await self.program.events.readline():
+                self._receive(json.loads(line))
+            return
+        self.garbled = True  # the worker writes nothing else, so a process of the source's did
+        self.kill()
+
+    async def _watch(self) -> None:
+        """Report the end of the process soon after its last event, even if another process holds its pipes."""
+        await self.program.exited.wait()
+        await asyncio.wait(self._tasks[:1], timeout=DRAIN_SECONDS)
         if self.environment is None and self.problem is None:
             self.problem = Unusable("broken", self._why_it_ended())
         self._ready.set()
         self.messages.put_nowait(None)
 
+    def _stopped(self) -> None:
+        if not self._frozen:
+            self.messages.put_nowait({"event": "stopped"})
+
     def _receive(self, message: dict[str, Any]) -> None:
-        kind = message.get("event")
+        kind = message["event"]
+        self._lines += 1
+        if self._numbered and (message["pid"], message["seq"]) != (self.pid, self._lines):
+            raise ValueError("not the worker's next line")
         self._greeted = True
         if kind == "hello" and message.get("protocol") != PROTOCOL:
             self.problem = Unusable("broken", f"the worker speaks protocol {message.get('protocol')}, not {PROTOCOL}")
@@ -215,15 +219,14 @@ class ChildProcess:
 
     def _why_it_ended(self) -> str:
         last = next((line for line in reversed(self.log_tail) if line.strip()), "it printed nothing")
-        text = f"the worker {exit_text(self.process.returncode)} on start: {last}"
+        text = f"the worker {exit_text(self.returncode)} on start: {last}"
         return text if self._greeted else f"{text}; does {self._python} have torch? choose another with --python"
 
     async def _read_log(self) -> None:
-        assert self.process.stderr is not None
         limiter = LogLimiter()
         loop = asyncio.get_running_loop()
         while True:
-            reading = self.process.stderr.read(65536)
+            reading = self.program.output.read(1 << 20)
             try:
                 chunk = await (asyncio.wait_for(reading, 1.0) if limiter.owes_a_report else reading)
             except TimeoutError:  # the flood is over; report what was dropped

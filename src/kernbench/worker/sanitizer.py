@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -25,6 +24,7 @@ from harness.shared.errors import UserError
 from harness.shared.lines import to_dict
 from harness.shared.task import Case, Task
 from kernbench.task import case_choice
+from kernbench.worker import launched
 from kernbench.worker.process import BOOT, child_environment
 
 TOOL = "compute-sanitizer"
@@ -104,9 +104,15 @@ def _exchange(folder: Path, command: list[str], request: str) -> list[dict[str, 
     events = os.open(folder / "events", os.O_RDWR | os.O_NONBLOCK)
     environment = child_environment(None) | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
     try:
-        with open(folder / "output", "wb") as output:
+        with open(folder / "output", "wb") as output, open(os.devnull, "rb") as nothing:
+            streams = (nothing.fileno(), output.fileno(), output.fileno())
             process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=environment, start_new_session=True
+                launched.command(streams, command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=set(streams),
+                env=environment,
+                start_new_session=True,
             )
         # A request longer than the pipe's buffer blocks until the program reads.
         threading.Thread(target=_send, args=(requests, request.encode()), daemon=True).start()
@@ -115,8 +121,7 @@ def _exchange(folder: Path, command: list[str], request: str) -> list[dict[str, 
         except subprocess.TimeoutExpired:
             return [{"event": "failed", "message": f"no answer under {TOOL} within {fmt.seconds(SECONDS)}"}]
         finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
+            process.stdin.close()  # type: ignore[union-attr]
             process.wait()
         return [*_events(events), {"event": "end", "message": _last_line(folder / "output")}]
     finally:

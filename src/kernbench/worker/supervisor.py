@@ -24,41 +24,16 @@ from harness.shared.codes import CUDA_ERROR_EXIT
 from harness.shared.run_request import Environment
 from kernbench import render
 from kernbench.events import Event, LogLine, Notice, WorkerChanged
+from kernbench.worker.compilers import compiler_below
+from kernbench.worker.deadlines import Deadlines
 from kernbench.worker.precompiler import Precompiler
 from kernbench.worker.process import ChildProcess, Unusable, exit_text, harness_folder
 
 ENDS = frozenset({"finished", "failed", "cancelled"})
 GROWTH_LIMIT = 2 * 1024**3
 SPARE_TRIES = 2
-
-
-@dataclass(frozen=True)
-class Deadlines:
-    """Seconds a step may take."""
-
-    build: float = 60.0
-    baseline: float = 120.0
-    check: float = 10.0
-    time: float = 5.0
-    cancel: float = 1.0
-    cancel_build: float = 10.0
-    """It may be compiling for the cache, and a new worker would have to import torch."""
-    cancel_spared: float = 3.0
-    """The same if a warm spare is ready."""
-    slow_start: float = 20.0
-    """After this time of starting, a notice says that the worker is slow."""
-    start: float = 180.0
-
-    def of(self, step: str) -> float:
-        return {"load": self.build, "build": self.build, "baseline": self.baseline, "time": self.time}.get(
-            step, self.check
-        )
-
-    def to_cancel(self, step: str, spared: bool) -> float:
-        """How long a cancelled step may go on: longest for a baseline, which is compiled for all later saves."""
-        if step not in ("load", "build", "baseline"):
-            return self.cancel
-        return self.cancel_spared if spared and step != "baseline" else self.cancel_build
+AFTER_COMPILING = 10.0
+"""Seconds to load what was compiled."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +74,8 @@ class Supervisor:
         self._first_size: int | None = None
         self._run: str | None = None
         self._step = "load"
-        self._deadline = 0.0
+        self._entered = self._deadline = 0.0
+        self._compiler: str | None = None
         self._cancelled = False
         self._queued = False
         """A conversation is waiting for the GPU or for a worker."""
@@ -137,30 +113,33 @@ class Supervisor:
         )
 
     async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | WorkerLost, None]:
-        self._queued, self._cancelled = True, False
-        try:
-            child = await self._free_child()
-        finally:
-            self._queued = False
+        self._cancelled = False
+        child, case, untouched = await self._free_child(), None, True
         if self._cancelled:
-            yield WorkerLost("cancelled", "load", None, "cancelled before it began")
+            yield WorkerLost("cancelled", "load", None, "before it began")
             return
         self._stop_warming()
         self.builder.freeze()
-        self._run, case = str(request["run"]), None
-        self._enter("load")
-        while not child.messages.empty():  # leftovers of an earlier run
-            child.messages.get_nowait()
-        child.send(request)
+        self._run = str(request["run"])
+        self._ask(child, request)
         try:
             while True:
                 message = await self._next(child)
                 if isinstance(message, WorkerLost):
                     await self._drop()
+                    if (
+                        message.kind == "crashed" and untouched
+                    ):  # killed while idle, not by this source: ask the next one
+                        child, untouched = await self._free_child(), False
+                        self._ask(child, request)
+                        continue
                     yield self._with_case(message, case)
                     return
+                if message.get("event") == "stopped":
+                    self._emit(Notice(f"a signal stopped the worker; `kill -CONT {child.pid}` resumes it", "warning"))
                 if message.get("run") != self._run:
                     continue
+                untouched = False
                 if message.get("event") == "held":
                     self._resting.set()
                     self._deadline = float("inf")
@@ -181,13 +160,25 @@ class Supervisor:
                 self._spare.thaw()
             self.builder.thaw()
 
+    def _ask(self, child: ChildProcess, request: dict[str, Any]) -> None:
+        self._enter("load")
+        while not child.messages.empty():  # leftovers of an earlier run
+            child.messages.get_nowait()
+        child.send(request)
+        if self._cancelled:  # while no worker was there to hear it
+            child.send({"request": "cancel", "run": self._run})
+
     async def _free_child(self) -> ChildProcess:
         """A ready worker, once the GPU is not lent to another process."""
-        while True:
-            await self._free.wait()
-            await self.ready()
-            if self._free.is_set() and self._child is not None:
-                return self._child
+        self._queued = True
+        try:
+            while True:
+                await self._free.wait()
+                await self.ready()
+                if self._free.is_set() and self._child is not None:
+                    return self._child
+        finally:
+            self._queued = False
 
     async def lend_gpu(self) -> None:
         """Wait until we do not use the GPU: a run pauses after its next row, an A/A measurement is cancelled."""
@@ -260,7 +251,7 @@ class Supervisor:
             return
         self._failed_spares += 1
         if not self.may_have_spare:
-            why = str(spare.problem or exit_text(spare.process.returncode)).partition(";")[0]
+            why = str(spare.problem or exit_text(spare.returncode)).partition(";")[0]
             self._emit(
                 Notice(f"no spare worker ({why}): a crash will make the next save wait for a restart", "warning")
             )
@@ -329,7 +320,12 @@ class Supervisor:
 
     async def _start(self) -> ChildProcess:
         return await ChildProcess.start(
-            self.python, self._harness, self.device, lambda line: self._emit(LogLine(line)), self._threads
+            self.python,
+            self._harness,
+            self.device,
+            lambda line: self._emit(LogLine(line)),
+            self._threads,
+            on_left=lambda text: self._emit(Notice(text, "warning")),
         )
 
     async def _drop(self) -> None:
@@ -344,18 +340,31 @@ class Supervisor:
     async def _next(self, child: ChildProcess) -> dict[str, Any] | WorkerLost:
         left = self._deadline - asyncio.get_running_loop().time()
         try:
-            message = await asyncio.wait_for(child.messages.get(), max(left, 0.001))
+            message = await asyncio.wait_for(child.messages.get(), min(max(left, 0.001), self.deadlines.look))
         except TimeoutError:
-            if asyncio.get_running_loop().time() < self._deadline:  # it was moved meanwhile
-                return {"event": "still waiting"}
-            return self._wait_longer() if self._cancelled and self._patience > 0 else self._overstayed(child)
+            return self._silent(child)
         if message is not None:
             return message
         if self._cancelled:
-            return WorkerLost("cancelled", self._step, None, "cancelled")
-        code = child.process.returncode
-        detail = "exited after a CUDA error that broke its context" if code == CUDA_ERROR_EXIT else exit_text(code)
+            return WorkerLost("cancelled", self._step, None, "a newer save")
+        detail = "exited after a CUDA error that broke its context"
+        if child.garbled:
+            detail = "was stopped: another process or the source itself wrote to its event pipe"
+        elif child.returncode != CUDA_ERROR_EXIT:
+            detail = exit_text(child.returncode)
         return WorkerLost("crashed", self._step, None, detail, tuple(child.log_tail))
+
+    def _silent(self, child: ChildProcess) -> dict[str, Any] | WorkerLost:
+        """Reports a compiler at work, which moves the deadline; ends a step that is past it."""
+        now, before, self._compiler = asyncio.get_running_loop().time(), self._compiler, compiler_below(child.pid)
+        if now >= self._deadline and self._compiler and not self._cancelled:
+            most = self._entered + self.deadlines.compile
+            self._deadline = max(self._deadline, min(now + AFTER_COMPILING, most))
+        if now >= self._deadline:
+            return self._wait_longer() if self._cancelled and self._patience > 0 else self._overstayed(child)
+        if before == self._compiler:
+            return {"event": "still waiting"}
+        return {"event": "compiling", "run": self._run, "compiler": self._compiler or ""}
 
     def _wait_longer(self) -> dict[str, Any]:
         doing, patience, self._patience = render.STEP_WORDS.get(self._step, self._step), self._patience, 0.0
@@ -366,14 +375,15 @@ class Supervisor:
     def _overstayed(self, child: ChildProcess) -> WorkerLost:
         child.kill()
         if self._cancelled:
-            return WorkerLost("cancelled", self._step, None, "cancelled; the worker did not answer and was killed")
-        limit = self.deadlines.of(self._step)
+            return WorkerLost("cancelled", self._step, None, "the worker did not answer and was killed")
+        limit = self._deadline - self._entered
         return WorkerLost("timeout", self._step, None, f"timed out after {fmt.seconds(limit)}", tuple(child.log_tail))
 
     def _enter(self, step: str) -> None:
-        self._step = step
+        self._step, self._compiler = step, None
         if not self._cancelled:
-            self._deadline = asyncio.get_running_loop().time() + self.deadlines.of(step)
+            self._entered = asyncio.get_running_loop().time()
+            self._deadline = self._entered + self.deadlines.of(step)
 
     @staticmethod
     def _with_case(lost: WorkerLost, case: str | None) -> WorkerLost:

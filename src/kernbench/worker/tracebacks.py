@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 import harness
+from harness.shared import format as fmt
 
 FIRST_LINES, LAST_LINES, LONGEST_LINE = 12, 18, 300
 """What is kept of a long traceback: every failed row has one."""
@@ -38,7 +39,7 @@ def bounded(text: str) -> str:
     lines = [line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 3] + "..." for line in text.splitlines()]
     if len(lines) > FIRST_LINES + LAST_LINES:
         left_out = len(lines) - FIRST_LINES - LAST_LINES
-        lines = [*lines[:FIRST_LINES], f"  ... {left_out} more lines ...", *lines[-LAST_LINES:]]
+        lines = [*lines[:FIRST_LINES], f"  ... {fmt.plural(left_out, 'more line')} ...", *lines[-LAST_LINES:]]
     return "\n".join(lines)
 
 

@@ -1,9 +1,10 @@
 """Speaks the worker's protocol and does what solution.py says in plain assignments, which are read and never run:
 
 TIME_US = 50.0        what a call takes (the baseline takes 100)
-DO = "crash"          crash, exit, hang, hang_load, flood, wrong, raise, cuda, syntax, slow (20 ms a row), dump (writes
-                      debug.txt into the task's folder)
+DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER), flood, wrong, raise, cuda, syntax,
+                      slow (20 ms a row), say (writes SAY as an event), dump (writes debug.txt into the task's folder)
 ON = "b"              the case on which it does so; every case if left out
+SAYS = "\\u001b"      what it prints, and the words of syntax and raise; written as in JSON
 """
 
 import json
@@ -11,6 +12,7 @@ import os
 import queue
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -29,13 +31,16 @@ class Worker:
     def __init__(self):
         self.out = os.dup(1)
         os.dup2(2, 1)
+        self.sent = 0
         self.requests = queue.Queue()
         self.cancelled = set()
         self.free = threading.Event()
         self.free.set()
 
     def emit(self, event, **data):
-        os.write(self.out, (json.dumps({"event": event, **data}) + "\n").encode())
+        self.sent += 1
+        numbered = {"event": event, **data, "pid": os.getpid(), "seq": self.sent}
+        os.write(self.out, (json.dumps(numbered) + "\n").encode())
 
     def read(self):
         for line in sys.stdin:
@@ -50,7 +55,7 @@ class Worker:
         os._exit(0)
 
     def serve(self):
-        self.emit("hello", protocol=1, pid=os.getpid())
+        self.emit("hello", protocol=1)
         if os.environ.get("FAKE_UNUSABLE") or os.path.exists(os.environ.get("FAKE_FULL", "")):
             self.emit("unusable", code="no_device", message="there is no device cuda:7 here; torch sees none")
             sys.exit(3)
@@ -84,11 +89,20 @@ class Worker:
         todo, where = self.word(text, "DO"), self.word(text, "ON")
         if todo == "hang_load":
             time.sleep(60)
+        if todo == "compile":
+            subprocess.run([os.environ["FAKE_COMPILER"]])
+        if todo == "say":  # as if another process wrote to the pipe
+            os.write(self.out, (self.word(text, "SAY") + "\n").encode())
+            time.sleep(60)
         if todo == "crash_load":
             os.kill(os.getpid(), signal.SIGSEGV)
+        self.says = json.loads(f'"{self.word(text, "SAYS") or ""}"')
+        if self.says:
+            os.write(1, f"{self.says}\n".encode())
         if todo == "syntax":
-            place = {"file": "solution.py", "line": 3, "text": "def broken(:"}
-            self.emit("failed", run=run, status="build_error", message="invalid syntax", where=place, traceback="...")
+            place = {"file": "solution.py", "line": 3, "text": f"def broken(:{self.says}"}
+            message = self.says or "invalid syntax"
+            self.emit("failed", run=run, status="build_error", message=message, where=place, traceback="...")
             return
         if os.environ.get("FAKE_BUILDER"):
             self.emit("loaded", run=run, compiler={"target": ["fake", 1, 32]})
@@ -132,7 +146,7 @@ class Worker:
             return {
                 "id": case,
                 "status": "runtime_error",
-                "detail": "ValueError: no",
+                "detail": self.says or "ValueError: no",
                 "where": {"file": "solution.py", "line": 2},
             }
         if next(item for item in request["task"]["cases"] if item["id"] == case)["kind"] != "case":

@@ -129,13 +129,13 @@ def test_what_does_not_fit_is_said(value: Any, size: int, words: str) -> None:
 
 
 def test_the_number_of_arguments_is_compared() -> None:
-    with pytest.raises(TypeError, match="the kernel takes 1 arguments, but 2 were given"):
+    with pytest.raises(TypeError, match="the kernel takes 1 argument, not 2"):
         sent(1, 2, declared=[(0, 4)])
 
 
 @pytest.mark.parametrize("value", [2**32, -(2**31) - 1])
 def test_a_number_too_large_for_its_parameter_is_refused(value: int) -> None:
-    with pytest.raises(OverflowError, match=f"{value} does not fit the 4 bytes"):
+    with pytest.raises(OverflowError, match=f"{value} does not fit in the 4 bytes"):
         sent(value, declared=[(0, 4)])
 
 
@@ -352,7 +352,7 @@ class TestLaunch:
         kernel[1, 256, 48 * 1024](out, 12 * 1024)  # with what the kernel declares itself this is more
         kernel[1, 256, 160 * 1024](out, 40 * 1024)
         assert out.item() == 40 * 1024 - 1
-        with pytest.raises(ValueError, match="shared memory are too many; a block on this GPU may use at most"):
+        with pytest.raises(ValueError, match="shared memory is too much; a block on this GPU may use at most"):
             kernel[1, 256, 1 << 20](out, 4)
 
     def test_launches_follow_torchs_current_stream(self, load: Load) -> None:
@@ -378,7 +378,7 @@ class TestLaunch:
 
     def test_wrong_arguments_are_said_before_the_launch(self, load: Load) -> None:
         library, x = load(), torch.ones(4, device="cuda")
-        with pytest.raises(TypeError, match="scale: the kernel takes 4 arguments, but 3 were given"):
+        with pytest.raises(TypeError, match="scale: the kernel takes 4 arguments, not 3"):
             library.scale[1, 4](x, x, 4)
         with pytest.raises(TypeError, match="scale: argument 2 is a pointer, but the kernel declares 4 bytes"):
             library.scale[1, 4](x, x, x, 1.0)

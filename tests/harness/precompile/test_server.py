@@ -291,45 +291,6 @@ def test_overtime_is_ended_and_nothing_stays_behind(facts: dict[str, Any], tmp_p
     assert not Path(f"/proc/{child}").exists()
 
 
-ORPHANS = """
-import json, os, time
-from harness.precompile import server as ahead
-
-def children(process):
-    return open(f"/proc/{process}/task/{process}/children").read().split()
-
-def alive(process):
-    try:
-        return open(f"/proc/{process}/stat").read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False  # waited for already
-
-def compiling(parent):
-    while os.getppid() == parent:
-        time.sleep(0.01)
-    os._exit(0)  # it finishes what it has begun, and its parent is gone by then
-
-ahead._adopt()
-for _ in range(2):
-    child = os.fork()
-    if not child:
-        parent = os.getpid()
-        os.fork() or compiling(parent)
-        time.sleep(100)
-    while not (started := children(child)):
-        time.sleep(0.01)
-    ahead._stop(child)
-    while alive(started[0]):
-        time.sleep(0.01)
-print(json.dumps(children(os.getpid())))
-"""
-
-
-def test_compiling_processes_without_a_parent_are_waited_for() -> None:
-    """By the process itself, at the next request: of two rounds the first has left no zombie."""
-    assert len(run_python(ORPHANS)) <= 1
-
-
 def test_a_triton_that_cannot_be_asked_has_no_facts() -> None:
     lacking = "sys.modules['triton.runtime._async_compile'] = None\n"
     assert run_python(FACTS.replace("from harness.", lacking + "from harness.")) is None

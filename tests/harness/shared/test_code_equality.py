@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.shared import code_equality
+from harness.shared import used_files
 
 CODE = """#include <math.h>
 #define TWO(x) \\
@@ -31,8 +31,8 @@ extern "C" void f(float* x) {
 )
 def test_comments_and_layout_of_c_do_not_count(other: str) -> None:
     assert other != CODE
-    assert code_equality.code_of("solution.cu", other.encode()) == code_equality.code_of("solution.cu", CODE.encode())
-    assert code_equality.code_of("notes.cfg", other.encode()) != code_equality.code_of("notes.cfg", CODE.encode())
+    assert used_files.code_of("solution.cu", other.encode()) == used_files.code_of("solution.cu", CODE.encode())
+    assert used_files.code_of("notes.cfg", other.encode()) != used_files.code_of("notes.cfg", CODE.encode())
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_comments_and_layout_of_c_do_not_count(other: str) -> None:
 )
 def test_everything_else_of_c_counts(other: str) -> None:
     assert other != CODE
-    assert code_equality.code_of("solution.cpp", other.encode()) != code_equality.code_of("solution.cpp", CODE.encode())
+    assert used_files.code_of("solution.cpp", other.encode()) != used_files.code_of("solution.cpp", CODE.encode())
 
 
 @pytest.mark.parametrize(
@@ -77,23 +77,23 @@ def test_everything_else_of_c_counts(other: str) -> None:
     ],
 )
 def test_what_looks_like_a_comment_inside_a_literal_counts(one: str, other: str) -> None:
-    assert code_equality.code_of("a.cu", one.encode()) != code_equality.code_of("a.cu", other.encode())
+    assert used_files.code_of("a.cu", one.encode()) != used_files.code_of("a.cu", other.encode())
 
 
 def test_a_comment_that_goes_on_is_one() -> None:
     one, other = (f"// a \\\nx = {number};\ny = 1;" for number in (1, 2))
-    assert code_equality.code_of("a.cu", one.encode()) == code_equality.code_of("a.cu", other.encode())
+    assert used_files.code_of("a.cu", one.encode()) == used_files.code_of("a.cu", other.encode())
 
 
 def test_python_counts_by_its_syntax_and_what_is_no_python_as_it_is() -> None:
-    assert code_equality.code_of("a.py", b"x = 1  # one\n") == code_equality.code_of("a.py", b"\nx = (1)\n")
-    assert code_equality.code_of("a.py", b"x = 1\n") != code_equality.code_of("a.py", b"x = 2\n")
-    assert code_equality.code_of("a.py", b"x = \n") == b"x = \n"
-    assert code_equality.code_of("a.cu", b'unfinished "string\n/* and comment') != code_equality.code_of(
+    assert used_files.code_of("a.py", b"x = 1  # one\n") == used_files.code_of("a.py", b"\nx = (1)\n")
+    assert used_files.code_of("a.py", b"x = 1\n") != used_files.code_of("a.py", b"x = 2\n")
+    assert used_files.code_of("a.py", b"x = \n") == b"x = \n"
+    assert used_files.code_of("a.cu", b'unfinished "string\n/* and comment') != used_files.code_of(
         "a.cu", b'unfinished "string\n/* and'
     )
 
 
 @pytest.mark.parametrize("code", ["x = " + "-" * 7000 + "1", "x = " + "1, " * 80_000])
 def test_what_is_too_deep_or_too_long_to_be_understood_counts_as_it_is(code: str) -> None:
-    assert code_equality.code_of("solution.py", code.encode()) == code.encode()
+    assert used_files.code_of("solution.py", code.encode()) == code.encode()

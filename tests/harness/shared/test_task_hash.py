@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.shared import taskfile, used_files
-from harness.shared.code_equality import old_task_hash, task_hash
 from harness.shared.lines import to_dict
-from harness.shared.task import Task
+from harness.shared.task import Task, old_task_hash, task_hash
 from harness.shared.used_files import reached
 from tests import ROOT
 from tests.pythons import pythons
@@ -152,7 +151,7 @@ def test_every_python_gives_the_same_hash(folder: Path) -> None:
     code = (
         "import json, sys; sys.path.insert(0, sys.argv[1])\n"
         "from harness.shared.lines import decode\nfrom harness.shared.task import Task\n"
-        "from harness.shared.code_equality import task_hash\n"
+        "from harness.shared.task import task_hash\n"
         "print(task_hash(decode(Task, json.load(sys.stdin))))"
     )
     given = json.dumps(to_dict(task))

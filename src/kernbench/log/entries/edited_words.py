@@ -24,6 +24,9 @@ class EditedWords:
 
     def applied(self, runs: Iterable[Summary]) -> Iterator[Summary]:
         """The runs, each with the words that its entry has now."""
+        if not self._texts:
+            yield from runs
+            return
         for item in runs:
             yield _with_words(item, self.text_of(item).split("\n")) if item.local_run is item else item
 

@@ -17,6 +17,7 @@ from harness.shared.task import Task
 from kernbench import render
 from kernbench.events import Summary
 from kernbench.log.entries import trailer
+from kernbench.machine.plain_text import markdown, one_line, plain
 
 SHORT = 60
 HASH = 8
@@ -39,18 +40,18 @@ class EntryText:
         hypothesis, move, next_step = own_lines(summary)
         lines = [
             f"## {number} · {title(summary)} · {score(summary, self._task.baseline)}",
-            f"- when {' · '.join(circumstances(summary))}",
-            *([f"- with {' · '.join(provenance(summary))}"] if provenance(summary) and not is_short else []),
-            *([f"- command: `{summary.command}`"] if summary.command and not is_short else []),
+            markdown(f"- when {' · '.join(circumstances(summary))}"),
+            *([markdown(f"- with {' · '.join(provenance(summary))}")] if provenance(summary) and not is_short else []),
+            *([f"- command: `{one_line(summary.command)}`"] if summary.command and not is_short else []),
             *hypothesis,
-            f"- result: {result(self._task, summary, self._results)}",
+            markdown(f"- result: {result(self._task, summary, self._results)}"),
             *([f"- evidence: {self._evidence}"] if self._evidence else []),
             *move,
             *([stall(summary)] if summary.stalled else []),
             *next_step,
         ]
         rows = [] if is_short else ["", *table(self._task, self._results)]
-        return "\n".join([*lines, *rows, "", trailer.line(self._task, summary, self._results)]) + "\n"
+        return plain("\n".join([*lines, *rows, "", trailer.line(self._task, summary, self._results)])) + "\n"
 
 
 def title(summary: Summary) -> str:
@@ -151,7 +152,7 @@ def own_lines(summary: Summary, words: tuple[str, str] = WORDS) -> tuple[list[st
 
 def field(mark: str, text: str) -> list[str]:
     """The mark and its words; further lines are indented below if they would be read as its continuation."""
-    first, *more = [" ".join(line.split()) for line in text.split("\n") if line.strip()] or ["-"]
+    first, *more = [line for words in text.split("\n") if (line := one_line(words))] or ["-"]
     lines = [f"{mark} {first}"]
     for line in more:
         if WRAPPED.match(f"  {line}"):
@@ -268,4 +269,8 @@ def table(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
 
 def cells(values: list[str]) -> str:
     """One row of a markdown table; a name with a bar or a line break in it stays one cell."""
-    return "| " + " | ".join(" ".join(value.split()).replace("|", "\\|").replace("<", "\\<") for value in values) + " |"
+    return "| " + " | ".join(map(_cell, values)) + " |"
+
+
+def _cell(value: str) -> str:
+    return re.sub(r"(?<!\\)<", r"\\<", markdown(one_line(value))).replace("|", "\\|")

@@ -1,38 +1,36 @@
 """ITERATIONS.md: the human log, committed with the kernel.
 
 Entries are appended in one write, under a lock on the file itself, so that two workbenches take turns even with
-different state folders. Numbers continue from the highest one in the file or in runs.jsonl. Whatever people write
-around and inside entries survives byte for byte: kernbench changes only its own lines, and only if they are unedited.
-Editors take no lock, so if the file was replaced or rewritten during an append, the entry is appended again.
+different state folders. Without the lock no number is given. Numbers continue from the highest one in the file or in
+runs.jsonl. Whatever people write around and inside entries survives byte for byte: kernbench changes only its own
+lines, and only if they are unedited. Editors take no lock, so if the file was replaced or rewritten during an append,
+the entry is appended again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.shared.errors import UserError
+from harness.shared import regular_file
 from kernbench import render
 from kernbench.atomic_write import written_aside
 from kernbench.events import Summary
 from kernbench.log.entries import entry_text, trailer
-from kernbench.log.entries.entry_text import EntryText
+from kernbench.log.entries.log_lock import PATIENCE, LogbookError, is_same, locked
+from kernbench.machine.plain_text import markdown, one_line
 
 HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
 """A longer number is a date."""
 WHEN = re.compile(r"^[-*+] +when .* · source ([0-9a-f]{8})\b", re.MULTILINE)
 CONFLICT = re.compile("^<<<<<<< ", re.MULTILINE)
 ATTEMPTS = 20
-
-
-class LogbookError(UserError):
-    """ITERATIONS.md could not be written or changed; one sentence."""
+LARGEST = 1 << 29
 
 
 @dataclass
@@ -44,29 +42,44 @@ class KnownFile:
     crlf: bool = False
 
 
-def append(path: Path, summary_text: EntryText, at_least: int, seen: KnownFile | None = None) -> int:
-    """Append an entry with the next free number and return the number."""
+def append(
+    path: Path,
+    text: Callable[[int], str],
+    at_least: int,
+    seen: KnownFile | None = None,
+    *,
+    store: Callable[[int], None] = lambda number: None,
+    run: str = "",
+    patience: float = PATIENCE,
+) -> int:
+    """Append an entry with the next free number and return the number; `text` makes the entry from its number.
+
+    `store` gets the number before the entry is written, so that a process killed in between leaves no entry without
+    its run. With `run`, the file may have that run's entry already: then its number is returned and nothing written.
+    Raises LogHeld if another process keeps the lock.
+    """
     seen = seen if seen is not None else KnownFile()
-    for _attempt in range(ATTEMPTS):
-        with _locked(path) as handle:
-            _look(handle, seen)
-            number = max(at_least, seen.highest) + 1
-            addition = _lead(path, handle) + summary_text(number)
+    for attempt in range(ATTEMPTS):
+        with locked(path, patience) as handle:
+            known = _look(handle, seen, run)
+            number = known or max(at_least, seen.highest) + 1
+            if not attempt:
+                store(number)
+            if known:
+                return known
+            addition = _lead(path, handle) + text(number)
             data = (addition.replace("\n", "\r\n") if seen.crlf else addition).encode("utf-8", "surrogateescape")
             _write(path, handle, data)
             if _is_in(path, handle, data):
                 seen.signature, seen.highest = signature_of(handle), number
                 return number
             seen.signature = None
-    raise LogbookError(f"{path} keeps changing; the entry was saved to runs.jsonl only")
+    raise LogbookError(f"{path} keeps changing")
 
 
 def entry_of(path: Path, number: int, source: str | None = None, at: str = "") -> str | None:
     """The text of one entry without its trailer. If two share the number, source and time decide."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+    text = _shown(path)
     span = span_of(text, number, source, at)
     return None if span is None else trailer.without(text[span[0] : span[1]]).rstrip() + "\n"
 
@@ -84,10 +97,7 @@ def headings(text: str) -> Iterator[re.Match[str]]:
 
 def last_entry(path: Path) -> tuple[int, str] | None:
     """Number and short source hash of the last entry in the file, from any machine."""
-    try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+    text = _shown(path)
     for heading in reversed(list(HEADING.finditer(text))):
         if when := WHEN.search(text, heading.end()):
             return int(heading[1]), when[1]
@@ -144,7 +154,7 @@ def remove(path: Path, entry: Summary, store: Callable[[str], None]) -> None:
     number = entry.iteration or 0
     if not path.exists():
         raise LogbookError(f"{path} does not exist")
-    with _locked(path) as handle:
+    with locked(path) as handle:
         signature, text = signature_of(handle), _read(handle)
         span = span_of(text, number, entry.source, entry.at)
         if span is None:
@@ -157,7 +167,7 @@ def remove(path: Path, entry: Summary, store: Callable[[str], None]) -> None:
 
 def put_back(path: Path, number: int, entry: str) -> None:
     """Put a removed entry back: before the first entry with a higher number, else at the end."""
-    with _locked(path) as handle:
+    with locked(path) as handle:
         signature, text = signature_of(handle), _read(handle)
         if span_of(text, number, None) is not None:
             raise LogbookError(f"{path.name} has an entry {number} again; remove or renumber it first")
@@ -197,11 +207,11 @@ def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[L
     """The entry with this number and source, and time if two match. Holds the file's lock."""
     if not path.exists():
         raise LogbookError(f"{path.name} no longer exists; entry {number} is only in runs.jsonl")
-    with _locked(path) as handle:
+    with locked(path) as handle:
         signature, text = signature_of(handle), _read(handle)
         span = span_of(text, number, source, at)
         if span is None:
-            other = " about this source" if span_of(text, number, None) else ""
+            other = " for this source" if span_of(text, number, None) else ""
             raise LogbookError(f"{path.name} has no entry {number}{other} any more")
         own = text[slice(*span)]
         if not own.endswith("\n"):  # at the end of the file
@@ -256,30 +266,12 @@ def span_of(text: str, number: int, source: str | None, at: str = "") -> tuple[i
 # -- the file ----------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[int]:
-    """The open, locked file. Checks again after the wait, as an editor may have replaced the file."""
-    while True:
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        except OSError as problem:
-            raise LogbookError(f"{path} cannot be written: {problem.strerror}") from None
-        try:
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(handle, fcntl.LOCK_EX)
-            if _same(path, handle):
-                yield handle
-                return
-        finally:
-            os.close(handle)
-
-
-def _same(path: Path, handle: int) -> bool:
-    """Whether the path still names the open file."""
+def _shown(path: Path) -> str:
+    """The file's text; empty if it cannot be read."""
     try:
-        return os.path.samestat(os.fstat(handle), path.stat())
-    except OSError:
-        return False
+        return regular_file.read_bytes(path, LARGEST).decode("utf-8", "replace")
+    except (OSError, regular_file.NotRegular):
+        return ""
 
 
 def conflict(text: str) -> int | None:
@@ -294,13 +286,16 @@ def signature_of(file: int | Path) -> tuple[int, int, int]:
     return about.st_ino, about.st_size, about.st_mtime_ns
 
 
-def _look(handle: int, seen: KnownFile) -> None:
-    """Read the file, unless this process wrote it last."""
+def _look(handle: int, seen: KnownFile, run: str) -> int | None:
+    """Read the file, unless this process wrote it last; returns the number of the run's entry, if it has one."""
     if seen.signature == signature_of(handle):
-        return
+        return None
     text = _read(handle)
     seen.highest = max((int(found) for found in HEADING.findall(text)), default=0)
     seen.crlf = "\r\n" in text
+    place = trailer.find(text, run) if run else -1
+    numbers = [int(found[1]) for found in HEADING.finditer(text, 0, place)] if place > 0 else []
+    return numbers[-1] if numbers else None
 
 
 def _lead(path: Path, handle: int) -> str:
@@ -308,12 +303,15 @@ def _lead(path: Path, handle: int) -> str:
     size = os.fstat(handle).st_size
     tail = os.pread(handle, 64, max(size - 64, 0))
     if size <= 64 and not tail.strip():
-        return f"# Iterations of {path.parent.name}\n\n"
+        return f"# Iterations of {markdown(one_line(path.parent.name))}\n\n"
     return "\n" if tail.endswith(b"\n") else "\n\n"
 
 
 def _read(handle: int) -> str:
-    return os.pread(handle, os.fstat(handle).st_size, 0).decode("utf-8", "surrogateescape")
+    size = os.fstat(handle).st_size
+    if size > LARGEST:
+        raise LogbookError(f"ITERATIONS.md has {size >> 20} MB, too much to read; move it away")
+    return os.pread(handle, size, 0).decode("utf-8", "surrogateescape")
 
 
 def _write(path: Path, handle: int, data: bytes) -> None:
@@ -325,15 +323,13 @@ def _write(path: Path, handle: int, data: bytes) -> None:
     except OSError as problem:
         with contextlib.suppress(OSError):
             os.ftruncate(handle, before)  # an entry is written whole or not at all
-        raise LogbookError(
-            f"{path} cannot be written: {problem.strerror}; the entry was saved to runs.jsonl only"
-        ) from None
+        raise LogbookError(f"{path} cannot be written: {problem.strerror}") from None
 
 
 def _is_in(path: Path, handle: int, data: bytes) -> bool:
     """Whether the data just written is in the file that the path names, almost always at its end."""
     size = os.fstat(handle).st_size
-    if not _same(path, handle):
+    if not is_same(path, handle):
         return False
     return os.pread(handle, len(data), max(size - len(data), 0)) == data or data in os.pread(handle, size, 0)
 

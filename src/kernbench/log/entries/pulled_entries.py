@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.shared.lines import decode
+from harness.shared.regular_file import NotRegular, read_bytes
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
@@ -42,6 +43,8 @@ class PulledEntries:
         self._unsigned: set[int] = set()
         """Numbers of single entries that do not name their source (any more)."""
         self._conflict: int | None = None
+        self._unreadable = ""
+        """Why the file cannot be read, in a sentence; empty too if there is no file."""
         self.edited = EditedWords()
 
     def current(self) -> bool:
@@ -57,13 +60,15 @@ class PulledEntries:
 
     def of(self, journal: Journal) -> list[PulledEntry]:
         """The entries in the file, except those that runs on this machine made."""
+        self._unreadable = ""
         try:
             signature = iterations_file.signature_of(self.path)
             if signature != self._signature:
                 self._read(_made(journal))
                 self._signature = signature
-        except OSError:
+        except (OSError, NotRegular) as problem:
             self._conflict = None
+            self._unreadable = str(problem) if isinstance(problem, NotRegular) else ""
             return []
         made = _made(journal) if self._found else {}
         own = self._unsigned.intersection(number for number, _source in made)
@@ -94,8 +99,8 @@ class PulledEntries:
     def problem(self, journal: Journal) -> str:
         """What is wrong with the file, in one sentence; empty if nothing is."""
         self.of(journal)
-        if self._conflict is None:
-            return ""
+        if self._unreadable or self._conflict is None:
+            return self._unreadable
         place = f"{self.path.name}:{self._conflict}"
         return f"{place}: unresolved merge; entries around the markers may contain each other's lines"
 
@@ -152,7 +157,7 @@ def read_text(text: str) -> list[PulledEntry]:
 
 def _text(path: Path) -> str:
     """The file with every byte kept, valid UTF-8 or not."""
-    return path.read_bytes().decode("utf-8", UNDECODED)
+    return read_bytes(path, iterations_file.LARGEST).decode("utf-8", UNDECODED)
 
 
 def _shown(text: str) -> str:

@@ -90,9 +90,17 @@ def line(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str
     about = {name: data["environment"][name] for name in ABOUT if data["environment"][name]}
     rows = [row for case in task.timed if case.id in results for row in _row(results[case.id])]
     whole = {"schema": SCHEMA, **values, "environment": about, "rows": rows}
-    text = json.dumps(whole, allow_nan=False, separators=(",", ":"))
-    text = text.replace("--", "-\\u002d")  # two hyphens would end the comment
-    return f"<!-- kernbench {text} -->"
+    return f"<!-- kernbench {_dumped(whole)} -->"
+
+
+def _dumped(data: Any) -> str:
+    """JSON without two hyphens in a row, which would end the comment."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("--", "-\\u002d")
+
+
+def find(text: str, run: str) -> int:
+    """Where the trailer of a run's entry names it; -1 if none does."""
+    return text.find(f',"run":{_dumped(run)},')
 
 
 def read(text: str) -> dict[str, Any] | None:

@@ -206,10 +206,10 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
     if about.environment.interpreted:
         return _NO_REASON
     if started.baseline == "best":
-        return "timed_against_best", f"timed against best only; only a run over {task.baseline} can set a new best"
+        return "timed_against_best", f"timed only against best; a new best needs a run against {task.baseline}"
     if started.baseline != task.baseline:
         name = Path(started.baseline).name
-        return "other_baseline", f"timed over {name}; only a run over {task.baseline} can set a new best"
+        return "other_baseline", f"timed against {name}; a new best needs a run against {task.baseline}"
     if best_of(about.series) is None:
         return _NO_REASON
     if not about.complete:
@@ -223,12 +223,12 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
     low = min(direct, key=lambda item: item[1].speedup, default=None)
     if low is not None and low[1].speedup < stats.WORST_HEADLINE:
         label, limit = task.case(low[0].id).label, stats.WORST_HEADLINE
-        return "row_below_limit", f"{label} is {fmt.times(low[1].speedup)} of best, below the limit of {limit}"
+        return "row_below_limit", f"{label} is {fmt.times(low[1].speedup)} vs best, below the limit of {limit}"
     mean = stats.geomean([ratio for _row, ratio in direct])
     if mean is None or len(direct) < sum(row.status == "ok" for row in headline):
         return "not_timed_with_best", "it was not timed against best"
     least = fmt.times(1 + stats.MARGIN)
-    return "not_above_margin", f"{fmt.exact(mean.speedup)} of best; the whole interval must be above {least}"
+    return "not_above_margin", f"{fmt.exact(mean.speedup)} vs best; the whole interval must be above {least}"
 
 
 def _wall(rows: Sequence[CaseResult]) -> Ratio | None:

@@ -1,9 +1,12 @@
 """runs.jsonl: the machine-readable log, one JSON line per event, appended at once and never rewritten.
 
 A run is a `start` line, `case` lines as they land (the last one of a case counts), and `finished`, `failed` or
-`cancelled`. `words` lines change the hypothesis or next step of an iteration; `dropped` keeps the text of an entry that
+`cancelled`. A `finished` run that is to have an entry is marked `unwritten`; `entered` follows once ITERATIONS.md has
+the entry, and gives its number. A run without that line is found at the next start, and its entry is written then.
+`words` lines change the hypothesis or next step of an iteration; `dropped` keeps the text of an entry that
 was removed from ITERATIONS.md, `undropped` puts it back; `controls` records that a task passed its controls; `floor`
-keeps an A/A floor; `task` records the hash that older versions gave a task. Reading skips torn lines and anything it
+keeps an A/A floor; `kept` names a source that a restore stored; `task` records the hash that older versions gave a
+task. Reading skips torn lines and anything it
 does not know. Opening keeps the Summary of every run and skips rows by their first bytes; run_rows.py reads the rows of
 a run on request.
 """
@@ -11,8 +14,11 @@ a run on request.
 from __future__ import annotations
 
 import contextlib
+import copy
+import gc
 import json
 import statistics
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -25,13 +31,25 @@ from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
 from kernbench.log.runs import legacy, run_rows
-from kernbench.log.runs.runs_file import BEGIN, FINISHED, UNREADABLE, VERSION, JournalError, RunsFile, parse_all
+from kernbench.log.runs.runs_file import (
+    BEGIN,
+    ENTERED,
+    FINISHED,
+    UNREADABLE,
+    VERSION,
+    JournalError,
+    RunsFile,
+    parse_all,
+)
 from kernbench.log.runs.series import Series, best_of, series_of
 
 FLOORS = 3
 """Measurements of one floor, each in a different idle time."""
 PARSED_AT_ONCE = 500
 MOST_ITERATIONS = 1 << 63
+SHARED = ("verdict", "baseline", "baseline_hash", "task_hash", "command", "version", "hypothesis_by")
+NAMES = ("id", "label")
+"""Words that most runs of a log have in common; 66,000 runs keep one of each."""
 WORDS = ("hypothesis", "next", "hypothesis_by", "hypothesis_at", "move")
 DROPS = (b'{"event":"dropped"', b'{"event":"undropped"')
 
@@ -68,12 +86,15 @@ class Journal:
         self._file = RunsFile(self.path)
         self.dropped: list[DroppedEntry] = []
         """Those not put back since, oldest first."""
+        self.waiting: dict[str, int] = {}
+        """Runs whose entry is not known to be in ITERATIONS.md, each with its index in `summaries`."""
         self._begins: dict[str, int] = {}
         """Offset of each run's first line."""
         self._environment: tuple[dict[str, Any], Environment] = {}, Environment()
         """The last environment read, as written and as decoded: most runs share it."""
         self._taken_in = 0
         """Offset up to which every line is known."""
+        self._is_shorter = self._told_of_loss = False
         self._read()
 
     def old_hashes(self, task: Task) -> frozenset[str]:
@@ -85,7 +106,7 @@ class Journal:
         known = self._old_hashes.setdefault(task.hash, set())
         if task.old_hash in known or not any(run.task_hash == task.old_hash for run in self.summaries):
             return
-        self._file.append(encode("task", task_hash=task.hash, old=task.old_hash))
+        self._append(encode("task", task_hash=task.hash, old=task.old_hash))
         known.add(task.old_hash)
 
     def series(self, wanted: Series) -> list[Summary]:
@@ -119,35 +140,57 @@ class Journal:
 
     def start(self, event: RunStarted, task: str, environment: Environment) -> None:
         line = encode("start", event, schema=SCHEMA, task=task, environment=to_dict(environment))
-        self._begins[event.run] = self._file.append(line)
+        self._begins[event.run] = self._append(line)
 
     def case(self, event: CaseLanded) -> None:
         row = replace(event.result, samples=None) if _lands_again(event.result) else event.result
-        self._file.append(encode("case", row, run=event.run))
+        self._append(encode("case", row, run=event.run))
 
-    def finish(self, summary: Summary, results: Iterable[CaseResult]) -> None:
-        """Appends a run. A row that did not land again, as after a crash, is written with its samples now."""
+    def _append(self, line: str) -> int:
+        place = self._file.append(line)
+        self._is_shorter |= place < self._taken_in
+        return place
+
+    def finish(self, summary: Summary, results: Iterable[CaseResult], unwritten: bool = False) -> None:
+        """Appends a run. A row that did not land again, as after a crash, is written with its samples now.
+
+        `unwritten`: its entry is still to be written to ITERATIONS.md.
+        """
         rows = {result.id: result for result in results}
         for row in filter(_lands_again, rows.values()):
-            self._file.append(encode("case", row, run=summary.run))
-        self._file.append(encode("finished", summary))
+            self._append(encode("case", row, run=summary.run))
+        self._append(encode("finished", summary, **({"unwritten": True} if unwritten else {})))
+        if unwritten:
+            self.waiting[summary.run] = len(self.summaries)
         self.summaries.append(summary)
         self.last_cases = rows
         self.failed_builds = 0
 
+    def enter(self, run: str, number: int) -> None:
+        """ITERATIONS.md has the entry of a run that was waiting for it."""
+        self._append(encode("entered", run=run, iteration=number))
+        self._take_entry(run, number)
+
+    def _take_entry(self, run: str, number: int) -> None:
+        place = self.waiting.pop(run, None)
+        if place is not None and self.summaries[place].iteration != number:
+            entered = copy.copy(self.summaries[place])
+            object.__setattr__(entered, "iteration", number)  # `replace` checks 50 fields, for every run of a long log
+            self.summaries[place] = entered
+
     def fail(self, event: BuildFailed) -> None:
-        self._file.append(encode("failed", event))
+        self._append(encode("failed", event))
         self.failed_builds += 1
 
     def cancel(self, event: RunCancelled) -> None:
-        self._file.append(encode("cancelled", event))
+        self._append(encode("cancelled", event))
 
     def drop(self, entry: DroppedEntry) -> None:
-        self._file.append(encode("dropped", entry))
+        self._append(encode("dropped", entry))
         self._take_drop(entry)
 
     def undrop(self, entry: DroppedEntry) -> None:
-        self._file.append(encode("undropped", iteration=entry.iteration, run=entry.run))
+        self._append(encode("undropped", iteration=entry.iteration, run=entry.run))
         self.dropped = [item for item in self.dropped if item != entry]
 
     def is_dropped(self, run: str) -> bool:
@@ -162,11 +205,11 @@ class Journal:
         self.dropped = [*(item for item in self.dropped if item != entry), entry]
 
     def keep_controls(self, key: str) -> None:
-        self._file.append(encode("controls", task_hash=key))
+        self._append(encode("controls", task_hash=key))
         self.controls.add(key)
 
     def keep_floor(self, key: str, floor: float) -> None:
-        self._file.append(encode("floor", key=key, floor=floor))
+        self._append(encode("floor", key=key, floor=floor))
         self._take_floor(key, floor)
 
     def wants_floor(self, *keys: str) -> bool:
@@ -181,7 +224,7 @@ class Journal:
         """Changes the words of an iteration; `new` is its summary with them."""
         words = {name: getattr(new, name) for name in WORDS}
         line = {"iteration": new.iteration, **words, "run": new.run}
-        self._file.append(encode("words", **line))
+        self._append(encode("words", **line))
         self._reword(line)
 
     def cases_of(self, run: str) -> dict[str, CaseResult]:
@@ -196,7 +239,7 @@ class Journal:
         """Reads the runs that other processes have finished since; returns whether there were any."""
         before = len(self.summaries)
         for line in self._new_lines():
-            if line.startswith((FINISHED, *DROPS)):
+            if line.startswith((FINISHED, ENTERED, *DROPS)):
                 with contextlib.suppress(*UNREADABLE):
                     data = json.loads(line)
                     if data["event"] != "finished" or not self._knows(data["run"]):
@@ -206,15 +249,25 @@ class Journal:
             self.last_cases = self.cases_of(self.summaries[-1].run)
         return more
 
+    def loss(self) -> str:
+        """Says once that the file was emptied or removed since it was read."""
+        if self._told_of_loss or not self._is_shorter:
+            return ""
+        self._told_of_loss = True
+        return f"{self.path} was emptied or removed: earlier runs are known until you quit, but no longer on disk"
+
     def _knows(self, run: str) -> bool:
         return any(item.run == run for item in reversed(self.summaries))
 
     def _read(self) -> None:
         lines = self._lines_to_open()
-        while batch := list(islice(lines, PARSED_AT_ONCE)):
-            for data in parse_all(batch):
-                with contextlib.suppress(*UNREADABLE):
-                    self._fold(str(data["event"]), data)
+        with _no_collections():
+            while batch := list(islice(lines, PARSED_AT_ONCE)):
+                for data in parse_all(batch):
+                    try:
+                        self._fold(str(data["event"]), data)
+                    except UNREADABLE:
+                        continue
         if self.summaries:
             self.last_cases = self.cases_of(self.summaries[-1].run)
 
@@ -229,7 +282,9 @@ class Journal:
 
     def _new_lines(self) -> Iterator[bytes]:
         """The lines since the last read, without rows; a torn or unfinished line is read again."""
-        self._taken_in = min(self._taken_in, self._file.size())
+        size = self._file.size()
+        self._is_shorter |= size < self._taken_in
+        self._taken_in = min(self._taken_in, size)
         for place, line in self._file.scan(self._taken_in, rows=False):
             if line.endswith(b"\n"):
                 self._taken_in = place + len(line)
@@ -239,8 +294,13 @@ class Journal:
 
     def _fold(self, kind: str, data: dict[str, Any]) -> None:
         if kind == "finished":
-            self.summaries.append(self._decode(data))
+            run = self._decode(data)
+            if data.get("unwritten"):
+                self.waiting[run.run] = len(self.summaries)
+            self.summaries.append(run)
             self.failed_builds = 0
+        elif kind == "entered":
+            self._take_entry(str(data["run"]), int(data["iteration"]))
         elif kind == "failed":
             self.failed_builds += 1
         elif kind == "words":
@@ -259,10 +319,10 @@ class Journal:
 
     def _reword(self, data: dict[str, Any]) -> None:
         """A `words` line names the run, or (as the first files did) only the iteration."""
-        run, iteration = data.get("run"), int(data["iteration"])
+        run, iteration = data.get("run"), data["iteration"]
         for index in reversed(range(len(self.summaries))):
             item = self.summaries[index]
-            if item.iteration == iteration and run in (None, item.run):
+            if item.run == run if run is not None else item.iteration == int(iteration):
                 said = {name: str(data[name]) for name in WORDS if data.get(name) is not None}
                 self.summaries[index] = replace(item, **said)  # type: ignore[arg-type]
                 return
@@ -272,14 +332,34 @@ class Journal:
         about = data.get("environment") or {}
         if about != self._environment[0]:
             self._environment = about, legacy.decode_environment(about)
-        run = decode(Summary, {**legacy.with_codes(data), "environment": self._environment[1]})
+        data = {**legacy.with_codes(data), "environment": self._environment[1]}
+        rows = [(data[name], NAMES) for name in ("worst", "fastest") if data.get(name)]
+        for part, names in ((data, SHARED), *rows):
+            for name in names:
+                if type(word := part.get(name)) is str:
+                    part[name] = sys.intern(word)
+        run = decode(Summary, data)
         if not all(isinstance(word, str) for word in (run.run, run.source, run.at)) or not isinstance(run.counts, dict):
             raise TypeError("not a run")
+        if "/" in run.source or "\0" in run.source or run.source in (".", ".."):
+            raise ValueError("not the name of a source")
         if run.iteration is not None and run.iteration >= MOST_ITERATIONS:
             raise ValueError("not a number that an entry can have")
         if run.geomean is not None:
             float(run.geomean)
         return run
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Reading makes no cycles, and the collector would look at every run again and again: a fifth of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _lands_again(row: CaseResult) -> bool:

@@ -1,31 +1,36 @@
-"""runs.jsonl as a file: lines are appended whole, under a lock, and read with their offset.
+"""runs.jsonl as a file: each line is appended by a single write, and read with its offset.
 
-A line torn by a killed process or a full disk is never joined to the next: the writer checks the last byte first, and
-removes what did not fit. Appending takes the same time however long the file is.
+The system keeps such writes apart, so there is no lock that another process could hold. A line torn by a killed process
+or a full disk is never joined to the next: the writer checks the last byte first, and removes what did not fit.
+Appending takes the same time however long the file is.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import json
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from harness.shared.errors import UserError
+from harness.shared.regular_file import NotRegular, open_regular
 from kernbench.task.lookup import make_state
 
 READ_AT_ONCE = 1 << 20
+LONGEST_LINE = 1 << 26
+"""What comes after so many bytes counts as another line: a file may be one endless line."""
+LARGEST = 1 << 35
 ROW = b'{"event":"case"'
 FINISHED = b'{"event":"finished"'
+ENTERED = b'{"event":"entered"'
 BEGIN = re.compile(rb'\{"event":"start","run":"([^"\\]*)"')
 END = re.compile(rb'\{"event":"(?:finished|failed|cancelled)","run":"([^"\\]*)"')
-VERSION = re.compile(rb',"schema":(\d+)')
-UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
+VERSION = re.compile(rb',"schema":(\d{1,9})\b')
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 """What reading a torn or edited line may raise."""
 NOT_OURS = (errno.EROFS, errno.EACCES, errno.EPERM)
 
@@ -42,12 +47,12 @@ class RunsFile:
         """Appends the line and returns its offset; a line that does not fit leaves nothing behind."""
         try:
             make_state(self.path.parent)
-            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            handle = open_regular(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        except NotRegular as problem:
+            raise JournalError(f"{problem}; the run is not recorded") from None
         except OSError as problem:
             raise self._refused(problem) from None
         try:
-            with contextlib.suppress(OSError):  # a file system without locks: rely on the single write
-                fcntl.flock(handle, fcntl.LOCK_EX)
             return self._write(handle, line.encode("utf-8", "replace"))
         except OSError as problem:
             raise self._refused(problem) from None
@@ -63,15 +68,19 @@ class RunsFile:
     def scan(self, begin: int = 0, rows: bool = True) -> Iterator[tuple[int, bytes]]:
         """Lines, whole or torn, with their offsets; all or all but rows. `begin` must be the start of a line."""
         try:
-            with self.path.open("rb", buffering=READ_AT_ONCE) as file:
+            with open(open_regular(self.path), "rb", buffering=READ_AT_ONCE) as file:
+                if (size := os.fstat(file.fileno()).st_size) > LARGEST:
+                    raise JournalError(f"cannot read {self.path}: it has {size >> 20} MB; move it away")
                 file.seek(begin)
                 place = begin
-                for line in file:
+                for line in iter(partial(file.readline, LONGEST_LINE), b""):
                     if rows or not line.startswith(ROW):
                         yield place, line
                     place += len(line)
         except FileNotFoundError:
             return
+        except NotRegular as problem:
+            raise JournalError(f"cannot read the log: {problem}") from None
         except OSError as problem:
             raise JournalError(f"cannot read {self.path}: {problem.strerror}") from None
 
@@ -79,19 +88,13 @@ class RunsFile:
         size = os.fstat(handle).st_size
         torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
         data = (b"\n" if torn else b"") + line + b"\n"
-        try:
-            written = os.write(handle, data)
-        except OSError:
-            written = 0
-            raise
-        finally:
-            if written != len(data):
-                with contextlib.suppress(OSError):
-                    os.ftruncate(handle, size)
-        if written != len(data):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        # not `size`: without locks another process may have written since
-        return os.lseek(handle, 0, os.SEEK_CUR) - len(line) - 1
+        written = os.write(handle, data)
+        end = os.lseek(handle, 0, os.SEEK_CUR)  # not from `size`: another process may have written since
+        if written == len(data):
+            return end - len(line) - 1
+        if os.fstat(handle).st_size == end:
+            os.ftruncate(handle, end - written)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def _refused(self, problem: OSError) -> JournalError:
         reason = problem.strerror or str(problem)
@@ -103,7 +106,7 @@ def parse(line: bytes) -> dict[str, Any] | None:
     """A line as data; None when it is torn or not ours."""
     try:
         data = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) and isinstance(data.get("event"), str) else None
 
@@ -112,7 +115,7 @@ def parse_all(lines: list[bytes]) -> list[dict[str, Any]]:
     """Each line as data, an empty table for one that is torn; one call if none is torn, in half the time."""
     try:
         data = json.loads(b"[%s]" % b",".join(lines))
-    except ValueError:
+    except (ValueError, RecursionError):
         data = []
     if len(data) != len(lines):
         return [parse(line) or {} for line in lines]

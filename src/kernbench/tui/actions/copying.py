@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 
 from kernbench.machine import clipboard
+from kernbench.machine.plain_text import plain
 from kernbench.tui.state.bench import Bench
 from kernbench.tui.text import clipboard_text
 
@@ -31,7 +32,8 @@ class Copying:
         await self.copy(clipboard_text.table(rows, self._bench.board.summary), "the table")
 
     async def copy(self, text: str, what: str) -> None:
-        """Copy text and show where it went; `what` names it."""
+        """Copy text and show where it went; `what` names it. Drops control characters, which a shell would obey."""
+        text = plain(text)
         if clipboard.fits_terminal(text):
             self._to_terminal(text)
         where = await asyncio.to_thread(clipboard.keep, text, self._bench.engine.state, os.environ)

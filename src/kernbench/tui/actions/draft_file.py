@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from harness.shared.regular_file import NotRegular, read_text
+from kernbench.atomic_write import written_aside
 from kernbench.task.lookup import make_state
 
 FILE = "next-hypothesis.txt"
+LARGEST = 1 << 20
 
 
 def read(state: Path) -> str:
     try:
-        return (state / FILE).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
+        return read_text(state / FILE, LARGEST).strip()
+    except (OSError, UnicodeDecodeError, NotRegular):
         return ""
 
 
@@ -24,6 +27,7 @@ def keep(state: Path, text: str) -> None:
     with contextlib.suppress(OSError):
         if text:
             make_state(state)
-            (state / FILE).write_text(text + "\n", encoding="utf-8")
+            with written_aside(state / FILE, f"{text}\n".encode()) as move:  # never waits, as a fifo would
+                move()
         else:
             (state / FILE).unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ class Notes:
         def take(target: str, text: str) -> None:
             """The box may have been open for a while: keep the target it named, even if that save has run since."""
             named = entry if target == f"entry {entry}" else remarks.entry_after(count, besides=under_way)
-            self._take_hypothesis(named, text, before)
+            self._bench.run_worker(self._take_hypothesis(named, text, before), exit_on_error=False)
 
         targets = [self._coming()]
         if entry is not None:
@@ -44,7 +45,7 @@ class Notes:
         """Where text typed now goes, if not to an entry: a running save without a hypothesis accepts it too."""
         run = self._bench.board.run
         if run is not None and run.reason == "save" and not run.hypothesis:
-            return "the run in progress", "What does the run in progress try?"
+            return "the run in progress", "What is the run in progress trying?"
         return "the next save", "What are you trying next?"
 
     def _why_no_entry(self) -> str:
@@ -70,7 +71,7 @@ class Notes:
     def on_leaving(self) -> list[str]:
         """One sentence for each text that is not in an entry yet."""
         remarks = self._bench.engine.notes
-        said = [f"kept for the next start: hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
+        said = [f"kept for next time: hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
         said += [f"not in an entry yet: next step {quoted(remarks.next_step)}"] if remarks.next_step else []
         return said + [f"typed but not saved: {quoted(draft)}" for draft in self.unsaved()]
 
@@ -103,10 +104,11 @@ class Notes:
 
         self._bench.push_screen(dialog, left)
 
-    def _take_hypothesis(self, number: int | None, text: str, before: str) -> None:
+    async def _take_hypothesis(self, number: int | None, text: str, before: str) -> None:
         bench = self._bench
         engine, remarks = bench.engine, bench.engine.notes
-        answer = remarks.set_hypothesis(number, text, before)
+        # In a thread: another process may hold the lock of ITERATIONS.md.
+        answer = await asyncio.to_thread(remarks.set_hypothesis, number, text, before)
         if number is not None or remarks.hypothesis != text:  # else the status line shows it
             bench.say(answer)
         draft_file.keep(engine.state, remarks.hypothesis)
@@ -114,4 +116,7 @@ class Notes:
         bench.main.paint()
 
     def _take_next_step(self, target: str, text: str) -> None:
-        self._bench.say(self._bench.engine.notes.set_next(text))
+        self._bench.run_worker(self._set_next_step(text), exit_on_error=False)
+
+    async def _set_next_step(self, text: str) -> None:
+        self._bench.say(await asyncio.to_thread(self._bench.engine.notes.set_next, text))

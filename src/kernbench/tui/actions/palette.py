@@ -29,7 +29,7 @@ def commands(
         yield SystemCommand(_name(binding), binding.tooltip, partial(run_action, binding.action))
     yield SystemCommand("row", "details of the selected row", show_row)
     yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", show_entry)
-    yield SystemCommand("copy entry", "the selected entry as markdown", copy_entry)
+    yield SystemCommand("copy entry", "the selected entry as Markdown", copy_entry)
     yield SystemCommand("restore", "restore the selected iteration's source", restore_entry)
     yield SystemCommand("theme", "choose colors; ansi themes use the terminal's colors", change_theme)
 

@@ -109,7 +109,7 @@ class RowPage(Page):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("e", "app.edit", "edit", tooltip="open its error or the solution in $EDITOR", id="edit"),
         Binding("t", "app.traceback", "traceback", show=False, tooltip="show its traceback", id="traceback"),
-        Binding("y", "app.copy_selected", "copy", tooltip="copy the row as markdown", id="copy"),
+        Binding("y", "app.copy_selected", "copy", tooltip="copy the row as Markdown", id="copy"),
     ]
 
     def __init__(self, row: Row, board: Board, ascii_only: bool) -> None:

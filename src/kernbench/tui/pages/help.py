@@ -28,7 +28,7 @@ BOX_KEYS: list[Row] = [
     ("enter", "save", ""),
     ("ctrl+j", "new line", ""),
     ("ctrl+t", "for the last entry, if it has no hypothesis", ""),
-    ("up", "earlier texts", ""),
+    ("up", "history", ""),
     ("esc", "close, but keep the text for next time", ""),
 ]
 
@@ -122,7 +122,7 @@ def _groups() -> list[tuple[str, list[Binding]]]:
         ("Results", _bindings(Results.BINDINGS)),
         ("Iterations", _bindings(Iterations.BINDINGS)),
         ("Output", _bindings(Output.BINDINGS)),
-        ("In a row", _bindings(RowPage.BINDINGS)),
+        ("Row page", _bindings(RowPage.BINDINGS)),
         ("In an entry", _bindings(EntryPage.BINDINGS)),
         ("In a diff", _bindings(DiffPage.BINDINGS)),
     ]

@@ -38,7 +38,7 @@ class EntryPage(Page):
         Binding("d", "diff", "diff", tooltip="diff its source -> working copy", id="entry.diff"),
         Binding("v", "source", "source", tooltip="show its source", id="entry.source"),
         Binding("R", "restore", "restore", tooltip="restore its source", id="entry.restore"),
-        Binding("y", "copy", "copy", tooltip="copy the entry as markdown", id="entry.copy"),
+        Binding("y", "copy", "copy", tooltip="copy the entry as Markdown", id="entry.copy"),
     ]
 
     def __init__(

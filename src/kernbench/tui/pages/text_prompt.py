@@ -97,7 +97,7 @@ class Ask(ModalScreen[str | None]):
             yield Static(self._targets[0][1], markup=False, classes="dialog-title", id="question")
             yield Field(self._value, self._placeholder, self._history)
             yield Static(self._choice(), markup=False, id="target")
-            earlier = ", up: earlier texts" if self._history else ""
+            earlier = ", up: history" if self._history else ""
             words = f"enter: save, ctrl+j: new line{earlier}, esc: close"
             yield Static(words, markup=False, classes="dialog-help")
 

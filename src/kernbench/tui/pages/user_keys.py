@@ -40,7 +40,7 @@ def check(settings: Settings, themes: Collection[str]) -> None:
             )
         strange = [key for key in settings.keys[name].split(",") if not _is_key(key)]
         if strange:
-            raise SettingsError(f"{settings.path}: keys.{name}: {strange[0]!r} is not a key; use f5, ctrl+r or R")
+            raise SettingsError(f"{settings.path}: keys.{name}: {strange[0]!r} is not a key such as f5, ctrl+r or R")
     _check_clashes(settings)
 
 

@@ -16,6 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.scrollbar import ScrollTo
 
+from harness.shared import format as fmt
 from harness.shared.errors import Where
 from kernbench import render
 from kernbench.events import RunStarted
@@ -158,7 +159,7 @@ class Output(RowView):
     def _above(self) -> list[Span]:
         above = list(self._top)
         if self.clipped:
-            above.append((f"-- {self.clipped} earlier lines clipped", "dim"))
+            above.append((f"-- {fmt.plural(self.clipped, 'earlier line')} clipped", "dim"))
         if not above and not self._lines:
             above.append(("nothing printed yet", "dim"))
         return above

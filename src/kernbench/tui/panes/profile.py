@@ -45,7 +45,7 @@ def _profiled(answer: ProfileReady, source: str, now: datetime, width: int) -> l
     profile = answer.profile
     about = f"{render.age(profile.at, now)} old, source {profile.source[:8]}"
     stale = bool(source) and profile.source != source
-    head = (f"stale: {about}; another source ran since", "warn") if stale else (about, "dim")
+    head = (f"stale: {about}; another source has run", "warn") if stale else (about, "dim")
     summary = profile_text.summary_lines(profile, answer.diagnosis, answer.other, width)
     return _wrapped([head], width) + [[(clean(line), "strong" if line.startswith("=>") else "")] for line in summary]
 

@@ -90,7 +90,7 @@ class Results(RowView):
         results = [row.result for row in self.board.rows() if row.result is not None]
         if not any(result.wall for result in results):
             timed = any(result.clock == "wall" for result in results)
-            self.notify("these are wall times already" if timed else "no wall time was measured", markup=False)
+            self.notify("these are already wall times" if timed else "no wall time was measured", markup=False)
             return
         self.wall = not self.wall
         self.apply(Change(rows=True))
@@ -137,7 +137,7 @@ class Results(RowView):
         if self.sort != sort_filter.SORTS[0]:
             notes.append([(f"{sort_filter.SORT_WORDS[self.sort]}; s: change the order", "dim")])
         if self.wall:
-            notes.append([("wall time of one call and its synchronize; m: device time", "dim")])
+            notes.append([("wall time of one call and its sync; m: device time", "dim")])
         return notes
 
     def _follow_selected(self) -> None:

@@ -7,7 +7,7 @@ counted, and only those that fail become rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -117,6 +117,10 @@ class Board:
         self._finished = dict(results)
         self.cases = self._order()
         return Change(rows=True)
+
+    def continues(self, event: Progress) -> bool:
+        """Whether it is about the step in progress, whatever compiler that runs."""
+        return self.progress is not None and replace(event, compiler=self.progress.compiler) == self.progress
 
     def apply(self, event: Event) -> Change:
         """Apply one event and return what it changed."""

@@ -81,7 +81,7 @@ def _has_traceback(result: CaseResult) -> str:
 def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
     ratio = result.ratio
     if ratio is not None:
-        bounds = f"95 % interval {fmt.exact(ratio.low)} to {fmt.exact(ratio.high)}"
+        bounds = f"95% interval {fmt.exact(ratio.low)} to {fmt.exact(ratio.high)}"
         yield [(f"against the baseline  {fmt.speedup(ratio)}   {bounds}", "")]
     if result.vs_best is not None:
         best = result.vs_best

@@ -6,13 +6,13 @@ as `m[bf16]` prints as it is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 
+from kernbench.machine.plain_text import plain
 from kernbench.worker.log_limit import ESCAPES
 
 Span = tuple[str, str]
@@ -30,13 +30,12 @@ STYLES = {
     "accent": "$accent",
 }
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _ASCII = str.maketrans({"±": "+-", "✓": "ok"} | dict(zip("▲▼…·█▌▐│", "^v~-###|", strict=True)))
 
 
 def clean(text: str) -> str:
-    """Make a kernel's text harmless: no escape sequences, no control characters, tabs as spaces."""
-    return _CONTROLS.sub("", ESCAPES.sub("", text)).expandtabs(4).replace("\n", " ")
+    """Make a kernel's text fit one line: no escape sequences, no control characters, tabs as spaces."""
+    return plain(ESCAPES.sub("", text)).expandtabs(4).replace("\r", "").replace("\n", " ")
 
 
 def spell(text: str, ascii_only: bool) -> str:

@@ -57,6 +57,9 @@ def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
     event = board.progress
     if event is None:
         return ("starting a run", "running")
+    if event.compiler:
+        passed = f", {stuck} s" if (stuck := seconds_on_it(board, now)) else ""
+        return f"{render.progress(event)}{passed}", f"compiling{passed}"
     short = f"{render.STEP_WORDS[event.step]} {min(event.index + 1, event.count)}/{event.count}"
     if event.case and (stuck := seconds_on_it(board, now)):
         return f"{short} {clean(board.label(event.case))} for {stuck} s", f"{short} {stuck} s", short
@@ -301,7 +304,7 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if slower:
         worst = board.summary.worst if board.summary else None
         named = f", worst {clean(worst.label)} {fmt.times(worst.speedup)}" if worst else ""
-        more = FILTERED if worst and worst.id in hidden else "enter on it for details"
+        more = FILTERED if worst and worst.id in hidden else "enter on it: details"
         return f"{fmt.plural(slower, 'row')} slower than baseline{named}: {more}"
     unclear = board.verdicts("unclear")
     if unclear:
@@ -316,6 +319,6 @@ def _failed(failed: Sequence[Row], hidden: Collection[str]) -> str:
     first = (seen or failed)[0]
     word = render.STATUS_WORDS[first.result.status] if first.result else "failed"
     raised = any(row.result and row.result.traceback for row in failed)
-    more = "t: show the traceback" if raised else "enter on it for details" if seen else FILTERED
+    more = "t: show the traceback" if raised else "enter on it: details" if seen else FILTERED
     which = "first" if first is failed[0] else "first shown:"
     return f"{fmt.plural(len(failed), 'row')} failed, {which} {clean(first.case.label)} ({word}): {more}"

@@ -1,7 +1,8 @@
-"""The last step before an ASCII-only terminal: every line of every widget passes through here.
+"""The last step before the terminal: every line of every widget passes through here.
 
-Our signs are replaced earlier, while a column can still make room for `+-`. Text that arrives here is already laid out:
-a compiler's quotes, a hypothesis, a border. Each sign becomes its look-alike, or `?`, in exactly as many cells.
+For an ASCII-only terminal, our signs are replaced earlier, while a column can still make room for `+-`. Text that
+arrives here is already laid out: a compiler's quotes, a hypothesis, a border. Each sign becomes its look-alike, or `?`,
+in exactly as many cells.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
+
+from kernbench.machine.plain_text import plain
 
 _LOOK_ALIKES = {
     "'": "‘’‚‛′´",
@@ -39,6 +42,19 @@ def in_ascii(text: str) -> str:
     plain = "".join(sign if sign.isascii() else "?" * cell_len(sign) for sign in plain)
     cells = cell_len(text)  # combined signs (a family emoji) differ in width from their parts
     return plain[:cells].ljust(cells)
+
+
+class TextOnly(LineFilter):
+    """Removes what a terminal would obey, from whichever widget: a page may forget to, and a prompt shows a log's
+    words as they are."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        if all(segment.text.isprintable() for segment in segments):
+            return segments
+        return [
+            segment if segment.text.isprintable() else Segment(plain(segment.text), segment.style, segment.control)
+            for segment in segments
+        ]
 
 
 class AsciiOnly(LineFilter):

@@ -1,0 +1,61 @@
+"""Keeps a task's folder of builds small: the most recently used images and extensions stay."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import time
+
+from harness import host
+
+MOST_IMAGES = 100
+"""Images of host C++ and CUDA: some kilobytes each."""
+MOST_EXTENSIONS = 20
+"""Builds of torch's extensions: some megabytes each."""
+ABANDONED_S = 3600.0
+"""No image takes this long to write."""
+
+
+def prune(build: str) -> None:
+    """Removes what went unused for longest. Never waits: it skips a folder in which something is being built."""
+    _keep_latest(os.path.join(build, "extensions"), MOST_EXTENSIONS)
+    _keep_latest(build, MOST_IMAGES)
+
+
+def _keep_latest(folder: str, most: int) -> None:
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove_others(folder, most)
+        finally:
+            os.close(handle)
+
+
+def _remove_others(folder: str, most: int) -> None:
+    used: dict[str, float] = {}
+    paths: dict[str, list[str]] = {}
+    for entry in os.scandir(folder):
+        about = entry.stat(follow_symlinks=False)
+        last = max(about.st_atime, about.st_mtime)
+        if entry.name.startswith(host.UNFINISHED) or (
+            entry.name.endswith(".part") and last < time.time() - ABANDONED_S
+        ):
+            _remove(entry.path)
+        elif "-" in entry.name:  # NAME-HASH; a CUDA image has two files
+            build = entry.name.partition(".")[0]
+            used[build] = max(last, used.get(build, 0.0))
+            paths.setdefault(build, []).append(entry.path)
+    for build in sorted(used, key=used.__getitem__, reverse=True)[most:]:
+        for path in paths[build]:
+            _remove(path)
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
