@@ -292,7 +292,7 @@ MACHINES: list[Fault] = [
     apart("F10 keys under a flood", "a kernel prints without end; `?` on the screen", flooded, "answered within"),
     apart("clock jumps", "ten years ahead, ten back, to 1972, an hour ahead", clock_jumps, "numbers go on", quick=True),
     apart("no inotify", "all instances of the user are taken", no_inotify, "cannot watch the folder .*polling", quick=True),
-    apart("full disk", "no byte left for runs.jsonl", full_disk, "exit 2: .*(No space left|File too large|not recorded)", quick=True),
+    apart("full disk", "no byte left for runs.jsonl", full_disk, r"exit 2:[\s\S]*(No space left|File too large|not recorded)", quick=True),
     apart("GPU falls off the bus", "NVML raises for every reading after the first", lambda _folder: meters(FallsOff(), 3), "NVIDIA H200", quick=True),
     apart("driver too old", "nvmlInit raises", lambda _folder: meters(TooOld(), 2), "Driver/library version mismatch", quick=True),
     apart("ncu hangs", "it starts nothing and never ends", lambda folder: ncu_says(folder, HANGS), "timed_out|not_started", quick=True),

@@ -53,7 +53,7 @@ MISTAKES = [
     source("returns its input", "return x", "def softmax(x): return x\n", "wrong", "", quick=True),
     source("writes to its input", "x.zero_()", call("x.zero_()"), "wrong", "x", quick=True),
     source("F13 resizes its input", "x.resize_(0)", call("y = torch.softmax(x, -1); x.resize_(0); return y"), "wrong",
-           "input x|changed|resized", never="must match", quick=True),
+           "its input 'x'", never="must match", quick=True),
     source("needs a gradient", "requires_grad_", call("return torch.softmax(x, -1).requires_grad_()"), "ok wrong"),
     source("too much memory", "an allocation of 2**62 bytes", call("torch.empty(2**60)"), RAISED, PLACE, quick=True),
 ]  # fmt: skip
@@ -222,9 +222,8 @@ WRITES = [
 
 
 def no_escapes(bench: Workbench, outcome: Outcome) -> None:
-    for path in (bench.folder / "ITERATIONS.md", bench.folder / ".kernbench" / "runs.jsonl"):
-        found = re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", path.read_bytes())
-        outcome.check(not found, f"{path.name} has {found[0] if found else b''!r}")
+    found = re.search(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]", (bench.folder / "ITERATIONS.md").read_bytes())
+    outcome.check(not found, f"ITERATIONS.md has {found[0] if found else b''!r}")
 
 
 def reported_soon(bench: Workbench, outcome: Outcome) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tests import FAKE
 from tests.faults import processes
 from tests.faults.row import Act, Apart, Fault, Group
+from tests.faults.task_files import as_line
 from tests.faults.workbench import GOOD, REFERENCE, TASK, Workbench, torn, write_task
 
 SLOW = "import time, torch\ndef softmax(x):\n    time.sleep(0.4)\n    return torch.softmax(x, dim=-1)\n"
@@ -250,25 +251,26 @@ def closed_stdout(folder: Path) -> str:
 
 
 def pruned(folder: Path) -> str:
-    """Sources that no entry names do not pile up."""
-    bench = Workbench(write_task(folder), KERNBENCH_HARNESS=str(FAKE))
+    """Sources that no entry names do not pile up: those of the last runs stay, and what was used within the hour."""
+    made, kept = 130, write_task(folder) / ".kernbench" / "sources"
+    lines = []
+    for number in range(made):
+        source = f"{number:064x}"
+        (kept / source).mkdir(parents=True)
+        (kept / source / "solution.py").write_text(GOOD)
+        os.utime(kept / source, (time.time() - 200_000,) * 2)
+        run = f"20261101T000000-{number:06x}"
+        lines += [{"event": "start", "run": run, "schema": 1, "task": "softmax", "source": source, "cases": []}]
+        lines += [{"event": "failed", "run": run, "source": source, "message": "no"}]
+    (folder / ".kernbench" / "runs.jsonl").write_text("".join(map(as_line, lines)))
+    bench = Workbench(folder, KERNBENCH_HARNESS=str(FAKE))
     try:
-        bench.answer((0, 0, time.monotonic()), 30)
-        for number in range(12):
-            text = f'def softmax(x): ...\nDO = "syntax"\nNUMBER = {number}\n'
-            bench.answer(bench.save(solution_py=text), 20)
-        bench.recovered(20)
+        bench.recovered(30)
+        few = processes.until(lambda: len(list(kept.iterdir())) < made - 20, 15)
+        assert few, f"{len(list(kept.iterdir()))} sources are kept of {made}"
     finally:
         bench.close()
-    again = Workbench(folder, KERNBENCH_HARNESS=str(FAKE))
-    try:
-        again.answer((0, 0, time.monotonic()), 30)
-        kept = folder / ".kernbench" / "sources"
-        few = processes.until(lambda: len(list(kept.iterdir())) <= 5, 8)
-        assert few, f"{len(list(kept.iterdir()))} sources are kept, 2 have entries"
-        return f"{len(list(kept.iterdir()))} sources kept of 14"
-    finally:
-        again.close()
+    return f"{len(list(kept.iterdir()))} of {made} sources kept"
 
 
 def compiler_scraps(folder: Path) -> str:
@@ -310,7 +312,7 @@ SAVES: list[Fault] = [
     act("60 saves in 0.6 s", "an editor that saves at every key", burst, "right"),
     act("3000 files", "in a folder of the task", many_files, "right"),
     act("F13 runs.jsonl emptied", "truncated to 0 under an open workbench", emptied, r"runs\.jsonl", quick=True),
-    act("F13 .kernbench deleted", "rm -r under an open workbench", state_deleted, r"\.kernbench|runs\.jsonl", quick=True),
+    act("F13 .kernbench deleted", "rm -r under an open workbench", state_deleted, r"\.kernbench|runs\.jsonl"),
     act("ITERATIONS.md deleted", "rm under an open workbench", log_deleted, "made anew"),
 ]  # fmt: skip
 OUTSIDE: list[Fault] = [
@@ -322,7 +324,7 @@ OUTSIDE: list[Fault] = [
     apart("F5 kill -9 just after a spare's start", "a save 0 to 0.2 s after it, then kill -9 of the workbench, 12 times", killed_at_once, "nothing left"),
     apart("two workbenches on one task", "both serve every save", two_workbenches, "(?i)another|two|other", quick=True),
     apart("stdout is full", "run > /dev/full", closed_stdout, "(?i)no space|stdout|write", quick=True),
-    apart("F14 sources without an entry", "12 saves that do not build", pruned, "kept of 14", quick=True),
+    apart("F14 sources without an entry", "130 saves of the other day that did not build", pruned, "kept", quick=True),
     apart("F14 a compiler killed at its deadline", "#include of /dev/zero, deadline 2 s", compiler_scraps, "no scraps"),
 ]  # fmt: skip
 SURROUNDINGS: list[Fault] = [*SAVES, *OUTSIDE]

@@ -254,7 +254,7 @@ def torn(folder: Path) -> list[str]:
             if data["run"] in ends:
                 found.append(f"run {data['run']} ends twice")
             ends.add(data["run"])
-        if data["event"] == "finished" and data.get("iteration") is not None:
+        if data["event"] in ("finished", "entered") and data.get("iteration") is not None:
             numbers.append(data["iteration"])
     log = folder / "ITERATIONS.md"
     entries = [int(number) for number in HEADING.findall(log.read_text(errors="replace"))] if log.is_file() else []
