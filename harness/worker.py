@@ -140,6 +140,7 @@ def _settle() -> int:
 
 
 def _serve(channel: Channel, message: dict[str, Any], read_at: float, environment: Any, cache: Any) -> None:
+    from harness.run import written_files
     from harness.run.run_cases import Run
 
     kind = message.get("request")
@@ -155,8 +156,9 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
 
     try:
         request = decode(RunRequest, message)
-        run = Run(request, environment, cache, emit, lambda: channel.cancelled(name))
-        run.go() if kind == "run" else run.floors()
+        with written_files.reported(request.task.folder, request.source, emit) as emit_all:
+            run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name))
+            run.go() if kind == "run" else run.floors()
     except BaseException as problem:  # an internal error must not end the worker silently
         from harness.load.failure import Paths, describe
 

@@ -78,6 +78,9 @@ class Reference:
         for name in self.task.mutates:
             if not isinstance(made.get(name), torch.Tensor):
                 raise BadTask(f"task.toml: mutates: make_inputs returned no tensor {name!r} for case {case.id}")
+        for name in self.task.rowwise:
+            if name not in made:
+                raise BadTask(f"task.toml: rowwise: make_inputs returned no input {name!r} for case {case.id}")
         return made
 
     def outputs(self, case: Case, inputs: Inputs) -> Outputs:

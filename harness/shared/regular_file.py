@@ -23,7 +23,7 @@ def read_bytes(path: Path, limit: int) -> bytes:
     try:
         size = os.fstat(handle).st_size
         if size > limit:
-            raise NotRegular(f"{path} has {size >> 20} MB, more than the {limit >> 20} MB that kernbench reads")
+            raise NotRegular(f"{path} has {size:,} bytes; kernbench reads at most {limit:,}")
         data = bytearray()
         while len(data) <= limit and (part := os.read(handle, min(limit + 1 - len(data), 1 << 24))):
             data += part

@@ -12,12 +12,14 @@ import dataclasses
 import hashlib
 import json
 import math
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from harness.shared.used_files import LARGEST, NAMED_BASELINES, code_of
+from harness.shared.regular_file import NotRegular, open_regular, read_bytes
+from harness.shared.used_files import LARGEST_PARSED, NAMED_BASELINES, code_of
 
 CaseKind = Literal["case", "smoke", "check"]
 
@@ -53,7 +55,7 @@ class Case:
 def _product(value: Any) -> float:
     if isinstance(value, (dict, list, tuple)):
         return math.prod(map(_product, value.values() if isinstance(value, dict) else value))
-    return value if isinstance(value, (int, float)) and value > 0 else 1
+    return float(value) if isinstance(value, (int, float)) and value > 0 else 1.0
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class Task:
 
 
 DIGITS = 16
+OLD_LARGEST = 1 << 28
+"""Of a file in an old hash, which covered files of any size."""
 DEFAULT_TOLERANCE = {
     "float64": Tolerance(1e-9, 1e-9),
     "float32": Tolerance(1e-5, 1e-5),
@@ -121,18 +125,18 @@ def _code(path: Path) -> bytes:
     """The part of a file that counts; for large files a digest, recomputed when the file changes."""
     try:
         about = path.stat()
-        if about.st_size <= LARGEST:
-            return code_of(path.name, path.read_bytes())
+        if about.st_size <= LARGEST_PARSED:
+            return code_of(path.name, read_bytes(path, LARGEST_PARSED))
         stamp = (about.st_mtime_ns, about.st_size, about.st_ino)
         known = _digests.get(path)
         if known is None or known[0] != stamp:
             digest = hashlib.sha256()
-            with path.open("rb") as file:
+            with os.fdopen(open_regular(path), "rb") as file:
                 while chunk := file.read(1 << 20):
                     digest.update(chunk)
             known = _digests[path] = (stamp, digest.digest())
         return known[1]
-    except OSError:
+    except (OSError, NotRegular):
         return b""
 
 
@@ -164,8 +168,8 @@ def _set_fields(record: Any, left_out: frozenset[str]) -> dict[str, Any]:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError:
+        return read_bytes(path, OLD_LARGEST)
+    except (OSError, NotRegular):
         return b""
 
 

@@ -1,7 +1,8 @@
 """task.toml -> Task; every error names the file and the key.
 
 `load(folder)` reads task.toml and an optional cases.json, and checks (without running it) that reference.py defines
-what the task names. The worker never reads these files; it receives the Task as JSON. Standard library only.
+what the task names. Sizes, depths and counts are limited, and only regular files are opened, so that no folder can
+block its reader. The worker never reads these files; it receives the Task as JSON. Standard library only.
 """
 
 from __future__ import annotations
@@ -9,15 +10,29 @@ from __future__ import annotations
 import ast
 import itertools
 import json
+import math
+import os
+import re
+import reprlib
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
 from harness.shared.errors import UserError
+from harness.shared.regular_file import NotRegular, read_bytes
 from harness.shared.task import DEFAULT_TOLERANCE, Case, CaseKind, Task, Tolerance, old_task_hash, task_hash
-from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, task_files
+from harness.shared.used_files import (
+    LARGEST_FILE,
+    NAMED_BASELINES,
+    PARSED,
+    SOLUTION,
+    is_file,
+    syntax_tree,
+    task_files,
+)
 
 DTYPES = frozenset(
     "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 "
@@ -28,26 +43,52 @@ TASK_KEYS = frozenset(
 )
 CASE_KEYS = frozenset("id label kind headline models known axes".split())
 KINDS = ("case", "smoke", "check")
+MOST_THREADS = 1024
+MOST_POINTS = 10_000
+"""Of a grid. They are counted before they are made."""
+DEEPEST = 20
+LONGEST_ID, LONGEST_SENTENCE = 500, 400
+LARGEST_TOML = 1 << 18
+"""Python's parser reads about 0.7 MB a second."""
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){40}""")
+"""Python's parser needs 30 s for `a.a.a` with 32,000 parts."""
+_DIGITS = re.compile(r"[0-9_]{4301,}")
+"""More digits than Python converts."""
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = _repr.maxlong = 80
 
 
 class TaskError(UserError):
     """An unusable task: one sentence with file and key."""
 
     def __init__(self, file: Path, key: str, problem: str) -> None:
+        key, problem = one_line(key), one_line(problem)
         super().__init__(f"{file}: {key}: {problem}" if key else f"{file}: {problem}")
         self.file, self.key, self.problem = file, key, problem
+
+
+def one_line(text: str) -> str:
+    """Text from a user's file, escaped and shortened; the end stays, because it has the line number."""
+    if len(text) > LONGEST_SENTENCE:
+        text = f"{text[: LONGEST_SENTENCE // 2]} ... {text[-LONGEST_SENTENCE // 4 :]}"
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def shown(value: Any) -> str:
+    """A value from a user's file as Python writes it, shortened."""
+    return _repr.repr(value)
 
 
 def load(folder: Path) -> Task:
     folder = folder.resolve()
     path = folder / "task.toml"
-    data = _read_toml(path)
+    data = read_toml(path, "no such file; `kernbench new NAME` creates a task to start from")
     _known_keys(path, "", data, TASK_KEYS)
     entry = _text(path, "entry", data.get("entry"))
     if not entry.isidentifier():
-        raise TaskError(path, "entry", f"{entry!r} is not a function name")
+        raise TaskError(path, "entry", f"{shown(entry)} is not a function name")
     baseline = _baseline(path, data)
-    _solution(folder)
+    _bytes(folder / SOLUTION, "no such file; create it and define the entry named in task.toml")
     _defines(folder / "reference.py", "entry", entry, "make_inputs")
     if baseline not in NAMED_BASELINES:
         _defines(folder / baseline, "entry", entry)
@@ -59,7 +100,7 @@ def load(folder: Path) -> Task:
         summary=_text(path, "summary", data.get("summary", "")),
         baseline=baseline,
         device=cast(Any, _choice(path, "device", data.get("device", "cuda"), ("cuda", "cpu"))),
-        threads=_count(path, "threads", data.get("threads", 1)),
+        threads=_count(path, "threads", data.get("threads", 1), MOST_THREADS),
         mutates=_texts(path, "mutates", data.get("mutates", [])),
         rowwise=_texts(path, "rowwise", data.get("rowwise", [])),
         layout=cast(Any, _choice(path, "layout", data.get("layout", "reference"), ("reference", "any"))),
@@ -73,15 +114,77 @@ def load(folder: Path) -> Task:
     return replace(task, hash=task_hash(task))
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def read_toml(path: Path, missing: str = "no such file") -> dict[str, Any]:
+    """A whole TOML file; everything in it is text, numbers below 2^64, dates, and lists and tables of these."""
+    text = _read(path, missing, LARGEST_TOML)
+    if found := _LONG_KEY.search(text):
+        raise TaskError(path, _line(text, found), f"is nested too deep; use at most {DEEPEST} levels")
+    return cast(dict[str, Any], _parsed(path, text, tomllib.loads, "TOML"))
+
+
+def _line(text: str, found: re.Match[str] | None) -> str:
+    return f"line {text.count(chr(10), 0, found.start()) + 1}" if found else ""
+
+
+def _parsed(path: Path, text: str, parse: Callable[[str], Any], language: str) -> Any:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        data = parse(text)
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError) as problem:
+        raise TaskError(path, "", f"is not valid {language}: {problem}") from None
+    except RecursionError:
+        raise TaskError(path, "", f"is nested too deep; use at most {DEEPEST} levels") from None
+    except ValueError:  # the limit on digits is the only other reason
+        place = _line(text, _DIGITS.search(text))
+        raise TaskError(path, place, "a number has too many digits; use one below 2^64") from None
+    _check_values(path, "", data)
+    return data
+
+
+def _read(path: Path, missing: str, limit: int = LARGEST_FILE) -> str:
+    try:
+        return _bytes(path, missing, limit).decode("utf-8-sig")
+    except UnicodeDecodeError as problem:
+        raise TaskError(path, "", f"is not UTF-8 (byte {problem.start}): {problem.reason}") from None
+
+
+def _bytes(path: Path, missing: str, limit: int = LARGEST_FILE) -> bytes:
+    try:
+        size = path.stat().st_size
+        if size > limit and is_file(path):
+            raise TaskError(path, "", f"has {size} bytes, more than the {limit} that it may have")
+        return read_bytes(path, limit)
+    except NotRegular as problem:
+        raise TaskError(path, "", str(problem).removeprefix(f"{path} ")) from None
     except FileNotFoundError:
-        raise TaskError(path, "", "no such file; `kernbench new NAME` creates a task to start from") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise TaskError(path, "", f"cannot be read: {problem}") from None
-    except tomllib.TOMLDecodeError as problem:
-        raise TaskError(path, "", f"is not valid TOML: {problem}") from None
+        raise TaskError(path, "", missing) from None
+    except OSError as problem:
+        raise TaskError(path, "", f"cannot be read: {problem.strerror}") from None
+
+
+def _check_values(path: Path, key: str, value: Any, depth: int = 0) -> None:
+    """Refuses what cannot be written again, as JSON or on a screen, wherever in the file it is."""
+    if depth > DEEPEST:
+        raise TaskError(path, key, f"is nested too deep; use at most {DEEPEST} levels")
+    if isinstance(value, dict):
+        for name, item in value.items():
+            place = f"{key}.{name}" if key else name
+            _check_values(path, place, name, depth)
+            _check_values(path, place, item, depth + 1)
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            _check_values(path, f"{key}[{index}]", item, depth + 1)
+    elif isinstance(value, int) and value.bit_length() > 64:
+        raise TaskError(path, key, "is an integer of more than 64 bits; use a smaller one")
+    elif isinstance(value, str) and not _is_text(value):
+        raise TaskError(path, key, f"{shown(value)} has half of a surrogate pair, which is not text")
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _cases(path: Path, data: dict[str, Any]) -> tuple[Case, ...]:
@@ -91,13 +194,15 @@ def _cases(path: Path, data: dict[str, Any]) -> tuple[Case, ...]:
         for index, entry in enumerate(_tables(path, kind, data.get(kind, [])))
     ]
     listed = path.with_name("cases.json")
-    if listed.exists():
-        cases += [_case(listed, f"[{index}]", entry, "case") for index, entry in enumerate(_read_cases(listed))]
+    if os.path.lexists(listed):
+        text = _read(listed, "is a link to a file that does not exist")
+        tables = _tables(listed, "", _parsed(listed, text, json.loads, "JSON"))
+        cases += [_case(listed, f"[{index}]", entry, "case") for index, entry in enumerate(tables)]
     cases += _grid(path, data.get("grid", {}))
     seen: set[str] = set()
     for case in cases:
         if case.id in seen:
-            raise TaskError(path, f"case {case.id!r}", "two cases have this id; ids must be unique")
+            raise TaskError(path, f"case {shown(case.id)}", "two cases have this id; ids must be unique")
         seen.add(case.id)
     if not any(case.kind != "check" for case in cases):
         raise TaskError(path, "case", "the task has no cases; add at least one [[case]] with an id and axes")
@@ -108,14 +213,6 @@ def _cases(path: Path, data: dict[str, Any]) -> tuple[Case, ...]:
 
 def _as_headline(case: Case) -> Case:
     return Case(**{**case.__dict__, "headline": True}) if case.kind == "case" else case
-
-
-def _read_cases(path: Path) -> list[dict[str, Any]]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as problem:
-        raise TaskError(path, "", f"is not valid JSON: {problem}") from None
-    return _tables(path, "", data)
 
 
 def _case(path: Path, key: str, data: dict[str, Any], kind: str) -> Case:
@@ -154,9 +251,15 @@ def _grid(path: Path, grid: Any) -> list[Case]:
     values = [value if isinstance(value, list) else [value] for value in grid.values()]
     if any(not value for value in values):
         raise TaskError(path, "grid", "an axis has no values")
+    count = math.prod(map(len, values))
+    if count > MOST_POINTS:
+        raise TaskError(path, "grid", f"has {count} combinations, more than {MOST_POINTS}; use fewer values")
+    longest = [max(len(str(value)) for value in axis) + len(key) for key, axis in zip(grid, values, strict=True)]
+    if sum(longest) > LONGEST_ID:
+        raise TaskError(path, "grid", f"its keys and values make ids of more than {LONGEST_ID} characters")
     points = (dict(zip(grid, point, strict=True)) for point in itertools.product(*values))
     ids = ((",".join(f"{key}={value}" for key, value in point.items()), point) for point in points)
-    return [Case(id=f"grid:{name}", label=name, kind="check", axes=point) for name, point in ids]
+    return [Case(id=f"grid:{_text(path, 'grid', name)}", label=name, kind="check", axes=point) for name, point in ids]
 
 
 def _plain_data(path: Path, key: str, data: Any) -> None:
@@ -173,17 +276,16 @@ def _known_dtypes(path: Path, key: str, axes: dict[str, Any]) -> None:
     for name, value in axes.items():
         if name == "dtype" or name.endswith("_dtype"):
             for dtype in value if isinstance(value, list) else [value]:
-                if dtype not in DTYPES:
-                    raise TaskError(
-                        path, f"{key}.{name}", f"{dtype!r} is not a torch dtype; use one such as float32 or bfloat16"
-                    )
+                if not isinstance(dtype, str) or dtype not in DTYPES:
+                    problem = f"{shown(dtype)} is not a torch dtype; use one such as float32 or bfloat16"
+                    raise TaskError(path, f"{key}.{name}", problem)
 
 
 def _baseline(path: Path, data: dict[str, Any]) -> str:
     default = "baseline.py" if path.with_name("baseline.py").exists() else "eager"
     baseline = _text(path, "baseline", data.get("baseline", default))
-    if baseline not in NAMED_BASELINES and (Path(baseline).name != baseline or not path.with_name(baseline).is_file()):
-        raise TaskError(path, "baseline", f"{baseline!r} is not eager, compile, or a file next to task.toml")
+    if baseline not in NAMED_BASELINES and (Path(baseline).name != baseline or not is_file(path.parent / baseline)):
+        raise TaskError(path, "baseline", f"{shown(baseline)} is not eager, compile, or a file next to task.toml")
     return baseline
 
 
@@ -193,28 +295,21 @@ def _ignore(path: Path, data: dict[str, Any], baseline: str) -> tuple[str, ...]:
     for pattern in patterns:
         for name in (*PARSED, SOLUTION, "reference.py", *own):
             if fnmatchcase(name, pattern):
-                raise TaskError(path, "ignore", f"{pattern!r} matches {name}, which every run needs")
+                raise TaskError(path, "ignore", f"{shown(pattern)} matches {name}, which every run needs")
     return patterns
-
-
-def _solution(folder: Path) -> None:
-    path = folder / "solution.py"
-    if path.is_dir():
-        raise TaskError(path, "", "is a directory; the solution must be a Python file")
-    if not path.is_file():
-        raise TaskError(path, "", "no such file; create it and define the entry named in task.toml")
 
 
 def _defines(path: Path, key: str, *names: str) -> None:
     """Looks for top-level names without running the file; a star import is assumed to define anything."""
+    text = _read(path, "no such file; every task needs one")
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8-sig"), str(path))
-    except FileNotFoundError:
-        raise TaskError(path, "", "no such file; every task needs one") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise TaskError(path, "", f"cannot be read: {problem}") from None
+        tree = syntax_tree(text)
     except SyntaxError as problem:
-        raise TaskError(path, f"line {problem.lineno}", f"syntax error: {problem.msg}") from None
+        raise TaskError(path, f"line {problem.lineno or 1}", f"syntax error: {problem.msg}") from None
+    except (RecursionError, MemoryError):
+        raise TaskError(path, "", "an expression is nested too deep for Python's parser") from None
+    except ValueError as problem:  # a NUL byte
+        raise TaskError(path, "", f"is not Python: {problem}") from None
     defined: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -225,7 +320,7 @@ def _defines(path: Path, key: str, *names: str) -> None:
             defined.update((alias.asname or alias.name) for alias in node.names)
     for name in names:
         if name not in defined and "*" not in defined:
-            raise TaskError(path, key if name != "make_inputs" else name, f"the file does not define {name!r}")
+            raise TaskError(path, key if name != "make_inputs" else name, f"the file does not define {shown(name)}")
 
 
 def _tolerances(path: Path, data: Any) -> dict[str, Tolerance]:
@@ -237,7 +332,7 @@ def _tolerances(path: Path, data: Any) -> dict[str, Tolerance]:
     for dtype, bounds in data.items():
         key = f"tolerance.{dtype}"
         if dtype not in DTYPES:
-            raise TaskError(path, key, f"{dtype!r} is not a torch dtype; use one such as float32 or bfloat16")
+            raise TaskError(path, key, f"{shown(dtype)} is not a torch dtype; use one such as float32 or bfloat16")
         if not isinstance(bounds, dict):
             raise TaskError(path, key, "must be a table, such as { atol = 1e-5, rtol = 1e-5 }")
         _known_keys(path, key, bounds, frozenset({"atol", "rtol"}))
@@ -268,8 +363,10 @@ def _tables(path: Path, key: str, value: Any) -> list[dict[str, Any]]:
 def _text(path: Path, key: str, value: Any) -> str:
     if value is None:
         raise TaskError(path, key, "is missing")
-    if not isinstance(value, str) or "\n" in value or (not value and not key.endswith("summary")):
-        raise TaskError(path, key, f"must be a single-line string, not {value!r}")
+    is_line = isinstance(value, str) and _is_text(value) and value.splitlines() in ([], [value])
+    if not is_line or (not value and not key.endswith("summary")):
+        raise TaskError(path, key, f"must be a single-line string, not {shown(value)}")
+    assert isinstance(value, str)
     return value
 
 
@@ -281,11 +378,11 @@ def _texts(path: Path, key: str, value: Any) -> tuple[str, ...]:
 
 def _choice(path: Path, key: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
-        raise TaskError(path, key, f"{value!r} is not one of {', '.join(allowed)}")
+        raise TaskError(path, key, f"{shown(value)} is not one of {', '.join(allowed)}")
     return str(value)
 
 
-def _count(path: Path, key: str, value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise TaskError(path, key, f"must be an integer of at least 1, not {value!r}")
+def _count(path: Path, key: str, value: Any, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise TaskError(path, key, f"must be an integer from 1 to {most}, not {shown(value)}")
     return value

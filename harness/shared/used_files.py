@@ -15,9 +15,12 @@ import ast
 import os
 import re
 import stat
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any
+
+from harness.shared.regular_file import NotRegular, read_bytes
 
 NAMED_BASELINES = ("eager", "compile")
 PARSED = ("task.toml", "cases.json")
@@ -27,8 +30,8 @@ SKIPPED = frozenset({"__pycache__", "exports", "ITERATIONS.md"})
 STATE_MARK = "runs.jsonl"
 """Marks a folder of stored runs, which contains copies of old sources."""
 MOST_FILES = 5000
-LARGEST_TEXT = 1 << 20
-"""A larger file is data and is not searched."""
+LARGEST_FILE = 1 << 20
+"""A larger file is neither searched nor part of a source."""
 _QUOTED = re.compile(r"""(?<=["'/<])[^"'/<>\n]+(?=["'>])""")
 """A quoted file name, or the end of a quoted path."""
 _IMPORT = re.compile(
@@ -39,7 +42,7 @@ _IMPORT = re.compile(
 _NAME = re.compile(r"[\w.]+")
 C_LIKE = (".c", ".cc", ".cpp", ".cxx", ".cu", ".h", ".hh", ".hpp", ".hxx", ".cuh", ".inl")
 CODE = (".py", *C_LIKE)
-LARGEST = 200 * 1024
+LARGEST_PARSED = 200 * 1024
 """A larger file is a table: parsing it would block the screen for a quarter of a second or more."""
 _IGNORED = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
 """Node fields that follow from the node's position, or that only a type checker reads."""
@@ -74,13 +77,13 @@ def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: str
     by_name: dict[str, list[str]] = {}
     for path in listing(folder, deep):
         by_name.setdefault(path.rpartition("/")[2], []).append(path)
-    found = [name for name in dict.fromkeys(names) if _is_file(folder / name)]
+    found = [name for name in dict.fromkeys(names) if is_file(folder / name)]
     for current in found:
         text = text_of(folder / current)
         used = [path for name in _QUOTED.findall(text) for path in by_name.get(name, ())]
         if current.endswith(".py"):
             places = (path for path in _imported(current, text) if deep or "/" not in path)
-            used += [path for path in places if _is_file(folder / path)]
+            used += [path for path in places if is_file(folder / path)]
         found += [path for path in dict.fromkeys(used) if path not in found and path != never]
     return found
 
@@ -88,15 +91,12 @@ def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: str
 def text_of(path: Path) -> str:
     """The text of a file that may be code; empty if it is data or cannot be read."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > LARGEST_TEXT:
-            return ""
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
+        return read_bytes(path, LARGEST_FILE).decode("utf-8", "replace")
+    except (OSError, NotRegular):
         return ""
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
     try:
         return stat.S_ISREG(path.stat().st_mode)
     except (OSError, ValueError):
@@ -179,14 +179,21 @@ def _places(base: str, module: str) -> Iterator[str]:
 
 def code_of(name: str, data: bytes) -> bytes:
     """The part of a file that counts as code; equal for two files that differ only in comments and formatting."""
-    if len(data) > LARGEST:
+    if len(data) > LARGEST_PARSED:
         return data
     if name.endswith(".py"):
         try:
-            return "".join(_tree(ast.parse(data))).encode()
+            return "".join(_tree(syntax_tree(data))).encode()
         except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: nested too deep
             return data
     return _of_c(data) if name.endswith(C_LIKE) else data
+
+
+def syntax_tree(code: str | bytes) -> ast.Module:
+    """Without the parser's warnings, which would be printed over the screen."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return ast.parse(code)
 
 
 def _tree(node: ast.AST) -> Iterator[str]:

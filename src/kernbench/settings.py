@@ -11,18 +11,22 @@ those named here exist.
 
 from __future__ import annotations
 
+import math
 import os
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.shared.errors import UserError
+from harness.shared.taskfile import TaskError, one_line, read_toml, shown
 
 
 class SettingsError(UserError):
     """The settings are invalid; the message is one sentence."""
+
+    def __init__(self, path: Path, problem: str) -> None:
+        super().__init__(f"{path}: {one_line(problem)}")
 
 
 @dataclass(frozen=True)
@@ -43,38 +47,40 @@ def place(environ: Mapping[str, str]) -> Path:
 def load(path: Path | None = None) -> Settings:
     path = path or place(os.environ)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return Settings(path)
-    except (OSError, UnicodeDecodeError) as problem:
-        raise SettingsError(f"cannot read {path}: {problem}") from None
-    except tomllib.TOMLDecodeError as problem:
-        raise SettingsError(f"{path} is not valid TOML: {problem}") from None
+    except OSError as problem:
+        raise SettingsError(path, f"cannot be read: {problem.strerror}") from None
+    try:
+        data = read_toml(path)
+    except TaskError as problem:
+        raise SettingsError(path, f"{problem.key}: {problem.problem}" if problem.key else problem.problem) from None
     unknown = sorted(set(data) - {"theme", "bell", "keys"})
     if unknown:
-        raise SettingsError(f"{path}: unknown setting {unknown[0]!r}; expected theme, bell or [keys]")
+        raise SettingsError(path, f"unknown setting {shown(unknown[0])}; expected theme, bell or [keys]")
     return Settings(path, _theme(path, data), _bell(path, data), _keys(path, data))
 
 
 def _theme(path: Path, data: dict[str, Any]) -> str | None:
     theme = data.get("theme")
     if theme is not None and not isinstance(theme, str):
-        raise SettingsError(f'{path}: theme is {theme!r}; expected a name in quotes, such as "ansi-dark"')
+        raise SettingsError(path, f'theme is {shown(theme)}; expected a name in quotes, such as "ansi-dark"')
     return theme
 
 
 def _bell(path: Path, data: dict[str, Any]) -> float:
     bell = data.get("bell", 0)
-    if isinstance(bell, bool) or not isinstance(bell, int | float) or bell < 0:
-        raise SettingsError(f"{path}: bell is {bell!r}; expected seconds, such as 10, or 0 for never")
+    if isinstance(bell, bool) or not isinstance(bell, int | float) or not 0 <= bell < math.inf:
+        raise SettingsError(path, f"bell is {shown(bell)}; expected seconds, such as 10, or 0 for never")
     return float(bell)
 
 
 def _keys(path: Path, data: dict[str, Any]) -> dict[str, str]:
     keys = data.get("keys", {})
     if not isinstance(keys, dict):
-        raise SettingsError(f'{path}: keys is {keys!r}; expected a table, [keys], with lines such as rerun = "f5"')
+        raise SettingsError(path, f'keys is {shown(keys)}; expected a table, [keys], with lines such as rerun = "f5"')
     for name, key in keys.items():
         if not isinstance(key, str) or not all(part.strip() for part in key.split(",")):
-            raise SettingsError(f'{path}: keys.{name} is {key!r}; expected a key in quotes, such as "f5"')
+            raise SettingsError(path, f'keys.{name} is {shown(key)}; expected a key in quotes, such as "f5"')
     return {name: ",".join(part.strip() for part in key.split(",")) for name, key in keys.items()}

@@ -105,3 +105,37 @@ async def test_after_a_restore_the_next_run_has_the_same_source(watched: Callabl
     assert summaries(it)[-1].repeats == 1
     kept = {"plan.md", "mine.txt", "scratch.py", "large.npy"}
     assert kept <= {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(("do", "name"), [("generate", "generated.py"), ("append", "solution.py")])
+async def test_code_that_a_kernel_writes_starts_nothing_and_is_named_once(
+    watched: Callable[..., Watched], folder: Path, do: str, name: str
+) -> None:
+    write(folder, f'DO = "{do}"\nimport generated')
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    await it.idle()
+    it.session.rerun()
+    await it.ended(2)
+    await it.idle()
+    assert (folder / name).read_text().count("STAMP") == 2
+    assert (len(it.of(RunStarted)), it.of(RunCancelled)) == (2, [])
+    assert said(it) == [f"the kernel wrote {name}: that starts no run; press r to run it"]
+
+
+async def test_code_that_a_process_of_the_kernel_writes_starts_two_runs_at_most(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    write(folder, 'DO = "spawn"\nimport generated')
+    it = watched()
+    await it.session.start()
+    await it.until(lambda: bool(said(it)))
+    (folder / ".go").touch()
+    await it.until(lambda: bool(it.of(RunFinished)))
+    await it.idle()
+    assert len(it.of(RunStarted)) == 3
+    (notice,) = said(it)
+    assert notice.startswith("generated.py changed in 3 runs in a row, perhaps by the kernel: ignored until another")
+    write(folder, "TIME_US = 20.0")
+    await it.until(lambda: len(it.of(RunFinished)) == 2)

@@ -9,6 +9,9 @@ A row is a list of (event, outcome). Events:
     write F A       the file F gets the text A, and the watch reports it
     remove F        the file F is removed, and the watch reports it
     quietly F A     the same, before the watch has reported it
+    wrote F         the worker reports that the kernel opens the file F for writing
+    unseen          the worker reports that the kernel has started a process
+    later           nothing has run for a while
     key, pause, space
     next            the session asks for a job and reads the folder for it
     finish, break off   the run ends, or is cancelled; `key` and `save` during a run only ask for that
@@ -39,6 +42,11 @@ PAUSED = "paused: press space to run this save"
 LAYOUT = "only comments, formatting or unused files changed; not re-timed"
 PRESS_R = "changed: press r"
 OPEN: Row = [("open", ""), ("next", "runs 1 for an entry"), ("finish", "entry")]
+RUNS: Row = [("break off", ""), ("next", "runs 1 for an entry")]
+WROTE = "the kernel wrote gen.py: that starts no run; press r to run it"
+IGNORED = (
+    "gen.py changed in 3 runs in a row, perhaps by the kernel: ignored until another file changes; press r to run it"
+)
 
 
 class Bench:
@@ -107,6 +115,18 @@ class Bench:
         (self.folder / name).unlink()
         return self._change()
 
+    def _wrote(self, name: str) -> str:
+        self.queue.kernel_wrote([name], False)
+        return ""
+
+    def _later(self) -> str:
+        self.queue._by_kernel._began = self.queue._by_kernel._ended = float("-inf")
+        return ""
+
+    def _unseen(self) -> str:
+        self.queue.kernel_wrote([], True)
+        return ""
+
     def _key(self) -> str:
         self.queue.add(Job("key", 0.0, iteration=False))
         return ""
@@ -137,9 +157,9 @@ class Bench:
         assert self.running is not None
         entry = "entry" if self.running.iteration else "no entry"
         self.running = None
-        self.queue.kernel_stopped()
+        notice = self.queue.kernel_stopped()
         self.queue.run_finished()
-        return entry
+        return _with_notice(entry, Decision(notice=notice))
 
     def _break(self, _off: str) -> str:
         assert self.running is not None
@@ -238,6 +258,51 @@ ROWS: dict[str, Row] = {
         ("write gen.cuh a", "queued"), ("finish", "entry"), ("next", "runs 1 for an entry")],
     "code saved together with data ends the run": [*OPEN, ("key", ""), ("next", "runs 1"), ("quietly out.pt a", ""),
         ("save 2", "queued"), ("break off", ""), ("next", "runs 2 for an entry")],
+    "a file that the kernel writes starts nothing and is named once": [("open", ""), ("next", "runs 1 for an entry"),
+        ("wrote gen.py", ""), ("write gen.py a", "ignored"), ("write gen.py b", "ignored"),
+        ("finish", f"entry | {WROTE}"), ("report", "ignored"), ("next", "none"), ("key", ""), ("next", "runs 1"),
+        ("wrote gen.py", ""), ("write gen.py c", "ignored"), ("finish", "no entry"), ("next", "none")],
+    "nor where the watch reports it only after the run": [("open", ""), ("next", "runs 1 for an entry"),
+        ("wrote gen.py", ""), ("quietly gen.py a", ""), ("finish", f"entry | {WROTE}"), ("report", "ignored"),
+        ("next", "none")],
+    "a file that the kernel opened and left as it was is not named": [("open", ""), ("next", "runs 1 for an entry"),
+        ("wrote gen.py", ""), ("finish", "entry"), ("next", "none")],
+    "the same file saved by hand while nothing runs starts a run": [("open", ""), ("next", "runs 1 for an entry"),
+        ("wrote gen.h", ""), ("write gen.h a", "ignored"), ("finish", f"entry | {WROTE.replace('.py', '.h')}"),
+        ("write gen.h by-hand", "queued"), ("next", "runs 1 for an entry")],
+    "a kernel that appends to its own solution does not loop": [("open", ""), ("next", "runs 1 for an entry"),
+        ("wrote solution.py", ""), ("save 1;y=1", "ignored"),
+        ("finish", f"entry | {WROTE.replace('gen', 'solution')}"), ("next", "none"), ("save 2", "queued"),
+        ("next", "runs 2 for an entry")],
+    "a save during a run in which the kernel writes another file takes its place": [("open", ""),
+        ("next", "runs 1 for an entry"), ("wrote gen.py", ""), ("write gen.py a", "ignored"), ("save 2", "queued"),
+        ("break off", ""), ("next", "runs 2 for an entry")],
+    "what a process of the kernel writes starts two runs and is ignored": [("open", ""),
+        ("next", "runs 1 for an entry"), ("unseen", ""), ("write gen.py a", "queued"), *RUNS,
+        ("unseen", ""), ("write gen.py b", "queued"), *RUNS,
+        ("unseen", ""), ("write gen.py c", f"ignored | {IGNORED}"), ("write gen.py d", "ignored"),
+        ("finish", "entry"), ("report", "ignored"), ("next", "none"), ("save 2", "queued"),
+        ("next", "runs 2 for an entry")],
+    "even if that is the solution": [("open", ""), ("next", "runs 1 for an entry"),
+        ("unseen", ""), ("save 1;y=1", "queued"), ("break off", ""), ("next", "runs 1;y=1 for an entry"),
+        ("unseen", ""), ("save 1;y=2", "queued"), ("break off", ""), ("next", "runs 1;y=2 for an entry"),
+        ("unseen", ""), ("save 1;y=3", f"ignored | {IGNORED.replace('gen', 'solution')}"), ("finish", "entry"),
+        ("next", "none"), ("later", ""), ("save 2", "queued"), ("next", "runs 2 for an entry")],
+    "what a process writes in the last moment of a run starts two runs too": [("open", ""),
+        ("next", "runs 1 for an entry"), ("unseen", ""), ("finish", "entry"), ("write gen.h a", "queued"),
+        ("next", "runs 1 for an entry"), ("unseen", ""), ("finish", "entry"), ("write gen.h b", "queued"),
+        ("next", "runs 1 for an entry"), ("unseen", ""), ("finish", "entry"),
+        ("write gen.h c", f"ignored | {IGNORED.replace('.py', '.h')}"), ("next", "none")],
+    "what compiled code writes starts two runs and is ignored": [("open", ""), ("next", "runs 1 for an entry"),
+        ("write gen.py a", "queued"), *RUNS, ("write gen.py b", "queued"), *RUNS,
+        ("write gen.py c", f"ignored | {IGNORED}"), ("finish", "entry"), ("next", "none")],
+    "a solution saved during every run is run every time": [*OPEN, ("save 2", "queued"),
+        ("next", "runs 2 for an entry"), ("save 3", "queued"), ("break off", ""), ("next", "runs 3 for an entry"),
+        ("save 4", "queued"), ("break off", ""), ("next", "runs 4 for an entry"), ("save 5", "queued"),
+        ("break off", ""), ("next", "runs 5 for an entry"), ("finish", "entry")],
+    "so is another file that was edited before": [*OPEN, ("later", ""), ("write gen.h a", "queued"),
+        ("next", "runs 1 for an entry"),
+        ("write gen.h b", "queued"), *RUNS, ("write gen.h c", "queued"), *RUNS, ("write gen.h d", "queued"), *RUNS],
     "a save of the same text runs a data file that waits": [*OPEN, ("touch", "ignored"),
         ("write out.pt a", f"ignored | out.pt {PRESS_R}"), ("report", "ignored"), ("touch", "queued"),
         ("next", "runs 1 for an entry"), ("finish", "entry"), ("touch", "ignored")],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import resource
 import shlex
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from harness.shared.errors import UserError
 from harness.shared.task import Task
 from kernbench import atomic_write
 from kernbench.cli import cli
@@ -172,6 +174,43 @@ def test_restore_never_touches_what_lies_behind_a_linked_folder(task: Task, jour
     )
     assert changed == ["solution.py", "lib/ops.py (behind a link: unchanged)"]
     assert shared.read_text() == "f = 2\n"
+
+
+def test_restore_does_not_follow_a_link_out_of_the_folder(task: Task, journal: Journal) -> None:
+    folder = Path(task.folder)
+    other = folder.parent / "other.py"
+    other.write_text("of another project\n")
+    (folder / "solution.py").unlink()
+    (folder / "solution.py").symlink_to(other)
+    (folder / "helper.py").write_text("of a later one\n")
+    with pytest.raises(
+        stored_sources.SourceError, match=r"^solution.py is a link out of the task's folder, to /.*/other"
+    ):
+        stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
+    assert other.read_text() == "of another project\n"
+    assert (folder / "solution.py").is_symlink()
+    assert (folder / "helper.py").exists()
+    assert not list(folder.parent.glob(f"**/{atomic_write.PREFIX}*"))
+
+
+def test_restore_follows_a_link_inside_the_folder(task: Task, journal: Journal) -> None:
+    folder = Path(task.folder)
+    (folder / "solution.py").rename(folder / "variant.md")
+    (folder / "solution.py").symlink_to("variant.md")
+    stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
+    assert (folder / "solution.py").is_symlink()
+    assert (folder / "variant.md").read_text() == source_text(2)
+
+
+def test_a_fifo_in_the_place_of_a_file_stops_neither_restore_nor_diff(task: Task, journal: Journal) -> None:
+    folder = Path(task.folder)
+    (folder / "solution.py").unlink()
+    os.mkfifo(folder / "solution.py")
+    point, now = (stored_sources.find(task, journal, reference) for reference in ("2", "now"))
+    with pytest.raises(UserError, match=r"solution.py is a fifo, not a regular file"):
+        stored_sources.restore(task, point, journal.state)
+    with pytest.raises(UserError, match=r"solution.py is a fifo, not a regular file"):
+        stored_sources.diff(point, now, task)
 
 
 def test_a_restore_that_one_file_forbids_has_changed_none(
@@ -359,6 +398,18 @@ def test_port_shows_and_does_not_write_where_something_is_not_committed(task: Ta
     assert target.read_text() == "old = 1\n"
     assert kernbench("port", task.folder, "--to", str(target), "--force").exit_code == 0
     assert target.read_text() != "old = 1\n"
+
+
+def test_port_does_not_follow_a_link_out_of_the_repository(task: Task, tree: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.py"
+    other.write_text("of another project\n")
+    (tree / "linked.py").symlink_to(other)
+    git(tree, "add", ".")
+    git(tree, "commit", "-qm", "a link")
+    result = kernbench("port", task.folder, "--to", str(tree / "linked.py"))
+    assert result.exit_code == 1
+    assert f"linked.py is a link to {other}, which is not in the repository" in result.stderr
+    assert other.read_text() == "of another project\n"
 
 
 def test_port_outside_a_repository_needs_force(task: Task, tmp_path: Path) -> None:

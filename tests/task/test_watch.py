@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import shutil
 import time
 from collections.abc import AsyncIterator, Callable
@@ -148,3 +149,17 @@ async def test_waiting_for_a_network_makes_no_look_rarer(folder: Path, monkeypat
     looks._at = time.monotonic() - watch.LONGEST_REST_S
     assert looks.is_due(poll=True)
     assert not looks.is_due(poll=False)
+
+
+async def test_a_name_that_is_not_utf8_ends_no_watch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = await watch_begins(monkeypatch)
+    monkeypatch.setattr(watch, "LOOK_MS", 60_000)  # only a watch, or a look right after one ended, can report
+    async with watching(folder) as seen, asyncio.timeout(60):
+        for number in range(3):
+            await begun.get()
+            Path(os.fsdecode(bytes(folder) + b"/odd\xff.txt")).write_text(str(number))
+        await begun.get()
+        seen.told.clear()
+        (folder / "solution.py").write_text("another")
+        await seen.until(lambda: True in seen.told)
+    assert seen.said == []

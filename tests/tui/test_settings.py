@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ("keys = 1", "keys is 1"),
         ("[keys]\nrerun = 5", "keys.rerun is 5"),
         ('[keys]\nrerun = "a,"', "keys.rerun is 'a,'"),
+        ("bell = nan", "bell is nan"),
+        ("bell = 1e999", "bell is inf"),
+        ("bell = 1" + "0" * 400, "bell: is an integer of more than 64 bits"),
+        ("bell = 1" + "0" * 5000, "line 1: a number has too many digits"),
+        ("theme = " + "[" * 3000 + "]" * 3000, "nested too deep"),
+        (f'"{"x" * 100_000}" = 1', "unknown setting 'xxx"),
+        ('"a\\nb" = 1', r"unknown setting 'a\nb'"),
     ],
 )
 def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
@@ -50,6 +58,14 @@ def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
         settings.load(path)
     assert str(path) in str(caught.value)
     assert said in str(caught.value)
+    assert len(str(caught.value)) < 1000
+    assert "\n" not in str(caught.value)
+
+
+def test_a_fifo_in_the_place_of_the_settings_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.toml")
+    with pytest.raises(SettingsError, match=r"config.toml: is a fifo, not a regular file"):
+        settings.load(tmp_path / "config.toml")
 
 
 @pytest.mark.parametrize(

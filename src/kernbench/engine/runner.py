@@ -65,8 +65,15 @@ class RunOrder:
 
 
 class Runner:
-    def __init__(self, supervisor: Supervisor, logbook: Logbook, emit: Callable[[Event], None]) -> None:
-        self._supervisor, self._logbook, self._emit = supervisor, logbook, emit
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        logbook: Logbook,
+        emit: Callable[[Event], None],
+        wrote: Callable[[Sequence[str], bool], None] = lambda files, unseen: None,
+    ) -> None:
+        """`wrote` is called with the files that the kernel is about to write, and whether it has started a process."""
+        self._supervisor, self._logbook, self._emit, self._wrote = supervisor, logbook, emit, wrote
         self.running: str | None = None
         self._told_of_cuda = False
 
@@ -129,11 +136,13 @@ class Runner:
         """`landed` are the rows that are not run; they come first."""
         async with contextlib.aclosing(self._supervisor.talk({"request": "run", **to_dict(request)})) as conversation:
             async for message in conversation:
-                more = (
-                    progress.on_worker_lost(message)
-                    if isinstance(message, WorkerLost)
-                    else progress.on_message(message)
-                )
+                if isinstance(message, WorkerLost):
+                    more = progress.on_worker_lost(message)
+                elif message.get("event") == "wrote":
+                    self._wrote([str(name) for name in message.get("files", ())], bool(message.get("unseen")))
+                    continue
+                else:
+                    more = progress.on_message(message)
                 await self._record([*landed, *more])
                 landed = ()
 

@@ -1,23 +1,26 @@
 """Decides what runs next: which changes in the folder are saves, which job wins, which source needs no run.
 
-The newest job wins; those before it never start. A save of a source that was just run to its end is not run again. The
-session reports what happens (a change, a key, a run that starts or ends) and carries out each Decision. The queue reads
-the task's folder, but starts and cancels nothing itself.
+The newest job wins; those before it never start. A save of a source that was just run to its end is not run again. What
+the kernel writes does not count as a save (kernel_writes.py). The session reports what happens (a change, a key, a run
+that starts or ends) and carries out each Decision. The queue reads the task's folder, but starts and cancels nothing
+itself.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.shared.regular_file import read_bytes
+from harness.shared.used_files import LARGEST_FILE
 from kernbench.engine.jobs import Job
+from kernbench.engine.kernel_writes import KernelWrites, listed
 from kernbench.events import Notice
 from kernbench.log.logbook import Logbook
 from kernbench.task import snapshot, source_files
-
-MOST_NAMED = 3
+from kernbench.task.source_files import starts_run
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class SaveQueue:
         """The source that last ran to its end, whether right, wrong or not built."""
         self._broken_off = False
         """The run after that one did not reach its end."""
+        self._by_kernel = KernelWrites(has_keys)
 
     @property
     def source(self) -> snapshot.Source | None:
@@ -101,18 +105,21 @@ class SaveQueue:
         `seen`: the watch reported a change, not only a look at the files' times, which finds the same save again.
         """
         had_waiting = self.waiting is not None
-        is_save, data = self._changes()
-        if not is_save:
+        code, data = self._changes()
+        if code is not None and not code:
             self._drop_undone_save()
             return Decision() if running or had_waiting or not data else Decision(notice=self._data_changed(data))
         if had_waiting and not seen:
             return Decision()
+        if code is not None and not had_waiting and self._by_kernel.keep_changing(code, running):
+            self._take_as_seen(code)
+            return Decision(notice=self._by_kernel.ignored(code))
         notice = Notice("paused: press space to run this save") if self.paused and not had_waiting else None
         self.add(Job("save", time.monotonic(), iteration=True))
         return Decision(self.waiting, notice)
 
-    def _changes(self) -> tuple[bool, list[str]]:
-        """Whether a file that starts a run was saved, and which data files have changed.
+    def _changes(self) -> tuple[frozenset[str] | None, list[str]]:
+        """Which files that start a run were saved, and which data files have changed; None if that cannot be read.
 
         A save counts if the text differs from the source read last. Any save counts if that source failed or a changed
         data file waits for a run.
@@ -120,15 +127,18 @@ class SaveQueue:
         try:
             now = self._stamps()
             touched = {name for name in now.keys() | self._seen.keys() if now.get(name) != self._seen.get(name)}
+            touched -= self._by_kernel.names
             code = {name for name in touched if source_files.starts_run(name)}
             any_save = self.failed or self._data_waits
-            if any(any_save or self._differs(name, name in now) for name in code):
-                return True, []
+            saved = frozenset(name for name in code if any_save or self._differs(name, name in now))
+            if saved:
+                return saved, []
             data = sorted(name for name in touched - code if self._differs(name, name in now))
         except Exception:  # the job that reads the folder reports what is wrong
-            return True, []
-        self._seen = now
-        return False, data
+            return None, []
+        written = {name: stamp for name, stamp in self._seen.items() if name in self._by_kernel.names}
+        self._seen = {name: stamp for name, stamp in now.items() if name not in self._by_kernel.names} | written
+        return frozenset(), data
 
     def _differs(self, name: str, exists: bool) -> bool:
         """Whether a file is not what it was in the source read last."""
@@ -137,13 +147,12 @@ class SaveQueue:
         kept = self.source.folder / name
         if not (exists and kept.is_file()):
             return exists or kept.is_file()
-        return kept.read_bytes() != (self._folder / name).read_bytes()
+        return kept.read_bytes() != read_bytes(self._folder / name, LARGEST_FILE)
 
     def _data_changed(self, names: list[str]) -> Notice:
         self._data_waits = True
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         what_to_do = "press r" if self._has_keys else "save the solution to run it"
-        return Notice(f"{', '.join(names[:MOST_NAMED])}{more} changed: {what_to_do}")
+        return Notice(f"{listed(names)} changed: {what_to_do}")
 
     def _drop_undone_save(self) -> None:
         """The code is as it was when last read; the save still counts if that source was never answered, or if it is
@@ -156,12 +165,25 @@ class SaveQueue:
         task = self._logbook.task
         return source_files.stamps(self._folder, self._logbook.state, task.ignore if task is not None else ())
 
-    def kernel_stopped(self) -> None:
-        """A run or a profile has ended: data files that changed meanwhile need no notice."""
-        with contextlib.suppress(OSError):
-            is_code = source_files.starts_run
-            code = {name: stamp for name, stamp in self._seen.items() if is_code(name)}
-            self._seen = code | {name: stamp for name, stamp in self._stamps().items() if not is_code(name)}
+    def kernel_wrote(self, names: Iterable[str], unseen: bool) -> None:
+        """The kernel of the run in progress is about to change these files; `unseen`: it has started a process."""
+        self._by_kernel.add(names, unseen)
+
+    def kernel_stopped(self) -> Notice | None:
+        """A run or a profile has ended: data files that changed meanwhile, and what the kernel wrote, need no run."""
+        try:
+            now = self._stamps()
+        except OSError:
+            return None
+        written = self._by_kernel.stop()
+        changed = frozenset(name for name in written if now.get(name) != self._seen.get(name))
+        self._take_as_seen(changed | {name for name in now.keys() | self._seen.keys() if not starts_run(name)}, now)
+        return self._by_kernel.reported(frozenset(filter(starts_run, changed)))
+
+    def _take_as_seen(self, names: Iterable[str], now: source_files.Stamps | None = None) -> None:
+        now = self._stamps() if now is None else now
+        kept = {name: stamp for name, stamp in self._seen.items() if name not in names}
+        self._seen = kept | {name: now[name] for name in names if name in now}
 
     # -- one run ----------------------------------------------------------------------------------------------------
 
@@ -186,6 +208,7 @@ class SaveQueue:
     def run_started(self) -> None:
         """The source admitted last is running; until `run_finished` its run counts as broken off."""
         self._broken_off = True
+        self._by_kernel.start()
 
     def run_finished(self) -> None:
         """The run reached its end, so its source is answered."""

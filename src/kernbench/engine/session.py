@@ -57,11 +57,11 @@ class Session:
         self.logbook = Logbook(Path(task.folder), state, task, self.options.condition)
         self.archive = Archive(task, self.logbook)
         self.supervisor = _supervisor(task, options, self._emit)
-        self._runner = Runner(self.supervisor, self.logbook, self._emit)
         self.explainer = Explainer(self.supervisor, self.logbook, self._emit, options.harness, options.ncu)
-        self.notes = RunNotes(self.logbook, self._runner)
         self._lock = WorkbenchLock(state)
         self._saves = SaveQueue(Path(task.folder), self.logbook, options.has_keys)
+        self._runner = Runner(self.supervisor, self.logbook, self._emit, self._saves.kernel_wrote)
+        self.notes = RunNotes(self.logbook, self._runner)
         self._idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
         self._resting = False
         self._entries_wait = asyncio.Event()
@@ -184,14 +184,14 @@ class Session:
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> Answer:
         """Asks Nsight Compute what limits a case; a run in progress pauses meanwhile. Emits the answer, too."""
         answer = await self.explainer.explain(self.task, case, against, full, self._baseline, self._device())
-        self._saves.kernel_stopped()
+        self._kernel_stopped()
         self._wake.set()  # idle work starts the next standby
         return answer
 
     async def trace(self, case: str, path: Path) -> tuple[TraceRow, ...]:
         """One call's time by kernel and operator; writes a Chrome trace to `path`. Raises UserError."""
         rows = await self.explainer.trace(self.task, case, self._baseline, self._device(), path)
-        self._saves.kernel_stopped()
+        self._kernel_stopped()
         return rows
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -302,7 +302,7 @@ class Session:
         self._saves.run_started()
         self._name_large_files()
         outcome = await self._runner.run(self._order(decision.job, source, environment))
-        self._saves.kernel_stopped()
+        self._kernel_stopped()
         if not isinstance(outcome, RunCancelled):
             self._saves.run_finished()
         if isinstance(outcome, Summary):
@@ -314,6 +314,10 @@ class Session:
             if words and (problem := await self.logbook.write(self.notes.reword, outcome, *words)):
                 self._warn(problem)
         return outcome
+
+    def _kernel_stopped(self) -> None:
+        if notice := self._saves.kernel_stopped():
+            self._emit(notice)
 
     def _name_large_files(self) -> None:
         for name in source_files.too_large(self.task, self.state):

@@ -6,13 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.shared.errors import UserError
+from harness.shared.regular_file import read_bytes
 from harness.shared.task import Task
+from harness.shared.used_files import LARGEST_FILE
 from kernbench.atomic_write import written_aside
 from kernbench.doctor import repository
 from kernbench.log import stored_sources, unified_diff
 from kernbench.log.runs.journal import Journal
 from kernbench.machine.git import Git
 from kernbench.task.lookup import repository_root
+
+LARGEST = 1 << 24
+"""Of the file to replace."""
 
 
 class PortError(UserError):
@@ -32,12 +37,12 @@ class Port:
 
     @property
     def new(self) -> bytes:
-        return self.source.read_bytes()
+        return read_bytes(self.source, LARGEST_FILE)
 
     @property
     def old(self) -> bytes | None:
         try:
-            return self.target.read_bytes()
+            return read_bytes(self.target, LARGEST)
         except FileNotFoundError:
             return None
 
@@ -68,6 +73,8 @@ def obstacle(target: Path) -> str | None:
     root = repository_root(target.absolute().parent)
     if root is None:
         return f"{target} is not in a git repository, so its current text could not be recovered"
+    if not target.resolve().is_relative_to(root.resolve()):
+        return f"{target} is a link to {target.resolve()}, which is not in the repository"
     check = repository.cleanliness(Git(root))
     return None if check.ok else f"{root} is not clean ({check.says})"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shlex
 import string
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.shared.errors import UserError
+from harness.shared.regular_file import read_bytes
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from harness.shared.used_files import NAMED_BASELINES, PARSED, task_files
@@ -27,6 +29,8 @@ from kernbench.task.source_files import source_files
 
 LEAST_DIGITS = 4
 """Shortest hash prefix that names a source."""
+LARGEST = 1 << 28
+"""Of a file in the task's folder, which may be larger than those of a source."""
 
 
 class SourceError(UserError):
@@ -108,8 +112,8 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
 
     Returns the hash of that snapshot and what changed, in words. Files that count in the code and that the point does
     not have are removed. The task's own files stay, and so do links and the files in a linked folder, which others may
-    share. All files are written under temporary names before any is replaced, and a file that differs from its
-    snapshot by then is neither replaced nor removed.
+    share; nothing is restored over a link out of the task's folder. All files are written under temporary names before
+    any is replaced, and a file that differs from its snapshot by then is neither replaced nor removed.
     """
     folder = Path(task.folder)
     make_state(state)
@@ -123,6 +127,8 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
     others = [path for path, data in wanted.items() if _bytes(folder / path) != data]
     changed = [path for path in others if not _is_behind_link(folder, path)]
     added = [path for path in _added(before.folder, wanted, frozen) if not _is_link(folder, path)]
+    for path in changed:
+        _must_stay_inside(folder, path)
     if changed or added:
         pruning.keep(state, before.sha)
     try:
@@ -157,6 +163,13 @@ def _is_link(folder: Path, path: Path) -> bool:
     return (folder / path).is_symlink() or _is_behind_link(folder, path)
 
 
+def _must_stay_inside(folder: Path, path: Path) -> None:
+    target = (folder / path).resolve()
+    if not target.is_relative_to(folder.resolve()):
+        what_to_do = "replace the link by a copy of that file and restore again"
+        raise SourceError(f"{path} is a link out of the task's folder, to {target}; nothing was restored: {what_to_do}")
+
+
 def _must_be_kept(folder: Path, kept: Path, path: Path, otherwise: str) -> None:
     if _bytes(folder / path) != _bytes(kept / path):
         raise SourceError(f"{path} was just saved or is too large to keep; {otherwise}")
@@ -184,7 +197,7 @@ def restored(
 def copy_out(point: StoredSource, task: Task, target: Path) -> list[str]:
     """Writes the solution's files into a folder that does not have them yet; returns their names."""
     paths = solution_files(point, task)
-    taken = [path for path in paths if (target / path).exists()]
+    taken = [path for path in paths if os.path.lexists(target / path)]  # a dangling link would be written through
     if taken:
         raise SourceError(f"{target / taken[0]} already exists; choose another folder")
     try:
@@ -288,6 +301,6 @@ def _frozen(task: Task) -> set[str]:
 
 def _bytes(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None if path.is_dir() else read_bytes(path, LARGEST)
+    except (FileNotFoundError, NotADirectoryError):
         return None

@@ -11,8 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.shared.errors import UserError
+from harness.shared.regular_file import NotRegular, read_bytes
 from harness.shared.task import Task
 from harness.shared.used_files import NAMED_BASELINES, reached
+
+LARGEST_PART = 1 << 28
+"""Bytes of a file that a baseline loads, such as weights."""
 
 
 class BaselineError(UserError):
@@ -63,8 +67,9 @@ class Baseline:
         else:
             names = reached(own.parent, [own.name], deep=own.is_relative_to(source)) or [own.name]
         try:
-            return hashlib.sha256(b"".join((own.parent / name).read_bytes() for name in names)).hexdigest()
-        except OSError:
+            parts = (read_bytes(own.parent / name, LARGEST_PART) for name in names)
+            return hashlib.sha256(b"".join(parts)).hexdigest()
+        except (OSError, NotRegular):
             return ""
 
 

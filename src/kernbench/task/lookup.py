@@ -9,11 +9,11 @@ package they are data and can only be copied.
 from __future__ import annotations
 
 import contextlib
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 from harness.shared.errors import UserError
+from harness.shared.taskfile import TaskError, read_toml
 
 TASK_FILE = "task.toml"
 TASKS_FOLDER = "kernels"
@@ -130,8 +130,8 @@ def _called(name: str, cwd: Path) -> Path | None:
 def _name_in(path: Path) -> str | None:
     """The name in a task.toml; None if it has none or cannot be read, which opening the task reports."""
     try:
-        name = tomllib.loads(path.read_text(encoding="utf-8-sig")).get("name")
-    except (OSError, ValueError):
+        name = read_toml(path).get("name")
+    except TaskError:
         return None
     return name if isinstance(name, str) else None
 

@@ -18,8 +18,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.shared.regular_file import NotRegular, read_bytes
 from harness.shared.task import Task
-from harness.shared.used_files import PARSED
+from harness.shared.used_files import LARGEST_FILE, PARSED
 from harness.shared.used_files import code_of as code_of_file
 from kernbench.task.source_files import source_files
 
@@ -109,8 +110,8 @@ def read(folder: Path, state: Path | None = None, ignore: Sequence[str] = ()) ->
     contents: dict[str, bytes] = {}
     for name in source_files(folder, state, ignore):
         try:
-            contents[name.as_posix()] = (folder / name).read_bytes()
-        except FileNotFoundError:  # an editor is replacing it; the next event brings it back
+            contents[name.as_posix()] = read_bytes(folder / name, LARGEST_FILE)
+        except (FileNotFoundError, NotRegular):  # it is just being replaced; the next event brings it back
             continue
     return contents
 

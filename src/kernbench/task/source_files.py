@@ -16,9 +16,8 @@ from itertools import islice
 from pathlib import Path
 
 from harness.shared.task import Task
-from harness.shared.used_files import CODE, PARSED, SOLUTION, reached
+from harness.shared.used_files import CODE, LARGEST_FILE, PARSED, SOLUTION, reached
 
-LARGEST_FILE = 1024 * 1024
 SKIPPED = frozenset({"ITERATIONS.md", "__pycache__", "exports"})
 """Files and folders that are always skipped, like hidden ones."""
 NOT_SOURCE_NAMES = frozenset(

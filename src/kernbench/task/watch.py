@@ -95,9 +95,12 @@ async def changes(
                     yield False
         except FileNotFoundError:  # moved away for a moment, as by a git checkout
             await asyncio.sleep(0.2)
-        except Exception as problem:  # such as a file whose name cannot be decoded
-            soon = time.monotonic() - began < SOON_S
-            poll, failed = soon and failed, soon
+        except Exception as problem:
+            if _is_odd_name(problem):
+                await asyncio.sleep(QUIET_MS / 1000)
+            else:
+                soon = time.monotonic() - began < SOON_S
+                poll, failed = soon and failed, soon
             if poll:
                 warn(f"cannot watch the folder ({_innermost(problem)}); polling every {POLL_MS} ms")
         if not stop.is_set() and await looks.found_a_change():
@@ -145,6 +148,12 @@ async def _polled(stop: asyncio.Event) -> AsyncIterator[bool]:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), POLL_MS / 1000)
         yield False
+
+
+def _is_odd_name(problem: Exception) -> bool:
+    """Whether the watch was on the folder and ended at a file whose name is not UTF-8. A watch that cannot begin raises
+    the same kind of error, but not in a group."""
+    return isinstance(problem, ExceptionGroup) and isinstance(_innermost(problem), RuntimeError)
 
 
 def _innermost(problem: BaseException) -> BaseException:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from harness.inputs import rowwise
+from harness.inputs.reference import Draw, Reference
 from harness.inputs.rowwise import Inputs, Outputs
-from harness.load.failure import BadTask
+from harness.load.failure import BadTask, Paths
+from harness.shared.task import Case
 
 
 def modulated(inputs: Inputs) -> Outputs:
@@ -65,3 +70,13 @@ def test_what_is_small_or_not_declared_is_taken_whole() -> None:
 def test_an_output_without_a_row_for_every_row_is_the_tasks_mistake(reduced: Callable[..., torch.Tensor]) -> None:
     with pytest.raises(BadTask, match=r"task.toml: rowwise: 3 rows gave total of shape \[.*dimension 0"):
         rowwise.in_pieces(lambda piece: {"total": reduced(piece["x"])}, {"x": torch.randn(7, 8)}, ("x",))
+
+
+@pytest.mark.parametrize("key", ["mutates", "rowwise"])
+def test_a_name_that_no_input_has_is_a_mistake_in_the_task(key: str) -> None:
+    source = types.ModuleType("reference")
+    source.make_inputs = lambda case, seed, device: {"x": torch.ones(2), "bias": None}  # type: ignore[attr-defined]
+    task: Any = SimpleNamespace(**{"mutates": (), "rowwise": ("bias",), key: ("zork",)})
+    reference = Reference(task, source, modulated, Paths("", "", None))
+    with pytest.raises(BadTask, match=rf"^task.toml: {key}: make_inputs returned no \w+ 'zork' for case a$"):
+        reference.make(Case("a", "a"), Draw(), "cpu")

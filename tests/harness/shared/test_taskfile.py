@@ -62,7 +62,7 @@ MALFORMED = [
     ("a headline that is not timed", ('id = "tiny"', 'id = "tiny"\nheadline = true'), "smoke[0].headline", "timed"),
     ("no such baseline", ('device = "cpu"', 'baseline = "other.py"'), "baseline", "is not eager, compile, or a file"),
     ("a baseline in a folder", ('device = "cpu"', 'baseline = "sub/base.py"'), "baseline", "a file next to task.toml"),
-    ("no threads", ('device = "cpu"', "threads = 0"), "threads", "at least 1"),
+    ("no threads", ('device = "cpu"', "threads = 0"), "threads", "an integer from 1 to 1024, not 0"),
     (
         "an ignored solution",
         ('device = "cpu"', 'ignore = ["*.py"]'),
@@ -117,7 +117,7 @@ def test_a_solution_that_is_a_directory(folder: Path) -> None:
     (folder / "solution.py").mkdir()
     problem = refusal(folder)
     assert problem.file.name == "solution.py"
-    assert "is a directory" in str(problem)
+    assert "is a folder, not a regular file" in str(problem)
 
 
 @pytest.mark.parametrize("missing", ["solution.py", "reference.py"])

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from textual.binding import Binding
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
+from harness.shared.taskfile import shown
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui.pages.help import list_bindings, main_bindings, named_bindings, page_bindings
 from kernbench.tui.textual_private import key_of
@@ -30,17 +31,17 @@ def check(settings: Settings, themes: Collection[str]) -> None:
     """Errors list the valid names, since the help page is not open yet."""
     if settings.theme is not None and settings.theme not in themes:
         there = ", ".join(sorted(themes))
-        raise SettingsError(f"{settings.path}: unknown theme {settings.theme!r}; choose from {there}")
+        raise SettingsError(settings.path, f"unknown theme {shown(settings.theme)}; choose from {there}")
     known = named_bindings()
     for name in settings.keys:
         if name not in known:
-            near = ", ".join(get_close_matches(name, known, 3, 0.3) or ["rerun"])
+            near = ", ".join(get_close_matches(name[:40], known, 3, 0.3) or ["rerun"])
             raise SettingsError(
-                f"{settings.path}: unknown action {name!r} in [keys]; did you mean {near}? (? lists all)"
+                settings.path, f"unknown action {shown(name)} in [keys]; did you mean {near}? (? lists all)"
             )
         strange = [key for key in settings.keys[name].split(",") if not _is_key(key)]
         if strange:
-            raise SettingsError(f"{settings.path}: keys.{name}: {strange[0]!r} is not a key such as f5, ctrl+r or R")
+            raise SettingsError(settings.path, f"keys.{name}: {shown(strange[0])} is not a key such as f5, ctrl+r or R")
     _check_clashes(settings)
 
 
@@ -66,7 +67,7 @@ def _check_clashes(settings: Settings) -> None:
             other = taken.get(key, name)
             if other != name and (name in settings.keys or other in settings.keys):
                 changed, other = (name, other) if name in settings.keys else (other, name)
-                raise SettingsError(f"{settings.path}: keys.{changed} uses the same key as {other}; change one of them")
+                raise SettingsError(settings.path, f"keys.{changed} uses the same key as {other}; change one of them")
             taken[key] = name
 
 

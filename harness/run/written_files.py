@@ -1,0 +1,117 @@
+"""Files below the task's folder that the kernel writes: the workbench must not take their changes for saves.
+
+An audit hook sees what Python code opens for writing, renames or removes before that happens, so the report is ahead of
+the change. The hook may run anywhere, even while an event is being written; it only notes the name. A thread sends it,
+or the next event of the run. A process that the kernel starts is not seen into: then only `unseen` is reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sys
+import sysconfig
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+from harness.run.progress import Emit
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+CHANGED = {
+    "open": (0,),
+    "os.rename": (0, 1),
+    "os.remove": (0,),
+    "os.truncate": (0,),
+    "os.link": (1,),
+    "os.symlink": (1,),
+}
+"""The arguments of an audit event that are paths of changed files."""
+STARTS = frozenset("subprocess.Popen os.system os.posix_spawn os.spawn os.exec os.fork os.forkpty".split())
+EVENTS = STARTS.union(CHANGED)
+STDLIB = (sysconfig.get_path("stdlib") + os.sep, "<frozen ")
+
+
+class Report:
+    """What the kernel of one run writes. `emit` is the run's, and sends first what was noted before."""
+
+    def __init__(self, folder: str, source: str, emit: Emit) -> None:
+        self._folder, self._sources, self._emit = os.path.realpath(folder), (source, folder), emit
+        self._known: set[Any] = set()
+        self._noted: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        """None for a process."""
+        self._lock = threading.Lock()
+
+    def emit(self, event: str, **fields: Any) -> None:
+        self.send()
+        self._emit(event, **fields)
+
+    def send(self) -> None:
+        with self._lock:
+            noted = [self._noted.get_nowait() for _ in range(self._noted.qsize())]
+            if noted:
+                self._emit("wrote", files=[name for name in noted if name is not None], unseen=None in noted)
+
+    def note_path(self, path: Any) -> None:
+        if path in self._known or not isinstance(path, (str, bytes)):
+            return
+        self._known.add(path)
+        place, name = os.path.split(os.path.abspath(os.fsdecode(path)))
+        below = os.path.relpath(os.path.join(os.path.realpath(place), name), self._folder)
+        if not any(part.startswith(".") for part in below.split(os.sep)):  # the state folder, or outside
+            self._note(below)
+
+    def note_process(self, caller: FrameType | None) -> None:
+        """Only if the kernel's own code starts it: compilers are started by libraries."""
+        while caller is not None and caller.f_code.co_filename.startswith(STDLIB):
+            caller = caller.f_back
+        if caller is not None and caller.f_code.co_filename.startswith(self._sources) and None not in self._known:
+            self._known.add(None)
+            self._note(None)
+
+    def _note(self, name: str | None) -> None:
+        self._noted.put(name)
+        _to_send.put(self)
+
+
+_current: Report | None = None
+_to_send: queue.SimpleQueue[Report] = queue.SimpleQueue()
+
+
+@contextlib.contextmanager
+def reported(folder: str, source: str, emit: Emit) -> Iterator[Emit]:
+    """Yields the `emit` for the run; until the end, what its kernel writes below the folder is reported by `wrote`."""
+    global _current
+    _install()
+    _current = report = Report(folder, source, emit)
+    try:
+        yield report.emit
+    finally:
+        _current = None
+
+
+def _install() -> None:
+    if not any(thread.name == __name__ for thread in threading.enumerate()):
+        threading.Thread(target=_send_all, name=__name__, daemon=True).start()
+        sys.addaudithook(_hook)
+
+
+def _send_all() -> None:
+    while True:
+        _to_send.get().send()
+
+
+def _hook(event: str, args: tuple[Any, ...]) -> None:
+    if event not in EVENTS:  # first, because every `id()` in a timed call comes here
+        return
+    report = _current
+    if report is None:
+        return
+    with contextlib.suppress(Exception):  # an error here would become the kernel's
+        if event in STARTS:
+            report.note_process(sys._getframe(1))
+        elif event != "open" or (isinstance(args[2], int) and args[2] & WRITES):
+            for index in CHANGED[event]:
+                report.note_path(args[index])

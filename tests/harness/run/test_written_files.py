@@ -1,0 +1,69 @@
+"""What a kernel writes below its task's folder is reported with the run, before the row that it belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.run import written_files
+from tests.harness.child import Child, write_task
+
+HEAD = "import os, pathlib, subprocess, sys, tempfile, torch\nHERE = pathlib.Path(FOLDER)\n"
+TAIL = "\ndef scale(x, factor): return x * factor\n"
+
+
+@pytest.fixture(scope="module")
+def child() -> Any:
+    with Child() as process:
+        yield process
+
+
+def wrote(events: list[dict[str, Any]]) -> tuple[set[str], bool]:
+    told = [event for event in events if event["event"] == "wrote"]
+    return {name for event in told for name in event["files"]}, any(event["unseen"] for event in told)
+
+
+@pytest.mark.parametrize(
+    ("code", "files", "unseen"),
+    [
+        ('(HERE / "made.py").write_text("x = 1")', {"made.py"}, False),
+        ('open(HERE / "solution.py", "a").write("# more")', {"solution.py"}, False),
+        ('os.close(os.open(bytes(HERE) + b"/made.h", os.O_WRONLY | os.O_CREAT))', {"made.h"}, False),
+        (
+            'name = tempfile.mkstemp(dir="/tmp")[1]; os.replace(name, HERE / "sub.py")',
+            {"sub.py"},
+            False,
+        ),
+        ('os.chdir(HERE); open("near.py", "w").close()', {"near.py"}, False),
+        ('(HERE / "link").symlink_to("."); (HERE / "link" / "made.py").write_text("")', {"link", "made.py"}, False),
+        ('(HERE / ".kernbench").mkdir(); (HERE / ".kernbench" / "made.py").write_text("")', set(), False),
+        ('(HERE / "solution.py").read_text(); open(HERE / "task.toml").close()', set(), False),
+        ('open("/dev/null", "w").write("x")', set(), False),
+        ('subprocess.run(["true"])', set(), True),
+        ('os.system("true")', set(), True),
+    ],
+)
+def test_what_is_written_is_reported(child: Child, tmp_path: Path, code: str, files: set[str], unseen: bool) -> None:
+    write_task(tmp_path, solution_py=HEAD.replace("FOLDER", repr(str(tmp_path))) + code + TAIL)
+    events = child.run(tmp_path, cases=("small",))
+    assert events[-1]["event"] == "finished", events[-1]
+    assert wrote(events) == (files, unseen)
+    assert [event["event"] for event in events].index("case") > max(
+        [index for index, event in enumerate(events) if event["event"] == "wrote"], default=0
+    )
+
+
+def test_a_write_in_the_last_moment_is_reported_before_the_end(child: Child, tmp_path: Path) -> None:
+    late = repr(str(tmp_path / "late.py"))
+    write_task(tmp_path, solution_py=f"def scale(x, factor):\n    open({late}, 'w').close()\n    return x * factor\n")
+    events = child.run(tmp_path, cases=("small",))
+    assert wrote(events) == ({"late.py"}, False)  # once, however often it is called
+
+
+def test_a_failing_report_is_not_the_kernels_failure() -> None:
+    with written_files.reported("/nowhere", "/nowhere", lambda event, **fields: None):
+        for strange in (3, None, b"\xff", "\ud800"):
+            written_files._hook("open", (strange, "w", 577))
+        written_files._hook("open", ("x", None, None))
