@@ -91,7 +91,7 @@ def held_lock(name: str) -> Apart:
             terminal.until(b"#2", 30)
         return f"`?` answered within {max(taken):.2f} s at worst; entry 2 came once the lock was free"
 
-    return Apart(name=f"F1 another program holds the lock of {name}", group="surroundings", quick=name == "ITERATIONS.md",
+    return Apart(name=f"F1 another program holds the lock of {name}", group="surroundings",
                  done=f"flock of {name}, then a save and keys on the screen", do=act)  # fmt: skip
 
 
@@ -224,7 +224,7 @@ def meters(nvml: FakeNvml, readings: int) -> str:
     return "\n".join("".join(part for part, _ in line).rstrip() for line in shown.lines(60))
 
 
-def ncu_says(folder: Path, script: str, seconds: float = 3.0, kill: bool = False) -> str:
+def ncu_says(folder: Path, script: str, seconds: float = 20.0, patience: float = 20.0, kill: bool = False) -> str:
     """What a profile with such an ncu is answered with; no process of it may be left."""
     from kernbench.ncu import standby
     from tests.ncu.kept_csv import HERE
@@ -238,7 +238,7 @@ def ncu_says(folder: Path, script: str, seconds: float = 3.0, kill: bool = False
 
     async def ask() -> str:
         waiting = await standby.Standby.start(standby.Setup(sys.executable, "cuda:0", tool, harness), False)
-        waiting.wait_ready = functools.partial(waiting.wait_ready, 5.0)  # type: ignore[method-assign]
+        waiting.wait_ready = functools.partial(waiting.wait_ready, patience)  # type: ignore[method-assign]
         try:
             request = {"task": {}, "sides": [{"name": "solution"}], "case": "hang" if kill else "a"}
             asking = asyncio.create_task(waiting.profile(request, seconds=seconds))
@@ -295,9 +295,9 @@ MACHINES: list[Fault] = [
     apart("full disk", "no byte left for runs.jsonl", full_disk, r"exit 2:[\s\S]*(No space left|File too large|not recorded)", quick=True),
     apart("GPU falls off the bus", "NVML raises for every reading after the first", lambda _folder: meters(FallsOff(), 3), "NVIDIA H200", quick=True),
     apart("driver too old", "nvmlInit raises", lambda _folder: meters(TooOld(), 2), "Driver/library version mismatch", quick=True),
-    apart("ncu hangs", "it starts nothing and never ends", lambda folder: ncu_says(folder, HANGS), "timed_out|not_started", quick=True),
-    apart("ncu prints garbage", "300 kB of random bytes instead of csv", lambda folder: ncu_says(folder, GARBAGE, 20), "ncu", never="launched no kernel", quick=True),
-    apart("ncu is killed mid-profile", "kill -9 of ncu alone", lambda folder: ncu_says(folder, KILLED, 20, kill=True), "ended|ncu_failed", quick=True),
+    apart("ncu hangs", "it starts nothing and never ends", lambda folder: ncu_says(folder, HANGS, patience=1.0), "timed_out|not_started", quick=True),
+    apart("ncu prints garbage", "300 kB of random bytes instead of csv", lambda folder: ncu_says(folder, GARBAGE), "ncu", never="launched no kernel", quick=True),
+    apart("ncu is killed mid-profile", "kill -9 of ncu alone", lambda folder: ncu_says(folder, KILLED, kill=True), "ended|ncu_failed", quick=True),
     apart("F13 doctor and an ncu that hangs", "its --version never ends", hanging_doctor, "ncu", never=r"^ok +ncu"),
     apart("no HOME", "HOME=/nonexistent", lambda folder: command(write_task(folder), "run", "-m", "words", HOME="/nonexistent").stdout, "entry 1", quick=True),
 ]  # fmt: skip

@@ -193,7 +193,7 @@ def ended_by(number: signal.Signals) -> Apart:
             bench.close()
 
     return Apart(name=f"{number.name} to the workbench", group="surroundings", done="sent while a spare waits", do=act,
-                 quick=True, says="all gone")  # fmt: skip
+                 quick=number in (signal.SIGHUP, signal.SIGKILL), says="all gone")  # fmt: skip
 
 
 def killed_at_once(folder: Path) -> str:
@@ -304,9 +304,9 @@ SAVES: list[Fault] = [
     act("truncated and written", "an editor that writes in two steps", truncated, "right in the end", quick=True),
     act("solution deleted", "rm solution.py, then a good save", deleted, "create it", quick=True),
     act("solution is a link", "a save behind the link", swapped, "right", quick=True),
-    act("solution is a directory", "mkdir solution.py, then a good save", directory, r"solution\.py", quick=True),
+    act("solution is a directory", "mkdir solution.py, then a good save", directory, r"solution\.py"),
     act("F9 fifo in the place of task.toml, under an open workbench", "mkfifo, then the file is back", fifo_task, r"task\.toml", quick=True),
-    act("task.toml broken under an open workbench", "name = , then the file is back", broken_task, r"task\.toml", quick=True),
+    act("task.toml broken under an open workbench", "name = , then the file is back", broken_task, r"task\.toml"),
     act("reference.py broken under an open workbench", "def (, then the file is back", broken_reference, r"reference\.py", quick=True),
     act("folder moved away", "and back after 0.5 s", moved),
     act("60 saves in 0.6 s", "an editor that saves at every key", burst, "right"),

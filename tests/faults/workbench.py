@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -240,8 +241,8 @@ class Workbench:
 
 
 def torn(folder: Path) -> list[str]:
-    """What is not whole in a task's log: lines, numbers, and entries without their run."""
-    found, ends, numbers = [], set[str](), []
+    """What is not whole in a task's log: lines, numbers, and entries without their run; a few of them, if many."""
+    found, ends, numbers = list[str](), set[str](), dict[str, int]()
     runs = folder / ".kernbench" / "runs.jsonl"
     for place, line in enumerate(runs.read_bytes().splitlines(keepends=True) if runs.is_file() else [], 1):
         try:
@@ -255,10 +256,10 @@ def torn(folder: Path) -> list[str]:
                 found.append(f"run {data['run']} ends twice")
             ends.add(data["run"])
         if data["event"] in ("finished", "entered") and data.get("iteration") is not None:
-            numbers.append(data["iteration"])
+            numbers[data["run"]] = data["iteration"]
     log = folder / "ITERATIONS.md"
     entries = [int(number) for number in HEADING.findall(log.read_text(errors="replace"))] if log.is_file() else []
-    found += [f"number {number} is given twice" for number in sorted({n for n in numbers if numbers.count(n) > 1})]
-    found += [f"entry {number} is doubled" for number in sorted({n for n in entries if entries.count(n) > 1})]
-    found += [f"entry {number} has no run" for number in sorted(set(entries) - set(numbers))]
-    return found
+    for what, given in (("number", list(numbers.values())), ("entry", entries)):
+        found += [f"{what} {number} is given twice" for number, count in Counter(given).items() if count > 1]
+    found += [f"entry {number} has no run" for number in sorted(set(entries) - set(numbers.values()))]
+    return found[:5]
