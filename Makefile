@@ -4,7 +4,7 @@
 # make lint      only lint and types
 # make gpu-test  the tests that need a GPU
 # make faults    play the table of faults (GPU=1: those that need a GPU) and write it to build/faults.md
-# make fuzz      20,000 made-up wire lines, logs and profiles
+# make fuzz      more than 20,000 made-up lines, logs, tasks, settings and profiles
 # make soak      MINUTES=30 of good and bad saves (GPU=1 on a GPU); grows nothing
 # make kill9     kill -9 of the workbench N=200 times (TORCH=1 with torch, LOAD=15 under load)
 # make measure   measure startup, first paint and save-to-first-row
@@ -62,17 +62,18 @@ faults: $(VENV)/installed-dev
 	@mkdir -p build
 	$(BIN)/python -m tests.faults $(if $(GPU),--gpu) --output build/faults$(if $(GPU),-gpu).md
 
-CASES ?= 20000
+# So many examples of each property.
+CASES ?= 2500
 fuzz: $(VENV)/installed-dev
 	KERNBENCH_FUZZ=$(CASES) $(BIN)/python -m pytest -q -s tests/fuzz
 
 MINUTES ?= 30
 soak: $(VENV)/installed-dev
-	$(BIN)/python tests/measure/soak.py $(MINUTES) $(if $(GPU),--device cuda)
+	$(BIN)/python -m tests.measure.soak $(MINUTES) $(if $(GPU),--device cuda)
 
 N ?= 200
 kill9: $(VENV)/installed-dev
-	$(BIN)/python tests/measure/kill9.py $(N) $(if $(TORCH),--torch) $(if $(LOAD),--load $(LOAD))
+	$(BIN)/python -m tests.measure.kill9 $(N) $(if $(TORCH),--torch) $(if $(LOAD),--load $(LOAD))
 
 measure: $(VENV)/installed
 	@for script in tests/measure/measure_*.py; do $(BIN)/python $$script || exit 1; done

@@ -74,7 +74,7 @@ class Stage:
     @property
     def workbench(self) -> Workbench:
         if self._open is None:
-            task = {} if self.device == "cpu" else {"task_toml": _for_gpu()}
+            task = {} if self.device == "cpu" else {"task_toml": for_gpu()}
             self._open = bench = Workbench(write_task(self.folder(), **task))
             self.opened += 1
             bench.answer((0, 0, time.monotonic()), 120)
@@ -123,7 +123,7 @@ class Stage:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def _for_gpu() -> str:
+def for_gpu() -> str:
     from tests.faults.workbench import TASK
 
     return TASK.replace('device = "cpu"\nthreads = 1\n', "")
