@@ -3,6 +3,10 @@
 # make test-long the tests that take too long for every change
 # make lint      only lint and types
 # make gpu-test  the tests that need a GPU
+# make faults    play the table of faults (GPU=1: those that need a GPU) and write it to build/faults.md
+# make fuzz      more than 20,000 made-up lines, logs, tasks, settings and profiles
+# make soak      MINUTES=30 of good and bad saves (GPU=1 on a GPU); grows nothing
+# make kill9     kill -9 of the workbench N=200 times (TORCH=1 with torch, LOAD=15 under load)
 # make measure   measure startup, first paint and save-to-first-row
 # make clean     remove .venv and build outputs
 #
@@ -25,7 +29,7 @@ OWN_SITE = -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 NEEDS_CUDA = -c 'import json, sys; parts = json.load(sys.stdin)["install"][0]["metadata"]["requires_dist"]; \
   sys.exit(not any(part.startswith(("nvidia-", "cuda-")) for part in parts))'
 
-.PHONY: demo test test-long lint gpu-test measure clean
+.PHONY: demo test test-long lint gpu-test faults fuzz soak kill9 measure clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -53,6 +57,23 @@ lint: $(VENV)/installed-dev
 
 gpu-test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -m gpu
+
+faults: $(VENV)/installed-dev
+	@mkdir -p build
+	$(BIN)/python -m tests.faults $(if $(GPU),--gpu) --output build/faults$(if $(GPU),-gpu).md
+
+# So many examples of each property.
+CASES ?= 2500
+fuzz: $(VENV)/installed-dev
+	KERNBENCH_FUZZ=$(CASES) $(BIN)/python -m pytest -q -s tests/fuzz
+
+MINUTES ?= 30
+soak: $(VENV)/installed-dev
+	$(BIN)/python -m tests.measure.soak $(MINUTES) $(if $(GPU),--device cuda)
+
+N ?= 200
+kill9: $(VENV)/installed-dev
+	$(BIN)/python -m tests.measure.kill9 $(N) $(if $(TORCH),--torch) $(if $(LOAD),--load $(LOAD))
 
 measure: $(VENV)/installed
 	@for script in tests/measure/measure_*.py; do $(BIN)/python $$script || exit 1; done

@@ -130,6 +130,8 @@ def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False, 
         if re.search(pattern, "\n".join(_complaints(text)) or text):
             return refuse(code, tmp=tmp, who=who)
     said = [line for line in _complaints(text) if not (finished and "application returned an error code" in line)]
+    if finished and not re.search("^==[A-Z]", text, re.MULTILINE):  # not even what every ncu prints
+        return refuse("ncu_failed", who=who, said="cannot read its output; check that `ncu --version` works")
     if "No kernels were profiled" in text or (finished and not said):
         return refuse("no_kernel")
     if said:
