@@ -97,9 +97,9 @@ def held_lock(name: str) -> Apart:
 
 def flooded(folder: Path) -> str:
     write_task(folder)
-    with screen(folder) as terminal:
+    with screen(folder, FAKE_FLOOD="7000") as terminal:  # 2 GB
         (folder / "solution.py").write_text('def softmax(x): ...\nDO = "flood"\nTIME_US = 40.0\n')
-        terminal.until(b"so far", 30)
+        terminal.until(b"checking", 30)
         taken = []
         for _ in range(8):
             taken.append(answers(terminal, 0.5))
