@@ -67,7 +67,7 @@ def write_task(folder: Path, **texts: str) -> Path:
 
 def settings(mark: str, **environment: str) -> dict[str, str]:
     given = {name: value for name, value in os.environ.items() if name != "KERNBENCH_HARNESS"}
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**given, "PYTHONPATH": paths, processes.MARK: mark, **environment}
 
 
