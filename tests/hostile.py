@@ -36,24 +36,29 @@ def quoted(text: str) -> str:
     )
 
 
+def field(word: str) -> str:
+    """As much of it as a task's field may hold: a line break is refused."""
+    return evil(word).replace("\r", "")
+
+
 def make_task(parent: Path) -> Path:
-    folder = parent / f"toy{evil('FOLDER')}"
+    folder = parent / f"toy{field('FOLDER')}"
     folder.mkdir(parents=True)
-    baseline = f"base{evil('BASE')}.py"
-    lines = [f"name = {quoted(evil('NAME'))}", 'entry = "toy"', f"summary = {quoted(evil('SUMMARY'))}"]
+    baseline = f"base{field('BASE')}.py"
+    lines = [f"name = {quoted(field('NAME'))}", 'entry = "toy"', f"summary = {quoted(field('SUMMARY'))}"]
     lines += ['device = "cpu"', f"baseline = {quoted(baseline)}"]
-    lines += ["[[case]]", f"id = {quoted(evil('CASE'))}", f"label = {quoted(evil('LABEL'))}"]
-    lines += [f"models = [{quoted(evil('MODEL'))}]", f"axes = {{ rows = 16, kind = {quoted(evil('AXIS'))} }}"]
+    lines += ["[[case]]", f"id = {quoted(field('CASE'))}", f"label = {quoted(field('LABEL'))}"]
+    lines += [f"models = [{quoted(field('MODEL'))}]", f"axes = {{ rows = 16, kind = {quoted(field('AXIS'))} }}"]
     lines += ["[[case]]", 'id = "plain"', "axes = { rows = 32 }"]
     (folder / "task.toml").write_text("\n".join(lines) + "\n")
-    listed = f'[{{"id": {quoted(evil("LISTED"))}, "label": {quoted(evil("LISTED-LABEL"))}, "axes": {{"rows": 64}}}}]'
+    listed = f'[{{"id": {quoted(field("LISTED"))}, "label": {quoted(field("LISTED-LABEL"))}, "axes": {{"rows": 64}}}}]'
     (folder / "cases.json").write_text(listed)
     trace = f"open({str(parent / TRACE)!r}, 'a').write(__file__)\n"
     (folder / "reference.py").write_text(f"def make_inputs(case, seed, device): ...\ndef toy(): ...\n{trace}")
     (folder / baseline).write_text(f"def toy(): ...\n{trace}")
     for name in ("torch", "click", "json", "sitecustomize", "pandas", "kernbench_trap"):
         (folder / f"{name}.py").write_text(trace)
-    (folder / f"part{evil('FILE')}.py").write_text(f"# {evil('REMARK')}\n{trace}")
+    (folder / f"part{field('FILE')}.py").write_text(f"# {field('REMARK')}\n{trace}")
     save(folder, "TIME_US = 50.0", trace)
     return folder
 

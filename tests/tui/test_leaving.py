@@ -36,7 +36,9 @@ async def fails(monkeypatch: pytest.MonkeyPatch) -> Workbench:
 @pytest.mark.anyio
 async def test_a_screen_that_fails_says_so_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (await fails(monkeypatch)).mistake
-    said = re.search(r"internal error: ZeroDivisionError: no height at all \((\S+):\d+\); .* is in (\S+),", text)
+    said = re.search(
+        r"internal error: ZeroDivisionError: no height at all \((\S+):\d+\); .* the traceback in (\S+)", text
+    )
     assert said is not None, text
     assert said[1] == "kernbench/tui/panes/plot.py"
     assert "ZeroDivisionError: no height" in Path(said[2]).read_text()

@@ -1,8 +1,9 @@
 """Tells what the kernel writes into its task's folder from a user's saves.
 
 A file that the worker reports is the kernel's until its run ends. What cannot be decided (the kernel has started a
-process, or a file that was never edited changes right after the start of a run) starts at most two runs in a row; then
-it is ignored until another file changes, or until it changes while nothing has run for a while.
+process, or a file that was not there at first and was never edited changes right after the start of a run) starts at
+most two runs in a row; then it is ignored until another file changes, or until it changes while nothing has run for a
+while.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import time
 from collections.abc import Iterable
 
 from harness.shared.taskfile import one_line
-from harness.shared.used_files import SOLUTION
 from kernbench.events import Notice
 
 MOST_RUNS = 2
@@ -24,16 +24,18 @@ class KernelWrites:
         self.names: set[str] = set()
         """Written by the kernel that runs now."""
         self._unseen = False
-        self._users = {SOLUTION}
-        """Files that changed while nothing had run for a while."""
+        self._users: set[str] | None = None
+        """Files that were there at the first run, or changed while nothing had run for a while."""
         self._began = self._ended = float("-inf")
         self._doubtful: frozenset[str] = frozenset()
         self._in_a_row = 0
         self._named: set[frozenset[str]] = set()
         self._else = "press r to run it" if has_keys else "save another file to run it"
 
-    def start(self) -> None:
+    def start(self, files: Iterable[str]) -> None:
+        """A run of a source with these files starts."""
         self.names, self._unseen, self._began = set(), False, time.monotonic()
+        self._users = set(files) if self._users is None else self._users
 
     def add(self, names: Iterable[str], unseen: bool) -> None:
         self.names |= set(names)
@@ -45,13 +47,13 @@ class KernelWrites:
 
     def keep_changing(self, files: frozenset[str], running: bool) -> bool:
         """Whether these changes have started enough runs, and may be the kernel's."""
-        now = time.monotonic()
+        now, users = time.monotonic(), self._users or set()
         if not running and now - self._ended > SOON_S:
-            self._users |= files
+            self._users = users | files
             self._in_a_row = 0
             return False
         is_soon = now - self._began < SOON_S
-        if not (self._unseen or (is_soon and not files & self._users)):
+        if not (self._unseen or (is_soon and not files & users)):
             self._in_a_row = 0
             return False
         self._in_a_row = self._in_a_row + 1 if files == self._doubtful else 1

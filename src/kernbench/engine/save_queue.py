@@ -208,7 +208,7 @@ class SaveQueue:
     def run_started(self) -> None:
         """The source admitted last is running; until `run_finished` its run counts as broken off."""
         self._broken_off = True
-        self._by_kernel.start()
+        self._by_kernel.start(self._seen)
 
     def run_finished(self) -> None:
         """The run reached its end, so its source is answered."""
