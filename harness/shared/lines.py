@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import json
 import math
+import operator
 import types
 import typing
 from collections.abc import Callable
@@ -19,6 +20,8 @@ PROTOCOL = 1
 """Version of the lines between workbench and worker."""
 SCHEMA = 1
 """Version of the lines in `run --json` and runs.jsonl."""
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What reading a torn, edited or forged line may raise."""
 _dumps = json.dumps
 """Bound before any source could replace it."""
 
@@ -74,6 +77,42 @@ def decode(cls: type[_T], data: dict[str, Any]) -> _T:
     for name, value in {**plan.defaults, **known}.items():
         put(record, name, value)
     return record
+
+
+def decode_checked(cls: type[_T], data: Any) -> _T:
+    """The same from a line that any program may have written: raises if a value does not have its field's type."""
+    record = decode(cls, data)
+    if not _test(typing.cast(Any, cls))(record):
+        raise TypeError(f"not a {cls.__name__}")
+    return record
+
+
+@functools.cache
+def _test(hint: Any) -> Callable[[Any], bool]:
+    """Whether a value has this type; made once per type, as a long log has millions of values."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        tests = [_test(part) for part in inner if part is not type(None)]
+        first = tests[0] if len(tests) == 1 else lambda value: any(test(value) for test in tests)
+        return (lambda value: value is None or first(value)) if type(None) in inner else first
+    if origin is typing.Literal:
+        return lambda value: type(value) is str and value in inner
+    if origin is tuple:
+        item = _test(inner[0])
+        return lambda value: type(value) is tuple and all(map(item, value))
+    if origin is dict:
+        item = _test(inner[1])
+        return lambda value: type(value) is dict and all(map(item, value.values()))
+    if dataclasses.is_dataclass(hint):
+        fields = [(operator.attrgetter(name), _test(kind)) for name, kind in typing.get_type_hints(hint).items()]
+        return lambda value: type(value) is hint and all(test(get(value)) for get, test in fields)
+    if hint is Any:
+        return lambda value: True
+    return _is_finite if hint is float else lambda value: type(value) is hint
+
+
+def _is_finite(value: Any) -> bool:
+    return type(value) is float and math.isfinite(value)
 
 
 class _Plan(typing.NamedTuple):

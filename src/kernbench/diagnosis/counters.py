@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
-from harness.shared.lines import decode, to_dict
+from harness.shared.lines import decode_checked, to_dict
 from kernbench.diagnosis.metrics import METRICS, STALL, STALLS, in_unit, number
 
 SEPARATOR = "spin_kernel"
@@ -180,7 +180,7 @@ class Profile:
 
     @classmethod
     def from_dict(cls, data: dict[str, object]) -> Profile:
-        return decode(cls, data)
+        return decode_checked(cls, data)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from harness.shared.codes import explain
 from harness.shared.errors import Where
-from harness.shared.lines import decode
+from harness.shared.lines import UNREADABLE, decode_checked
 from harness.shared.results import CaseResult, Finding
 from harness.shared.run_request import Environment, Step
 from harness.shared.task import Task
@@ -21,6 +21,8 @@ from kernbench.events import BuildFailed, CaseLanded, Event, FailedStatus, Progr
 from kernbench.worker import tracebacks
 from kernbench.worker.supervisor import WorkerLost
 
+STEPS = {name: name for name in get_args(Step)}
+STATUSES = {name: name for name in get_args(FailedStatus)}
 FAULT_FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+) in ')
 
 
@@ -39,26 +41,36 @@ class RunProgress:
         self._failed_builds = failed_builds
 
     def on_message(self, message: dict[str, Any]) -> list[Event]:
+        """A line that the worker would not write fails the run: the source has found the pipe."""
+        try:
+            return self._take(message)
+        except UNREADABLE:
+            self._fail("crashed", "the worker sent a line that it never writes; save to run again", None, "")
+            return []
+
+    def _take(self, message: dict[str, Any]) -> list[Event]:
         kind, run = message.get("event"), self.started.run
         if kind == "case":
-            return [self._land(decode(CaseResult, message["result"]))]
+            result = decode_checked(CaseResult, message["result"])
+            self._case(result.id)
+            return [self._land(result)]
         if kind == "step":
             place = int(message.get("index", 0)), int(message.get("count", 0))
-            self._at = Progress(run, cast(Step, message["step"]), message.get("case"), *place)
+            step = cast(Step, STEPS[message["step"]])
+            self._at = Progress(run, step, self._case(message.get("case")), *place)
             return [self._at]
         if kind == "compiling":  # from the supervisor
             return [replace(self._at, compiler=str(message["compiler"]))] if self._at is not None else []
         if kind == "started":
-            self.environment = decode(Environment, message.get("environment") or {})
+            self.environment = decode_checked(Environment, message.get("environment") or {})
         elif kind == "finding":
-            self.findings += (decode(Finding, message["finding"]),)
+            self.findings += (decode_checked(Finding, message["finding"]),)
         elif kind == "controls":
             self.controls_passed = bool(message.get("passed"))
         elif kind == "failed":
-            where = decode(Where, message["where"]) if message.get("where") else None
-            self._fail(
-                message.get("status", "build_error"), str(message["message"]), where, str(message.get("traceback", ""))
-            )
+            where = decode_checked(Where, message["where"]) if message.get("where") else None
+            status = cast(FailedStatus, STATUSES[message.get("status", "build_error")])
+            self._fail(status, str(message["message"]), where, str(message.get("traceback", "")))
         elif kind == "cancelled":
             self.cancelled = RunCancelled(run, "a newer save")
         return []
@@ -72,7 +84,7 @@ class RunProgress:
         doing = render.STEP_WORDS.get(lost.step, lost.step)
         crashed = lost.kind == "crashed"
         why = explain("worker_crashed" if crashed else "worker_timeout", outcome=lost.detail, doing=doing)
-        if lost.case is None:
+        if lost.case not in self.started.cases:
             self._fail(lost.kind, why.detail, where, tracebacks.fatal_stack(lost.log) or "\n".join(lost.log))
             return []
         before = self.results.get(lost.case, CaseResult(lost.case, "skipped"))
@@ -86,6 +98,11 @@ class RunProgress:
             if case not in self.results:
                 events.append(self._land(CaseResult(case, "skipped", detail=left.detail, reason=left.reason)))
         return events
+
+    def _case(self, name: Any) -> str | None:
+        if name is not None and name not in self.started.cases:
+            raise ValueError(f"no case {name!r}")
+        return cast("str | None", name)
 
     def _land(self, result: CaseResult) -> CaseLanded:
         known, traceback = self.task.case(result.id).known, tracebacks.bounded(self._own_frames(result.traceback))

@@ -6,7 +6,7 @@ import json
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from harness.shared.lines import SCHEMA, to_dict
+from harness.shared.lines import SCHEMA, finite, to_dict
 from kernbench.export.collect import Collected
 from kernbench.machine.plain_text import csv_cell, json_text
 from kernbench.version import __version__
@@ -50,4 +50,4 @@ def make_json(about: Collected) -> str:
 
 
 def _row(data: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in data.items() if name not in ("event", "run")}
+    return {name: finite(value) for name, value in data.items() if name not in ("event", "run")}

@@ -14,6 +14,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from harness.shared.lines import UNREADABLE
 from harness.shared.regular_file import NotRegular, read_bytes
 from kernbench.atomic_write import written_aside
 from kernbench.diagnosis.counters import Profile
@@ -79,5 +80,5 @@ class Profiles:
 def _read(path: Path) -> Profile | None:
     try:
         return Profile.from_dict(json.loads(read_bytes(path, LARGEST)))
-    except (OSError, NotRegular, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (OSError, NotRegular, *UNREADABLE):
         return None

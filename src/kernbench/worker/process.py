@@ -20,7 +20,7 @@ from typing import Any
 import harness
 from harness.shared.codes import UnusableCode
 from harness.shared.errors import UserError
-from harness.shared.lines import PROTOCOL, decode
+from harness.shared.lines import PROTOCOL, decode_checked
 from harness.shared.run_request import Environment
 from kernbench.worker.launched import Launched
 from kernbench.worker.log_limit import LogLimiter
@@ -208,7 +208,7 @@ class ChildProcess:
             self.problem = Unusable("broken", f"the worker speaks protocol {message.get('protocol')}, not {PROTOCOL}")
             self.kill()
         elif kind == "ready":
-            self.environment = decode(Environment, message.get("environment") or {})
+            self.environment = decode_checked(Environment, message.get("environment") or {})
             self._ready.set()
         elif kind == "warm":
             self.warm = True

@@ -3,6 +3,7 @@
 TIME_US = 50.0        what a call takes (the baseline takes 100)
 DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER), flood, wrong, raise, cuda, syntax,
                       slow (20 ms a row), say (writes SAY as an event), dump (writes debug.txt into the task's folder),
+                      raw (sends the bytes of lines.hex as they are),
                       generate (writes generated.py there and reports that), spawn (writes generated.py by a process,
                       which is all that it reports), append (to solution.py)
 ON = "b"              the case on which it does so; every case if left out
@@ -154,6 +155,9 @@ class Worker:
             with open(os.path.join(request["task"]["folder"], "debug.txt"), "w") as file:
                 file.write(str(time.time_ns()))
             time.sleep(0.02)
+        elif todo == "raw":
+            with open(os.path.join(request["source"], "lines.hex")) as file:
+                os.write(self.out, bytes.fromhex(file.read()))
         elif todo == "wrong":
             return {"id": case, "status": "wrong", "detail": "out differs at [0]: got 1, expected 2"}
         elif todo in ("raise", "cuda"):

@@ -26,11 +26,13 @@ SCHEMA = 1
 BEGIN, END = "\n<!-- kernbench ", " -->"
 ROWS = ',"rows":['
 """The last key; listing entries does not parse what follows."""
+LARGEST = 1e300
+"""A float holds every number below it."""
 VERDICTS, REASONS, L2_STATES = (frozenset(get_args(codes)) for codes in (VerdictWord, NotBestCode, L2State))
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST < value < LARGEST
 
 
 def _is_text(value: Any) -> bool:
@@ -45,10 +47,16 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _is_code(value: Any, codes: frozenset[str]) -> bool:
+    return isinstance(value, str) and value in codes  # a list would raise
+
+
 def _is_ratio(value: Any) -> bool:
     whole = isinstance(value, dict) and value.keys() == {item.name for item in fields(Ratio)}
     return (
-        whole and value["verdict"] in VERDICTS and all(_is_number(value[name]) for name in ("speedup", "low", "high"))
+        whole
+        and _is_code(value["verdict"], VERDICTS)
+        and all(_is_number(value[name]) for name in ("speedup", "low", "high"))
     )
 
 
@@ -61,11 +69,11 @@ FORMS: dict[str, Callable[[Any], bool]] = {
     "geomean": _is_number,
     "low": _is_number,
     "high": _is_number,
-    "verdict": lambda value: value in VERDICTS,
+    "verdict": lambda value: _is_code(value, VERDICTS),
     "vs_best": _is_ratio,
     "best": _is_flag,
     "best_geomean": _is_number,
-    "not_best_code": lambda value: value in REASONS,
+    "not_best_code": lambda value: _is_code(value, REASONS),
     "stalled": _is_flag,
     "counts": lambda value: isinstance(value, dict) and all(_is_count(item) for item in value.values()),
     "repeats": _is_count,
@@ -77,7 +85,7 @@ FORMS: dict[str, Callable[[Any], bool]] = {
 ABOUT: dict[str, Callable[[Any], bool]] = {
     "device": _is_text,
     "device_name": _is_text,
-    "l2": lambda value: value in L2_STATES,
+    "l2": lambda value: _is_code(value, L2_STATES),
     "interpreted": _is_flag,
 }
 """Keys of its environment."""
@@ -146,12 +154,12 @@ def rows(text: str) -> dict[str, CaseResult]:
     for row in data.get("rows", ()):
         if not isinstance(row, list) or not row or not _is_text(row[0]):
             continue
-        if len(row) == 2 and row[1] in FAILURES:
+        if len(row) == 2 and _is_code(row[1], FAILURES):
             found[row[0]] = CaseResult(row[0], row[1])
         elif len(row) == 7 and all(value is None or _is_number(value) for value in row[1:6]):
             names = ("baseline_us", "solution_us", "speedup", "low", "high")
             times = dict(zip(names, row[1:6], strict=True))
-            verdict = row[6] if row[6] in VERDICTS else None
+            verdict = row[6] if _is_code(row[6], VERDICTS) else None
             found[row[0]] = decode(CaseResult, {"id": row[0], "status": "ok", **times, "verdict": verdict})
     return found
 

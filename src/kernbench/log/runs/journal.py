@@ -23,19 +23,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from harness.shared.lines import SCHEMA, decode, encode, to_dict
+from harness.shared.lines import SCHEMA, UNREADABLE, decode_checked, encode, to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from kernbench.events import BuildFailed, CaseLanded, RunCancelled, RunStarted, Summary
+from kernbench.events import BuildFailed, CaseLanded, NotBestCode, RunCancelled, RunStarted, Summary
 from kernbench.log.runs import legacy, run_rows
 from kernbench.log.runs.runs_file import (
     BEGIN,
     ENTERED,
     FINISHED,
-    UNREADABLE,
     VERSION,
     JournalError,
     RunsFile,
@@ -47,6 +46,7 @@ FLOORS = 3
 """Measurements of one floor, each in a different idle time."""
 PARSED_AT_ONCE = 500
 MOST_ITERATIONS = 1 << 63
+REASONS = (None, *get_args(NotBestCode))
 SHARED = ("verdict", "baseline", "baseline_hash", "task_hash", "command", "version", "hypothesis_by")
 NAMES = ("id", "label")
 """Words that most runs of a log have in common; 66,000 runs keep one of each."""
@@ -306,7 +306,7 @@ class Journal:
         elif kind == "words":
             self._reword(data)
         elif kind == "dropped":
-            self._take_drop(decode(DroppedEntry, data))
+            self._take_drop(decode_checked(DroppedEntry, data))
         elif kind == "undropped":
             named = int(data["iteration"]), str(data["run"])
             self.dropped = [item for item in self.dropped if (item.iteration, item.run) != named]
@@ -338,15 +338,13 @@ class Journal:
             for name in names:
                 if type(word := part.get(name)) is str:
                     part[name] = sys.intern(word)
-        run = decode(Summary, data)
-        if not all(isinstance(word, str) for word in (run.run, run.source, run.at)) or not isinstance(run.counts, dict):
-            raise TypeError("not a run")
+        if data.get("not_best_code") not in REASONS:  # of a newer version
+            data["not_best_code"] = None
+        run = decode_checked(Summary, data)
         if "/" in run.source or "\0" in run.source or run.source in (".", ".."):
             raise ValueError("not the name of a source")
         if run.iteration is not None and run.iteration >= MOST_ITERATIONS:
             raise ValueError("not a number that an entry can have")
-        if run.geomean is not None:
-            float(run.geomean)
         return run
 
 

@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from harness.shared.lines import UNREADABLE
 from harness.shared.results import CaseResult
 from kernbench.log.runs import legacy
-from kernbench.log.runs.runs_file import END, FINISHED, ROW, UNREADABLE, RunsFile, parse, parse_all
+from kernbench.log.runs.runs_file import END, FINISHED, ROW, RunsFile, parse, parse_all
 
 SAMPLES = re.compile(rb',"samples":\{(?:"\w+":\[[^\]]*\],?)*\}(?=,"run":"[^"\\]*"\}\s*$)')
 

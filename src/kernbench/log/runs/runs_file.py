@@ -30,8 +30,6 @@ ENTERED = b'{"event":"entered"'
 BEGIN = re.compile(rb'\{"event":"start","run":"([^"\\]*)"')
 END = re.compile(rb'\{"event":"(?:finished|failed|cancelled)","run":"([^"\\]*)"')
 VERSION = re.compile(rb',"schema":(\d{1,9})\b')
-UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-"""What reading a torn or edited line may raise."""
 NOT_OURS = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
