@@ -50,7 +50,7 @@ ODD: list[tuple[Callable[[Path], None], str]] = [
     (fifo, "is a fifo, not a regular file"),
     (endless, "is a device, not a regular file"),
     (directory, "is a folder, not a regular file"),
-    (large, f"has {LARGEST_FILE + 1} bytes, more than the "),
+    (large, f"has {LARGEST_FILE + 1:,} bytes; kernbench reads at most "),
 ]
 
 
