@@ -49,7 +49,7 @@ def test_a_heading_with_a_long_number_is_a_remark(task: Task, book: Logbook) -> 
     book.path.write_text(book.path.read_text() + "\n## 20261116000000000000000 · mine · note\n\nwords\n")
     assert [number for _kind, number, _words in listed(book)] == [1, 2, 3]
     summary = replace(book.journal.summaries[0], run="r4")
-    assert book.enter(task, summary, {}).iteration == 4
+    assert book.enter(task, lambda: summary, {}).iteration == 4
     assert "## 20261116000000000000000 · mine · note\n\nwords\n" in book.text(3)
 
 

@@ -49,7 +49,7 @@ def test_the_entry_reads_as_promised(log: tuple[Task, Logbook]) -> None:
     task, book = log
     profile(book.state, 8, task.timed[0].id, registers=32, occupancy_pct=87)
     item = replace(book.journal.summaries[7], failed_builds=2, after_stall=True, move="changed direction", streak=3)
-    book.enter(task, replace(item, stalled=True), book.journal.cases_of(item.run))
+    book.enter(task, lambda: replace(item, stalled=True), book.journal.cases_of(item.run))
     assert book.path.read_text() == (HERE / "golden_entry.md").read_text()
 
 
@@ -66,7 +66,7 @@ def test_evidence_compares_with_the_best_before_once_both_were_profiled(log: tup
     task, book = log
     item = book.journal.summaries[7]
     before = [entry for entry in book.journal.summaries[:7] if entry.best][-1]
-    book.enter(task, replace(item, iteration=None), book.journal.cases_of(item.run))
+    book.enter(task, lambda: replace(item, iteration=None), book.journal.cases_of(item.run))
     assert book.add_evidence(task, item.source) == ""
     case = task.timed[1].id
     assert before.iteration is not None
@@ -120,7 +120,7 @@ def test_who_said_it_and_when_follows_the_words(log: tuple[Task, Logbook], monke
     task, book = log
     monkeypatch.setenv("GIT_AUTHOR_NAME", "Lee")
     item = replace(book.journal.summaries[7], hypothesis="", hypothesis_at="", hypothesis_by="", run="r8")
-    entered = book.enter(task, item, {})
+    entered = book.enter(task, lambda: item, {})
     book.journal.finish(entered, [])
     assert "- written" not in book.path.read_text()
     book.reword(entered, "a better idea", "go on")
@@ -137,7 +137,7 @@ def test_who_said_it_and_when_follows_the_words(log: tuple[Task, Logbook], monke
 def test_an_entry_of_an_earlier_version_is_reworded_in_its_own_words(log: tuple[Task, Logbook]) -> None:
     task, book = log
     item = replace(book.journal.summaries[7], hypothesis="an idea", after_stall=True, move="", run="r8")
-    entered = book.enter(task, item, {})
+    entered = book.enter(task, lambda: item, {})
     book.journal.finish(entered, [])
     text = book.path.read_text().replace("- written by", "- said by").replace(": not given (", ": not said (")
     book.path.write_text(text)
@@ -156,7 +156,7 @@ LINES = "two rows a warp\n  they hide the latency - and a list 1. of two\n  at t
 def test_a_note_of_several_lines_keeps_them(log: tuple[Task, Logbook], end: str) -> None:
     task, book = log
     item = replace(book.journal.summaries[7], hypothesis=NOTE, next=NOTE, run="r9")
-    entered = book.enter(task, item, {})
+    entered = book.enter(task, lambda: item, {})
     book.journal.finish(entered, [])
     assert f"- hypothesis: {LINES}- written by" in book.path.read_text()
     assert f"- next: {LINES}\n" in book.path.read_text()
@@ -188,7 +188,7 @@ def test_a_line_changed_by_hand_is_never_overwritten(
     log: tuple[Task, Logbook], change: tuple[str, str], says: str
 ) -> None:
     task, book = log
-    entered = book.enter(task, book.journal.summaries[7], {})
+    entered = book.enter(task, lambda: book.journal.summaries[7], {})
     book.path.write_text(book.path.read_text().replace(*change))
     before = book.path.read_bytes()
     with pytest.raises(iterations_file.LogbookError, match=says):
@@ -199,7 +199,7 @@ def test_a_line_changed_by_hand_is_never_overwritten(
 
 def test_of_two_entries_with_one_number_the_right_one_is_changed(log: tuple[Task, Logbook]) -> None:
     task, book = log
-    entered = book.enter(task, book.journal.summaries[7], {})
+    entered = book.enter(task, lambda: book.journal.summaries[7], {})
     other = book.path.read_text().replace(entered.source[:8], "0000beef")
     book.path.write_text(book.path.read_text() + "\n" + other)
     book.reword(entered, "mine", "more")
@@ -280,10 +280,10 @@ def test_ones_own_entry_does_not_have_the_whole_file_read_again(
 ) -> None:
     task, book = log
     item = replace(book.journal.summaries[7], iteration=None)
-    book.enter(task, item, {})
+    book.enter(task, lambda: item, {})
     assert book._elsewhere.number_of(book.journal, "ff" * 32) is None
     monkeypatch.setattr("kernbench.log.entries.pulled_entries.read", lambda *_: pytest.fail("read again"))
-    book.enter(task, item, {})
+    book.enter(task, lambda: item, {})
     assert book._elsewhere.number_of(book.journal, "ff" * 32) is None
     monkeypatch.undo()
     book.path.write_text(book.path.read_text() + "\nby hand\n")  # what somebody else wrote is looked at

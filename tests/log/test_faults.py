@@ -146,7 +146,7 @@ def book(tmp_path: Path) -> Logbook:
 
 def enter(book: Logbook, number: int) -> int | None:
     item = book.journal.summaries[number]
-    return book.enter(taskfile.load(book.path.parent), item, book.journal.cases_of(item.run)).iteration
+    return book.enter(taskfile.load(book.path.parent), lambda: item, book.journal.cases_of(item.run)).iteration
 
 
 def test_replaced_between_two_entries(book: Logbook) -> None:

@@ -128,7 +128,7 @@ def book(tmp_path: Path) -> Logbook:
 def finished(book: Logbook, number: int) -> tuple[Summary, str]:
     task = taskfile.load(book.path.parent)
     rows = rows_of(task, number, 1.0, {}, 1)
-    return book.finish(task, summary_of(task, number, rows, []), {row.id: row for row in rows}, 0.0)
+    return book.finish(task, lambda: summary_of(task, number, rows, []), {row.id: row for row in rows}, 0.0)
 
 
 class Killed(BaseException):

@@ -60,7 +60,7 @@ def test_a_log_that_is_not_a_file_hides_neither_the_runs_nor_other_tasks(task: T
         assert told(*words).exit_code == 0
     book = Logbook(log.parent, log.parent / ".kernbench", task)
     rows = rows_of(task, 4, 1.0, {}, 1)
-    run, problem = book.finish(task, summary_of(task, 4, rows, []), {row.id: row for row in rows}, 0.0)
+    run, problem = book.finish(task, lambda: summary_of(task, 4, rows, []), {row.id: row for row in rows}, 0.0)
     assert run.iteration is None
     assert "ITERATIONS.md" in problem
 

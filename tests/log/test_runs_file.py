@@ -192,7 +192,7 @@ def test_a_log_from_elsewhere_is_counted(tmp_path: Path) -> None:
     task = taskfile.load(tmp_path / "t")
     book = Logbook(Path(task.folder), tmp_path / "t" / ".kernbench")
     for item in book.journal.summaries:
-        book.enter(task, item, book.journal.cases_of(item.run))
+        book.enter(task, lambda item=item: item, book.journal.cases_of(item.run))
     last = iterations_file.last_entry(book.path)
     assert last is not None
     found = overview.of(tmp_path / "t", tmp_path / "another state")

@@ -214,7 +214,7 @@ def test_a_new_entry_changes_no_byte_of_what_was_shipped(name: str, tmp_path: Pa
     made = make_task(tmp_path / "t", 2)
     rows = rows_of(made, 1, 1.2, {}, 1)
     results = {row.id: row for row in rows}
-    entered = Logbook(Path(task.folder), tmp_path / "state").enter(made, summary_of(made, 1, rows, []), results)
+    entered = Logbook(Path(task.folder), tmp_path / "state").enter(made, lambda: summary_of(made, 1, rows, []), results)
     assert path.read_bytes().startswith(before)
     assert [entry.iteration for entry, _text in pulled(task)] == [*numbers, entered.iteration]
     assert pulled(task)[-1][0].run == entered.run

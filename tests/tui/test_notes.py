@@ -37,7 +37,7 @@ def save(book: Logbook, number: int, hypothesis: str = "") -> Summary:
     task = taskfile.load(book.path.parent)
     rows = rows_of(task, number, 1.0, {}, 1)
     ended = replace(summary_of(task, number, rows, []), hypothesis=hypothesis, hypothesis_at="", hypothesis_by="")
-    entered = book.enter(task, ended, {row.id: row for row in rows})
+    entered = book.enter(task, lambda: ended, {row.id: row for row in rows})
     book.journal.finish(entered, rows)
     return entered
 

@@ -8,6 +8,7 @@ RunCancelled.
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import secrets
 import shlex
@@ -165,13 +166,14 @@ class Runner:
             await self._logbook.write(journal.fail, progress.failure)
             self._emit(progress.failure)
             return progress.failure
-        journal.read_new()  # runs that other processes finished meanwhile
-        summary, problem = self._summarise(order, progress), ""
+        summarise, problem = functools.partial(self._summarise, order, progress), ""
         if order.iteration:
             patience = PATIENCE if order.reason == "command" else SHORT_PATIENCE
             finish = self._logbook.finish
-            summary, problem = await self._logbook.write(finish, order.task, summary, progress.results, patience)
+            summary, problem = await self._logbook.write(finish, order.task, summarise, progress.results, patience)
         else:
+            journal.read_new()  # runs that other processes finished meanwhile
+            summary = summarise()
             await self._logbook.write(journal.finish, summary, progress.results.values())
         self._emit(RunFinished(summary))
         if problem:

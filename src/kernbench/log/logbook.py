@@ -177,27 +177,29 @@ class Logbook:
         return made[-1] if made else None
 
     def finish(
-        self, task: Task, summary: Summary, results: Mapping[str, CaseResult], patience: float
+        self, task: Task, summarise: Callable[[], Summary], results: Mapping[str, CaseResult], patience: float
     ) -> tuple[Summary, str]:
         """Stores a run and writes its entry, after those that wait. Returns the summary, with the entry's number, and
         why an entry waits, if one does.
 
-        The run is in runs.jsonl before its entry is in ITERATIONS.md, and marked until it is.
+        The run is summarised with the lock held, so that of two processes with one new source only one is the first.
+        It is in runs.jsonl before its entry is in ITERATIONS.md, and marked until it is.
         """
         stored: list[Summary] = []
 
         def store(number: int | None) -> None:
-            stored.append(replace(summary, iteration=number))
+            self.journal.read_new()  # runs that other processes finished meanwhile
+            stored.append(replace(summarise(), iteration=number))
             self.journal.finish(stored[0], results.values(), True)
 
         try:
             self.enter_waiting(patience)
             is_read = self._elsewhere.current()
-            entered = self.enter(task, summary, results, store, patience)
+            entered = self.enter(task, lambda: stored[0], results, store, patience)
         except LogbookError as problem:
             if not stored:
                 store(None)
-            return replace(summary, iteration=None), f"{problem}; {WAITS}"
+            return replace(stored[0], iteration=None), f"{problem}; {WAITS}"
         self._confirm(entered)
         if is_read:  # else the file is read again
             self._elsewhere.adopt(self._seen.signature)
@@ -206,16 +208,20 @@ class Logbook:
     def enter(
         self,
         task: Task,
-        summary: Summary,
+        summary: Callable[[], Summary],
         results: Mapping[str, CaseResult],
         store: Callable[[int], None] = lambda number: None,
         patience: float = PATIENCE,
     ) -> Summary:
-        """Writes the entry and returns the summary with its number; `store` gets the number first."""
-        text = entry_text.EntryText(task, summary, results, self._evidence(task, summary))
+        """Writes the entry and returns the summary with its number; `summary` is asked after `store`."""
+
+        def text(number: int) -> str:
+            run = summary()
+            return entry_text.EntryText(task, run, results, self._evidence(task, run))(number)
+
         highest = self.journal.highest()
         number = iterations_file.append(self.path, text, highest, self._seen, store=store, patience=patience)
-        return comparison.numbered(summary, number)
+        return comparison.numbered(summary(), number)
 
     def enter_waiting(self, patience: float = 0.0) -> list[int]:
         """Writes the entries that wait, oldest first, and returns their numbers; raises LogbookError if it cannot.
