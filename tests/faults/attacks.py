@@ -274,7 +274,7 @@ TRACES: list[Fault] = [
 ATTACKS: list[Fault] = [
     *ESCAPES,
     command_row("F8 formulas in a csv", "= @ + - at the start of a cell", formula, "export . --format csv -o out.csv", also=no_formula, quick=True),
-    command_row("F8 markup in a md", "<script>, <img>, a remote image in summary and hypothesis", markup, "export . --format md -o -", never=r"<script|<img|!\[x\]\(http"),
+    command_row("F8 markup in a md", "<script>, <img>, a remote image in summary and hypothesis", markup, "export . --format md -o -", never=r"(?<!\\)(<script|<img|!\[x\]\(http)"),
     command_row("F8 markup in a html", "the same", markup, "export . --format html -o -", never=r"<script>alert|<img src=http|onerror=alert\(1\)>"),
     *PATHS,
     *TRACES,

@@ -202,9 +202,10 @@ class Workbench:
     # -- the state ----------------------------------------------------------------------------------------------------
 
     def workers(self) -> list[int]:
-        """Workers and spares, oldest first."""
+        """Workers and spares, oldest first, without their launchers."""
         ours = processes.within(self.pid, processes.marked(self.mark)) - {self.pid}
-        return sorted(pid for pid in ours if re.search(r"\bworker\b", processes.name(pid)))
+        named = {pid for pid in ours if re.search(r"\bworker\b", processes.name(pid))}
+        return sorted(pid for pid in named if not processes.within(pid, named) - {pid})
 
     def settle(self, seconds: float = 30.0, quiet: float = 0.6) -> bool:
         """Until no process of it has computed anything for a while, so that a spare is warm."""
