@@ -149,9 +149,6 @@ def _read(path: Path, missing: str, limit: int = LARGEST_FILE) -> str:
 
 def _bytes(path: Path, missing: str, limit: int = LARGEST_FILE) -> bytes:
     try:
-        size = path.stat().st_size
-        if size > limit and is_file(path):
-            raise TaskError(path, "", f"has {size} bytes, more than the {limit} that it may have")
         return read_bytes(path, limit)
     except NotRegular as problem:
         raise TaskError(path, "", str(problem).removeprefix(f"{path} ")) from None

@@ -47,4 +47,4 @@ async def test_a_solution_over_the_limit_is_named_with_its_size(watched: Callabl
     (failure,) = it.of(BuildFailed)
     assert isinstance(failure, BuildFailed)
     assert str(failure.where) == "solution.py"
-    assert failure.message == "has 1500000 bytes, more than the 1048576 that it may have"
+    assert failure.message == "has 1,500,000 bytes; kernbench reads at most 1,048,576"

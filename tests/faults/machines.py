@@ -96,17 +96,17 @@ def held_lock(name: str) -> Apart:
 
 
 def flooded(folder: Path) -> str:
-    runs = write_task(folder) / ".kernbench" / "runs.jsonl"
-    with screen(folder, FAKE_FLOOD="3500") as terminal:  # 1 GB in each of two rows
+    write_task(folder)
+    with screen(folder, FAKE_FLOOD="7000") as terminal:  # 2 GB
         (folder / "solution.py").write_text('def softmax(x): ...\nDO = "flood"\nTIME_US = 40.0\n')
-        assert processes.until(lambda: runs.read_text().count('"event":"start"') > 1, 20), "no run started"
-        terminal.count(0.3)
+        terminal.until(b"checking", 30)
         taken = []
         for _ in range(8):
             taken.append(answers(terminal, 0.5))
             terminal.count(0.2)
         most = processes.memory(terminal.process.pid, "VmHWM")
-        assert runs.read_text().count('"event":"finished"') < 2, "the flood was over too soon"
+        runs = (folder / ".kernbench" / "runs.jsonl").read_text()
+        assert runs.count('"event":"finished"') < 2, "the flood was over too soon"
     worst = sorted(taken)[-2]
     assert worst < 0.1, f"`?` took {worst:.3f} s, all but once"
     assert most < 120, f"the workbench grew to {most:.0f} MB"

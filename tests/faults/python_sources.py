@@ -151,7 +151,6 @@ FAMILY = [
                 ".start()"), "ok", "thread"),
 ]  # fmt: skip
 
-WIRE = "another process or the source itself wrote to its event pipe"
 OUTPUT = [
     source("escapes printed", "OSC 0, OSC 52, CSI", call("print('\\x1b]0;owned\\x07\\x1b]52;c;eA==\\x07\\x1b[2J')"), "ok",
            quick=True),
@@ -170,13 +169,15 @@ OUTPUT = [
     source("opens /dev/tty", "open('/dev/tty')", call("open('/dev/tty')"), RAISED, "No such device", quick=True),
     source("wire: garbage on every descriptor", "os.write to 3..40",
            load("for n in range(3, 41):\n    try: os.write(n, b'\\x00garbage {\"event\": 3}\\n')\n    except OSError: pass"),
-           "crashed", WIRE),
+           "crashed", "wrote to its event pipe"),
     source("wire: 200,000 brackets on every pipe", "a line that exceeds the recursion limit",
-           load("for n in range(3, 41):\n    try: os.write(n, b'[' * 60000 + b'\\n')\n    except OSError: pass"), "crashed", WIRE),
+           load("for n in range(3, 41):\n    try: os.write(n, b'[' * 60000 + b'\\n')\n    except OSError: pass"), "crashed",
+           "wrote to its event pipe"),
     source("wire: lines of the wrong kinds", "ready, case, step and finding with lists and numbers",
            load("import json\nfor n in range(3, 41):\n    for e in ('ready', 'case', 'step', 'finding', 'failed'):\n"
                 "        line = json.dumps({'event': e, 'run': [1], 'environment': [1], 'result': 3, 'step': []})\n"
-                "        try: os.write(n, line.encode() + b'\\n')\n        except OSError: pass"), "crashed", WIRE),
+                "        try: os.write(n, line.encode() + b'\\n')\n        except OSError: pass"), "crashed",
+           "wrote to its event pipe"),
     source("F13 json.dumps patched", "json.dumps = None",
            load("import json; json.dumps = lambda *a, **k: 1/0"), "ok build_error crashed", "", never="timed out", within=8.0),
     source("F13 os.write patched", "os.write raises", load("os.write = lambda *a: 1/0"), "ok build_error crashed", "",

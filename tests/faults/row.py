@@ -19,6 +19,21 @@ from tests.faults import processes
 from tests.faults.workbench import GOOD, Silent, Workbench, settings, torn, write_task
 
 Group = Literal["source", "files", "surroundings", "attacks"]
+GOOD_TRITON = """
+import torch, triton
+import triton.language as tl
+
+@triton.jit
+def copy(out, x, n, N: tl.constexpr):
+    at = tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+def softmax(x):
+    y = torch.softmax(x, dim=-1)
+    out = torch.empty_like(y)
+    copy[(triton.cdiv(y.numel(), 256),)](out, y, y.numel(), N=256)
+    return out
+"""
 UNTRUE = r"itself failed|internal error|^Traceback|Traceback \(most recent call last\)[^\n]*\n[^\n]*/harness/worker\.py|Exception ignored"
 """Never the answer to anything that a user, a kernel or a machine does."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -79,6 +94,8 @@ class Stage:
             self.opened += 1
             bench.answer((0, 0, time.monotonic()), 120)
             bench.recovered(60)
+            if self.device != "cpu":
+                bench.recovered(90, GOOD_TRITON)  # from now on a process compiles ahead
             bench.settle(quiet=1.5)
             self._known = processes.marked(bench.mark)
             self._at_rest = len(self._known), processes.descriptors(bench.pid)

@@ -129,7 +129,7 @@ def emptied(bench: Workbench) -> str:
 def state_deleted(folder: Path) -> str:
     bench = Workbench(write_task(folder), KERNBENCH_HARNESS=str(FAKE))
     try:
-        bench.recovered(30)
+        bench.answer((0, 0, time.monotonic()), 30)
         shutil.rmtree(folder / ".kernbench")
         bench.recovered(20)
         return bench.until_said(r"\.kernbench|runs\.jsonl", 5)
@@ -169,6 +169,24 @@ def stopped(bench: Workbench) -> str:
     began = time.monotonic()
     answer = bench.answer(at, 15)
     return f"{time.monotonic() - began:.1f} s: {answer.words}"
+
+
+def launcher_stopped(bench: Workbench) -> str:
+    os.kill(bench.launchers()[0], signal.SIGSTOP)
+    return bench.answer(bench.save(solution_py="while True: pass\n"), 20).words
+
+
+def launcher_killed(bench: Workbench) -> str:
+    at = bench.save(solution_py=SLOW)
+    bench.wait(lambda: any(event["event"] == "start" for _at, event in bench.lines[at[0] :]), 10, "start")
+    os.kill(bench.launchers()[0], signal.SIGKILL)
+    return bench.answer(at, 15).words
+
+
+def too_large(bench: Workbench) -> str:
+    since = len(bench.said)
+    bench.save(solution_py="# " + "x" * 2_000_000 + "\n" + GOOD)
+    return bench.until_said("bytes", 10, since)
 
 
 def stopped_idle(bench: Workbench) -> str:
@@ -281,7 +299,7 @@ def compiler_scraps(folder: Path) -> str:
 
     temp = folder.parent / "tmp"
     temp.mkdir(parents=True)
-    bench = Workbench(write_task(folder), TMPDIR=str(temp))
+    bench = Workbench(write_task(folder), deadlines={"build": 2, "compile": 4}, TMPDIR=str(temp))
     try:
         bench.answer((0, 0, time.monotonic()), 60)
         compile_forever(bench)
@@ -312,6 +330,7 @@ SAVES: list[Fault] = [
     act("folder moved away", "and back after 0.5 s", moved),
     act("60 saves in 0.6 s", "an editor that saves at every key", burst, "right"),
     act("3000 files", "in a folder of the task", many_files, "right"),
+    act("F13 source over 1 MB", "2 MB of comments", too_large, r"solution\.py:? has 2,000,\d+ bytes"),
     act("F13 runs.jsonl emptied", "truncated to 0 under an open workbench", emptied, r"runs\.jsonl", quick=True),
     apart("F13 .kernbench deleted", "rm -r under an open workbench", state_deleted, r"\.kernbench|runs\.jsonl"),
     act("ITERATIONS.md deleted", "rm under an open workbench", log_deleted, "made anew"),
@@ -320,6 +339,8 @@ OUTSIDE: list[Fault] = [
     act("worker killed in a run", "kill -9 of the worker", killed_in_a_run, "was killed", "surroundings"),
     act("F13 idle worker killed and a save at once", "kill -9 of the worker, then a good save", killed_idle, "ok", "surroundings"),
     act("F13 kill -STOP of the worker in a run", "kill -STOP of the worker", stopped, "stopped", "surroundings"),
+    act("kill -STOP of the launcher in a run", "and the kernel never ends", launcher_stopped, "timed out", "surroundings"),
+    act("kill -9 of the launcher in a run", "kill -9 of the worker's parent", launcher_killed, "was killed", "surroundings"),
     act("kill -STOP of an idle worker", "kill -STOP, then a good save", stopped_idle, "stopped|ok", "surroundings"),
     *(ended_by(number) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL)),
     apart("F5 kill -9 just after a spare's start", "a save 0 to 0.2 s after it, then kill -9 of the workbench, 12 times", killed_at_once, "nothing left"),

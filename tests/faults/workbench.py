@@ -52,7 +52,7 @@ import torch
 def softmax(x):
     return torch.softmax(x, dim=-1)
 """
-DEADLINES = {"build": 6, "check": 3, "time": 3}
+DEADLINES = {"build": 6, "check": 3, "time": 3, "compile": 8}
 HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
 
 
@@ -67,7 +67,7 @@ def write_task(folder: Path, **texts: str) -> Path:
 
 def settings(mark: str, **environment: str) -> dict[str, str]:
     given = {name: value for name, value in os.environ.items() if name != "KERNBENCH_HARNESS"}
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**given, "PYTHONPATH": paths, processes.MARK: mark, **environment}
 
 
@@ -204,8 +204,12 @@ class Workbench:
     def workers(self) -> list[int]:
         """Workers and spares, oldest first, without their launchers."""
         ours = processes.within(self.pid, processes.marked(self.mark)) - {self.pid}
-        named = {pid for pid in ours if re.search(r"\bworker\b", processes.name(pid))}
-        return sorted(pid for pid in named if not processes.within(pid, named) - {pid})
+        names = {pid: processes.name(pid) for pid in ours}
+        return sorted(pid for pid in ours if re.search(r" worker\b", names[pid]) and "launcher.py" not in names[pid])
+
+    def launchers(self) -> list[int]:
+        ours = processes.within(self.pid, processes.marked(self.mark))
+        return sorted(pid for pid in ours if "launcher.py" in processes.name(pid))
 
     def settle(self, seconds: float = 30.0, quiet: float = 0.6) -> bool:
         """Until no process of it has computed anything for a while, so that a spare is warm."""

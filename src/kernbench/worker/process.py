@@ -236,7 +236,7 @@ class ChildProcess:
                 break
             self._log(limiter.feed(chunk, loop.time()))
             # A flood must not starve the screen: let keys through between two dropped pieces.
-            await asyncio.sleep(0.002 if limiter.owes_a_report else 0)
+            await asyncio.sleep(0.01 if limiter.owes_a_report else 0)
         self._log(limiter.finish())
 
     def _log(self, lines: list[str]) -> None:

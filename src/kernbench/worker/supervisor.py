@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
@@ -164,6 +165,7 @@ class Supervisor:
         self._enter("load")
         while not child.messages.empty():  # leftovers of an earlier run
             child.messages.get_nowait()
+        child.signal(signal.SIGCONT)  # something may have stopped it while it was idle
         child.send(request)
         if self._cancelled:  # while no worker was there to hear it
             child.send({"request": "cancel", "run": self._run})

@@ -147,7 +147,7 @@ class Worker:
         elif todo == "hang":
             time.sleep(60)
         elif todo == "flood":
-            for _ in range(int(os.environ.get("FAKE_FLOOD", "200"))):
+            for _ in range(int(os.environ.get("FAKE_FLOOD", "200"))):  # 310 kB each
                 os.write(1, b"flood of words from the kernel\n" * 10000)
         elif todo == "slow":
             time.sleep(0.02)
