@@ -267,14 +267,7 @@ def deletes_itself(bench: Workbench) -> str:
     return bench.until_said(r"solution\.py", 12, bench.save(solution_py=text)[1])
 
 
-def too_large(bench: Workbench) -> str:
-    text = "# " + "x" * 2_000_000 + "\nimport torch\n"
-    return bench.until_said(r"solution\.py", 12, bench.save(solution_py=text)[1])
-
-
 LEAVES = [
-    Act(name="F13 source over 1 MB", group="source", done="2 MB of comments", do=too_large,
-        says=r"solution\.py.*(1 MB|1048576|1,048,576)", never="No module named", quick=True),
     Act(name="deletes itself", group="source", done="os.remove of its own file in the task", do=deletes_itself,
         says=r"solution\.py", quick=True),
 ]  # fmt: skip
