@@ -16,7 +16,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-TORCH := torch==2.13.0
+TORCH_PACKAGE := torch==2.13.0
 TRITON := triton==3.6.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Modules are compiled on first import, and most of torch is never imported: this saves half a minute.
@@ -93,11 +93,11 @@ $(VENV)/installed-torch: $(BIN)/python
 	  echo "using torch from $(PYTHON)"; \
 	  $(PYTHON) $(SITE_DIRS) > "$$($(BIN)/python $(OWN_SITE))/0-packages-of-python.pth"; \
 	else \
-	  if $(PIP) install --quiet --dry-run --no-deps --report - $(TORCH) | $(BIN)/python $(NEEDS_CUDA); then \
-	    echo "pip finds no CPU build of $(TORCH) for this Python; downloading a CUDA build (several GB)"; \
+	  if $(PIP) install --quiet --dry-run --no-deps --report - $(TORCH_PACKAGE) | $(BIN)/python $(NEEDS_CUDA); then \
+	    echo "pip finds no CPU build of $(TORCH_PACKAGE) for this Python; downloading a CUDA build (several GB)"; \
 	  fi; \
-	  echo "installing $(TORCH) into $(VENV)"; \
-	  $(INSTALL) $(TORCH); \
+	  echo "installing $(TORCH_PACKAGE) into $(VENV)"; \
+	  $(INSTALL) $(TORCH_PACKAGE); \
 	  if [ "$$(uname -s)" = Linux ] && ! $(BIN)/python $(HAS) triton; then $(INSTALL) $(TRITON); fi; \
 	fi
 	@touch $@

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+from tests.faults import processes
 from tests.faults.python_sources import each_row_once, no_escapes
-from tests.faults.row import Fault, Save
+from tests.faults.row import Act, Fault, Save
+from tests.faults.workbench import Workbench
 
 WRAPPER = """
 import torch
@@ -67,12 +71,36 @@ CPP: list[Fault] = [
     cpp("template bomb", "an instantiation of endless depth",
         "template <int N> struct A { static const int v = A<N + 1>::v + A<N + 2>::v; };\n"
         + body("out[0] = A<0>::v;"), "build_error timeout", ""),
-    cpp("#include of /dev/zero", "a header that never ends", '#include "/dev/zero"\n' + body(""),
-        "build_error timeout", ""),
     cpp("empty file", "nothing", "", "build_error runtime_error", "touch"),
     cpp("NUL bytes", "NULs in the source", body("\0\0"), "build_error ok", ""),
 ]  # fmt: skip
 
+
+def never_compiled(bench: Workbench) -> str:
+    """A deadline waits for a compiler that is at work; the next save does not."""
+    compile_forever(bench)
+    return "the good save follows while the compiler is at work"
+
+
+def compile_forever(bench: Workbench) -> None:
+    """A header that is a fifo: the compiler waits for it, and takes neither a core nor memory."""
+    header = bench.folder.parent / "never.h"
+    header.unlink(missing_ok=True)
+    os.mkfifo(header)
+    bench.save(solution_cpp=f'#include "{header}"\n', solution_py=WRAPPER)
+    at_work = processes.until(lambda: any("cc1plus" in processes.name(pid) for pid in processes.marked(bench.mark)), 20)
+    assert at_work, "no compiler ran"
+    (bench.folder / "solution.cpp").unlink()
+
+
+CPP.append(
+    Act(
+        name="C++: a compiler that never ends",
+        group="source",
+        done="#include of a fifo, then a good save",
+        do=never_compiled,
+    )
+)
 TRITON_HEAD = "import torch, triton\nimport triton.language as tl\n"
 RUN = """
 def softmax(x):

@@ -202,7 +202,7 @@ class Workbench:
     # -- the state ----------------------------------------------------------------------------------------------------
 
     def workers(self) -> list[int]:
-        """Workers and spares, oldest first."""
+        """Workers and spares, oldest first, without their launchers."""
         ours = processes.within(self.pid, processes.marked(self.mark)) - {self.pid}
         names = {pid: processes.name(pid) for pid in ours}
         return sorted(pid for pid in ours if re.search(r" worker\b", names[pid]) and "launcher.py" not in names[pid])
