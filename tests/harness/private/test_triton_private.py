@@ -191,7 +191,7 @@ def test_versions_that_were_not_tried_are_named(torch: str, triton: str | None, 
 
 def test_the_versions_of_the_makefile_were_tried() -> None:
     text = (ROOT / "Makefile").read_text()
-    torch, triton = (re.search(rf"^{name} := \w+==(.+)$", text, re.M) for name in ("TORCH", "TRITON"))
+    torch, triton = (re.search(rf"^{name} := \w+==(.+)$", text, re.M) for name in ("TORCH_PACKAGE", "TRITON"))
     assert torch
     assert triton
     assert report.untried(torch[1], triton[1]) == ""
