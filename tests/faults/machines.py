@@ -148,7 +148,7 @@ def no_inotify(folder: Path) -> str:
 
 @contextlib.contextmanager
 def small_disk(place: Path) -> Iterator[str]:
-    """A file system of 1 MB; where nothing may be mounted, a limit on the size of files stands in for it."""
+    """A file system of 1 MB; if nothing may be mounted, a limit on the size of files replaces it."""
     place.mkdir(parents=True, exist_ok=True)
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:

@@ -64,7 +64,7 @@ RAISES = [
     source("endless recursion at import", "a function at import calls itself", "def f(): return f()\nf()\n",
            "build_error", "RecursionError"),
     source("KeyboardInterrupt", "raised in a call", call("raise KeyboardInterrupt"), RAISED, "KeyboardInterrupt"),
-    source("BaseException", "a class of its own", call("raise B('no')", "class B(BaseException): pass"), RAISED,
+    source("BaseException", "a class derived from it", call("raise B('no')", "class B(BaseException): pass"), RAISED,
            "B: no"),
     source("StopIteration", "next(iter(()))", call("next(iter(()))"), RAISED, "StopIteration"),
     source("exception group", "two exceptions at once", call("raise ExceptionGroup('g', [ValueError(1), OSError(2)])"),
@@ -155,7 +155,7 @@ OUTPUT = [
     source("escapes printed", "OSC 0, OSC 52, CSI", call("print('\\x1b]0;owned\\x07\\x1b]52;c;eA==\\x07\\x1b[2J')"), "ok",
            quick=True),
     source("lone surrogate printed", "print('\\ud800')", load("print('\\ud800')"), "ok build_error", ""),
-    source("bytes that are no UTF-8 printed", "os.write(1, b'\\xff\\xfe')", call("os.write(1, b'\\xff\\xfe\\n')"), "ok",
+    source("bytes that are not UTF-8 printed", "os.write(1, b'\\xff\\xfe')", call("os.write(1, b'\\xff\\xfe\\n')"), "ok",
            quick=True),
     source("F10 2 GB on stdout", "os.write(1, ...) in the first call",
            call("global F\nif not F:\n    F = True\n    for _ in range(2000): os.write(1, B)",
@@ -193,7 +193,7 @@ TEXTS = [
            quick=True),
     source("CRLF", "line ends of Windows", "import torch\r\ndef softmax(x):\r\n    return torch.softmax(x, -1)\r\n", "ok",
            quick=True),
-    source("source that is no UTF-8", "b'\\xff' in a comment", "# \udcff\nimport torch\n", "build_error", "solution.py",
+    source("source that is not UTF-8", "b'\\xff' in a comment", "# \udcff\nimport torch\n", "build_error", "solution.py",
            quick=True),
     source("F13 NUL byte", "b'\\0' in the source", "import torch\nx = '\0'\n", "build_error", r"solution\.py",
            quick=True),
@@ -203,13 +203,13 @@ TEXTS = [
 ]  # fmt: skip
 
 WRITES = [
-    source("F6 writes a code file beside itself", "generated.py with the time, at every import",
+    source("F6 writes a code file into its folder", "generated.py with the time, at every import",
            load("open('FOLDER/generated.py', 'w').write('STAMP = %r' % time.time())"), "ok", "",
            also=lambda bench, outcome: few_starts(bench, outcome, "generated.py"), quick=True),
     source("F6 appends to itself", "a line in its own solution.py, at every import",
            load("open('FOLDER/solution.py', 'a').write('\\nT = %r' % time.time())"), "ok", "",
            also=lambda bench, outcome: few_starts(bench, outcome, "solution.py")),
-    source("writes a data file beside itself", "debug.txt, in every call",
+    source("writes a data file into its folder", "debug.txt, in every call",
            call("open('FOLDER/debug.txt', 'w').write(str(time.time()))"), "ok", quick=True),
     source("F1 holds the lock of runs.jsonl", "flock(LOCK_EX) at import, never let go",
            load("import fcntl; F = open('FOLDER/.kernbench/runs.jsonl'); fcntl.flock(F, fcntl.LOCK_EX)"), "ok", "",
@@ -268,7 +268,7 @@ def deletes_itself(bench: Workbench) -> str:
 
 
 LEAVES = [
-    Act(name="deletes itself", group="source", done="os.remove of its own file in the task", do=deletes_itself,
+    Act(name="deletes itself", group="source", done="os.remove of solution.py", do=deletes_itself,
         says=r"solution\.py", quick=True),
 ]  # fmt: skip
 PYTHON: list[Fault] = [*LEAVES, *MISTAKES, *RAISES, *ENDS, *FAMILY, *OUTPUT, *TEXTS, *WRITES]

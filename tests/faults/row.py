@@ -173,7 +173,7 @@ class Fault:
 
 @dataclass(frozen=True, kw_only=True)
 class Save(Fault):
-    """A source that is saved in the open workbench; FOLDER in it stands for the task's."""
+    """A source that is saved in the open workbench; FOLDER in it means the task's."""
 
     texts: Mapping[str, str]
     statuses: str

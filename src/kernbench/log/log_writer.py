@@ -1,4 +1,4 @@
-"""The thread that writes a session's logs, one thing after the other: the screen never waits for a disk or a lock.
+"""The thread that writes a session's logs, one thing after the other: the screen waits for no lock and no write.
 
 number = await writer(function, argument)
 """
