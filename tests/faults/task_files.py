@@ -119,7 +119,7 @@ CONTENTS: list[Fault] = [
     look("F13 solution.py is a device", "a link to /dev/zero", linked("solution.py", "/dev/zero"), r"solution\.py.*(device|not a (regular )?file)", "run", 2, never="no such file", megabytes=500),
     look("links in a circle", "a -> b -> a", lambda folder: (linked("a", "b")(folder), linked("b", "a")(folder))[0], "", "run", 0),
     look("a folder 120 deep", "d/d/d/...", lambda folder: (folder / ("d/" * 120)).mkdir(parents=True), "", "run", 0),
-    look("a file name that is no UTF-8", "b'\\xff.txt'", lambda folder: Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).touch(), "", "run", 0),
+    look("a file name that is not UTF-8", "b'\\xff.txt'", lambda folder: Path(os.fsdecode(os.fsencode(folder) + b"/\xff.txt")).touch(), "", "run", 0),
 ]  # fmt: skip
 
 
@@ -151,7 +151,7 @@ LOGS: list[Fault] = [
     look("runs.jsonl with a number of 5000 digits", '"seconds": 999...', logged(run_line().replace("1.5", "9" * 5000), run_line(iteration=2)), "2", "log", 0),
     look("runs.jsonl by a newer version", "schema 99", logged('{"event":"start","run":"r","schema":99}\n'), "update kernbench", "log", 2),
     look("ITERATIONS.md with conflict markers", "<<<<<<<", logged(entries="# I\n\n<<<<<<< HEAD\n## 1 · a · 2x\n=======\n## 1 · b · 3x\n>>>>>>> x\n"), "unresolved merge", "log", 0),
-    look("ITERATIONS.md is no UTF-8", "latin-1", lambda folder: (folder / "ITERATIONS.md").write_bytes("## 1 · café · 2x\n".encode("latin-1")) and None, "", "log", 0),
+    look("ITERATIONS.md is not UTF-8", "latin-1", lambda folder: (folder / "ITERATIONS.md").write_bytes("## 1 · café · 2x\n".encode("latin-1")) and None, "", "log", 0),
     look("ITERATIONS.md with numbers of 200 digits", "## 999...", replaced("ITERATIONS.md", f"## {'9' * 200} · a · 2x\n"), "", "run -m hello", 0),
     look("config.toml is broken", "theme = [", lambda folder: put_config(folder, "theme = ["), "", "status", 0),
 ]  # fmt: skip
