@@ -288,9 +288,9 @@ async def test_the_hint_names_a_row_that_can_be_seen(engine: FakeEngine) -> None
     async with app.run_test(size=(80, 24)) as pilot:
         engine.say(READY, *whole_run(wrong(0), wrong(2)))
         await settle(pilot)
-        assert "2 rows failed, first wan 75600x5120 (WRONG): enter on it: details" in screen_text(app)
+        assert "2 rows failed, first wan 75600x5120 (WRONG): press enter on it" in screen_text(app)
         for typed, hint in {
-            "qwen": "2 rows failed, first shown: qwen 4096x3072 (WRONG): enter on it: details",
+            "qwen": "2 rows failed, first shown: qwen 4096x3072 (WRONG): press enter on it",
             "mova": "2 rows failed, first wan 75600x5120 (WRONG): filtered out (esc: show all)",
         }.items():
             await pilot.press("slash", *typed, "enter")
@@ -298,7 +298,7 @@ async def test_the_hint_names_a_row_that_can_be_seen(engine: FakeEngine) -> None
             assert hint in screen_text(app)
             await pilot.press("escape")
             await settle(pilot)
-            assert "2 rows failed, first wan 75600x5120 (WRONG): enter on it: details" in screen_text(app)
+            assert "2 rows failed, first wan 75600x5120 (WRONG): press enter on it" in screen_text(app)
 
 
 async def test_hypothesis_and_next_step(engine: FakeEngine) -> None:

@@ -304,7 +304,7 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if slower:
         worst = board.summary.worst if board.summary else None
         named = f", worst {clean(worst.label)} {fmt.times(worst.speedup)}" if worst else ""
-        more = FILTERED if worst and worst.id in hidden else "enter on it: details"
+        more = FILTERED if worst and worst.id in hidden else "press enter on it"
         return f"{fmt.plural(slower, 'row')} slower than baseline{named}: {more}"
     unclear = board.verdicts("unclear")
     if unclear:
@@ -319,6 +319,6 @@ def _failed(failed: Sequence[Row], hidden: Collection[str]) -> str:
     first = (seen or failed)[0]
     word = render.STATUS_WORDS[first.result.status] if first.result else "failed"
     raised = any(row.result and row.result.traceback for row in failed)
-    more = "t: show the traceback" if raised else "enter on it: details" if seen else FILTERED
+    more = "t: show the traceback" if raised else "press enter on it" if seen else FILTERED
     which = "first" if first is failed[0] else "first shown:"
     return f"{fmt.plural(len(failed), 'row')} failed, {which} {clean(first.case.label)} ({word}): {more}"
