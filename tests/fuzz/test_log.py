@@ -39,6 +39,7 @@ ONE_OF_EACH = [
     {"event": "kept", "source": "ab"},
 ]
 ENTRIES = (ROOT / "tests" / "log" / "golden_entry.md").read_text()
+TRAILER = json.loads(ENTRIES.rpartition("kernbench ")[2].removesuffix(" -->\n"))
 
 
 @pytest.fixture(scope="module")
@@ -100,6 +101,7 @@ def test_text_of_runs_jsonl(folder: Path, text: str) -> None:
 
 @fuzzed(40)
 @given(text=st.one_of(spoiled(ENTRIES), spoiled(ENTRIES + ENTRIES), st.text(max_size=200)))
+@example(text=ENTRIES.replace("- result: ", "- result: " + "1" * 20_000))
 def test_text_of_iterations_md(folder: Path, text: str) -> None:
     task = taskfile.load(folder)
     write(folder / "ITERATIONS.md", text)
@@ -113,7 +115,8 @@ def test_text_of_iterations_md(folder: Path, text: str) -> None:
 
 
 @fuzzed(60)
-@given(data=st.one_of(nearly(json.loads(ENTRIES.rpartition("kernbench ")[2].removesuffix(" -->\n"))), VALUES))
+@given(data=st.one_of(nearly(TRAILER), VALUES))
+@example(data={**TRAILER, "environment": {"": []}})
 def test_trailers(data: Any) -> None:
     try:
         line = f"\n<!-- kernbench {json.dumps(data, separators=(',', ':'))} -->\n"

@@ -16,7 +16,7 @@ from kernbench import render
 from kernbench.log.entries import entry_text
 from kernbench.log.runs import legacy
 
-TIMES = re.compile(r"(\d+(?:\.\d+)?(?:e-\d+)?)x")
+TIMES = re.compile(r"(?<!\d)(\d+(?:\.\d+)?(?:e-\d+)?)x")
 INTERVAL = re.compile(TIMES.pattern + r" (?:±([\d.]+)|-([\d.]+)\+([\d.]+))%")
 CLOCK = re.compile(r" cases? \((\w+)\)")
 FIELD = re.compile(r"[-*+] +(?:(hypothesis|next|command|result|stalled):|(when|with task)[: ])")

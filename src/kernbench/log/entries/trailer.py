@@ -141,10 +141,10 @@ def applied(entry: dict[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
     """A pulled entry read from its text, with the trailer's values in place of the text's."""
     words = {name: value for name, value in entry.items() if name not in FORMS}
     values = {name: data[name] for name in FORMS if name in data}
-    environment = {**entry["environment"], **data["environment"]}
+    about = {name: data["environment"][name] for name in ABOUT if name in data["environment"]}
     run = {"run": "", "source": "", "at": "", **values}
-    outcome = render.outcome(decode(Summary, {**run, "environment": decode(Environment, data["environment"])}))
-    return {**words, **run, "environment": environment, "outcome": outcome}
+    outcome = render.outcome(decode(Summary, {**run, "environment": decode(Environment, about)}))
+    return {**words, **run, "environment": {**entry["environment"], **about}, "outcome": outcome}
 
 
 def rows(text: str) -> dict[str, CaseResult]:
