@@ -12,7 +12,7 @@ import pytest
 from harness.shared import taskfile
 from kernbench.engine.jobs import Options
 from kernbench.engine.runner import RunOrder
-from kernbench.engine.save_queue import Decision
+from kernbench.engine.save_queue import Decision, FolderChanges
 from kernbench.engine.session import Session
 from kernbench.events import (
     BuildFailed,
@@ -206,8 +206,8 @@ async def test_what_a_broken_run_writes_does_not_start_it_again(folder: Path, mo
     await it.until(lambda: bool(it.of(BuildFailed)))
     decide, decisions = it.session._saves.folder_changed, []
 
-    def counted(seen: bool, running: bool) -> Decision:
-        decisions.append(decide(seen, running))
+    def counted(found: FolderChanges, seen: bool, running: bool) -> Decision:
+        decisions.append(decide(found, seen, running))
         return decisions[-1]
 
     monkeypatch.setattr(it.session._saves, "folder_changed", counted)

@@ -28,6 +28,7 @@ async def test_a_kernel_that_writes_into_its_folder_starts_nothing(
     assert (folder / "debug.txt").exists()
     write(folder, 'DO = "dump"\nTIME_US = 20.0')
     await it.ended(2)
+    await it.idle()
     (folder / "debug.txt").write_text("by hand, while nothing runs")
     await it.until(lambda: "debug.txt changed: press r" in said(it))
     await it.idle()

@@ -78,7 +78,7 @@ class Bench:
 
     def _change(self, seen: bool = True) -> str:
         before = self.queue.waiting
-        decision = self.queue.folder_changed(seen, self.running is not None)
+        decision = self.queue.folder_changed(self.queue.look(), seen, self.running is not None)
         after = self.queue.waiting
         assert decision.job is None or decision.job is after
         if decision.job is not None:
@@ -144,7 +144,7 @@ class Bench:
         job = self.queue.next()
         if job is None:
             return "none"
-        self.queue.before_reading()
+        self.queue.before_reading(self.queue.stamps())
         decision = self.queue.admit(job, self.logbook.take_source(), "task")
         if decision.job is None:
             return _with_notice("answered", decision)
@@ -157,14 +157,14 @@ class Bench:
         assert self.running is not None
         entry = "entry" if self.running.iteration else "no entry"
         self.running = None
-        notice = self.queue.kernel_stopped()
+        notice = self.queue.kernel_stopped(self.queue.stamps())
         self.queue.run_finished()
         return _with_notice(entry, Decision(notice=notice))
 
     def _break(self, _off: str) -> str:
         assert self.running is not None
         self.running = None
-        self.queue.kernel_stopped()
+        self.queue.kernel_stopped(self.queue.stamps())
         return ""
 
     def _fail(self) -> str:
@@ -354,7 +354,6 @@ def test_a_folder_that_cannot_be_read_is_left_to_the_job_that_reads_it(
     assert bench.do("report") == "ignored"
     monkeypatch.setattr(source_files, "stamps", refuse)
     assert bench.do("report") == "queued"
-    bench.queue.kernel_stopped()  # nor does the end of a run break
 
 
 def test_without_keys_the_notice_names_another_way(tmp_path: Path) -> None:

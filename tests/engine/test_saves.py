@@ -300,5 +300,5 @@ async def test_a_source_that_comes_back_before_its_turn_is_not_forgotten(
     saves = it.session._saves
     assert saves.source is not None
     saves.add(Job("save", 0.0, iteration=True))  # another save, undone before it was read
-    saves.folder_changed(seen=True, running=True)
+    saves.folder_changed(saves.look(), seen=True, running=True)
     assert saves.waiting is not None

@@ -39,12 +39,12 @@ async def test_two_workbenches_on_a_task_are_told_of_each_other(watched: Callabl
     assert warned(first) == [said]
     assert not first.session.is_alone
     await first.session.close()
-    second.session.changed_elsewhere()
+    await second.session.changed_elsewhere()
     assert second.session.is_alone  # by now
     third = watched()
     await third.session.start()
     assert warned(third) == [said]
-    second.session.changed_elsewhere()
+    await second.session.changed_elsewhere()
     assert warned(second) == [said, said]  # another one has come
     for it in (second, third):
         await it.session.close()
@@ -58,7 +58,7 @@ async def test_a_run_from_the_shell_is_no_workbench(watched: Callable[..., Watch
     await open_one.session.start()
     await open_one.ended(1)
     await shell.session.run_once(iteration=False)
-    open_one.session.changed_elsewhere()
+    await open_one.session.changed_elsewhere()
     assert open_one.session.is_alone
     assert not shell.of(Notice)
 
@@ -67,17 +67,17 @@ async def test_what_another_process_enters_is_noticed_once(watched: Callable[...
     here, there = watched(), watched()
     await here.session.run_once(iteration=True)
     assert len(here.session.logbook.iterations()) == 1
-    assert not here.session.changed_elsewhere()
+    assert not await here.session.changed_elsewhere()
     write(folder, "TIME_US = 20.0")
     await there.session.run_once(iteration=True)
-    assert here.session.changed_elsewhere()
+    assert await here.session.changed_elsewhere()
     assert [run.iteration for run in here.session.logbook.iterations()] == [1, 2]
-    assert not here.session.changed_elsewhere()
+    assert not await here.session.changed_elsewhere()
     log = here.session.logbook.path
     log.write_text(log.read_text() + "\nA line of my own.\n")
-    assert here.session.changed_elsewhere()
+    assert await here.session.changed_elsewhere()
     assert len(here.session.logbook.iterations()) == 2
-    assert not here.session.changed_elsewhere()
+    assert not await here.session.changed_elsewhere()
 
 
 async def test_a_best_that_another_process_made_counts(folder: Path, watched: Callable[..., Watched]) -> None:

@@ -62,17 +62,24 @@ def answers(terminal: Terminal, within: float) -> float:
 def slow_files(folder: Path) -> str:
     flag = folder.parent / "slow"
     write_task(folder)
-    slow = {"LD_PRELOAD": preload(), "KERNBENCH_SLOW": str(folder), "KERNBENCH_SLOW_FLAG": str(flag)}
+    slow = {"LD_PRELOAD": preload(), "KERNBENCH_SLOW": str(folder), "KERNBENCH_SLOW_FLAG": str(flag), "FAKE_SLOW": "0.5"}
     with screen(folder, **slow) as terminal:
-        flag.touch()
-        (folder / "solution.py").write_text(GOOD + "TIME_US = 40.0\n")
         taken = []
-        for _ in range(6):
-            taken.append(answers(terminal, 1.0))
-            terminal.count(0.7)
-        flag.unlink()
-        terminal.until(b"#2", 60)
-    return f"`?` answered within {max(taken):.2f} s at worst; entry 2 came"
+        for number, is_slow_from_the_start in ((2, True), (3, False)):
+            text = f"{GOOD}TIME_US = {40 + number}.0\n"
+            if is_slow_from_the_start:
+                flag.touch()
+                (folder / "solution.py").write_text(text)
+            else:
+                (folder / "solution.py").write_text(text + 'DO = "slow"\n')
+                terminal.until(b"checking", 30)
+                flag.touch()
+            for _ in range(6):
+                taken.append(answers(terminal, 1.0))
+                terminal.count(0.7)
+            flag.unlink()
+            terminal.until(f"#{number}".encode(), 60)
+    return f"`?` answered within {max(taken):.2f} s at worst; both entries came"
 
 
 def held_lock(name: str) -> Apart:
@@ -288,7 +295,7 @@ def apart(name: str, done: str, do: object, says: str = "", **more: object) -> A
 
 
 MACHINES: list[Fault] = [
-    apart("slow files", "open, stat, lock and fsync below the task take 2 s each; keys on the screen", slow_files, "entry 2 came"),
+    apart("slow files", "open, stat, lock and fsync below the task take 2 s each; keys on the screen", slow_files, "both entries came"),
     held_lock("ITERATIONS.md"),
     held_lock(".kernbench/runs.jsonl"),
     apart("F10 keys under a flood", "a kernel prints without end; `?` on the screen", flooded, "answered within"),

@@ -17,7 +17,7 @@ from harness.shared import taskfile
 from kernbench.events import Notice, RunFinished, Summary
 from kernbench.log.entries import iterations_file, log_lock
 from kernbench.log.entries.log_lock import LogbookError, LogHeld
-from kernbench.log.log_writer import LogWriter
+from kernbench.log.file_thread import FileThread
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.journal import Journal
 from tests.log.logs import make_log, rows_of, summary_of, write_entries
@@ -243,7 +243,7 @@ def test_a_stopped_holder_is_named_too(book: Logbook) -> None:
 
 @pytest.mark.anyio
 async def test_the_writer_keeps_the_order_and_outlives_a_cancelled_caller() -> None:
-    writer, written = LogWriter(), list[int]()
+    writer, written = FileThread(), list[int]()
     waiting = [writer(written.append, number) for number in range(50)]
     waiting[20].cancel()
     assert await writer.close()
@@ -252,8 +252,8 @@ async def test_the_writer_keeps_the_order_and_outlives_a_cancelled_caller() -> N
 
 @pytest.mark.anyio
 async def test_closing_does_not_wait_for_a_disk_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kernbench.log.log_writer.CLOSING", 0.05)
-    writer = LogWriter()
+    monkeypatch.setattr("kernbench.log.file_thread.CLOSING", 0.05)
+    writer = FileThread()
     end, answer = os.pipe()
     hung = writer(os.read, end, 1)
     assert not await writer.close()
@@ -266,11 +266,11 @@ async def test_a_log_that_is_emptied_is_reported_once(watched: Callable[..., Wat
     it = watched()
     await it.session.run_once(iteration=True)
     runs = it.session.state / "runs.jsonl"
-    assert not it.session.changed_elsewhere()
+    assert not await it.session.changed_elsewhere()
     assert said(it) == []
     runs.unlink()
     for _again in range(2):
-        it.session.changed_elsewhere()
+        await it.session.changed_elsewhere()
     assert said(it) == [f"{runs} was emptied or removed: earlier runs are known until you quit, but no longer on disk"]
     write(folder, "TIME_US = 40.0")
     run = await it.session.run_once(iteration=True)

@@ -338,7 +338,7 @@ class FakeEngine:
     def iterations(self) -> Sequence[Summary]:
         return self.history
 
-    def changed_elsewhere(self) -> bool:
+    async def changed_elsewhere(self) -> bool:
         changed, self.changed = self.changed, False
         return changed
 

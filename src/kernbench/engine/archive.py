@@ -35,7 +35,7 @@ class Archive:
 
     def read(self) -> None:
         """Reads the log now instead of on first use. Safe to call in a thread."""
-        _ = self._logbook.journal
+        self._logbook.refresh()
 
     def prune(self) -> None:
         """Removes snapshots and compiled images that nothing names. Safe to call in a thread."""

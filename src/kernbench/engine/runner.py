@@ -1,8 +1,8 @@
 """One run, from the order to its line in the log.
 
 A RunOrder says what to run. The runner chooses the cases, talks to the worker through the supervisor and records every
-event on disk before a listener sees it; a thread does the writing. A run ends in a Summary, a BuildFailed or a
-RunCancelled.
+event on disk before a listener sees it. A run ends in a Summary, a BuildFailed or a RunCancelled. What reads or writes
+files runs in the logbook's thread.
 """
 
 from __future__ import annotations
@@ -65,6 +65,18 @@ class RunOrder:
     next_step: str = ""
 
 
+@dataclass(frozen=True)
+class RunPlan:
+    """An order with all that was read for it: what the worker is asked, and what is known before it answers."""
+
+    order: RunOrder
+    request: RunRequest
+    best: str | None
+    skipped: Sequence[CaseResult]
+    uncompiled: Sequence[str]
+    """CUDA files that a machine without a GPU leaves out."""
+
+
 class Runner:
     def __init__(
         self,
@@ -78,7 +90,8 @@ class Runner:
         self.running: str | None = None
         self._told_of_cuda = False
 
-    async def run(self, order: RunOrder) -> RunOutcome:
+    def plan(self, order: RunOrder) -> RunPlan:
+        """Chooses the cases and reads the log; in a thread."""
         seed = random.SystemRandom().randrange(1, 2**31)
         interpreted = case_choice.is_interpreted(order.task, order.environment)
         cases, skipped = case_choice.choose(case_choice.matching(order.task, order.case), seed, order.grid, interpreted)
@@ -87,18 +100,22 @@ class Runner:
         request = self._request(
             order, f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}", ids, seed, best
         )
-        started = _started(order, request, best)
-        progress = RunProgress(order.task, started, request.source, self._logbook.journal.failed_builds)
+        uncompiled = sorted(path.name for path in order.source.folder.glob("*.cu")) if interpreted else ()
+        return RunPlan(order, request, best, skipped, uncompiled)
+
+    async def run(self, plan: RunPlan) -> RunOutcome:
+        order = plan.order
+        started = _started(order, plan.request, plan.best)
+        progress = RunProgress(order.task, started, plan.request.source, self._logbook.journal.failed_builds)
         self.running = started.run
         try:
-            begun = self._logbook.write(
+            begun = self._logbook.in_thread(
                 self._begin, order, started
             )  # awaited later: a save must be able to cancel at once
             self._emit(started)
-            if interpreted:
-                self._tell_of_cuda(order.source)
-            landed = [progress.on_message({"event": "case", "result": to_dict(result)}) for result in skipped]
-            await self._converse(progress, request, [event for events in landed for event in events])
+            self._tell_of_cuda(plan.uncompiled)
+            landed = [progress.on_message({"event": "case", "result": to_dict(result)}) for result in plan.skipped]
+            await self._converse(progress, plan.request, [event for events in landed for event in events])
             await begun
             return await self._conclude(order, progress)
         finally:
@@ -108,16 +125,15 @@ class Runner:
         self._logbook.journal.note_old_hash(order.task)
         self._logbook.journal.start(started, order.task.name, order.environment)
 
-    def _tell_of_cuda(self, source: Source) -> None:
+    def _tell_of_cuda(self, files: Sequence[str]) -> None:
         """Once per session: a solution that is right here may not even compile on a GPU."""
-        files = sorted(path.name for path in source.folder.glob("*.cu"))
         if files and not self._told_of_cuda:
             self._told_of_cuda = True
             self._emit(Notice(f"no GPU here: not compiling {', '.join(files)}, checking only the CPU path"))
 
     async def measure_floor(self, order: RunOrder, case: str) -> bool:
         """Measures the A/A floor of one case for later verdicts; False if interrupted."""
-        request = self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, self._best(order))
+        request = await self._logbook.in_thread(self._floor_request, order, case)
         talk = self._supervisor.talk({"request": "floor", **to_dict(request)})
         async with contextlib.aclosing(talk) as conversation:
             async for message in conversation:
@@ -125,8 +141,11 @@ class Runner:
                     return False
                 if message.get("event") == "floor" and message.get("floor") is not None:
                     key, floor = self._floor_keys(order, case)[0], float(message["floor"])
-                    await self._logbook.write(self._logbook.journal.keep_floor, key, floor)
+                    await self._logbook.in_thread(self._logbook.journal.keep_floor, key, floor)
         return True
+
+    def _floor_request(self, order: RunOrder, case: str) -> RunRequest:
+        return self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, self._best(order))
 
     def wants_floor(self, order: RunOrder, case: str) -> bool:
         measured = self._logbook.journal.last_cases.get(case)
@@ -151,34 +170,39 @@ class Runner:
         """On disk first, then on the screen."""
         for event in events:
             if isinstance(event, CaseLanded):
-                await self._logbook.write(self._logbook.journal.case, event)
+                await self._logbook.in_thread(self._logbook.journal.case, event)
             self._emit(event)
 
     async def _conclude(self, order: RunOrder, progress: RunProgress) -> RunOutcome:
         journal = self._logbook.journal
         if progress.controls_passed:
-            await self._logbook.write(journal.keep_controls, self._controls_keys(order)[0])
+            await self._logbook.in_thread(journal.keep_controls, self._controls_keys(order)[0])
         if progress.cancelled is not None:
-            await self._logbook.write(journal.cancel, progress.cancelled)
+            await self._logbook.in_thread(journal.cancel, progress.cancelled)
             self._emit(progress.cancelled)
             return progress.cancelled
         if progress.failure is not None:
-            await self._logbook.write(journal.fail, progress.failure)
+            await self._logbook.in_thread(journal.fail, progress.failure)
             self._emit(progress.failure)
             return progress.failure
         summarise, problem = functools.partial(self._summarise, order, progress), ""
         if order.iteration:
             patience = PATIENCE if order.reason == "command" else SHORT_PATIENCE
             finish = self._logbook.finish
-            summary, problem = await self._logbook.write(finish, order.task, summarise, progress.results, patience)
+            summary, problem = await self._logbook.in_thread(finish, order.task, summarise, progress.results, patience)
         else:
-            journal.read_new()  # runs that other processes finished meanwhile
-            summary = summarise()
-            await self._logbook.write(journal.finish, summary, progress.results.values())
+            summary = await self._logbook.in_thread(self._finish_again, summarise, progress.results)
         self._emit(RunFinished(summary))
         if problem:
             self._emit(Notice(problem, "error"))
         self._say_more(summary)
+        return summary
+
+    def _finish_again(self, summarise: Callable[[], Summary], results: Mapping[str, CaseResult]) -> Summary:
+        """Stores a run that makes no entry."""
+        self._logbook.journal.read_new()  # runs that other processes finished meanwhile
+        summary = summarise()
+        self._logbook.journal.finish(summary, results.values())
         return summary
 
     def _say_more(self, summary: Summary) -> None:

@@ -2,14 +2,15 @@
 
 The newest job wins; those before it never start. A save of a source that was just run to its end is not run again. What
 the kernel writes does not count as a save (kernel_writes.py). The session reports what happens (a change, a key, a run
-that starts or ends) and carries out each Decision. The queue reads the task's folder, but starts and cancels nothing
-itself.
+that starts or ends) and carries out each Decision. The queue starts and cancels nothing itself. Only `look` and
+`stamps` read the task's folder; the session calls them in a thread, and holds a lock until it has handed back what they
+found.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -42,6 +43,16 @@ class Decision:
     job: Job | None = None
     """Queued by a change, or admitted to run; None to do nothing."""
     notice: Notice | None = None
+
+
+@dataclass(frozen=True)
+class FolderChanges:
+    """How the folder differs from the source read last."""
+
+    now: source_files.Stamps
+    saved: frozenset[str] | None
+    """Files that start a run; None if that cannot be read."""
+    data: tuple[str, ...] = ()
 
 
 class SaveQueue:
@@ -98,47 +109,46 @@ class SaveQueue:
 
     # -- changes in the folder --------------------------------------------------------------------------------------
 
-    def folder_changed(self, seen: bool, running: bool) -> Decision:
+    def folder_changed(self, found: FolderChanges, seen: bool, running: bool) -> Decision:
         """Queues a save, or drops one that was undone before its turn. A changed data file only makes a notice, and
         not even that while a kernel runs, which may have written it.
 
         `seen`: the watch reported a change, not only a look at the files' times, which finds the same save again.
         """
-        had_waiting = self.waiting is not None
-        code, data = self._changes()
+        had_waiting, data = self.waiting is not None, found.data
+        code = found.saved - self._by_kernel.names if found.saved is not None else None
         if code is not None and not code:
+            self._take_as_seen((found.now.keys() | self._seen.keys()) - self._by_kernel.names, found.now)
             self._drop_undone_save()
             return Decision() if running or had_waiting or not data else Decision(notice=self._data_changed(data))
         if had_waiting and not seen:
             return Decision()
         if code is not None and not had_waiting and self._by_kernel.keep_changing(code, running):
-            self._take_as_seen(code)
+            self._take_as_seen(code, found.now)
             return Decision(notice=self._by_kernel.ignored(code))
         notice = Notice("paused: press space to run this save") if self.paused and not had_waiting else None
         self.add(Job("save", time.monotonic(), iteration=True))
         return Decision(self.waiting, notice)
 
-    def _changes(self) -> tuple[frozenset[str] | None, list[str]]:
-        """Which files that start a run were saved, and which data files have changed; None if that cannot be read.
+    def look(self) -> FolderChanges:
+        """Reads the folder, in a thread: which files that start a run were saved, and which data files have changed.
 
         A save counts if the text differs from the source read last. Any save counts if that source failed or a changed
         data file waits for a run.
         """
         try:
-            now = self._stamps()
+            now = self.stamps()
             touched = {name for name in now.keys() | self._seen.keys() if now.get(name) != self._seen.get(name)}
             touched -= self._by_kernel.names
             code = {name for name in touched if source_files.starts_run(name)}
             any_save = self.failed or self._data_waits
             saved = frozenset(name for name in code if any_save or self._differs(name, name in now))
             if saved:
-                return saved, []
+                return FolderChanges(now, saved)
             data = sorted(name for name in touched - code if self._differs(name, name in now))
         except Exception:  # the job that reads the folder reports what is wrong
-            return None, []
-        written = {name: stamp for name, stamp in self._seen.items() if name in self._by_kernel.names}
-        self._seen = {name: stamp for name, stamp in now.items() if name not in self._by_kernel.names} | written
-        return frozenset(), data
+            return FolderChanges({}, None)
+        return FolderChanges(now, frozenset(), tuple(data))
 
     def _differs(self, name: str, exists: bool) -> bool:
         """Whether a file is not what it was in the source read last."""
@@ -149,7 +159,7 @@ class SaveQueue:
             return exists or kept.is_file()
         return kept.read_bytes() != read_bytes(self._folder / name, LARGEST_FILE)
 
-    def _data_changed(self, names: list[str]) -> Notice:
+    def _data_changed(self, names: Iterable[str]) -> Notice:
         self._data_waits = True
         what_to_do = "press r" if self._has_keys else "save the solution to run it"
         return Notice(f"{listed(names)} changed: {what_to_do}")
@@ -161,7 +171,8 @@ class SaveQueue:
         if self.waiting is not None and self.waiting.reason == "save" and is_undone:
             self.waiting = None
 
-    def _stamps(self) -> source_files.Stamps:
+    def stamps(self) -> source_files.Stamps:
+        """The times of the source's files now."""
         task = self._logbook.task
         return source_files.stamps(self._folder, self._logbook.state, task.ignore if task is not None else ())
 
@@ -169,27 +180,22 @@ class SaveQueue:
         """The kernel of the run in progress is about to change these files; `unseen`: it has started a process."""
         self._by_kernel.add(names, unseen)
 
-    def kernel_stopped(self) -> Notice | None:
+    def kernel_stopped(self, now: source_files.Stamps) -> Notice | None:
         """A run or a profile has ended: data files that changed meanwhile, and what the kernel wrote, need no run."""
-        try:
-            now = self._stamps()
-        except OSError:
-            return None
         written = self._by_kernel.stop()
         changed = frozenset(name for name in written if now.get(name) != self._seen.get(name))
         self._take_as_seen(changed | {name for name in now.keys() | self._seen.keys() if not starts_run(name)}, now)
         return self._by_kernel.reported(frozenset(filter(starts_run, changed)))
 
-    def _take_as_seen(self, names: Iterable[str], now: source_files.Stamps | None = None) -> None:
-        now = self._stamps() if now is None else now
+    def _take_as_seen(self, names: Set[str], now: source_files.Stamps) -> None:
         kept = {name: stamp for name, stamp in self._seen.items() if name not in names}
         self._seen = kept | {name: now[name] for name in names if name in now}
 
     # -- one run ----------------------------------------------------------------------------------------------------
 
-    def before_reading(self) -> None:
-        """To be called before a job reads the folder: what is saved from now on counts as a change."""
-        self._seen, self._data_waits = self._stamps(), False
+    def before_reading(self, now: source_files.Stamps) -> None:
+        """To be called before a job reads the folder: what is saved after these times counts as a change."""
+        self._seen, self._data_waits = now, False
 
     def admit(self, job: Job, source: snapshot.Source, task_hash: str) -> Decision:
         """The job as it is to run, given the source it found; None if that source already has its answer."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from harness.shared import taskfile
@@ -27,11 +27,12 @@ from kernbench.engine.idle_work import IdleWork, Situation
 from kernbench.engine.jobs import Job, Options
 from kernbench.engine.listeners import Listener, Listeners
 from kernbench.engine.run_notes import RunNotes
-from kernbench.engine.runner import Runner, RunOrder, RunOutcome
+from kernbench.engine.runner import Runner, RunOrder, RunOutcome, RunPlan
 from kernbench.engine.save_queue import Decision, SaveQueue
 from kernbench.engine.workbench_lock import WorkbenchLock
 from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.log.logbook import Logbook
+from kernbench.log.waiting_entries import WaitingEntries
 from kernbench.ncu.explainer import Answer, Explainer
 from kernbench.task import snapshot, source_files, watch
 from kernbench.task.baseline import Baseline
@@ -39,8 +40,6 @@ from kernbench.worker.process import Unusable
 from kernbench.worker.supervisor import Supervisor
 
 PRUNE_EVERY = 3600.0
-RETRY = 0.5
-"""Seconds between two attempts to write entries that wait."""
 
 
 class Session:
@@ -55,16 +54,19 @@ class Session:
         self._emit = self._listeners.emit
         self._listeners.add(self._note_environment)  # first: the other listeners may need it
         self.logbook = Logbook(Path(task.folder), state, task, self.options.condition)
+        self.logbook.keep_entries()
         self.archive = Archive(task, self.logbook)
         self.supervisor = _supervisor(task, options, self._emit)
         self.explainer = Explainer(self.supervisor, self.logbook, self._emit, options.harness, options.ncu)
         self._lock = WorkbenchLock(state)
         self._saves = SaveQueue(Path(task.folder), self.logbook, options.has_keys)
+        self._reads_folder = asyncio.Lock()
+        """Held from a look at the folder until the queue knows what was found."""
         self._runner = Runner(self.supervisor, self.logbook, self._emit, self._saves.kernel_wrote)
         self.notes = RunNotes(self.logbook, self._runner)
         self._idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
         self._resting = False
-        self._entries_wait = asyncio.Event()
+        self._waiting_entries = WaitingEntries(self.logbook, self._emit)
         self._prune_at = 0.0
         self._pruning: asyncio.Task[None] | None = None
         self._large_files: set[str] = set()
@@ -115,10 +117,9 @@ class Session:
 
     async def start(self) -> None:
         """Serves saves until closed; runs the current source at once."""
-        self._look_around()
-        tasks = (self._serve, self._watch, self._enter_waiting)
+        await self._look_around()
+        tasks = (self._serve, self._watch, self._waiting_entries.keep_writing)
         self._tasks = [asyncio.create_task(task()) for task in tasks]
-        self._entries_wait.set()  # those of a session that was killed
         self._submit(Job("open", time.monotonic(), iteration=True))
 
     async def close(self) -> None:
@@ -128,7 +129,7 @@ class Session:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.explainer.profiler.close()
         await self.supervisor.close()
-        if not await self.logbook.write.close():
+        if not await self.logbook.in_thread.close():
             self._emit(Notice(f"{self.state} does not answer: what was last logged may not be on disk", "error"))
         self._lock.leave()
 
@@ -166,10 +167,10 @@ class Session:
         self._baseline = Baseline.parse(name, self.task)
         self.rerun()
 
-    def changed_elsewhere(self) -> bool:
+    async def changed_elsewhere(self) -> bool:
         """Whether another process changed the log; this session's runs emit events instead."""
-        self._look_around()
-        changed = not self.running and self.logbook.changed()
+        await self._look_around()
+        changed = not self.running and await self.logbook.in_thread(self.logbook.changed)
         self._tell_of_loss()
         return changed
 
@@ -184,14 +185,14 @@ class Session:
     async def profile(self, case: str, against: str | None = None, full: bool = False) -> Answer:
         """Asks Nsight Compute what limits a case; a run in progress pauses meanwhile. Emits the answer, too."""
         answer = await self.explainer.explain(self.task, case, against, full, self._baseline, self._device())
-        self._kernel_stopped()
+        await self._kernel_stopped()
         self._wake.set()  # idle work starts the next standby
         return answer
 
     async def trace(self, case: str, path: Path) -> tuple[TraceRow, ...]:
         """One call's time by kernel and operator; writes a Chrome trace to `path`. Raises UserError."""
         rows = await self.explainer.trace(self.task, case, self._baseline, self._device(), path)
-        self._kernel_stopped()
+        await self._kernel_stopped()
         return rows
 
     # -- the loop ---------------------------------------------------------------------------------------------------
@@ -211,33 +212,18 @@ class Session:
     async def _watch(self) -> None:
         folder, stop, poll = Path(self.task.folder), self._stop, self.options.poll
         async for seen in watch.changes(folder, stop, poll, self._warn, self.state):
-            running = self.running is not None or self.supervisor.is_gpu_lent
-            self._carry_out(self._saves.folder_changed(seen, running))
+            async with self._reads_folder:
+                found = await self.logbook.in_thread(self._saves.look)
+                running = self.running is not None or self.supervisor.is_gpu_lent
+                self._carry_out(self._saves.folder_changed(found, seen, running))
 
-    def _look_around(self) -> None:
-        if said := self._lock.announce():
+    async def _look_around(self) -> None:
+        if said := await self.logbook.in_thread(self._lock.announce):
             self._warn(said)
 
     def _tell_of_loss(self) -> None:
         if said := self.logbook.journal.loss():
             self._warn(said)
-
-    async def _enter_waiting(self) -> None:
-        """Writes the entries that wait for ITERATIONS.md, as soon as that is possible."""
-        with contextlib.suppress(UserError):  # a run reports it
-            _ = self.logbook.journal  # here, not in two threads at once
-        while True:
-            await self._entries_wait.wait()
-            self._entries_wait.clear()
-            try:
-                numbers = await self.logbook.write(self.logbook.enter_waiting)
-            except UserError:  # the run said so
-                self._entries_wait.set()
-                await asyncio.sleep(RETRY)
-                continue
-            if numbers:
-                named = f"entries {numbers[0]} to {numbers[-1]} are" if len(numbers) > 1 else f"entry {numbers[0]} is"
-                self._emit(Notice(f"{named} now in ITERATIONS.md"))
 
     def _warn(self, sentence: str) -> None:
         self._emit(Notice(sentence, "warning"))
@@ -249,8 +235,8 @@ class Session:
             if job is None:
                 await self._rest()
                 continue
-            self._look_around()
             try:
+                await self._look_around()
                 await self._execute(job)
             except Exception as problem:  # the next save is served, however this one failed
                 self._saves.failed = True
@@ -280,13 +266,13 @@ class Session:
     # -- one run ----------------------------------------------------------------------------------------------------
 
     async def _execute(self, job: Job) -> RunOutcome | None:
-        self._saves.before_reading()
-        if not self._reload():
-            return None
-        source = self.logbook.take_source()
-        if job.reason == "save":
-            self.notes.on_save()
-        decision = self._saves.admit(job, source, self.task.hash)
+        async with self._reads_folder:
+            source = await self._read_source()
+            if source is None:
+                return None
+            if job.reason == "save":
+                self.notes.on_save()
+            decision = self._saves.admit(job, source, self.task.hash)
         if decision.notice is not None:
             self._emit(decision.notice)
         if decision.job is None:
@@ -295,38 +281,47 @@ class Session:
         if environment is None:
             return None
         await self.explainer.profiler.make_way()
+        plan, large = await self.logbook.in_thread(self._prepare, decision.job, source, environment)
         if self._saves.waiting is not None and job.reason != "command":
             return None  # superseded while the worker started or a profile ended
-        self.logbook.journal.read_new()  # another process may have logged a new best since
         self._tell_of_loss()
         self._saves.run_started()
-        self._name_large_files()
-        outcome = await self._runner.run(self._order(decision.job, source, environment))
-        self._kernel_stopped()
+        self._name_large_files(large)
+        outcome = await self._runner.run(plan)
+        await self._kernel_stopped()
         if not isinstance(outcome, RunCancelled):
             self._saves.run_finished()
         if isinstance(outcome, Summary):
             self.logbook.environment = outcome.environment
-            if self.logbook.journal.waiting:
-                self._entries_wait.set()
+            self._waiting_entries.look()
             makes_entry = outcome.iteration is not None or outcome.run in self.logbook.journal.waiting
             words = self.notes.words_for(outcome, job) if makes_entry else None
-            if words and (problem := await self.logbook.write(self.notes.reword, outcome, *words)):
+            if words and (problem := await self.logbook.in_thread(self.notes.reword, outcome, *words)):
                 self._warn(problem)
         return outcome
 
-    def _kernel_stopped(self) -> None:
-        if notice := self._saves.kernel_stopped():
-            self._emit(notice)
+    async def _kernel_stopped(self) -> None:
+        with contextlib.suppress(OSError):
+            async with self._reads_folder:
+                now = await self.logbook.in_thread(self._saves.stamps)
+                if notice := self._saves.kernel_stopped(now):
+                    self._emit(notice)
 
-    def _name_large_files(self) -> None:
-        for name in source_files.too_large(self.task, self.state):
+    def _name_large_files(self, names: Iterable[str]) -> None:
+        for name in names:
             if name not in self._large_files:
                 self._large_files.add(name)
                 self._warn(f"{name} is over 1 MB, so it is not part of the source: load it by absolute path")
 
     def _device(self) -> str:
         return self.environment.device if self.environment is not None else self.supervisor.device
+
+    def _prepare(self, job: Job, source: snapshot.Source, environment: Environment) -> tuple[RunPlan, list[str]]:
+        """Reads everything that the run needs to know, and which files are too large; in a thread."""
+        self.logbook.journal.read_new()  # another process may have logged a new best since
+        self.logbook.refresh()
+        plan = self._runner.plan(self._order(job, source, environment))
+        return plan, source_files.too_large(self.task, self.state)
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> RunOrder:
         known = job.reason in ("open", "key") and self.logbook.has_entry(source)
@@ -359,18 +354,24 @@ class Session:
         self.problem, self.logbook.environment = None, self.environment or environment
         return environment
 
-    def _reload(self) -> bool:
-        """Reads the task again; reports a mistake in it and returns False."""
+    async def _read_source(self) -> snapshot.Source | None:
+        """Reads the task and takes a snapshot of the source; reports a mistake in the task and returns None."""
+        in_thread = self.logbook.in_thread
+        self._saves.before_reading(await in_thread(self._saves.stamps))
+        return await in_thread(self.logbook.take_source) if await self._reload() else None
+
+    async def _reload(self) -> bool:
+        in_thread = self.logbook.in_thread
         try:
-            task = taskfile.load(Path(self.task.folder))
+            task = await in_thread(taskfile.load, Path(self.task.folder))
         except taskfile.TaskError as problem:
             self._saves.failed = True
-            self._emit(task_failures.bad_task(problem, Path(self.task.folder)))
+            self._emit(await in_thread(task_failures.bad_task, problem, Path(self.task.folder)))
             return False
         if task != self.task or self._saves.failed:
             series = task.hash != self.task.hash
             if self.baseline == self.task.baseline:  # the task's own, not one the user chose
-                self._baseline = Baseline.parse(task.baseline, task)
+                self._baseline = await in_thread(Baseline.parse, task.baseline, task)
             self.task = self.logbook.task = self.archive.task = task
             self._saves.failed = False
             self._emit(TaskLoaded(task, series))

@@ -27,7 +27,7 @@ from kernbench.log.entries import entry_text, iterations_file
 from kernbench.log.entries.entry_list import EntryList
 from kernbench.log.entries.log_lock import PATIENCE, LogbookError
 from kernbench.log.entries.pulled_entries import PulledEntries
-from kernbench.log.log_writer import LogWriter
+from kernbench.log.file_thread import FileThread
 from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import JournalError
@@ -55,8 +55,8 @@ class Logbook:
         self._elsewhere = PulledEntries(self.path)
         self._codes: dict[str, str] = {}
         """Code hashes of stored sources, by source hash."""
-        self.write = LogWriter()
-        """Runs what writes in a thread; only commands without a loop write at once."""
+        self.in_thread = FileThread()
+        """Runs what reads and writes the task's files; only commands without a loop do that at once."""
 
     @functools.cached_property
     def journal(self) -> Journal:
@@ -155,7 +155,17 @@ class Logbook:
     def changed(self) -> bool:
         """Whether another process or an editor has added runs or changed the log since the last check."""
         grown = self.journal.read_new()
-        return grown or (self.path.is_file() and not self._elsewhere.current())
+        is_edited = self.path.is_file() and not self._elsewhere.current()
+        self.refresh()
+        return grown or is_edited
+
+    def keep_entries(self) -> None:
+        """From now on ITERATIONS.md is only looked at by `refresh`, in the thread, so that the screen never waits."""
+        self._elsewhere.is_kept = True
+
+    def refresh(self) -> None:
+        """Reads ITERATIONS.md if it has changed, and runs.jsonl on first use."""
+        self._elsewhere.refresh(self.journal)
 
     def iterations(self) -> EntryList:
         """Iterations by number, whether run here or only written in the log."""
@@ -201,8 +211,9 @@ class Logbook:
                 store(None)
             return replace(stored[0], iteration=None), f"{problem}; {WAITS}"
         self._confirm(entered)
-        if is_read:  # else the file is read again
+        if is_read:
             self._elsewhere.adopt(self._seen.signature)
+        self.refresh()
         return entered, ""
 
     def enter(
@@ -237,6 +248,8 @@ class Logbook:
             number = iterations_file.append(self.path, text, at_least, self._seen, run=look_for, patience=patience)
             self._confirm(comparison.numbered(run, number))
             numbers.append(number)
+        if numbers:
+            self.refresh()
         return numbers
 
     def _text_of(self, run: Summary, number: int) -> str:
@@ -261,6 +274,7 @@ class Logbook:
             new = replace(new, hypothesis_by=author(self.path.parent), hypothesis_at=now(), move=move)
         if entry.run not in self.journal.waiting:  # else the entry will have them from the start
             iterations_file.reword(self.path, entry, new)
+            self.refresh()
         self.journal.words(new)
 
     def set_next(self, step: str) -> int | None:
@@ -272,6 +286,7 @@ class Logbook:
         if place is None:
             return None
         iterations_file.set_next(self.path, *place, step)
+        self.refresh()
         last = self.last_entry()
         if last is not None and place == _place_of(last):
             self.journal.words(replace(last, next=step))

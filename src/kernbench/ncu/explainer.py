@@ -64,7 +64,7 @@ class Explainer:
 
     async def trace(self, task: Task, case: str, baseline: Baseline, device: str, path: Path) -> tuple[TraceRow, ...]:
         """Run torch's profiler on one call, holding the GPU slot; raises a UserError."""
-        source = self._logbook.take_source()
+        source = await self._logbook.in_thread(self._logbook.take_source)
         _check(task, case)
         wanted = ProfileRequest(task, case, sides(task, source, None, baseline, self._logbook), device)
         async with self._one_at_a_time:
@@ -78,7 +78,7 @@ class Explainer:
         self, task: Task, case: str, against: str | None, full: bool, baseline: Baseline, device: str, began: float
     ) -> Answer:
         try:
-            source = self._logbook.take_source()
+            source = await self._logbook.in_thread(self._logbook.take_source)
             _check(task, case)
             if device == "cpu":
                 raise NoProfile(refusals.refuse("on_cpu", task=task.name))
@@ -92,7 +92,7 @@ class Explainer:
         except OSError as problem:
             return ProfileFailed(case, f"{problem.filename or self._logbook.state}: {problem.strerror}")
         with contextlib.suppress(UserError, OSError):
-            await self._logbook.write(self._logbook.add_evidence, task, source.sha)
+            await self._logbook.in_thread(self._logbook.add_evidence, task, source.sha)
         other = found[1] if len(found) > 1 else None
         return ProfileReady(case, found[0], diagnose(found[0]), other, time.monotonic() - began)
 

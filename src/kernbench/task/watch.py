@@ -132,7 +132,7 @@ async def _watched(folder: Path, state: Path | None, stop: asyncio.Event) -> Asy
     )
     async for batch in watcher:
         yield any(counts(path) for _change, path in batch)
-        if source_files.identity(folder) != watched:  # the watch is still on the old folder
+        if await asyncio.to_thread(source_files.identity, folder) != watched:  # the watch is still on the old folder
             return
 
 

@@ -89,6 +89,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         """Something changed since the last paint."""
         self._turning = False
         """The panes of one task are gone and those of the next do not exist yet."""
+        self._looking = False
         self._log_problem = ""
         """The problem shown when the log was last read."""
         self.set_class(self.ascii_only, "-ascii")
@@ -114,16 +115,25 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self._begin()
         self.set_interval(60, lambda: self.iterations.refresh())
         self.set_interval(1, self._count_on)
-        self.set_interval(LOOK_SECONDS, self._look_elsewhere)
+        self.set_interval(LOOK_SECONDS, self._look_soon)
 
-    def _look_elsewhere(self) -> None:
+    def _look_soon(self) -> None:
+        """In a worker: keys must not wait for a slow disk."""
+        if not self._looking:
+            self._looking = True
+            self.run_worker(self._look_elsewhere(), exit_on_error=False)
+
+    async def _look_elsewhere(self) -> None:
         """Show entries that a shell or an editor added."""
         found = ""
         try:
-            if self.ready and not self.board.reading and self._bench.engine.changed_elsewhere():
+            changed = self.ready and not self.board.reading and await self._bench.engine.changed_elsewhere()
+            if changed and self.ready:
                 self.show_iterations()
         except (UserError, OSError) as problem:  # e.g. a network disk; the next read may succeed
             found = f"cannot re-read the log: {problem}"
+        finally:
+            self._looking = False
         if found and found != self._log_problem:
             self._bench.say(found, "warning")
         self._log_problem = found

@@ -2,8 +2,8 @@
 
 TIME_US = 50.0        what a call takes (the baseline takes 100)
 DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER), flood, wrong, raise, cuda, syntax,
-                      slow (20 ms a row), say (writes SAY as an event), dump (writes debug.txt into the task's folder),
-                      raw (sends the bytes of lines.hex as they are),
+                      slow (20 ms or $FAKE_SLOW s a row), say (writes SAY as an event),
+                      dump (writes debug.txt into the task's folder), raw (sends the bytes of lines.hex as they are),
                       generate (writes generated.py there and reports that), spawn (writes generated.py by a process,
                       which is all that it reports), append (to solution.py)
 ON = "b"              the case on which it does so; every case if left out
@@ -150,7 +150,7 @@ class Worker:
             for _ in range(int(os.environ.get("FAKE_FLOOD", "200"))):  # 310 kB each
                 os.write(1, b"flood of words from the kernel\n" * 10000)
         elif todo == "slow":
-            time.sleep(0.02)
+            time.sleep(float(os.environ.get("FAKE_SLOW", "0.02")))
         elif todo == "dump":
             with open(os.path.join(request["task"]["folder"], "debug.txt"), "w") as file:
                 file.write(str(time.time_ns()))

@@ -18,9 +18,10 @@ class EditedWords:
 
     def read(self, entries: Iterable[tuple[int, str]]) -> None:
         """Number and text of every entry, in the order of the file."""
-        self._texts = {}
+        texts: dict[int, list[str]] = {}
         for number, text in entries:
-            self._texts.setdefault(number, []).append(text)
+            texts.setdefault(number, []).append(text)
+        self._texts = texts  # at once: another thread may be reading it
 
     def applied(self, runs: Iterable[Summary]) -> Iterator[Summary]:
         """The runs, each with the words that its entry has now."""

@@ -1,7 +1,7 @@
 """The lock of ITERATIONS.md: waits a bounded time, then names the process that holds it.
 
 Any program may hold the lock, a kernel under test included, and may never let go. So nothing here waits for good, and
-the screen's thread does not wait at all: it leaves this to the log writer.
+the screen's thread does not wait at all: it leaves this to the file thread.
 """
 
 from __future__ import annotations

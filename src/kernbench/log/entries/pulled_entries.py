@@ -36,6 +36,9 @@ class PulledEntries:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.is_kept = False
+        """After the first look only `refresh` looks at the file, for a caller that must not wait for a disk."""
+        self._is_known = self._is_readable = False
         self._signature: tuple[int, int, int] | None = None
         self._found: list[PulledEntry] = []
         self._written: Counter[Key] = Counter()
@@ -60,15 +63,9 @@ class PulledEntries:
 
     def of(self, journal: Journal) -> list[PulledEntry]:
         """The entries in the file, except those that runs on this machine made."""
-        self._unreadable = ""
-        try:
-            signature = iterations_file.signature_of(self.path)
-            if signature != self._signature:
-                self._read(_made(journal))
-                self._signature = signature
-        except (OSError, NotRegular) as problem:
-            self._conflict = None
-            self._unreadable = str(problem) if isinstance(problem, NotRegular) else ""
+        if not (self.is_kept and self._is_known):
+            self.refresh(journal)
+        if not self._is_readable:
             return []
         made = _made(journal) if self._found else {}
         own = self._unsigned.intersection(number for number, _source in made)
@@ -77,6 +74,19 @@ class PulledEntries:
             for item in self._found
             if not (item.iteration in own or self._is_made(item, made.get(key_of(item), [])))
         ]
+
+    def refresh(self, journal: Journal) -> None:
+        """Reads the file again if it has changed."""
+        try:
+            signature = iterations_file.signature_of(self.path)
+            if signature != self._signature:
+                self._read(_made(journal))
+                self._signature = signature
+            self._is_readable, self._unreadable = True, ""
+        except (OSError, NotRegular) as problem:
+            self._is_readable, self._conflict = False, None
+            self._unreadable = str(problem) if isinstance(problem, NotRegular) else ""
+        self._is_known = True
 
     def _read(self, made: Mapping[Key, Sequence[Summary]]) -> None:
         text = _text(self.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
@@ -86,15 +87,17 @@ class DiffPage(Page):
     def on_mount(self) -> None:
         self._load()
         if self._new == "now":
-            self.set_interval(LOOK_SECONDS, self._follow)
+            self.run_worker(self._follow(), exit_on_error=False)
 
-    def _follow(self) -> None:
-        """A file may be missing while an editor replaces it; the next call finds it."""
-        with contextlib.suppress(UserError, OSError):
-            now = self._bench.engine.archive.sources(self._new)
-            if self._shown is not None and now != self._shown[1]:
-                self._shown = self._shown[0], now
-                self._fill()
+    async def _follow(self) -> None:
+        """A file may be missing while an editor replaces it; the next look finds it."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            with contextlib.suppress(UserError, OSError):
+                now = await asyncio.to_thread(self._bench.engine.archive.sources, self._new)
+                if self._shown is not None and now != self._shown[1]:
+                    self._shown = self._shown[0], now
+                    self._fill()
 
     def _load(self) -> None:
         old, new = self._sources(self._old), self._sources(self._new)

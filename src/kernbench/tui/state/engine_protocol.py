@@ -137,7 +137,7 @@ class Engine(Protocol):
 
     def baselines(self) -> tuple[str, ...]: ...
 
-    def changed_elsewhere(self) -> bool:
+    async def changed_elsewhere(self) -> bool:
         """Whether another process changed the log."""
 
     def last_results(self) -> Mapping[str, CaseResult]: ...

@@ -1,6 +1,6 @@
-"""The thread that writes a session's logs, one thing after the other: the screen waits for no lock and no write.
+"""The thread that reads and writes a session's files, in order, so that the screen waits for no disk and no lock.
 
-number = await writer(function, argument)
+number = await in_thread(function, argument)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CLOSING = 3.0
 """Seconds that closing waits for what is still to be written."""
 
 
-class LogWriter:
+class FileThread:
     def __init__(self) -> None:
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -27,7 +27,7 @@ class LogWriter:
         """Queues the call at once; await its result or its error. A cancelled caller does not stop it."""
         if self._thread is None:
             # A daemon: a disk that never answers must not keep the process from ending.
-            self._thread = threading.Thread(target=self._serve, name="log writer", daemon=True)
+            self._thread = threading.Thread(target=self._serve, name="files", daemon=True)
             self._thread.start()
         done: Future[_T] = Future()
         self._queue.put(lambda: _carry_out(done, function, arguments))
