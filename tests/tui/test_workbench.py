@@ -7,6 +7,7 @@ from typing import Literal
 
 import pytest
 
+from harness.shared import findings
 from harness.shared.codes import explain
 from harness.shared.errors import UserError, Where
 from harness.shared.results import CaseResult
@@ -86,7 +87,7 @@ async def test_a_log_that_cannot_be_read_for_a_moment_is_read_later(
         await pilot.press("i")
         changed = engine.changed_elsewhere
 
-        def stale() -> bool:
+        async def stale() -> bool:
             raise UserError("runs.jsonl cannot be read: Stale file handle")
 
         monkeypatch.setattr(engine, "changed_elsewhere", stale)
@@ -281,6 +282,21 @@ async def test_the_hint_is_of_the_run_that_is_on() -> None:
         engine.say(STARTED)
         await settle(pilot)
         assert "dim numbers are older than this save; rows" in screen_text(app)
+
+
+async def test_the_hint_names_what_was_found_about_the_whole_run(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(160, 48)) as pilot:
+        both = findings.make("forked"), findings.make("clock_replaced", names="time.time")
+        engine.say(READY, *whole_run(findings=both))
+        await settle(pilot)
+        assert "clock replaced: the source replaced time.time" in screen_text(app)
+        engine.say(*whole_run(findings=(findings.make("forked"),)))
+        await settle(pilot)
+        assert "forked: the source forked and the child returned" in screen_text(app)
+        engine.say(*whole_run(wrong(0), findings=(findings.make("forked"),)))
+        await settle(pilot)
+        assert "1 row failed" in screen_text(app)
 
 
 async def test_the_hint_names_a_row_that_can_be_seen(engine: FakeEngine) -> None:

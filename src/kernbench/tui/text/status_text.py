@@ -289,6 +289,9 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
         seen = next((row for row in red if row.case.id not in hidden), None)
         why = f"press enter on {clean(seen.case.label)} for details" if seen else FILTERED
         return f"{fmt.plural(len(red), 'row')} {'is' if len(red) == 1 else 'are'} invalid: {why}"
+    if board.summary is not None and board.summary.findings:
+        finding = max(board.summary.findings, key=lambda item: item.disqualifying)
+        return f"{clean(finding.name)}: {clean(finding.help)}"
     waiting = sum(1 for row in board.rows() if row.result and row.result.reason == "needs_gpu")
     if waiting:
         need = "needs" if waiting == 1 else "need"
