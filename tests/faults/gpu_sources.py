@@ -75,7 +75,7 @@ GPU: list[Fault] = [
     triton("Triton wild store", "a store 10**12 elements away", "tl.store(p + 1000000000000, 1.0)", LOST,
            "illegal|CUDA error"),
     triton("Triton endless loop", "while on the device", "while tl.load(p, volatile=True) != -7.0:\n        tl.store(p + 1, 0.0)",
-           "timeout", "timed out after 3"),
+           "timeout", "timed out after"),
     triton("Triton too much shared memory", "a tile of 64 MB", "x = tl.arange(0, 4096)\n    y = tl.dot(tl.zeros((4096, 4096), tl.float16), tl.zeros((4096, 4096), tl.float16))\n    tl.store(p, tl.sum(y))",
            "runtime_error timeout", ""),
     python("device assert", "an index out of range", "torch.zeros(3, device=x.device)[torch.tensor([99], device=x.device)]; torch.cuda.synchronize()",
