@@ -102,7 +102,8 @@ class _Function:
             return ctypes.c_int64
         if issubclass(kind, float):
             return ctypes.c_double
-        raise TypeError(f"{self._name}: argument {index} is a {kind.__name__}; pass tensors, int, float, bool or None")
+        wanted = "pass tensors, int, float, bool or None"
+        raise TypeError(f"{self._name}: argument {index} is of type {kind.__name__}; {wanted}")
 
 
 def _pointer(tensor: Any) -> int:

@@ -70,7 +70,7 @@ def passed(kind: type, size: int | None) -> tuple[str, Callable[[Any], Any] | No
     else:
         code, put = _scalar(kind)
         width = struct.calcsize("<" + code)
-        what, codes = f"a {kind.__name__} of {fmt.plural(width, 'byte')}", {width: code}
+        what, codes = f"of type {kind.__name__} ({fmt.plural(width, 'byte')})", {width: code}
     if size is not None and size not in codes:
         raise TypeError(f"is {what}, but the kernel declares {fmt.plural(size, 'byte')} there")
     return codes[size or next(iter(codes))], put
@@ -84,7 +84,7 @@ def _scalar(kind: Any) -> tuple[str, Callable[[Any], Any] | None]:
             return INTEGERS[about.itemsize], int
         if about.kind == "f" and about.itemsize <= 8:
             return {2: "e", 4: "f", 8: "d"}[about.itemsize], None
-    raise TypeError(f"is a {kind.__name__}; pass tensors, int, float, bool, None or numpy scalars")
+    raise TypeError(f"is of type {kind.__name__}; pass tensors, int, float, bool, None or numpy scalars")
 
 
 def _address(tensor: Any) -> int:

@@ -147,5 +147,5 @@ def _allow_shared(kernel: Any, name: str, shared: int, device: int) -> None:
     (status,) = driver.cuKernelSetAttribute(attribute, shared, kernel.handle, driver.CUdevice(device))
     if int(status) != 0:
         most = getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", 0)
-        limit = f"at most {most}" if most else "less"
-        raise ValueError(f"{name}: {shared} bytes of shared memory is too much; a block on this GPU may use {limit}")
+        limit = f"may use at most {most}" if most else "must use less"
+        raise ValueError(f"{name}: {shared} bytes of shared memory is too much; a block on this GPU {limit}")

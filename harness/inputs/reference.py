@@ -73,7 +73,7 @@ class Reference:
             raise BadTask(f"make_inputs must return a dict of arguments; for case {case.id} it returned {kind}")
         for name, value in made.items():
             if value is not None and not isinstance(value, (torch.Tensor, int, float, str, bool)):
-                what = f"{name!r} of case {case.id} is a {class_name(value)}"
+                what = f"{name!r} of case {case.id} is of type {class_name(value)}"
                 raise BadTask(f"make_inputs: {what}; use tensors, numbers, strings or None")
         for name in self.task.mutates:
             if not isinstance(made.get(name), torch.Tensor):

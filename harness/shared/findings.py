@@ -35,11 +35,11 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "fewer_checks": Definition(
         "fewer checks",
-        "ran out of memory while checking other input values; those checked before were correct ({detail})",
+        "ran out of memory ({detail}) while checking other input values; those already checked were correct",
     ),
     "forked": Definition(
         "forked",
-        "the source forked and the child returned into kernbench, which ended it; fork only to run another program",
+        "the source forked, and the child returned into kernbench and was stopped; fork only to run another program",
     ),
     "impossible_time": Definition(
         "impossible time",
@@ -100,7 +100,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     "shared_gpu": Definition("shared GPU", "{processes} also used this GPU during timing; times may be off"),
     "shared_operator": Definition(
         "shared operator name",
-        "the source names {operators} directly, so its operators collide with those of other sources and "
+        "the source refers to {operators} directly, so its operators collide with those of other sources and "
         "it is not compared with best; call the function that custom_op returns instead",
     ),
     "stale_result": Definition(
@@ -110,13 +110,13 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "thread_limit_changed": Definition(
         "too many threads",
-        "it called torch.set_num_threads; to compare with more than {allowed}, set `threads` in task.toml",
+        "it called torch.set_num_threads; to use more threads than {allowed}, set `threads` in task.toml",
         disqualifying=True,
     ),
     "throttled": Definition("throttled", "{dropped} blocks were dropped ({cause}); let the GPU cool down"),
     "too_many_threads": Definition(
         "too many threads",
-        "it kept {busy} CPUs busy, but task.toml allows {allowed}; to compare with more, set `threads` there",
+        "it kept {busy} CPUs busy, but task.toml allows {allowed}; to use more, set `threads` there",
         disqualifying=True,
     ),
     "uneven_calls": Definition(

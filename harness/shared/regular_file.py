@@ -23,14 +23,14 @@ def read_bytes(path: Path, limit: int) -> bytes:
     try:
         size = os.fstat(handle).st_size
         if size > limit:
-            raise NotRegular(f"{path} has {size:,} bytes; kernbench reads at most {limit:,}")
+            raise NotRegular(f"{path} is {size:,} bytes; kernbench reads at most {limit:,}")
         data = bytearray()
         while len(data) <= limit and (part := os.read(handle, min(limit + 1 - len(data), 1 << 24))):
             data += part
     finally:
         os.close(handle)
     if len(data) > limit:
-        raise NotRegular(f"{path} grows while kernbench reads it")
+        raise NotRegular(f"{path} grew while kernbench was reading it")
     return bytes(data)
 
 
@@ -56,4 +56,5 @@ def open_regular(path: Path, flags: int = os.O_RDONLY) -> int:
 
 def _refused(path: Path, mode: int) -> NotRegular:
     kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a fifo", stat.S_IFSOCK: "a socket"}
-    return NotRegular(f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')}, not a regular file; move it away")
+    kind = kinds.get(stat.S_IFMT(mode), "a device")
+    return NotRegular(f"{path} is {kind}, not a regular file; move it out of the way")

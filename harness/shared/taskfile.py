@@ -118,7 +118,7 @@ def read_toml(path: Path, missing: str = "no such file") -> dict[str, Any]:
     """A whole TOML file; everything in it is text, numbers below 2^64, dates, and lists and tables of these."""
     text = _read(path, missing, LARGEST_TOML)
     if found := _LONG_KEY.search(text):
-        raise TaskError(path, _line(text, found), f"is nested too deep; use at most {DEEPEST} levels")
+        raise TaskError(path, _line(text, found), f"nested too deeply; use at most {DEEPEST} levels")
     return cast(dict[str, Any], _parsed(path, text, tomllib.loads, "TOML"))
 
 
@@ -130,9 +130,9 @@ def _parsed(path: Path, text: str, parse: Callable[[str], Any], language: str) -
     try:
         data = parse(text)
     except (tomllib.TOMLDecodeError, json.JSONDecodeError) as problem:
-        raise TaskError(path, "", f"is not valid {language}: {problem}") from None
+        raise TaskError(path, "", f"not valid {language}: {problem}") from None
     except RecursionError:
-        raise TaskError(path, "", f"is nested too deep; use at most {DEEPEST} levels") from None
+        raise TaskError(path, "", f"nested too deeply; use at most {DEEPEST} levels") from None
     except ValueError:  # the limit on digits is the only other reason
         place = _line(text, _DIGITS.search(text))
         raise TaskError(path, place, "a number has too many digits; use one below 2^64") from None
@@ -144,14 +144,14 @@ def _read(path: Path, missing: str, limit: int = LARGEST_FILE) -> str:
     try:
         return _bytes(path, missing, limit).decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise TaskError(path, "", f"is not UTF-8 (byte {problem.start}): {problem.reason}") from None
+        raise TaskError(path, "", f"not UTF-8 (byte {problem.start}): {problem.reason}") from None
 
 
 def _bytes(path: Path, missing: str, limit: int = LARGEST_FILE) -> bytes:
     try:
         return read_bytes(path, limit)
     except NotRegular as problem:
-        raise TaskError(path, "", str(problem).removeprefix(f"{path} ")) from None
+        raise TaskError(path, "", str(problem).removeprefix(f"{path} ").removeprefix("is ")) from None
     except FileNotFoundError:
         raise TaskError(path, "", missing) from None
     except OSError as problem:
@@ -161,7 +161,7 @@ def _bytes(path: Path, missing: str, limit: int = LARGEST_FILE) -> bytes:
 def _check_values(path: Path, key: str, value: Any, depth: int = 0) -> None:
     """Refuses what cannot be written again, as JSON or on a screen, wherever in the file it is."""
     if depth > DEEPEST:
-        raise TaskError(path, key, f"is nested too deep; use at most {DEEPEST} levels")
+        raise TaskError(path, key, f"nested too deeply; use at most {DEEPEST} levels")
     if isinstance(value, dict):
         for name, item in value.items():
             place = f"{key}.{name}" if key else name
@@ -171,9 +171,9 @@ def _check_values(path: Path, key: str, value: Any, depth: int = 0) -> None:
         for index, item in enumerate(value):
             _check_values(path, f"{key}[{index}]", item, depth + 1)
     elif isinstance(value, int) and value.bit_length() > 64:
-        raise TaskError(path, key, "is an integer of more than 64 bits; use a smaller one")
+        raise TaskError(path, key, "an integer of more than 64 bits; use a smaller one")
     elif isinstance(value, str) and not _is_text(value):
-        raise TaskError(path, key, f"{shown(value)} has half of a surrogate pair, which is not text")
+        raise TaskError(path, key, f"{shown(value)} contains a lone surrogate, which is not text")
 
 
 def _is_text(value: str) -> bool:
@@ -192,7 +192,7 @@ def _cases(path: Path, data: dict[str, Any]) -> tuple[Case, ...]:
     ]
     listed = path.with_name("cases.json")
     if os.path.lexists(listed):
-        text = _read(listed, "is a link to a file that does not exist")
+        text = _read(listed, "a link to a file that does not exist")
         tables = _tables(listed, "", _parsed(listed, text, json.loads, "JSON"))
         cases += [_case(listed, f"[{index}]", entry, "case") for index, entry in enumerate(tables)]
     cases += _grid(path, data.get("grid", {}))
@@ -304,9 +304,9 @@ def _defines(path: Path, key: str, *names: str) -> None:
     except SyntaxError as problem:
         raise TaskError(path, f"line {problem.lineno or 1}", f"syntax error: {problem.msg}") from None
     except (RecursionError, MemoryError):
-        raise TaskError(path, "", "an expression is nested too deep for Python's parser") from None
+        raise TaskError(path, "", "an expression is nested too deeply for Python's parser") from None
     except ValueError as problem:  # a NUL byte
-        raise TaskError(path, "", f"is not Python: {problem}") from None
+        raise TaskError(path, "", f"not Python: {problem}") from None
     defined: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -359,7 +359,7 @@ def _tables(path: Path, key: str, value: Any) -> list[dict[str, Any]]:
 
 def _text(path: Path, key: str, value: Any) -> str:
     if value is None:
-        raise TaskError(path, key, "is missing")
+        raise TaskError(path, key, "missing")
     is_line = isinstance(value, str) and _is_text(value) and value.splitlines() in ([], [value])
     if not is_line or (not value and not key.endswith("summary")):
         raise TaskError(path, key, f"must be a single-line string, not {shown(value)}")

@@ -25,7 +25,7 @@ def is_asked_for() -> bool:
 def sentence(problem: BaseException) -> str:
     what = " ".join(f"{type(problem).__name__}: {problem}".split())
     kept = _kept(problem)
-    report = f"please report the traceback in {kept}" if kept else f"{ASKED}=1 shows the traceback"
+    report = f"please report this, with the traceback from {kept}" if kept else f"{ASKED}=1 shows the traceback"
     return f"internal error: {what}{_where(problem)}; your log is intact; {report}"
 
 

@@ -24,6 +24,8 @@ STATUS_WORDS = {
     "skipped": "skipped",
     "interpreted": "checked",
 }
+COUNTED = {"build_error": "build error", "runtime_error": "error", "timeout": "timeout"}
+"""Statuses that are counted as nouns: `2 errors`, but `2 wrong`."""
 FAILURE_ORDER = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
 """Statuses of a failed case, the most informative first: a wrong value says more than a crash."""
 MOVES = "profile again, re-read the log, or change direction"
@@ -31,7 +33,7 @@ MOVES = "profile again, re-read the log, or change direction"
 STEP_WORDS = {
     "load": "loading",
     "build": "building",
-    "baseline": "preparing baseline",
+    "baseline": "preparing the baseline",
     "inputs": "making inputs",
     "check": "checking",
     "time": "timing",
@@ -96,7 +98,7 @@ def outcome(summary: Summary) -> str:
     if summary.environment.interpreted:
         return "checked"
     if not summary.complete:
-        return "part"
+        return "partial"
     if summary.best:
         return "first" if summary.best_geomean is None else "improved" if summary.took_over else "best"
     if summary.vs_best is not None:
@@ -117,7 +119,8 @@ def count_parts(summary: Summary) -> list[str]:
     parts = [f"{right}/{run} passed"]
     for name in FAILURE_ORDER:
         if tally.get(name):
-            parts.append(f"{tally[name]} {STATUS_WORDS[name].lower()}")
+            noun = COUNTED.get(name)
+            parts.append(fmt.plural(tally[name], noun) if noun else f"{tally[name]} {STATUS_WORDS[name].lower()}")
     parts += [f"{tally[name]} {name}" for name in ("slower", "unclear") if tally.get(name)]
     return parts + ([f"{tally['skipped']} not run"] if tally.get("skipped") else [])
 

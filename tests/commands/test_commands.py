@@ -252,7 +252,7 @@ def test_a_part_of_the_cases_is_called_so_and_not_compared(folder: Path) -> None
     assert kernbench(folder, "run", "-m", "all").returncode == 0
     assert kernbench(folder, "run", "-m", "some", "--case", "a").returncode == 0
     last = kernbench(folder, "log").stdout.splitlines()[-1]
-    assert " part " in last
+    assert " partial " in last
 
 
 def test_a_second_signal_does_not_end_the_closing() -> None:

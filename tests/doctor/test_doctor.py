@@ -46,7 +46,7 @@ def test_the_torch_of_this_python_is_seen_without_importing_it() -> None:
     code = f"{look}; assert 'torch' not in sys.modules"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
     assert re.search(r"(?m)^ok +torch +\d", done.stdout)
-    assert re.search(r"(?m)^ok +private names +all \d+ of torch and triton found", done.stdout)
+    assert re.search(r"(?m)^ok +private names +all \d+ found in torch and triton", done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_python_that_breaks_is_a_line(tmp_path: Path, fake_python: Path, scrip
 def test_a_python_that_hangs_is_a_line(fake_python: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installation, "PROBE_SECONDS", 0.2)
     fake_python.write_text("#!/bin/sh\nexec sleep 60\n")
-    assert "did not answer" in installation.probe(str(fake_python))["problem"]
+    assert "did not finish" in installation.probe(str(fake_python))["problem"]
 
 
 def test_a_python_that_is_not_there_is_a_line(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_ncu_is_judged_as_a_profile_would(ncu: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("script", "says"),
     [
-        ("exec /bin/sleep 60", "did not answer within 0.2 s"),
+        ("exec /bin/sleep 60", "did not finish within 0.2 s"),
         ("echo '\x1b]0;owned'", "does not print a version"),
         ("echo libnvperf is missing >&2; exit 127", "libnvperf is missing"),
     ],
@@ -163,11 +163,11 @@ def test_a_gpu_that_torch_does_not_see_is_told_of(
 @pytest.mark.parametrize(
     ("private", "ok", "says", "fix"),
     [
-        ({"missing": {}, "untried": ""}, True, "all 43 of torch and triton found", ""),
+        ({"missing": {}, "untried": ""}, True, "all 43 found in torch and triton", ""),
         (
             {"missing": {}, "untried": "torch 2.6.0 and triton 3.2.0"},
             True,
-            "all 43 of torch and triton found; untested with torch 2.6.0 and triton 3.2.0",
+            "all 43 found in torch and triton; untested with torch 2.6.0 and triton 3.2.0",
             "",
         ),
         (

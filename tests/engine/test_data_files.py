@@ -122,7 +122,7 @@ async def test_code_that_a_kernel_writes_starts_nothing_and_is_named_once(
     await it.idle()
     assert (folder / name).read_text().count("STAMP") == 2
     assert (len(it.of(RunStarted)), it.of(RunCancelled)) == (2, [])
-    assert said(it) == [f"the kernel wrote {name}: that starts no run; press r to run it"]
+    assert said(it) == [f"the kernel wrote {name}, which does not start a run; press r to run it"]
 
 
 async def test_code_that_a_process_of_the_kernel_writes_starts_two_runs_at_most(
@@ -137,6 +137,7 @@ async def test_code_that_a_process_of_the_kernel_writes_starts_two_runs_at_most(
     await it.idle()
     assert len(it.of(RunStarted)) == 3
     (notice,) = said(it)
-    assert notice.startswith("generated.py changed in 3 runs in a row, perhaps by the kernel: ignored until another")
+    words = "generated.py kept changing (3 runs in a row), perhaps written by the kernel: ignored until another"
+    assert notice.startswith(words)
     write(folder, "TIME_US = 20.0")
     await it.until(lambda: len(it.of(RunFinished)) == 2)

@@ -31,7 +31,7 @@ async def test_a_fifo_in_the_place_of_a_file_stops_nothing(
     (failure,) = it.of(BuildFailed)
     assert isinstance(failure, BuildFailed)
     assert (failure.status, str(failure.where)) == ("bad_task", name)
-    assert failure.message == "is a fifo, not a regular file; move it away"
+    assert failure.message == "a fifo, not a regular file; move it out of the way"
     (folder / ".back").write_text(text)
     (folder / ".back").rename(folder / name)
     write(folder, "TIME_US = 20.0")
@@ -47,4 +47,4 @@ async def test_a_solution_over_the_limit_is_named_with_its_size(watched: Callabl
     (failure,) = it.of(BuildFailed)
     assert isinstance(failure, BuildFailed)
     assert str(failure.where) == "solution.py"
-    assert failure.message == "has 1,500,000 bytes; kernbench reads at most 1,048,576"
+    assert failure.message == "1,500,000 bytes; kernbench reads at most 1,048,576"

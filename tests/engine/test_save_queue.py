@@ -43,9 +43,10 @@ LAYOUT = "only comments, formatting or unused files changed; not re-timed"
 PRESS_R = "changed: press r"
 OPEN: Row = [("open", ""), ("next", "runs 1 for an entry"), ("finish", "entry")]
 RUNS: Row = [("break off", ""), ("next", "runs 1 for an entry")]
-WROTE = "the kernel wrote gen.py: that starts no run; press r to run it"
+WROTE = "the kernel wrote gen.py, which does not start a run; press r to run it"
 IGNORED = (
-    "gen.py changed in 3 runs in a row, perhaps by the kernel: ignored until another file changes; press r to run it"
+    "gen.py kept changing (3 runs in a row), perhaps written by the kernel: ignored until another file changes;"
+    " press r to run it"
 )
 
 

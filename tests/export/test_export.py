@@ -19,9 +19,9 @@ from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.results import CaseResult, VerdictWord
 from harness.shared.task import Task
-from kernbench import export
+from kernbench import export, render
 from kernbench.cli import cli
-from kernbench.export import charts
+from kernbench.export import charts, data_frame
 from kernbench.log import stored_sources
 from kernbench.log.runs.journal import Journal
 from kernbench.machine.plain_text import plain
@@ -165,6 +165,18 @@ def test_a_part_of_the_cases_has_no_place_in_the_chart(state: Path) -> None:
     ElementTree.fromstring(charts.trajectory([part]))
 
 
+def test_a_part_of_the_cases_keeps_its_word_in_the_frame(task: Task, state: Path) -> None:
+    run = replace(next(item for item in Journal(state).summaries if item.right), complete=False)
+    assert render.outcome(run) == "partial"
+    assert set(data_frame.frame(task, Journal(state), [run])["outcome"]) == {"part"}
+
+
+def test_html_says_what_each_iteration_changed(task: Task, state: Path) -> None:
+    page = export.text(task, state, "html")
+    assert ">Change: first iteration, nothing to compare with</p>" in page
+    assert ">Change from #1 to #2</p>" in page
+
+
 def test_html_of_one_wrong_iteration_says_that_there_is_no_best(tmp_path: Path) -> None:
     task = make_log(tmp_path / "t", 6, cases=2)
     state = tmp_path / "t" / ".kernbench"
@@ -244,7 +256,7 @@ def test_pr_claims_what_was_measured(tmp_path: Path, time: tuple[VerdictWord, fl
 def test_pr_counts_every_entry_of_the_log(task: Task, state: Path) -> None:
     steps = [item.iteration for item in Journal(state).summaries[:2] if item.new_best]
     body = export.text(task, state, "pr", after="2")
-    assert f"\n9 iterations, {len(steps)} of them a new best on the way:\n" in body
+    assert f"\n9 iterations, {fmt.plural(len(steps), 'new best')}:\n" in body
 
 
 def test_pr_of_a_cpu_task_asks_for_no_gpu_counters(tmp_path: Path) -> None:

@@ -330,7 +330,7 @@ SAVES: list[Fault] = [
     act("folder moved away", "and back after 0.5 s", moved),
     act("60 saves in 0.6 s", "an editor that saves at every key", burst, "right"),
     act("3000 files", "in a folder of the task", many_files, "right"),
-    act("F13 source over 1 MB", "2 MB of comments", too_large, r"solution\.py:? has 2,000,\d+ bytes"),
+    act("F13 source over 1 MB", "2 MB of comments", too_large, r"solution\.py:? 2,000,\d+ bytes"),
     act("F13 runs.jsonl emptied", "truncated to 0 under an open workbench", emptied, r"runs\.jsonl", quick=True),
     apart("F13 .kernbench deleted", "rm -r under an open workbench", state_deleted, r"\.kernbench|runs\.jsonl"),
     act("ITERATIONS.md deleted", "rm under an open workbench", log_deleted, "made anew"),

@@ -136,7 +136,7 @@ def test_a_pulled_entry_is_asked_about(task: Task) -> None:
     shutil.rmtree(state_of(task))
     before = log_of(task).read_bytes()
     words = said(task, "drop", "2")
-    assert words.startswith("entry 2 was not dropped: it was run on another machine, ")
+    assert words.startswith("entry 2 was not dropped: it is from another machine, ")
     said(task, "drop", "2", "--yes")
     assert numbers(task) == ["1", "3", "4"]
     said(task, "drop", "2", "--undo")

@@ -64,7 +64,7 @@ async def test_a_held_log_delays_the_entry_alone(watched: Callable[..., Watched]
         await it.until(lambda: len(said(it)) == 2)
         for sentence in said(it):
             assert sentence.startswith(f"ITERATIONS.md is locked by process {process.pid} (")
-            assert sentence.endswith("the entry waits, and is written when it can be, or at the next start")
+            assert sentence.endswith("the entry will be written as soon as possible, at the latest on the next start")
         assert headings(path) == [1]
         assert len(unwritten(state)) == 2  # on disk already
     await it.until(lambda: "entries 2 to 3 are now in ITERATIONS.md" in said(it))
@@ -271,7 +271,8 @@ async def test_a_log_that_is_emptied_is_reported_once(watched: Callable[..., Wat
     runs.unlink()
     for _again in range(2):
         await it.session.changed_elsewhere()
-    assert said(it) == [f"{runs} was emptied or removed: earlier runs are known until you quit, but no longer on disk"]
+    kept = "earlier runs are kept in memory until you quit, but are no longer on disk"
+    assert said(it) == [f"{runs} was emptied or removed: {kept}"]
     write(folder, "TIME_US = 40.0")
     run = await it.session.run_once(iteration=True)
     assert isinstance(run, Summary)

@@ -119,11 +119,11 @@ def test_the_level_of_the_best_rises_between_entries_too() -> None:
 
 async def test_a_heading_says_what_a_word_is_about(folder: Path) -> None:
     await run(folder, "first")
-    for time_us, heading in ((80.0, "2 · slower one · 1.25x · slower (than best: 2.00x)"), (50.2, "3 · ")):
+    for time_us, heading in ((80.0, "2 · slower one · 1.25x · slower than best (2.00x)"), (50.2, "3 · ")):
         write(folder, f"TIME_US = {time_us}")
         await run(folder, "slower one")
         assert f"## {heading}" in (folder / "ITERATIONS.md").read_text()
-    assert "· same (as best: 2.00x)\n" in (folder / "ITERATIONS.md").read_text()
+    assert "· same as best (2.00x)\n" in (folder / "ITERATIONS.md").read_text()
 
 
 async def test_what_is_edited_in_the_log_is_what_lists_and_exports_say(folder: Path) -> None:

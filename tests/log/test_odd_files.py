@@ -53,7 +53,7 @@ def test_a_log_that_is_not_a_file_hides_neither_the_runs_nor_other_tasks(task: T
     replace(log, kind)
     result = told("log", task.folder)
     assert result.exit_code == 0, result.output
-    assert f"ITERATIONS.md is {kind}, not a regular file; move it away" in result.stderr
+    assert f"ITERATIONS.md is {kind}, not a regular file; move it out of the way" in result.stderr
     assert "16-byte loads" in result.stdout
     assert overview.of(Path(task.folder)).problem is None
     for words in (("show", task.folder, "2"), ("export", task.folder, "--format", "md", "-o", "-")):
@@ -86,7 +86,7 @@ def test_one_endless_line_is_read_in_parts(task: Task, monkeypatch: pytest.Monke
     longest = max(len(line) for _place, line in runs_file.RunsFile(runs).scan(size - 5000))
     assert longest == 1 << 12
     monkeypatch.setattr(runs_file, "LARGEST", size - 1)
-    with pytest.raises(JournalError, match=r"runs\.jsonl: it has 0 MB; move it away"):
+    with pytest.raises(JournalError, match=r"runs\.jsonl: it is 0 MB; move it elsewhere"):
         Journal(runs.parent)
 
 

@@ -66,11 +66,11 @@ async def test_entries_without_runs_are_listed_and_shown(shipped: Path) -> None:
     assert said("show", name, "1", state=state).startswith("## 1 · one row a warp · 1.25x · first\n")
     for words in (("diff", name, "1"), ("restore", name, "1")):
         sentence = said(*words, state=state)
-        assert sentence.startswith("entry 1 was run on another machine: its source (")
+        assert sentence.startswith("entry 1 is from another machine: its source (")
         assert sentence.endswith(f") is not in this state folder ({state})")
     assert said("diff", name, "2", state=state) == "no difference between 2 and now\n"  # the one that the folder holds
     assert said("show", name, "best", state=state).startswith("## 2 · two rows a warp · 2.00x · improved")
-    assert said("diff", name, "1", "best", state=state).startswith("entry 1 was run on another machine")
+    assert said("diff", name, "1", "best", state=state).startswith("entry 1 is from another machine")
     assert said("diff", name, "best", state=state) == "no difference between 2 and now\n"
     assert "the log has 1 to 2" in said("show", name, "7", state=state)
     assert not state.exists()
@@ -143,7 +143,7 @@ async def test_a_part_of_the_cases_stands_for_no_entry(shipped: Path) -> None:
         PulledEntry
     ] * 2
     found = overview.of(shipped, shipped / ".here")
-    assert (found.iterations, found.best, found.last) == (2, "2.00x", "2.00x part (some cases)")
+    assert (found.iterations, found.best, found.last) == (2, "2.00x", "2.00x partial (some cases)")
     await run(shipped, ".here")
     await run(shipped, ".here", case="a*")
     assert overview.of(shipped, shipped / ".here").last == "2.00x first"
@@ -169,7 +169,7 @@ async def test_exports_begin_with_the_source_that_was_opened(shipped: Path) -> N
     assert "Best: #2 as timed again here, geomean 2.00x" in export.text(task, state, "md")
     rows = csv.DictReader(io.StringIO(export.text(task, state, "csv")))
     assert {(row["iteration"], row["repeats"]) for row in rows} == {("", "2"), ("3", ""), ("4", ""), ("5", "")}
-    assert "entry 1 was run on another machine" in said(
+    assert "entry 1 is from another machine" in said(
         "export", str(shipped), *"--format pr -o - --after 1".split(), state=state
     )
 
@@ -181,9 +181,9 @@ async def test_a_source_without_a_number_is_named_by_what_it_was(folder: Path) -
     task, state = taskfile.load(folder), folder / ".here"
     body = export.text(task, state, "pr", after="1")
     assert "| case | baseline us | as opened us | #1 us |" in body
-    assert "It began with the source as it was opened, 2.00x ±0.1%.\n\n1 iteration, no new best.\n" in body
-    assert "best, the source as it was opened, against eager" in export.text(task, state, "html")
-    assert "Best: the source as it was opened" in export.text(task, state, "md")
+    assert "It began with the source as first opened, 2.00x ±0.1%.\n\n1 iteration, no new best.\n" in body
+    assert "best, the source as first opened, against eager" in export.text(task, state, "html")
+    assert "Best: the source as first opened" in export.text(task, state, "md")
 
 
 async def test_the_same_source_is_no_improvement_over_itself(shipped: Path) -> None:
@@ -318,6 +318,13 @@ def test_what_is_shipped_reads_back_as_it_is_written(name: str) -> None:
     [
         (" a · b · 1.25x · slower (best was 1.30x)", ("a · b", 1.25, "slower", True)),
         (" no build came of it · wrong (best was 1.30x)", ("no build came of it", None, "wrong", False)),
+        (" older · 1.20x · faster (than best: 1.10x)", ("older", 1.2, "faster", True)),
+        (" newer · 1.20x · faster than best (1.10x)", ("newer", 1.2, "faster", True)),
+        (" older · 1.20x · same (over compile, as best: 1.21x)", ("older", 1.2, "same", True)),
+        (" newer · 1.20x · same as best (1.21x, over compile)", ("newer", 1.2, "same", True)),
+        (" older · 1.20x · part", ("older", 1.2, "part", True)),
+        (" newer · 1.20x · partial", ("newer", 1.2, "partial", True)),
+        (" it does not compile · no build", ("it does not compile", None, "no build", False)),
         (" it hangs · timeout", ("it hangs", None, "timeout", False)),
         (" by hand", ("by hand", None, "", True)),
         ("", ("", None, "", True)),

@@ -172,7 +172,7 @@ def test_restore_never_touches_what_lies_behind_a_linked_folder(task: Task, jour
     _before, changed = stored_sources.restore(
         task, stored_sources.find(task, journal, with_link.sha[:8]), journal.state
     )
-    assert changed == ["solution.py", "lib/ops.py (behind a link: unchanged)"]
+    assert changed == ["solution.py", "lib/ops.py (in a linked folder: unchanged)"]
     assert shared.read_text() == "f = 2\n"
 
 
@@ -184,7 +184,7 @@ def test_restore_does_not_follow_a_link_out_of_the_folder(task: Task, journal: J
     (folder / "solution.py").symlink_to(other)
     (folder / "helper.py").write_text("of a later one\n")
     with pytest.raises(
-        stored_sources.SourceError, match=r"^solution.py is a link out of the task's folder, to /.*/other"
+        stored_sources.SourceError, match=r"^solution.py is a link to /.*/other.*, outside the task's folder; nothing"
     ):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert other.read_text() == "of another project\n"
@@ -408,7 +408,8 @@ def test_port_does_not_follow_a_link_out_of_the_repository(task: Task, tree: Pat
     git(tree, "commit", "-qm", "a link")
     result = kernbench("port", task.folder, "--to", str(tree / "linked.py"))
     assert result.exit_code == 1
-    assert f"linked.py is a link to {other}, which is not in the repository" in result.stderr
+    why = f"linked.py is a link to {other}, which is not in the repository"
+    assert f"{why}; use --force to write it anyway" in result.stderr
     assert other.read_text() == "of another project\n"
 
 
@@ -417,7 +418,7 @@ def test_port_outside_a_repository_needs_force(task: Task, tmp_path: Path) -> No
     target.write_text("mine\n")
     result = kernbench("port", task.folder, "--to", str(target))
     assert result.exit_code == 1
-    assert "could not be recovered" in result.stderr
+    assert "could not be recovered; use --force to write it anyway" in result.stderr
     assert target.read_text() == "mine\n"
 
 
@@ -425,7 +426,7 @@ def test_port_outside_a_repository_needs_force(task: Task, tmp_path: Path) -> No
     ("words", "says"),
     [
         (["--to", "norm.cu"], "which file goes into norm.cu? choose one with `--file`: solution.py"),
-        (["--to", "."], "is a folder; name a file"),
+        (["--to", "."], "is a folder; give the name of a file"),
         (["--to", "no/such/norm.py"], "its folder does not exist"),
         (["--to", "x.py", "--from", "6"], "6 fails some cases"),
     ],

@@ -14,7 +14,7 @@ from tests.sessions import gone
 def test_a_tool_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
     child = tmp_path / "child"
     for seconds in (0.2, 2.0, 20.0):  # a busy machine may need longer to start it
-        with pytest.raises(tool.ToolError, match=r"^sh did not answer within "):
+        with pytest.raises(tool.ToolError, match=r"^sh did not finish within "):
             tool.answer(["sh", "-c", f"sleep 60 & echo $! > {child}; wait"], seconds)
         if child.exists() and child.read_text():
             break

@@ -97,7 +97,7 @@ def test_facts_without_counters() -> None:
     lines = profile_text.summary_lines(profile, diagnose(profile))
     assert lines[0] == "c  solution  no counters"
     assert "_rms: 40 registers, 0 spills," in lines
-    assert "  occupancy 75% possible (limit: registers)" in lines
+    assert "  max occupancy 75% (limit: registers)" in lines
     assert "other: - registers, - spills," in lines
 
 

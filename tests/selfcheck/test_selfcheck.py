@@ -89,10 +89,10 @@ def test_an_edit_of_a_cuda_file_is_timed() -> None:
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ({}, "no false verdict; every row within its limits"),
-        ({"row_ms": 100.5}, "no false verdict; over the time limit (100 ms; 200 ms for calls over 300 us): 4096x128"),
-        ({"row_ms": 180.0, "us": 400.0}, "no false verdict; every row within its limits"),
-        ({"worst_percent": 0.6}, "no false verdict; off by more than 0.5% (1.5% under 5 us): 4096x128"),
+        ({}, "no false verdicts; every row within its limits"),
+        ({"row_ms": 100.5}, "no false verdicts; over the time limit (100 ms; 200 ms for calls over 300 us): 4096x128"),
+        ({"row_ms": 180.0, "us": 400.0}, "no false verdicts; every row within its limits"),
+        ({"worst_percent": 0.6}, "no false verdicts; off by more than 0.5% (1.5% under 5 us): 4096x128"),
         ({"said": "19 same 1 slower"}, "false verdicts on 4096x128; every row within its limits"),
     ],
 )

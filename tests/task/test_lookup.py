@@ -162,7 +162,7 @@ def test_it_is_hidden_again_by_whoever_makes_it_anew(tmp_path: Path) -> None:
     for make in (
         lambda: Logbook(tmp_path, state).take_source(),
         lambda: RunsFile(state / "runs.jsonl").append("{}"),
-        lambda: clipboard.keep("text", state, {}),
+        lambda: clipboard.keep("text", "the row", state, {}),
         lambda: WorkbenchLock(state).announce(),
     ):
         shutil.rmtree(state)

@@ -37,7 +37,7 @@ async def fails(monkeypatch: pytest.MonkeyPatch) -> Workbench:
 async def test_a_screen_that_fails_says_so_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (await fails(monkeypatch)).mistake
     said = re.search(
-        r"internal error: ZeroDivisionError: no height at all \((\S+):\d+\); .* the traceback in (\S+)", text
+        r"internal error: ZeroDivisionError: no height at all \((\S+):\d+\); .* the traceback from (\S+)", text
     )
     assert said is not None, text
     assert said[1] == "kernbench/tui/panes/plot.py"

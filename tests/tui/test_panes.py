@@ -184,16 +184,20 @@ def test_a_copy_reaches_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     fake.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/words\ncat > {tmp_path}/buffer\n')
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    said = clipboard.keep("m[bf16] ±", tmp_path / "state", {"TMUX": "x"})
-    assert said == "the terminal, the tmux buffer, state/last-copy.md"
+    said = clipboard.keep("m[bf16] ±", "the table", tmp_path / "state", {"TMUX": "x"})
+    assert said == "copied the table to the terminal's clipboard, the tmux buffer, state/last-copy.md"
     assert (tmp_path / "buffer").read_text() == "m[bf16] ±"
     assert (tmp_path / "words").read_text() == "load-buffer -w -\n"
-    assert clipboard.keep("x" * 100_000, tmp_path / "state", {}) == "state/last-copy.md"
+    said = clipboard.keep("x" * 100_000, "the table", tmp_path / "state", {})
+    assert said == "copied the table to state/last-copy.md"
 
 
 def test_a_copy_that_cannot_be_kept_says_so(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file")
-    assert "cannot write" in clipboard.keep("x", tmp_path / "state", {})
+    said = clipboard.keep("x", "the row", tmp_path / "state", {})
+    assert said.startswith("copied the row to the terminal's clipboard; cannot write ")
+    said = clipboard.keep("x" * 100_000, "the table", tmp_path / "state", {})
+    assert said.startswith(f"could not copy the table: cannot write {tmp_path}/state")
 
 
 @pytest.mark.anyio
@@ -210,7 +214,8 @@ async def test_an_entry_its_source_its_diff_and_back(engine: FakeEngine) -> None
         await pilot.press("v")
         await pilot.pause()
         assert "- BLOCK = 4" in screen_text(app)  # two columns would cut what changed
-        assert "two columns need a screen 120 wide" in [note.message for note in app._notifications]
+        said = [note.message for note in app._notifications]
+        assert "the side-by-side view needs a screen at least 120 characters wide" in said
         await pilot.resize_terminal(120, 40)
         await pilot.pause()
         assert "|    3 BLOCK = 8" in screen_text(app)

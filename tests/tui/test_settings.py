@@ -35,7 +35,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("theme = ", "is not valid TOML"),
+        ("theme = ", ": not valid TOML"),
         ("colour = 1", "unknown setting 'colour'"),
         ("theme = 3", "theme is 3"),
         ("bell = true", "bell is True"),
@@ -45,7 +45,7 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ('[keys]\nrerun = "a,"', "keys.rerun is 'a,'"),
         ("bell = nan", "bell is nan"),
         ("bell = 1e999", "bell is inf"),
-        ("bell = 1" + "0" * 400, "bell: is an integer of more than 64 bits"),
+        ("bell = 1" + "0" * 400, "bell: an integer of more than 64 bits"),
         ("bell = 1" + "0" * 5000, "line 1: a number has too many digits"),
         ("theme = " + "[" * 3000 + "]" * 3000, "nested too deep"),
         (f'"{"x" * 100_000}" = 1', "unknown setting 'xxx"),
@@ -64,7 +64,7 @@ def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
 
 def test_a_fifo_in_the_place_of_the_settings_is_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.toml")
-    with pytest.raises(SettingsError, match=r"config.toml: is a fifo, not a regular file"):
+    with pytest.raises(SettingsError, match=r"config.toml: a fifo, not a regular file"):
         settings.load(tmp_path / "config.toml")
 
 

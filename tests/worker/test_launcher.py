@@ -130,7 +130,7 @@ async def test_what_cannot_be_killed_is_named() -> None:
     child = await ChildProcess.start(sys.executable, FAKE, "cpu", lambda _: None, on_left=said.append)
     child.program.left = (12, 34)
     await child.close()
-    assert said == ["could not end what the worker started (pid 12, 34); end it with `kill -9`"]
+    assert said == ["could not stop processes that the worker started (pid 12, 34); stop them with `kill -9`"]
 
 
 async def test_a_line_that_is_not_the_workers_ends_it_with_a_sentence(

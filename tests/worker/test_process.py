@@ -72,7 +72,8 @@ async def test_a_python_without_torch_is_named(tmp_path: Path) -> None:
     (broken / "__init__.py").write_text("")
     (broken / "worker.py").write_text("raise ImportError('no such thing')\n")
     child = await ChildProcess.start(sys.executable, broken, "cpu", lambda line: None)
-    with pytest.raises(Unusable, match=r"exited with code 1 on start: ImportError: no such thing; does .* have torch"):
+    words = r"exited with code 1 at startup: ImportError: no such thing; does .* have torch"
+    with pytest.raises(Unusable, match=words):
         await child.wait_ready()
     await child.close()
 

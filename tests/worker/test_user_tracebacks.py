@@ -55,7 +55,7 @@ SOURCES: dict[str, tuple[dict[str, str], list[str]]] = {
     ),
     "a C++ function called wrongly": (
         {"solution_py": IN_CPP.format("library.add({})"), "part_cpp": ADDS},
-        ["solution.py:6", "TypeError: add: argument 0 is a dict; pass tensors, int, float, bool or None"],
+        ["solution.py:6", "TypeError: add: argument 0 is of type dict; pass tensors, int, float, bool or None"],
     ),
     "a C++ function that is not there": (
         {"solution_py": IN_CPP.format("library.sub(1)"), "part_cpp": ADDS},

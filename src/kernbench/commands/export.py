@@ -78,7 +78,7 @@ def port(
         return
     obstacle = porting.obstacle(target)
     if obstacle and not force:
-        click.echo(f"kernbench: not written: {obstacle}; commit first, or use --force", err=True)
+        click.echo(f"kernbench: not written: {obstacle}", err=True)
         sys.exit(1)
     porting.write(plan)
     click.echo(f"wrote {plan.name} to {target}", err=True)

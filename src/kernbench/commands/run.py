@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
 STEPS = ("build", "baseline", "check", "time", "compile")
 """What --deadline can limit."""
-UNCOUNTED = "NVML and CUDA number GPUs of different models differently: set CUDA_VISIBLE_DEVICES to GPU UUIDs"
+UNCOUNTED = "NVML and CUDA may order GPUs of different models differently: set CUDA_VISIBLE_DEVICES to GPU UUIDs"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 

@@ -43,7 +43,7 @@ TECHNIQUES = {
     "fast math": Technique("approximate functions and fused multiply-add", "one instruction replaces two to ten"),
     "tensor cores": Technique("tensor cores", "matrix math moves off the scalar pipes"),
     "packed": Technique("packed half-precision arithmetic", "two elements per instruction"),
-    "graph": Technique("a CUDA graph around the call", "launch overhead is most of the time"),
+    "graph": Technique("a CUDA graph around the call", "launch overhead dominates"),
     "balance": Technique("balancing work across blocks", "the slowest block decides when the kernel ends"),
 }
 

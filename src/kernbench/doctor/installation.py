@@ -123,7 +123,7 @@ def as_json(found: list[Check]) -> str:
 
 
 def probe(python: str) -> dict[str, Any]:
-    """What the worker's Python reports; `problem` if it does not answer."""
+    """What the worker's Python reports; `problem` if it gives no report."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     try:
         done = tool.run([python, "-c", PROBE, str(harness_folder())], PROBE_SECONDS, environment)
@@ -153,7 +153,7 @@ def _graphics(worker: dict[str, Any], seen: Nvml) -> list[Check]:
     return [
         Check("GPU", True if gpus else None, ", ".join(gpus) or none, "" if gpus else fix),
         Check("driver", True if version else None, version or "not loaded", install),
-        Check("NVML", True if seen.problem is None else None, seen.problem or "answers", unread),
+        Check("NVML", True if seen.problem is None else None, seen.problem or "works", unread),
     ]
 
 
@@ -202,7 +202,7 @@ def _torch(worker: dict[str, Any], has_gpu: bool) -> Check:
     if not worker.get("cuda"):
         fix = "It cannot time Triton tasks: install a CUDA build, or point `--python` at a Python that has one."
     elif "CUDA_VISIBLE_DEVICES" in os.environ:
-        fix = "Triton tasks cannot be timed: unset CUDA_VISIBLE_DEVICES, or set it to a GPU of this machine."
+        fix = "Triton tasks cannot be timed: unset CUDA_VISIBLE_DEVICES, or set it to a GPU on this machine."
     else:
         fix = (
             "Triton tasks cannot be timed: check that the driver is new enough for torch and its services are running."
@@ -228,7 +228,7 @@ def _private(worker: dict[str, Any]) -> list[Check]:
     untried = f"; untested with {found['untried']}" if found["untried"] else ""
     missing: dict[str, str] = found["missing"]
     if not missing:
-        return [Check(name, True, f"all {found['count']} of torch and triton found{untried}")]
+        return [Check(name, True, f"all {found['count']} found in torch and triton{untried}")]
     says = f"{len(missing)} of {found['count']} not found: {', '.join(missing)}{untried}"
     return [Check(name, None, says, f"Without them: {'; '.join(dict.fromkeys(missing.values()))}.")]
 
@@ -273,7 +273,7 @@ def _ncu() -> Check:
     try:
         version = nsight.version_in(tool.answer([str(path), "--version"], NCU_SECONDS))
     except tool.ToolError as problem:
-        return Check("ncu", False, str(problem), "Reinstall Nsight Compute, or put one that works first on PATH.")
+        return Check("ncu", False, str(problem), "Reinstall Nsight Compute, or put a working one first on PATH.")
     if version is None:
         fix = "Put the ncu of Nsight Compute first on PATH."
         return Check("ncu", False, f"{path} does not print a version", fix)
@@ -301,7 +301,7 @@ def _writable(folder: Path) -> Check:
     if os.access(folder, os.W_OK | os.X_OK):
         return Check("write access", True, str(folder))
     fix = "Copy the task to a folder you own with `kernbench new NAME --from TASK`, or use `--state DIR`."
-    return Check("write access", False, f"{folder} cannot be written", fix)
+    return Check("write access", False, f"{folder} is not writable", fix)
 
 
 def _git(folder: Path) -> Check:
@@ -312,7 +312,7 @@ def _git(folder: Path) -> Check:
     status = Git(root).status("--untracked-files=no", seconds=COMMAND_SECONDS)
     if status is None:
         fix = "Check that git is installed and trusts the folder."
-        return Check("git", None, f"{root}, but git does not answer", fix)
+        return Check("git", None, f"{root}, but git does not work there", fix)
     changed = len(status.splitlines())
     return Check("git", True, f"{root}, " + (fmt.plural(changed, "changed file") if changed else "clean"))
 

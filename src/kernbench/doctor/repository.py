@@ -20,12 +20,12 @@ def checks(path: Path) -> list[Check]:
     place = path.absolute()
     root = repository_root(place)
     if root is None:
-        fix = "Name a folder inside a git repository." if place.exists() else "Check the path."
+        fix = "Give a folder inside a git repository." if place.exists() else "Check the path."
         return [Check("repository", False, f"{path} is not in a git repository", fix)]
     git = Git(root)
     if git.ask("rev-parse", "--git-dir") is None:
         fix = f"Install git, or let it trust the folder: `git config --global --add safe.directory {root}`."
-        return [Check("repository", False, f"{root}, but git does not answer", fix)]
+        return [Check("repository", False, f"{root}, but git does not work there", fix)]
     return [Check("repository", True, str(root)), _branch(git), cleanliness(git), _upstream(git)]
 
 

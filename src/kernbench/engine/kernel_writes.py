@@ -62,10 +62,10 @@ class KernelWrites:
 
     def reported(self, files: frozenset[str]) -> Notice | None:
         """Once for the same files."""
-        return self._once(files, Notice(f"the kernel wrote {listed(files)}: that starts no run; {self._else}"))
+        return self._once(files, Notice(f"the kernel wrote {listed(files)}, which does not start a run; {self._else}"))
 
     def ignored(self, files: frozenset[str]) -> Notice | None:
-        said = f"{listed(files)} changed in {MOST_RUNS + 1} runs in a row, perhaps by the kernel"
+        said = f"{listed(files)} kept changing ({MOST_RUNS + 1} runs in a row), perhaps written by the kernel"
         return self._once(files, Notice(f"{said}: ignored until another file changes; {self._else}", "warning"))
 
     def _once(self, files: frozenset[str], notice: Notice) -> Notice | None:

@@ -130,7 +130,7 @@ class Session:
         await self.explainer.profiler.close()
         await self.supervisor.close()
         if not await self.logbook.in_thread.close():
-            self._emit(Notice(f"{self.state} does not answer: what was last logged may not be on disk", "error"))
+            self._emit(Notice(f"{self.state} is not responding: the latest log entries may not be on disk", "error"))
         self._lock.leave()
 
     def leave(self) -> None:

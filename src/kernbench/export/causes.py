@@ -18,7 +18,7 @@ WORTH_SAYING = 0.03
 MOST_PAIRS = 3
 BETTER_UP = {"occupancy_pct", "possible_pct", "bandwidth"}
 BETTER_DOWN = {"registers", "instructions", "bytes", "shared_bytes", "spilled"}
-MISSING_WHY = "_Missing: the causes come from the two profiles (registers, occupancy, instructions, bandwidth)._"
+MISSING_WHY = "_Missing: this section is derived from two profiles (registers, occupancy, instructions, bandwidth)._"
 
 
 def section(about: Collected, before: Summary | None, after: Summary, cases: Sequence[str]) -> list[str]:
@@ -43,7 +43,7 @@ def _missing(about: Collected, before: Summary | None, cases: Sequence[str]) -> 
     against = str(before.iteration) if before and before.iteration else "baseline"
     case = cases[0] if cases else "ID"
     command = shlex.join(["kernbench", "profile", about.task.name, "--case", case, "--against", against])
-    missing = f"_Missing: Nsight Compute profiles of both sources; `{command}` takes them._"
+    missing = f"_Missing: Nsight Compute profiles of both sources; `{command}` creates them._"
     return ["## Nsight Compute, before and after", "", missing, ""]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas
 
 
-OPENED = "the source as it was opened"
+OPENED = "the source as first opened"
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ CASE_COLUMNS = (
     " checked findings detail where"
 ).split()
 INTEGERS = ("iteration", "repeats", "kernels", "blocks", "dropped_blocks", "checked")
+OUTCOMES = {"partial": "part"}
+"""Values that programs may select by stay as they were when the word on the screen changes."""
 NUMBERS = ("_us", "speedup", "_low", "_high", "_fraction", "_abs", "_s")
 """Name endings of numeric columns."""
 
@@ -63,7 +65,7 @@ def _run_row(summary: Summary) -> tuple[Any, ...]:
         summary.repeats,
         summary.at,
         summary.source,
-        render.outcome(summary),
+        OUTCOMES.get(word := render.outcome(summary), word),
         summary.right,
         summary.best,
         summary.stalled,

@@ -193,19 +193,19 @@ def _pulled_lines(text: str) -> tuple[list[str], list[str], str]:
 
 
 def _diff(about: Collected, item: Summary, previous: Summary | None) -> tuple[list[tuple[str, str]], str]:
-    """Lines with their kinds, and a note about them."""
+    """Lines with their kinds, and what follows the word `Change`."""
     if previous is None:
-        return [], "the first iteration: nothing to compare with"
+        return [], ": first iteration, nothing to compare with"
     lines = about.diff(previous, item)
     if lines is None:
-        return [], "the sources are not in this state folder"
+        return [], ": the sources are not in this state folder"
     kinds = {"+": "add", "-": "del", "@": "at"}
     told = [
         ("at" if line.startswith(("--- ", "+++ ")) else kinds.get(line[:1], ""), line) for line in lines[:DIFF_LINES]
     ]
     more = len(lines) - len(told)
-    note = f"from {name_of(previous)} to {name_of(item)}"
-    return told, f"{note}; {fmt.plural(more, 'more line')}" if more else note if lines else f"{note}: no change"
+    note = f" from {name_of(previous)} to {name_of(item)}"
+    return told, f"{note}; {fmt.plural(more, 'more line')}" if more else note if lines else f"{note}: none"
 
 
 def heatmap(about: Collected) -> str:

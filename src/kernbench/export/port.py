@@ -57,7 +57,7 @@ def plan(task: Task, journal: Journal, target: Path, reference: str = "best", na
         raise PortError(f"{reference} fails some cases; port another")
     files = stored_sources.solution_files(point, task)
     if target.is_dir():
-        raise PortError(f"{target} is a folder; name a file")
+        raise PortError(f"{target} is a folder; give the name of a file")
     if not target.parent.is_dir():
         raise PortError(f"{target}: its folder does not exist")
     fits = [path for path in files if path.as_posix() == name] if name else _fitting(files, target)
@@ -69,14 +69,14 @@ def plan(task: Task, journal: Journal, target: Path, reference: str = "best", na
 
 
 def obstacle(target: Path) -> str | None:
-    """Why nothing should be written there now; None if the repository is clean."""
-    root = repository_root(target.absolute().parent)
+    """Why nothing should be written there now, and what to do; None if the repository is clean."""
+    root, anyway = repository_root(target.absolute().parent), "use --force to write it anyway"
     if root is None:
-        return f"{target} is not in a git repository, so its current text could not be recovered"
+        return f"{target} is not in a git repository, so its current text could not be recovered; {anyway}"
     if not target.resolve().is_relative_to(root.resolve()):
-        return f"{target} is a link to {target.resolve()}, which is not in the repository"
+        return f"{target} is a link to {target.resolve()}, which is not in the repository; {anyway}"
     check = repository.cleanliness(Git(root))
-    return None if check.ok else f"{root} is not clean ({check.says})"
+    return None if check.ok else f"{root} is not clean ({check.says}); commit first, or use --force"
 
 
 def write(port: Port) -> None:

@@ -64,7 +64,7 @@ def _named(about: Collected, reference: str) -> Summary:
         return about.best
     found = stored_sources.summary_of(about.task, about.journal, reference)
     if found.local_run is None:
-        raise ExportError(f"entry {found.iteration} was run on another machine and not timed here: no rows to show")
+        raise ExportError(f"entry {found.iteration} is from another machine and was not timed here: no rows to show")
     if found.local_run is found:
         return found
     again = [item.local_run for item in about.entries if key_of(item) == key_of(found)]
@@ -123,7 +123,7 @@ def _path(about: Collected, pair: Pair) -> list[str]:
 
 
 def _tried(about: Collected, comparable: int, steps: int) -> str:
-    """`8 iterations, 5 of them from another machine, 1 of them a new best on the way:`."""
+    """`8 iterations, 5 of them from another machine, 1 new best:`."""
     total, elsewhere = len(about.entries), len(about.entries) - len(about.made)
     if not total:
         return about.nothing_logged
@@ -131,7 +131,7 @@ def _tried(about: Collected, comparable: int, steps: int) -> str:
     parts = [fmt.plural(total, "iteration")]
     parts += [f"{elsewhere} of them from another machine"] if elsewhere else []
     parts += [f"{other} in another series (task, baseline or machine)"] if other else []
-    parts += [f"{steps} of them a new best on the way:" if steps else f"no new best{' here' if elsewhere else ''}."]
+    parts += [f"{fmt.plural(steps, 'new best')}:" if steps else f"no new best{' here' if elsewhere else ''}."]
     return f"{parts[0]}:" if total == steps == 1 else ", ".join(parts)
 
 
@@ -197,8 +197,7 @@ def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
         if clock != "wall" and row.wall and (row.wall.speedup or 0) > 1.05 and row.verdict in ("same", "slower")
     ]
     if launcher:
-        gain = "only launching got faster: wall time falls, device time does not."
-        lines.append(f"On {', '.join(launcher)} {gain}")
+        lines.append(f"Only the launch got faster on {', '.join(launcher)}: wall time falls, device time does not.")
     return [*lines, "", "![cases over iterations](cases.svg)"]
 
 

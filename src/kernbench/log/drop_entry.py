@@ -32,7 +32,7 @@ def find(task: Task, journal: Journal, number: int) -> Summary:
 def doubt(task: Task, journal: Journal, entry: Summary) -> str:
     """Why the user has to confirm; empty if every line is as kernbench wrote it."""
     if entry.local_run is not entry:
-        return "it was run on another machine, so kernbench cannot tell whether it was edited by hand"
+        return "it is from another machine, so kernbench cannot tell whether it was edited by hand"
     made = next(run for run in journal.summaries if run.run == entry.run)
     wrote = entry_text.EntryText(task, made, journal.cases_of(made.run))(made.iteration or 0)
     entries = stored_sources.entries_of(task)

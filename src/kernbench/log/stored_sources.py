@@ -94,7 +94,7 @@ def _brought_along(task: Task, journal: Journal, summary: Summary) -> StoredSour
         return StoredSource(_name(summary), folder, journal.state, summary)
     source = f"its source ({summary.source[: entry_text.HASH]})" if summary.source else "its source"
     place = f"this state folder ({journal.state})"
-    raise SourceError(f"entry {_name(summary)} was run on another machine: {source} is not in {place}")
+    raise SourceError(f"entry {_name(summary)} is from another machine: {source} is not in {place}")
 
 
 def diff(old: StoredSource, new: StoredSource, task: Task, errors: str = "replace") -> list[str]:
@@ -112,8 +112,8 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
 
     Returns the hash of that snapshot and what changed, in words. Files that count in the code and that the point does
     not have are removed. The task's own files stay, and so do links and the files in a linked folder, which others may
-    share; nothing is restored over a link out of the task's folder. All files are written under temporary names before
-    any is replaced, and a file that differs from its snapshot by then is neither replaced nor removed.
+    share; nothing is restored over a link to a file outside the task's folder. All files are written under temporary
+    names before any is replaced, and a file that differs from its snapshot by then is neither replaced nor removed.
     """
     folder = Path(task.folder)
     make_state(state)
@@ -142,7 +142,8 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
                 put()
     except OSError as problem:
         raise SourceError(f"cannot write {problem.filename}: {problem.strerror}; fix that and restore again") from None
-    words = [path.as_posix() if path in changed else f"{path.as_posix()} (behind a link: unchanged)" for path in others]
+    linked = " (in a linked folder: unchanged)"
+    words = [path.as_posix() + ("" if path in changed else linked) for path in others]
     return before.sha, words + [f"{path.as_posix()} (removed)" for path in added]
 
 
@@ -166,8 +167,9 @@ def _is_link(folder: Path, path: Path) -> bool:
 def _must_stay_inside(folder: Path, path: Path) -> None:
     target = (folder / path).resolve()
     if not target.is_relative_to(folder.resolve()):
-        what_to_do = "replace the link by a copy of that file and restore again"
-        raise SourceError(f"{path} is a link out of the task's folder, to {target}; nothing was restored: {what_to_do}")
+        where = f"{path} is a link to {target}, outside the task's folder"
+        what_to_do = "replace the link with a copy of that file and restore again"
+        raise SourceError(f"{where}; nothing was restored: {what_to_do}")
 
 
 def _must_be_kept(folder: Path, kept: Path, path: Path, otherwise: str) -> None:
@@ -240,7 +242,7 @@ def summary_of(
         return journal.summaries[-1] if reference == "last" else _best(task, journal, entries, environment, l2)
     if reference == "now":
         raise SourceError(
-            "now means the current files, not a run: `show now --source` prints them, `diff` compares them"
+            "`now` means the current files, not a run: `show now --source` prints them, `diff` compares them"
         )
     listed = entries.iterations(journal)
     if reference.isdecimal() and (found := listed.with_number(int(reference))):

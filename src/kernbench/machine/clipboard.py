@@ -20,18 +20,20 @@ def fits_terminal(text: str) -> bool:
     return len(text.encode()) <= OSC_52_MOST
 
 
-def keep(text: str, state: Path, environ: Mapping[str, str]) -> str:
-    """Write the text to the file and tmux's buffer; returns where it is."""
+def keep(text: str, what: str, state: Path, environ: Mapping[str, str]) -> str:
+    """Write the text to the file and tmux's buffer; returns a sentence that says where it is. `what` names it."""
     path = state / LAST_COPY
     try:
         make_state(state)
         path.write_text(text, encoding="utf-8")
         kept, problem = [f"{path.parent.name}/{path.name}"], ""
     except OSError as reason:
-        kept, problem = [], f"; cannot write {path}: {reason.strerror}"
-    places = ["the terminal"] if fits_terminal(text) else []
+        kept, problem = [], f"cannot write {path}: {reason.strerror}"
+    places = ["the terminal's clipboard"] if fits_terminal(text) else []
     places += ["the tmux buffer"] if _to_tmux(text, environ) else []
-    return (", ".join([*places, *kept]) or "nowhere") + problem
+    if not (places := [*places, *kept]):
+        return f"could not copy {what}: {problem}"
+    return f"copied {what} to {', '.join(places)}" + (f"; {problem}" if problem else "")
 
 
 def _to_tmux(text: str, environ: Mapping[str, str]) -> bool:

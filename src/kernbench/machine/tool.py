@@ -41,7 +41,7 @@ def run(
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
-            raise ToolError(f"{command[0]} did not answer within {fmt.seconds(seconds)}") from None
+            raise ToolError(f"{command[0]} did not finish within {fmt.seconds(seconds)}") from None
     return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 

@@ -48,7 +48,7 @@ ROWS: tuple[tuple[str, str, Value, Callable[[float], str]], ...] = (
     ("bytes moved", "MB", lambda profile: _mega(profile.total("bytes_moved")), partial(fmt.fixed, decimals=1)),
     ("SM busy", "%", _main("sm_pct"), fmt.whole),
     ("occupancy", "%", _main("occupancy_pct"), fmt.whole),
-    ("possible occupancy", "%", _main("possible_pct"), fmt.whole),
+    ("max occupancy", "%", _main("possible_pct"), fmt.whole),
     ("registers", "", _main("registers"), fmt.whole),
     ("shared memory", "KB", lambda profile: _kilo(_main("shared_bytes")(profile)), partial(fmt.fixed, decimals=1)),
     ("spill accesses", "M", lambda profile: _mega(_spills(profile)), partial(fmt.fixed, decimals=2)),
@@ -123,7 +123,7 @@ def facts_lines(facts: Sequence[Facts], width: int = WIDTH) -> list[str]:
         shared = fmt.DASH if fact.shared_bytes is None else f"{fmt.fixed(fact.shared_bytes / KB, 1)} KB"
         lines.append(f"  {shared} shared, {_or_dash(fact.warps)} warps, {_or_dash(fact.stages)} stages")
         if fact.occupancy_pct is not None:
-            lines.append(f"  occupancy {fmt.percent(fact.occupancy_pct, of=100)} possible (limit: {fact.limit})")
+            lines.append(f"  max occupancy {fmt.percent(fact.occupancy_pct, of=100)} (limit: {fact.limit})")
     return [_clip(line, width) for line in lines or ["no compiler facts (no Triton kernel was loaded)"]]
 
 

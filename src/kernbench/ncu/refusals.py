@@ -37,7 +37,7 @@ WORDS: dict[RefusalCode, str] = {
     "no_device": "torch does not see this CUDA device: try another --device or --python",
     "lock": "ncu cannot write its lock file: check that {tmp} is writable and not full",
     "no_room": (
-        "not enough free GPU memory for this case next to the worker, and {who} needs as much again to save what the"
+        "not enough free GPU memory for this case alongside the worker, and {who} needs as much again to save what the"
         " kernel writes: profile a smaller case, or close the workbench and run `kernbench profile`"
     ),
     "gpu_full": "no GPU memory for another process: nvidia-smi shows what is using it, --device chooses another",
@@ -61,7 +61,10 @@ WORDS: dict[RefusalCode, str] = {
     "task_left": "the task was closed before the profile started",
     "on_cpu": "{task} runs on the CPU here; Nsight Compute profiles only GPUs, `trace` works on both",
     "no_case": "{task} has no case {case!r}; ids look like {known!r}",
-    "same_source": "{against} is the source being profiled; compare it with baseline, best or an iteration's number",
+    "same_source": (
+        "{against} is the source being profiled;"
+        " pass another source to --against: baseline, best or an iteration number"
+    ),
 }
 NO_DEVICE: frozenset[RefusalCode] = frozenset({"no_gpu", "no_device", "exclusive", "gpu_full"})
 """No GPU is available: commands exit as they do without a device."""

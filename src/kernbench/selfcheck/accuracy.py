@@ -89,7 +89,7 @@ def _sum_up(report: Report, budget_ms: float) -> str:
     broad = [row["case"] for row in report.rows if row["worst_percent"] > (1.5 if row["us"] < 5 else 0.5)]
     share = [row["row_ms"] / budget_ms / (LONG_BUDGET if row["us"] > LONG_US else 1) for row in report.rows]
     slow = [row["case"] for row, used in zip(report.rows, share, strict=True) if used > 1]
-    said = [f"false verdicts on {', '.join(wrong)}" if wrong else "no false verdict"]
+    said = [f"false verdicts on {', '.join(wrong)}" if wrong else "no false verdicts"]
     if broad:
         said.append(f"off by more than 0.5% (1.5% under 5 us): {', '.join(broad)}")
     if slow:

@@ -1,7 +1,7 @@
 """Two rules about the files in a task's folder: which of them are the source, and which start a run when they change.
 
-The source is every file up to 1 MB, except notes, logs, exports, objects and editors' copies (the lists below) and what
-`ignore` in task.toml names. A run starts when code, task.toml or cases.json changes.
+The source is every file up to 1 MB, except notes, logs, exports, object files and editor backups (the lists below) and
+what `ignore` in task.toml lists. A run starts when code, task.toml or cases.json changes.
 """
 
 from __future__ import annotations

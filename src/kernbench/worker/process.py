@@ -131,7 +131,7 @@ class ChildProcess:
     async def wait_ready(self) -> Environment:
         await self._ready.wait()
         if self.environment is None:
-            raise self.problem or Unusable("broken", "the worker ended before it was ready")
+            raise self.problem or Unusable("broken", "the worker exited before it was ready")
         return self.environment
 
     def send(self, request: dict[str, Any]) -> None:
@@ -168,7 +168,7 @@ class ChildProcess:
         if self.program.left:
             left, self.program.left = self.program.left, ()
             pids = ", ".join(map(str, left))
-            self._on_left(f"could not end what the worker started (pid {pids}); end it with `kill -9`")
+            self._on_left(f"could not stop processes that the worker started (pid {pids}); stop them with `kill -9`")
 
     def resident_bytes(self) -> int:
         try:
@@ -219,7 +219,7 @@ class ChildProcess:
 
     def _why_it_ended(self) -> str:
         last = next((line for line in reversed(self.log_tail) if line.strip()), "it printed nothing")
-        text = f"the worker {exit_text(self.returncode)} on start: {last}"
+        text = f"the worker {exit_text(self.returncode)} at startup: {last}"
         return text if self._greeted else f"{text}; does {self._python} have torch? choose another with --python"
 
     async def _read_log(self) -> None:

@@ -119,7 +119,7 @@ def _exchange(folder: Path, command: list[str], request: str) -> list[dict[str, 
         try:
             process.wait(SECONDS)
         except subprocess.TimeoutExpired:
-            return [{"event": "failed", "message": f"no answer under {TOOL} within {fmt.seconds(SECONDS)}"}]
+            return [{"event": "failed", "message": f"did not finish under {TOOL} within {fmt.seconds(SECONDS)}"}]
         finally:
             process.stdin.close()  # type: ignore[union-attr]
             process.wait()
@@ -159,7 +159,7 @@ def _problem(events: list[dict[str, Any]]) -> str | None:
     said = by_name.get("failed") or by_name.get("unusable") or by_name.get("end") or {}
     where = said.get("where") or {}
     place = f"{where['file']}:{where['line']}: " if where.get("line") else ""
-    return f"{place}{said.get('message', 'the program ended without a message')}"
+    return f"{place}{said.get('message', 'the program exited without a message')}"
 
 
 def parse(text: str, source: Path, folder: Path) -> tuple[BadAccess, ...]:

@@ -117,7 +117,7 @@ class Supervisor:
         self._cancelled = False
         child, case, untouched = await self._free_child(), None, True
         if self._cancelled:
-            yield WorkerLost("cancelled", "load", None, "before it began")
+            yield WorkerLost("cancelled", "load", None, "the run had not started yet")
             return
         self._stop_warming()
         self.builder.freeze()
@@ -213,7 +213,7 @@ class Supervisor:
             self._child.messages.put_nowait({"event": "released"})  # wake the reader to check the deadline
 
     def cancel(self) -> None:
-        """Ask the run to stop; a worker that does not answer soon is killed."""
+        """Ask the run to stop; a worker that does not respond soon is killed."""
         child = self._child
         if self._queued:  # not sent to the worker yet; the conversation ends before it begins
             self._cancelled = True
@@ -377,7 +377,7 @@ class Supervisor:
     def _overstayed(self, child: ChildProcess) -> WorkerLost:
         child.kill()
         if self._cancelled:
-            return WorkerLost("cancelled", self._step, None, "the worker did not answer and was killed")
+            return WorkerLost("cancelled", self._step, None, "the worker did not respond and was killed")
         limit = self._deadline - self._entered
         return WorkerLost("timeout", self._step, None, f"timed out after {fmt.seconds(limit)}", tuple(child.log_tail))
 

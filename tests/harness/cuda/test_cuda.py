@@ -118,9 +118,9 @@ def test_a_driver_that_tells_no_widths_gets_the_documented_ones() -> None:
         (torch.ones(1), 4, "argument 0 is a pointer, but the kernel declares 4 bytes there"),
         (1.0, 2, "is a float, but the kernel declares 2 bytes there"),
         (3, 16, "is an int, but the kernel declares 16 bytes there"),
-        (numpy.float64(1), 4, "is a float64 of 8 bytes, but the kernel declares 4"),
-        (numpy.complex64(1), 8, "is a complex64; pass tensors"),
-        ("x", 8, "is a str; pass tensors, int, float"),
+        (numpy.float64(1), 4, r"is of type float64 \(8 bytes\), but the kernel declares 4"),
+        (numpy.complex64(1), 8, "is of type complex64; pass tensors"),
+        ("x", 8, "is of type str; pass tensors, int, float"),
     ],
 )
 def test_what_does_not_fit_is_said(value: Any, size: int, words: str) -> None:
@@ -185,7 +185,7 @@ def test_a_launch_hands_over_grid_stream_and_packed_parameters(monkeypatch: pyte
     for _ in range(2):
         kernel[(1, 2, 3), 64, 1024](None, 1)
     assert asked == [(1024, 0), (1024, 1)]  # once for each GPU
-    with pytest.raises(TypeError, match="k: argument 1 is a str"):
+    with pytest.raises(TypeError, match="k: argument 1 is of type str"):
         kernel[1, 1](None, "x")
 
 

@@ -47,10 +47,10 @@ def large(path: Path) -> None:
 
 
 ODD: list[tuple[Callable[[Path], None], str]] = [
-    (fifo, "is a fifo, not a regular file"),
-    (endless, "is a device, not a regular file"),
-    (directory, "is a folder, not a regular file"),
-    (large, f"has {LARGEST_FILE + 1:,} bytes; kernbench reads at most "),
+    (fifo, "a fifo, not a regular file"),
+    (endless, "a device, not a regular file"),
+    (directory, "a folder, not a regular file"),
+    (large, f"{LARGEST_FILE + 1:,} bytes; kernbench reads at most "),
 ]
 
 
@@ -63,7 +63,7 @@ def test_a_file_that_is_none_is_called_what_it_is(
     put(folder / name)
     problem = refusal(folder)
     assert problem.file == folder / name
-    assert says in problem.problem
+    assert problem.problem.startswith(says)
 
 
 DEEP = "[" * 3000 + "]" * 3000
@@ -96,13 +96,13 @@ def test_a_mistake_in_task_toml_is_a_sentence(folder: Path, text: str, key: str)
 
 
 JSON = {
-    "nested too deep": ("[" * 100_000, "", "nested too deep"),
+    "nested too deep": ("[" * 100_000, "", "nested too deeply"),
     "an integer of 5000 digits": ('[\n{"id": "a", "axes": {"n": 1' + "0" * 5000 + "}}]", "line 2", "too many digits"),
     "an integer of 100 digits": ('[{"id": "z", "axes": {"n": 1' + "0" * 100 + "}}]", "[0].axes.n", "64 bits"),
-    "a lone surrogate": ('[{"id": "\\ud800"}]', "[0].id", "surrogate"),
-    "a lone surrogate in a key": ('[{"id": "z", "axes": {"\\ud800": 1}}]', "[0].axes.\\ud800", "surrogate"),
+    "a lone surrogate": ('[{"id": "\\ud800"}]', "[0].id", "lone surrogate"),
+    "a lone surrogate in a key": ('[{"id": "z", "axes": {"\\ud800": 1}}]', "[0].axes.\\ud800", "lone surrogate"),
     "infinity": ('[{"id": "z", "axes": {"n": 1e999}}]', "[0].axes", "JSON cannot represent"),
-    "not UTF-8": (b'[{"id": "\xff"}]', "", "is not UTF-8"),
+    "not UTF-8": (b'[{"id": "\xff"}]', "", "not UTF-8"),
 }
 
 

@@ -15,7 +15,7 @@ def test_a_file_up_to_the_limit_is_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes("é".encode() * 50)
     assert read_bytes(tmp_path / "a", 100) == "é".encode() * 50
     assert read_text(tmp_path / "a", 100) == "é" * 50
-    with pytest.raises(NotRegular, match=r"a has [0-9,]+ bytes; kernbench reads at most [0-9,]+"):
+    with pytest.raises(NotRegular, match=r"a is [0-9,]+ bytes; kernbench reads at most [0-9,]+"):
         read_bytes(tmp_path / "a", 99)
 
 
@@ -32,7 +32,7 @@ def test_what_is_not_a_file_is_a_sentence(tmp_path: Path, kind: str, monkeypatch
     else:
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind("a")
-    with pytest.raises(NotRegular, match=rf"/a is {kind}, not a regular file; move it away$"):
+    with pytest.raises(NotRegular, match=rf"/a is {kind}, not a regular file; move it out of the way$"):
         read_bytes(path, 100)
 
 

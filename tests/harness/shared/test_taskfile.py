@@ -117,7 +117,7 @@ def test_a_solution_that_is_a_directory(folder: Path) -> None:
     (folder / "solution.py").mkdir()
     problem = refusal(folder)
     assert problem.file.name == "solution.py"
-    assert "is a folder, not a regular file" in str(problem)
+    assert ": a folder, not a regular file" in str(problem)
 
 
 @pytest.mark.parametrize("missing", ["solution.py", "reference.py"])

@@ -59,7 +59,7 @@ def title(summary: Summary) -> str:
     return text if len(text) <= SHORT else text[: SHORT - 3].rstrip() + "..."
 
 
-_VERSUS_BEST = {"faster": "than best:", "slower": "than best:", "same": "as best:", "unclear": "best:"}
+VERSUS_BEST = {"faster": "faster than best", "slower": "slower than best", "same": "same as best"}
 """The verdict is against the best, timed in the same run, not the baseline: 0.53x may be faster."""
 
 
@@ -67,10 +67,12 @@ def score(summary: Summary, usual: str) -> str:
     """`usual` is the task's baseline. A run against the best does not repeat the best's speedup."""
     word, other = render.outcome(summary), over(summary, usual)
     known = summary.best_geomean and word != "best" and summary.baseline != "best"
-    notes = [other] if other else []
-    notes += [f"{_VERSUS_BEST.get(word, 'best was')} {fmt.times(summary.best_geomean)}"] if known else []
+    best, versus = fmt.times(summary.best_geomean), VERSUS_BEST.get(word) if known else None
+    notes = [best] if versus else []
+    notes += [other] if other else []
+    notes += [f"{'best:' if word == 'unclear' else 'best was'} {best}"] if known and not versus else []
     notes += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
-    words = f"{word} ({', '.join(notes)})" if notes else word
+    words = f"{versus or word} ({', '.join(notes)})" if notes else word
     return f"{fmt.times(summary.geomean)} · {words}" if summary.right and summary.geomean is not None else words
 
 

@@ -170,7 +170,7 @@ def put_back(path: Path, number: int, entry: str) -> None:
     with locked(path) as handle:
         signature, text = signature_of(handle), _read(handle)
         if span_of(text, number, None) is not None:
-            raise LogbookError(f"{path.name} has an entry {number} again; remove or renumber it first")
+            raise LogbookError(f"{path.name} already has an entry {number}; remove or renumber it first")
         later = (heading.start() for heading in headings(text) if int(heading[1]) > number)
         place = next(later, len(text))
         place -= _lead_before(text, place) if place < len(text) else 0
@@ -310,7 +310,7 @@ def _lead(path: Path, handle: int) -> str:
 def _read(handle: int) -> str:
     size = os.fstat(handle).st_size
     if size > LARGEST:
-        raise LogbookError(f"ITERATIONS.md has {size >> 20} MB, too much to read; move it away")
+        raise LogbookError(f"ITERATIONS.md is {size >> 20} MB, too large to read; move it elsewhere")
     return os.pread(handle, size, 0).decode("utf-8", "surrogateescape")
 
 

@@ -35,6 +35,8 @@ WORDS: dict[str, Status] = {
 }
 """As entries have spelled them so far, and as they are spelled today."""
 FAILED = frozenset(word.lower() for word, status in WORDS.items() if status in FAILURES)
+VERSUS_BEST = {words: word for word, words in entry_text.VERSUS_BEST.items()}
+"""The outcome behind the words of a heading; earlier versions wrote the outcome itself."""
 VERSIONS = {"driver": "driver", "clocks": "clocks", "torch": "torch", "triton": "triton", "Python": "python"}
 
 
@@ -45,7 +47,8 @@ def fields(number: int, text: str, source: str) -> dict[str, Any]:
     while len(score) > 2 or (len(score) == 2 and not TIMES.fullmatch(score[0])):
         title, score = f"{title} · {score[0]}", score[1:]
     times = TIMES.fullmatch(score[0]) if score else None
-    outcome = "".join(score[1:] if times else score).partition(" (")[0]
+    words = "".join(score[1:] if times else score).partition(" (")[0]
+    outcome = VERSUS_BEST.get(words, words)
     right = outcome not in FAILED
     geomean = float(times[1]) if times and right else None
     said = _said(lines)

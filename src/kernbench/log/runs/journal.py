@@ -254,7 +254,8 @@ class Journal:
         if self._told_of_loss or not self._is_shorter:
             return ""
         self._told_of_loss = True
-        return f"{self.path} was emptied or removed: earlier runs are known until you quit, but no longer on disk"
+        kept = "earlier runs are kept in memory until you quit, but are no longer on disk"
+        return f"{self.path} was emptied or removed: {kept}"
 
     def _knows(self, run: str) -> bool:
         return any(item.run == run for item in reversed(self.summaries))

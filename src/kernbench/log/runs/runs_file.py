@@ -68,7 +68,7 @@ class RunsFile:
         try:
             with open(open_regular(self.path), "rb", buffering=READ_AT_ONCE) as file:
                 if (size := os.fstat(file.fileno()).st_size) > LARGEST:
-                    raise JournalError(f"cannot read {self.path}: it has {size >> 20} MB; move it away")
+                    raise JournalError(f"cannot read {self.path}: it is {size >> 20} MB; move it elsewhere")
                 file.seek(begin)
                 place = begin
                 for line in iter(partial(file.readline, LONGEST_LINE), b""):

@@ -36,5 +36,5 @@ class Copying:
         text = plain(text)
         if clipboard.fits_terminal(text):
             self._to_terminal(text)
-        where = await asyncio.to_thread(clipboard.keep, text, self._bench.engine.state, os.environ)
-        self._bench.tell(f"copied {what} to {where}")
+        said = await asyncio.to_thread(clipboard.keep, text, what, self._bench.engine.state, os.environ)
+        self._bench.tell(said)

@@ -28,7 +28,7 @@ def _chosen(bench: Bench, choice: str | None) -> None:
     target = bench.engine.archive.export_target(kind)
     if target.exists():
         question = f"Overwrite {_short(target)}?"
-        bench.push_screen(Confirm(question, "The file already exists."), partial(_confirmed, bench, kind))
+        bench.push_screen(Confirm(question, "It already exists."), partial(_confirmed, bench, kind))
     else:
         bench.run_worker(_write(bench, kind, force=False), exit_on_error=False)
 

@@ -110,7 +110,8 @@ class DiffPage(Page):
 
     def action_view(self) -> None:
         if self.app.size.width < diff_text.SIDE_BY_SIDE_FROM:
-            self._bench.say(f"two columns need a screen {diff_text.SIDE_BY_SIDE_FROM} wide")
+            least = f"at least {diff_text.SIDE_BY_SIDE_FROM} characters wide"
+            self._bench.say(f"the side-by-side view needs a screen {least}")
             return
         self._columns = not self._in_columns
         self._fill()

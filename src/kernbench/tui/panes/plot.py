@@ -34,7 +34,7 @@ def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: boo
     alike = _alike(iterations[-NEWEST:], series)
     timed = [item for item in alike if _is_timed(item)]
     if len(timed) < 2:
-        return [[(clip(f"a plot needs two iterations timed{_against(timed)}", width), "dim")]]
+        return [[(clip(f"a plot needs {_two(timed)}", width), "dim")]]
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return []
     try:
@@ -75,8 +75,9 @@ def _is_alike(item: Summary, last: Summary, series: Series | None) -> bool:
     return same_task and comparison.axis_of(item) == comparison.axis_of(last)
 
 
-def _against(timed: Sequence[Summary]) -> str:
-    return f" against {timed[0].baseline}" if timed and timed[0].baseline else ""
+def _two(timed: Sequence[Summary]) -> str:
+    baseline = timed[0].baseline if timed else ""
+    return f"two iterations timed against {baseline}" if baseline else "two timed iterations"
 
 
 def _plotext(newest: Sequence[Summary], timed: list[Summary], width: int, height: int, ascii_only: bool) -> str:

@@ -60,9 +60,9 @@ def _unprofiled(row: Row) -> Iterator[Span]:
         yield f"{render.STATUS_WORDS[result.status]}: nothing was timed", "dim"
         return
     facts = [
-        f"{fmt.microseconds(result.solution_us)} us a call ({result.clock} time)" if result.solution_us else "",
+        f"{fmt.microseconds(result.solution_us)} us per call ({result.clock} time)" if result.solution_us else "",
         fmt.roof(result.roofline) if result.roofline is not None else "",
-        f"{fmt.plural(result.kernels, 'kernel')} a call" if result.kernels is not None else "",
+        f"{fmt.plural(result.kernels, 'kernel')} per call" if result.kernels is not None else "",
         *(clean(finding.name) for finding in result.findings),
     ]
     known = [fact for fact in facts if fact]

@@ -16,7 +16,7 @@ Line = list[Span]
 INDENT = "  "
 
 
-NEAREST = "the element nearest to or past its limit"
+NEAREST = "the element closest to its limit, or furthest past it"
 
 
 def errors(result: CaseResult) -> Iterator[Line]:
@@ -32,10 +32,10 @@ def errors(result: CaseResult) -> Iterator[Line]:
     rows = [titles, *map(_error, result.errors or (overall,))]
     if len(rows) > 2:
         yield from _table(rows, left=(0, 4))
-        yield [(f"{INDENT}largest: any element; the rest: {NEAREST}", "dim")]
+        yield [(f"{INDENT}largest: over all elements; other columns: {NEAREST}", "dim")]
     else:  # the head already shows the largest
         yield from _table([(name, *others) for name, _largest, *others in rows], left=(0, 3))
-        yield [(f"{INDENT}largest: any element; this row: {NEAREST}", "dim")]
+        yield [(f"{INDENT}largest: over all elements; this row: {NEAREST}", "dim")]
 
 
 def _error(error: OutputError) -> tuple[str, ...]:

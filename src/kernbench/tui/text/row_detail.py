@@ -133,7 +133,7 @@ def _measuring(result: CaseResult, bandwidth: float | None) -> Iterator[Line]:
         f"A/A floor {fmt.fine_percent(result.floor)}" if result.floor is not None else "",
     ]
     reached = [
-        f"{fmt.plural(result.kernels, 'kernel')} a call" if result.kernels is not None else "",
+        f"{fmt.plural(result.kernels, 'kernel')} per call" if result.kernels is not None else "",
         fmt.roof(result.roofline, bandwidth) if result.roofline is not None else "",
     ]
     for facts in (taken, reached):
