@@ -29,7 +29,7 @@ from harness.shared.errors import UserError
 from kernbench.events import Event, RunFinished
 from kernbench.machine.telemetry import Reader, Sample, Telemetry
 from kernbench.settings import Settings
-from kernbench.tui import theme
+from kernbench.tui import textual_private, theme
 from kernbench.tui.actions import draft_file, export, hangup, job_control
 from kernbench.tui.actions.copying import Copying
 from kernbench.tui.actions.editor import Editor, solution
@@ -115,6 +115,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         # After `fg`, Textual leaves the terminal blank until something changes.
         self.app_resume_signal.subscribe(self, lambda app: app.refresh(layout=True))
         self.screen_change_signal.subscribe(self, lambda screen: self.forget_words())
+        self.screen_change_signal.subscribe(self, lambda screen: textual_private.forget_closed_widgets())
         if warning := user_keys.doubtful(self.settings):
             self.say(warning, "warning")
         # A lost connection or a kill ends like `q`: the worker closes, and finished rows are on disk.
