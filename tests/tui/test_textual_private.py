@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import string
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,26 @@ def test_keys_are_named_alike_without_textuals_own_function(monkeypatch: pytest.
     assert {character: textual_private.key_of(character) for character in wanted} == wanted
     with pytest.raises(SettingsError, match=r"keys.rerun uses the same key as help"):
         user_keys.check(Settings(keys={"rerun": "?"}), {"kernbench"})
+
+
+@pytest.mark.anyio
+async def test_a_closed_page_leaves_no_painted_lines(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(120, 40)) as pilot:
+        engine.say(*whole_run())
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        painted = weakref.ref(app.screen.query_one("#page-text")._styles_cache)
+        await pilot.press("escape")
+        await settle(pilot)
+        gc.collect()
+        assert painted() is None
+
+
+def test_without_textuals_cache_there_is_nothing_to_drop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("textual.widget.StylesCache")
+    textual_private.forget_closed_widgets()
 
 
 @pytest.fixture

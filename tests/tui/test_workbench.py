@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+from textual.widgets import Input
 
 from harness.shared import findings
 from harness.shared.codes import explain
@@ -202,6 +203,24 @@ async def test_help_opens_on_every_page(engine: FakeEngine) -> None:
             while app.screen is not app.main:
                 await pilot.press("escape")
             await pilot.press("1")
+
+
+async def test_help_opens_as_the_first_time(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("question_mark")
+        await settle(pilot)
+        first = screen_text(app)
+        for keys in (["n", "enter"], ["pagedown", "escape"], ["n", "ctrl+p", "escape", "down", "enter"]):
+            await pilot.press(*keys)
+            await settle(pilot)
+            assert app.screen is app.main, keys
+            await pilot.press("question_mark")
+            await settle(pilot)
+            assert screen_text(app) == first, keys
+        await pilot.press("n", "ctrl+p", "escape")
+        await settle(pilot)
+        assert app.screen.query_one(Input).value == "n"  # the palette only covered it
 
 
 async def test_e_says_why_where_the_terminal_cannot_be_lent(engine: FakeEngine) -> None:

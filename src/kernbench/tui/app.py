@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -28,7 +29,7 @@ from harness.shared.errors import UserError
 from kernbench.events import Event, RunFinished
 from kernbench.machine.telemetry import Reader, Sample, Telemetry
 from kernbench.settings import Settings
-from kernbench.tui import theme
+from kernbench.tui import textual_private, theme
 from kernbench.tui.actions import draft_file, export, hangup, job_control
 from kernbench.tui.actions.copying import Copying
 from kernbench.tui.actions.editor import Editor, solution
@@ -91,6 +92,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         self.rows = RowActions(self)
         self.editor = Editor(self, self.lend_terminal)
         self.main = MainScreen(self, self.rows, self.past, self.editor, now)
+        self.install_screen(Help(key_rows(self.get_key_display, self.settings.keys)), "help")
 
     def _take_engine(self, engine: Engine) -> None:
         self.engine = engine
@@ -113,6 +115,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         # After `fg`, Textual leaves the terminal blank until something changes.
         self.app_resume_signal.subscribe(self, lambda app: app.refresh(layout=True))
         self.screen_change_signal.subscribe(self, lambda screen: self.forget_words())
+        self.screen_change_signal.subscribe(self, lambda screen: textual_private.forget_closed_widgets())
         if warning := user_keys.doubtful(self.settings):
             self.say(warning, "warning")
         # A lost connection or a kill ends like `q`: the worker closes, and finished rows are on disk.
@@ -154,6 +157,8 @@ class Workbench(SafeApp[None], inherit_bindings=False):
             if self.board.reading:
                 await asyncio.to_thread(self.engine.archive.read)
                 self.main.remember()
+            if not (self.is_headless or gc.get_freeze_count()):
+                gc.freeze()  # all of this stays, and a full collection would hold up a key for 50 ms and more
             await self.engine.start()
         except Exception as error:  # the screen stays up no matter how the engine fails
             self.say(f"cannot start the engine: {error}", "error")
@@ -267,7 +272,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
             self.say("this terminal has no shell to suspend to", "warning")
 
     def action_help(self) -> None:
-        self.push_screen(Help(key_rows(self.get_key_display, self.settings.keys)))
+        self.push_screen("help")
 
     # -- other tasks
 

@@ -50,6 +50,18 @@ def on_fatal_error(app: App[Any], take: Callable[[BaseException], bool]) -> None
     app._fatal_error = fatal_error  # type: ignore[method-assign]
 
 
+def forget_closed_widgets() -> None:
+    """Drop what Textual painted for widgets that no longer exist: a cache holds all their lines, up to 1 MB a page.
+
+    A Textual without this cache has nothing to drop.
+    """
+    from textual import widget
+
+    cached = getattr(getattr(widget, "StylesCache", None), "get_inner_outer", None)
+    if clear := getattr(cached, "cache_clear", None):
+        clear()
+
+
 def key_of(character: str) -> str:
     """Textual's key name for a character: `slash` for `/`."""
     from textual import keys

@@ -74,6 +74,8 @@ def key_lines(groups: Sequence[tuple[str, list[Row]]], wanted: str) -> list[list
 
 
 class Help(ModalScreen[None]):
+    """The workbench builds it once: anew, it would take three times as long to open."""
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "back", priority=True),
         Binding("enter", "dismiss(None)", "back", priority=True, show=False),
@@ -97,11 +99,17 @@ class Help(ModalScreen[None]):
                 yield Static(self._text(""), markup=False, id="page-text")
             yield Static("esc: back; names on the right are for config.toml", markup=False, classes="dialog-help")
 
+    def on_screen_suspend(self) -> None:
+        """Once closed, back to the state in which it opens."""
+        if self.is_attached and not self.is_current:
+            self.query_one(Input).value = ""
+            self.query_one("#page-body").scroll_home(animate=False, immediate=True)
+
     def on_input_changed(self, event: Input.Changed) -> None:
         self.query_one("#page-text", Static).update(self._text(event.value))
 
     def action_scroll(self, step: int) -> None:
-        self.query_one("#page-body", VerticalScroll).scroll_relative(y=step, animate=False)
+        self.query_one("#page-body", VerticalScroll).scroll_relative(y=step, animate=False, immediate=True)
 
     def action_leave(self) -> None:
         """Esc clears the search first."""
