@@ -237,3 +237,13 @@ def test_results_of_a_run_that_another_process_finished_are_its_own(folder: Path
         journal.finish(summary(run), [row])
     assert book.changed()
     assert [book.results_of(item) for item in book.journal.summaries] == [{"a": row} for row in rows]
+
+
+def test_the_runs_of_a_session_share_their_environment(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for number in (1, 2):
+        about = Environment(device="cuda:0", device_name=" ".join(["Some", "GPU"]))  # another object each time
+        journal.finish(replace(summary(number=number), environment=about), ())
+    first, second = journal.summaries
+    assert first.environment is second.environment
+    assert [run.iteration for run in journal.summaries] == [1, 2]

@@ -162,9 +162,15 @@ class Journal:
         self._append(encode("finished", summary, **({"unwritten": True} if unwritten else {})))
         if unwritten:
             self.waiting[summary.run] = len(self.summaries)
-        self.summaries.append(summary)
+        self.summaries.append(self._shared(summary))
         self.last_cases = rows
         self.failed_builds = 0
+
+    def _shared(self, run: Summary) -> Summary:
+        """The run with the words and the environment of the one before it: a day of saves keeps one of each."""
+        last = self.summaries[-1].environment if self.summaries else None
+        words: dict[str, Any] = {name: sys.intern(getattr(run, name)) for name in SHARED if getattr(run, name)}
+        return replace(run, environment=last if last == run.environment else run.environment, **words)
 
     def enter(self, run: str, number: int) -> None:
         """ITERATIONS.md has the entry of a run that was waiting for it."""
