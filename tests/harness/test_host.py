@@ -103,7 +103,7 @@ def test_what_cannot_be_found_is_said(load: Load) -> None:
 
 
 def test_arguments_that_cannot_be_passed_are_named(load: Load) -> None:
-    with pytest.raises(TypeError, match="add: argument 1 is a str"):
+    with pytest.raises(TypeError, match="add: argument 1 is of type str"):
         load(ADD).add(None, "x", 1, 1.0)
 
 

@@ -312,7 +312,7 @@ async def test_the_hint_names_what_was_found_about_the_whole_run(engine: FakeEng
         assert "clock replaced: the source replaced time.time" in screen_text(app)
         engine.say(*whole_run(findings=(findings.make("forked"),)))
         await settle(pilot)
-        assert "forked: the source forked and the child returned" in screen_text(app)
+        assert "forked: the source forked, and the child returned" in screen_text(app)
         engine.say(*whole_run(wrong(0), findings=(findings.make("forked"),)))
         await settle(pilot)
         assert "1 row failed" in screen_text(app)
