@@ -17,7 +17,7 @@ ASCII_SIGNS = {"faster": "^", "slower": "v", "same": "=", "unclear": "?"}
 STATUS_WORDS = {
     "ok": "passed",
     "wrong": "WRONG",
-    "build_error": "no build",
+    "build_error": "build error",
     "runtime_error": "error",
     "timeout": "timeout",
     "crashed": "crashed",

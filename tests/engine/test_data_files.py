@@ -122,7 +122,7 @@ async def test_code_that_a_kernel_writes_starts_nothing_and_is_named_once(
     await it.idle()
     assert (folder / name).read_text().count("STAMP") == 2
     assert (len(it.of(RunStarted)), it.of(RunCancelled)) == (2, [])
-    assert said(it) == [f"the kernel wrote {name}, which does not start a run; press r to run it"]
+    assert said(it) == [f"the kernel wrote {name}, which does not start a run; press r to run anyway"]
 
 
 async def test_code_that_a_process_of_the_kernel_writes_starts_two_runs_at_most(

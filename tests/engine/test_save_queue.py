@@ -43,10 +43,10 @@ LAYOUT = "only comments, formatting or unused files changed; not re-timed"
 PRESS_R = "changed: press r"
 OPEN: Row = [("open", ""), ("next", "runs 1 for an entry"), ("finish", "entry")]
 RUNS: Row = [("break off", ""), ("next", "runs 1 for an entry")]
-WROTE = "the kernel wrote gen.py, which does not start a run; press r to run it"
+WROTE = "the kernel wrote gen.py, which does not start a run; press r to run anyway"
 IGNORED = (
     "gen.py kept changing (3 runs in a row), perhaps written by the kernel: ignored until another file changes;"
-    " press r to run it"
+    " press r to run anyway"
 )
 
 
@@ -361,5 +361,5 @@ def test_without_keys_the_notice_names_another_way(tmp_path: Path) -> None:
     bench = Bench(tmp_path / "t")
     bench.queue = SaveQueue(bench.folder, bench.logbook, has_keys=False)
     assert [bench.do(event) for event, _ in OPEN] == [outcome for _, outcome in OPEN]
-    assert bench.do("write out.pt a") == "ignored | out.pt changed: save the solution to run it"
+    assert bench.do("write out.pt a") == "ignored | out.pt changed: save the solution to start a run"
     assert [bench.do(event) for event in ("touch", "next")] == ["queued", "runs 1 for an entry"]

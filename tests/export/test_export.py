@@ -171,6 +171,12 @@ def test_a_part_of_the_cases_keeps_its_word_in_the_frame(task: Task, state: Path
     assert set(data_frame.frame(task, Journal(state), [run])["outcome"]) == {"part"}
 
 
+def test_a_build_error_keeps_its_word_in_the_frame(task: Task, state: Path) -> None:
+    run = replace(Journal(state).summaries[0], right=False, counts={"build_error": 2})
+    assert render.outcome(run) == "build error"
+    assert set(data_frame.frame(task, Journal(state), [run])["outcome"]) == {"no build"}
+
+
 def test_html_says_what_each_iteration_changed(task: Task, state: Path) -> None:
     page = export.text(task, state, "html")
     assert ">Change: first iteration, nothing to compare with</p>" in page

@@ -330,7 +330,7 @@ WRONG = CaseResult("x", "wrong", detail="0.967266, not 0.957688 at output 0[12, 
         (["crashed", "skipped", "skipped", "skipped"], "; 0/1 passed, 1 crashed, 3 not run", "crashed"),
         (["ok", "timeout", "skipped", "skipped"], "; 1/2 passed, 1 timeout, 2 not run", "timeout"),
         (["runtime_error"] * 2 + ["ok"] * 2, "; 1 other case fails; 2/4 passed, 2 errors", "error"),
-        (["build_error"] * 4, "; 3 other cases fail; 0/4 passed, 4 build errors", "no build"),
+        (["build_error"] * 4, "; 3 other cases fail; 0/4 passed, 4 build errors", "build error"),
     ],
 )
 def test_an_entry_that_failed_is_short(tmp_path: Path, statuses: list[Status], words: str, outcome: str) -> None:

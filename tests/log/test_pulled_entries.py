@@ -283,9 +283,13 @@ async def test_an_export_of_a_log_without_runs_says_what_to_do(shipped: Path, mo
     with pytest.raises(export.ExportError, match=r"on this machine yet; `kernbench run toy` times it here$"):
         export.text(task, state, "csv")
     monkeypatch.chdir(SHIPPED.parent)
-    shown = r"times it here, and kernels/rms_norm/exports/pull_request has its author's export"
+    shown = r"times it here, and kernels/rms_norm/exports/pull_request holds its author's export"
     with pytest.raises(export.ExportError, match=shown):
         export.text(taskfile.load(SHIPPED / "rms_norm"), state, "pr")
+    (shipped / "exports").mkdir()
+    (shipped / "exports" / "toy.html").touch()
+    with pytest.raises(export.ExportError, match=r"times it here, and \S+/exports/toy\.html is its author's export$"):
+        export.text(task, state, "csv")
 
 
 async def test_results_of_another_baseline_are_not_held_against(folder: Path, watched: Watch) -> None:
@@ -324,7 +328,8 @@ def test_what_is_shipped_reads_back_as_it_is_written(name: str) -> None:
         (" newer · 1.20x · same as best (1.21x, over compile)", ("newer", 1.2, "same", True)),
         (" older · 1.20x · part", ("older", 1.2, "part", True)),
         (" newer · 1.20x · partial", ("newer", 1.2, "partial", True)),
-        (" it does not compile · no build", ("it does not compile", None, "no build", False)),
+        (" older: it does not compile · no build", ("older: it does not compile", None, "no build", False)),
+        (" newer: it does not compile · build error", ("newer: it does not compile", None, "build error", False)),
         (" it hangs · timeout", ("it hangs", None, "timeout", False)),
         (" by hand", ("by hand", None, "", True)),
         ("", ("", None, "", True)),

@@ -213,6 +213,13 @@ def test_a_fifo_in_the_place_of_a_file_stops_neither_restore_nor_diff(task: Task
         stored_sources.diff(point, now, task)
 
 
+@pytest.mark.parametrize(("reference", "said"), [("best", "no best yet"), ("last", "no last run yet")])
+def test_before_the_first_run_there_is_nothing_to_name(task: Task, tmp_path: Path, reference: str, said: str) -> None:
+    (Path(task.folder) / "ITERATIONS.md").unlink(missing_ok=True)
+    with pytest.raises(stored_sources.SourceError, match=f"^{said}: nothing has been run on this machine$"):
+        stored_sources.find(task, Journal(tmp_path / "fresh"), reference)
+
+
 def test_a_restore_that_one_file_forbids_has_changed_none(
     task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -222,6 +229,30 @@ def test_a_restore_that_one_file_forbids_has_changed_none(
     save_after_the_snapshot(folder / "helper.py", monkeypatch)
     with pytest.raises(stored_sources.SourceError, match=r"helper\.py was just saved .*; nothing was restored"):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
+    assert (folder / "solution.py").read_text() == "import helper\n"
+
+
+def test_a_restore_that_stops_halfway_says_so_and_how_to_undo_it(
+    task: Task, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(task.folder)
+    (folder / "helper.py").write_text("of a later one\n")
+    (folder / "solution.py").write_text("import helper\n")
+    before, real, checked = snapshot.take(folder, journal.state, task).sha, stored_sources._must_be_kept, []
+
+    def save_before_the_last_step(place: Path, kept: Path, path: Path, otherwise: str) -> None:
+        checked.append(path)
+        if len(checked) == 4:  # two files, each checked before the first step and before its own
+            (place / path).write_text("saved this moment\n")
+        real(place, kept, path, otherwise)
+
+    monkeypatch.setattr(stored_sources, "_must_be_kept", save_before_the_last_step)
+    stopped = f"the restore stopped there: `kernbench restore {before[:8]}` undoes what it had changed"
+    with pytest.raises(stored_sources.SourceError, match=f"^helper.py was just saved .*; {stopped}$"):
+        stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
+    assert (folder / "helper.py").read_text() == "saved this moment\n"
+    monkeypatch.undo()
+    stored_sources.restore(task, stored_sources.find(task, journal, before[:8]), journal.state)
     assert (folder / "solution.py").read_text() == "import helper\n"
 
 
@@ -418,7 +449,7 @@ def test_port_outside_a_repository_needs_force(task: Task, tmp_path: Path) -> No
     target.write_text("mine\n")
     result = kernbench("port", task.folder, "--to", str(target))
     assert result.exit_code == 1
-    assert "could not be recovered; use --force to write it anyway" in result.stderr
+    assert "is not in a git repository, so git cannot undo the change; use --force to write it anyway" in result.stderr
     assert target.read_text() == "mine\n"
 
 

@@ -133,7 +133,8 @@ async def test_a_folder_that_cannot_be_looked_at_for_a_while_is_said_once_and_wa
         count = len(seen.told)
         await seen.until(lambda: len(seen.told) > count)
     (said,) = seen.said
-    assert said == f"cannot read {folder}/solution.py: Input/output error; " + "runs on save resume once that is fixed"
+    then = "saves will start runs again once that is fixed"
+    assert said == f"cannot read {folder}/solution.py: Input/output error; {then}"
 
 
 async def test_waiting_for_a_network_makes_no_look_rarer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

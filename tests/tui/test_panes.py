@@ -548,6 +548,12 @@ def test_the_iterations_mark_the_best_of_today(tmp_path: Path) -> None:
     assert all("stalled | " in line for line in stalled)
 
 
+def test_an_outcome_fits_its_column() -> None:
+    pane = Iterations(lambda: NOW, ascii_only=False)
+    pane._iterations = [summary(3, right=False, geomean=None, counts={"build_error": 10})]
+    assert " - build err 16-byte loads" in plain([pane.line(0, 80)])[0]
+
+
 def test_a_profile_has_an_age_and_a_source(engine: FakeEngine) -> None:
     row = make_app(engine).board.rows()[0]
     kernel = Kernel(name="m[bf16]", duration_us=371.0)

@@ -73,7 +73,7 @@ def test_a_fifo_in_the_place_of_the_settings_is_named(tmp_path: Path) -> None:
     [
         (Settings(theme="neon"), "unknown theme 'neon'; choose from ansi-dark, kernbench$"),
         (Settings(keys={"rerum": "f5"}), "unknown action 'rerum' in .keys.; did you mean rerun"),
-        (Settings(keys={"rerun": "f5,blah+zz"}), "keys.rerun: 'blah.zz' is not a key such as f5, ctrl.r or R"),
+        (Settings(keys={"rerun": "f5,blah+zz"}), "keys.rerun: 'blah.zz' is not a key; use one such as f5, ctrl.r or R"),
         (Settings(keys={"rerun": "F5"}), "keys.rerun: 'F5' is not a key"),
         (Settings(keys={"rerun": "q"}), "keys.rerun uses the same key as quit"),
         (Settings(keys={"rerun": "?"}), "keys.rerun uses the same key as help"),

@@ -55,7 +55,9 @@ def test_fit_shortens_in_order_and_gives_room_back() -> None:
 def test_no_line_is_wider_than_the_table(width: int) -> None:
     long = CaseResult(id="x", status="runtime_error", detail="m[bf16] " * 60)
     table = result_columns.choose(width, rows(), interpreted=False)
-    for row in [*rows(), Row(make_task().cases[0], long, True), Row(make_task().cases[0], None, False)]:
+    unbuilt = replace(long, status="build_error")
+    odd = [Row(make_task().cases[0], result, result is not None) for result in (long, unbuilt, None)]
+    for row in [*rows(), *odd]:
         assert len(text(result_columns.line(row, table, ascii_only=False))) <= width
     assert len(text(result_columns.header(table))) <= width
 

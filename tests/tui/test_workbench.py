@@ -13,7 +13,17 @@ from harness.shared.codes import explain
 from harness.shared.errors import UserError, Where
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
-from kernbench.events import BuildFailed, Event, LogLine, Notice, RunCancelled, RunFinished, TaskLoaded, WorkerChanged
+from kernbench.events import (
+    BuildFailed,
+    Event,
+    LogLine,
+    Notice,
+    RunCancelled,
+    RunFinished,
+    TaskLoaded,
+    WorkerChanged,
+    Worst,
+)
 from kernbench.tui import screen
 from kernbench.tui.actions import draft_file
 from kernbench.tui.pages.dialogs import Page
@@ -334,6 +344,24 @@ async def test_the_hint_names_a_row_that_can_be_seen(engine: FakeEngine) -> None
             await pilot.press("escape")
             await settle(pilot)
             assert "2 rows failed, first wan 75600x5120 (WRONG): press enter on it" in screen_text(app)
+
+
+async def test_the_hint_names_the_slowest_of_the_rows_it_counts(engine: FakeEngine) -> None:
+    """Also if the worst of the headline rows, which the summary names, is faster than the baseline."""
+    app = make_app(engine)
+    async with app.run_test(size=(120, 40)) as pilot:
+        run = whole_run(worst=Worst(right(2).id, "qwen 4096x3072", 1.12))
+        engine.say(READY, *run)
+        await settle(pilot)
+        assert "1 row slower than baseline, worst mova 101x1536 0.92x: press enter on it" in screen_text(app)
+        slower = replace(right(1), speedup=0.8, low=0.79, high=0.81, verdict="slower")
+        engine.say(*run[:-1], *landed(slower), run[-1])
+        await settle(pilot)
+        named = "2 rows slower than baseline, worst wan 74088x5120 0.80x"
+        assert f"{named}: press enter on it" in screen_text(app)
+        await pilot.press("slash", *"mova", "enter")
+        await settle(pilot)
+        assert f"{named}: filtered out (esc: show all)" in screen_text(app)
 
 
 async def test_hypothesis_and_next_step(engine: FakeEngine) -> None:

@@ -30,7 +30,7 @@ class KernelWrites:
         self._doubtful: frozenset[str] = frozenset()
         self._in_a_row = 0
         self._named: set[frozenset[str]] = set()
-        self._else = "press r to run it" if has_keys else "save another file to run it"
+        self._else = "press r to run anyway" if has_keys else "save another file to run anyway"
 
     def start(self, files: Iterable[str]) -> None:
         """A run of a source with these files starts."""

@@ -26,7 +26,7 @@ class WorkbenchLock:
         """Takes a lock if it holds none; returns a warning once when another workbench appears."""
         other = self._other()
         has_come, self.is_alone = bool(other) and self.is_alone, not other
-        both = "each of them times and logs every save; close one"
+        both = "both time and log every save; close one"
         return f"another workbench is open on this task (process {other}): {both}" if has_come else ""
 
     def leave(self) -> None:

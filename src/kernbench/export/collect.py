@@ -215,7 +215,9 @@ def _what_to_do(task: Task) -> str:
         return f"`{command} -m TEXT` makes the first entry"
     shipped = sorted((folder / "exports").glob("*"))
     known = f"`{command}` times it here"
-    return f"{known}, and {_shown(shipped[0])} has its author's export" if shipped else known
+    if not shipped:
+        return known
+    return f"{known}, and {_shown(shipped[0])} {'holds' if shipped[0].is_dir() else 'is'} its author's export"
 
 
 def _shown(path: Path) -> Path:

@@ -30,7 +30,7 @@ CASE_COLUMNS = (
     " checked findings detail where"
 ).split()
 INTEGERS = ("iteration", "repeats", "kernels", "blocks", "dropped_blocks", "checked")
-OUTCOMES = {"partial": "part"}
+OUTCOMES = {"partial": "part", "build error": "no build"}
 """Values that programs may select by stay as they were when the word on the screen changes."""
 NUMBERS = ("_us", "speedup", "_low", "_high", "_fraction", "_abs", "_s")
 """Name endings of numeric columns."""

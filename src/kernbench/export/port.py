@@ -72,7 +72,7 @@ def obstacle(target: Path) -> str | None:
     """Why nothing should be written there now, and what to do; None if the repository is clean."""
     root, anyway = repository_root(target.absolute().parent), "use --force to write it anyway"
     if root is None:
-        return f"{target} is not in a git repository, so its current text could not be recovered; {anyway}"
+        return f"{target} is not in a git repository, so git cannot undo the change; {anyway}"
     if not target.resolve().is_relative_to(root.resolve()):
         return f"{target} is a link to {target.resolve()}, which is not in the repository; {anyway}"
     check = repository.cleanliness(Git(root))

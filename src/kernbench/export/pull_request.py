@@ -186,7 +186,8 @@ def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
     condition = pair.after.environment.condition
     lines = [
         f"Times are {'GPU time' if clock == 'device' else clock + ' time'} per call, measured in interleaved blocks"
-        f"{', ' + condition if condition else ''}; ± is half the 95% interval, -a+b% its two ends."
+        f"{', ' + condition if condition else ''}; ± is half the 95% interval;"
+        " a lopsided interval is given by its two ends, such as -2+5%."
     ]
     if pair.before:
         name = about.words_for(pair.before)

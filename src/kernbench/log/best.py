@@ -24,7 +24,7 @@ from kernbench.log.runs.series import Series
 
 NoBestReason = Literal["nothing_run", "task_changed", "none_right"]
 _WORDS: dict[NoBestReason, str] = {
-    "nothing_run": "no best yet: nothing has been run on this machine; give a number",
+    "nothing_run": "no best yet: nothing has been run on this machine",
     "task_changed": "no best yet: the task changed; nothing has been timed against {baseline} since",
     "none_right": "no best yet: no source that passed every case was timed against {baseline}",
 }

@@ -37,7 +37,7 @@ from kernbench.machine.plain_text import one_line
 from kernbench.task import snapshot
 from kernbench.task.lookup import cannot_be_written, make_state
 
-WAITS = "the entry will be written as soon as possible, at the latest on the next start"
+WAITS = "the entry will be written as soon as possible, or else when kernbench next starts on this task"
 
 
 class Logbook:

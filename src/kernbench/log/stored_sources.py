@@ -137,8 +137,9 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
             steps = [*zip(changed, moves, strict=True), *((path, (folder / path).unlink) for path in added)]
             for path, _put in steps:
                 _must_be_kept(folder, before.folder, path, "nothing was restored")
+            undo = f"`kernbench restore {before.sha[:8]}` undoes what it had changed"
             for path, put in steps:
-                _must_be_kept(folder, before.folder, path, f"`kernbench restore {before.sha[:8]}` undoes the rest")
+                _must_be_kept(folder, before.folder, path, f"the restore stopped there: {undo}")
                 put()
     except OSError as problem:
         raise SourceError(f"cannot write {problem.filename}: {problem.strerror}; fix that and restore again") from None
@@ -237,7 +238,7 @@ def summary_of(
     """The run that a reference names; a PulledEntry if only ITERATIONS.md has it."""
     entries = entries_of(task)
     if reference == "last" and not journal.summaries:
-        raise SourceError("no last run yet: nothing has been run on this machine; give a number")
+        raise SourceError("no last run yet: nothing has been run on this machine")
     if reference in ("best", "last"):
         return journal.summaries[-1] if reference == "last" else _best(task, journal, entries, environment, l2)
     if reference == "now":

@@ -40,7 +40,7 @@ WORDS: dict[RefusalCode, str] = {
         "not enough free GPU memory for this case alongside the worker, and {who} needs as much again to save what the"
         " kernel writes: profile a smaller case, or close the workbench and run `kernbench profile`"
     ),
-    "gpu_full": "no GPU memory for another process: nvidia-smi shows what is using it, --device chooses another",
+    "gpu_full": "no GPU memory for another process: nvidia-smi shows what is using it, --device chooses another GPU",
     "no_kernel": "the call launched no kernel on the GPU, so there is nothing to profile",
     "driver_mismatch": (
         "this ncu does not match the driver: install the one for the driver's CUDA version; `--ncu PATH` selects it"

@@ -66,7 +66,7 @@ class FolderPoller:
     def _tell(self, problem: str) -> None:
         """Once per problem, not at every check."""
         if problem != self._problem:
-            self._warn(f"{problem}; runs on save resume once that is fixed")
+            self._warn(f"{problem}; saves will start runs again once that is fixed")
         self._problem = problem
 
 

@@ -41,7 +41,8 @@ def check(settings: Settings, themes: Collection[str]) -> None:
             )
         strange = [key for key in settings.keys[name].split(",") if not _is_key(key)]
         if strange:
-            raise SettingsError(settings.path, f"keys.{name}: {shown(strange[0])} is not a key such as f5, ctrl+r or R")
+            what = f"{shown(strange[0])} is not a key; use one such as f5, ctrl+r or R"
+            raise SettingsError(settings.path, f"keys.{name}: {what}")
     _check_clashes(settings)
 
 

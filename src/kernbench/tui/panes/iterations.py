@@ -20,6 +20,9 @@ from kernbench.tui.widgets.row_view import RowView
 BEST_NOW = "*"
 AGE_FROM = 48
 """Cells from which the age fits."""
+OUTCOME = 9
+"""Cells of an outcome, with its mark."""
+_SHORT = {"build error": "build err"}
 _STYLES = {"improved": "faster", "first": "faster", "best": "faster", "faster": "faster", "slower": "slower"}
 
 
@@ -74,7 +77,7 @@ class Iterations(RowView):
 
     def header(self, width: int) -> Sequence[Span]:
         age = pad("age", 7) if width >= AGE_FROM else ""
-        said = f"{'#':>4} {age}{'geomean':>7} {pad('outcome', 9)} hypothesis"
+        said = f"{'#':>4} {age}{'geomean':>7} {pad('outcome', OUTCOME)} hypothesis"
         known = isinstance(self._iterations, EntryList) and self._iterations.best_now is not None
         legends = (f"  {BEST_NOW} best now", f"  {BEST_NOW} best") if known else ()
         legend = next((form for form in legends if len(said) + len(form) <= width), "")
@@ -95,7 +98,7 @@ class Iterations(RowView):
             (f"{summary.iteration:>4} ", "strong"),
             (age, "dim"),
             (f"{fmt.times(summary.geomean):>7} ", style),
-            (pad(word + mark, 9) + " ", style),
+            (pad(_SHORT.get(word, word) + mark, OUTCOME) + " ", style),
             (stalled, "warn"),
             (clip(clean(entry_text.words(summary, self.usual)), room), ""),
         ]

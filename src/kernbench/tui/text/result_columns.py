@@ -24,7 +24,8 @@ IDS_FROM = 100
 FINDINGS_LEAST = 14
 HALF_BAR = 7
 WORD = 7
-"""Cells of `crashed` and `timeout`, so that the sentences after the status words line up."""
+"""Cells of `crashed` and `timeout`, so that the sentences after the status words line up. Only `build error` is longer:
+it is the status of every row or of none."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def _padded(column: Column, row: Row, result: CaseResult, table: Table, ascii_on
 
 def _sentence(result: CaseResult, table: Table, style: str) -> list[Span]:
     """The reason, in place of the numbers."""
-    word = pad(render.STATUS_WORDS[result.status], WORD)
+    word = clip(render.STATUS_WORDS[result.status], table.rest - len(GAP)).ljust(WORD)
     said = GAP + failure_text.brief(result, table.rest - len(GAP + word + GAP))
     return [(GAP + word, style), (clip(said, table.rest - len(GAP + word)), "dim" if style == "dim" else "")]
 

@@ -303,12 +303,12 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     behind = sum(1 for result in board.landed() if result.vs_best and result.vs_best.verdict == "slower")
     if behind:
         return f"{fmt.plural(behind, 'row')} slower than best (d: show the diff)"
-    slower = board.verdicts("slower")
+    slower = [result for result in board.landed() if result.verdict == "slower"]
     if slower:
-        worst = board.summary.worst if board.summary else None
-        named = f", worst {clean(worst.label)} {fmt.times(worst.speedup)}" if worst else ""
-        more = FILTERED if worst and worst.id in hidden else "press enter on it"
-        return f"{fmt.plural(slower, 'row')} slower than baseline{named}: {more}"
+        worst = min(slower, key=lambda result: result.speedup or 1.0)  # the summary's is one of the headline rows
+        named = f"worst {clean(board.label(worst.id))} {fmt.times(worst.speedup)}"
+        more = FILTERED if worst.id in hidden else "press enter on it"
+        return f"{fmt.plural(len(slower), 'row')} slower than baseline, {named}: {more}"
     unclear = board.verdicts("unclear")
     if unclear:
         return f"{fmt.plural(unclear, 'row')} unclear (r: time again)"
