@@ -71,6 +71,8 @@ async def test_a_held_log_delays_the_entry_alone(watched: Callable[..., Watched]
         assert len(unwritten(state)) == 2  # on disk already
     await it.until(lambda: "entries 2 to 3 are now in ITERATIONS.md" in said(it))
     assert headings(path) == [1, 2, 3]
+    assert await it.session.changed_elsewhere()  # so that the screen lists them
+    assert not await it.session.changed_elsewhere()
     assert unwritten(state) == []
     assert [run.iteration for run in it.session.logbook.iterations()] == [1, 2, 3]
     assert [run.iteration for run in Journal(state).summaries] == [1, 2, 3]

@@ -53,6 +53,8 @@ class Logbook:
         """Where the session runs; until that is known, the environment of the newest run counts."""
         self._seen = iterations_file.KnownFile()
         self._elsewhere = PulledEntries(self.path)
+        self._noticed: tuple[int, int, int] | None = None
+        """Signature of ITERATIONS.md at the last check or entry."""
         self._codes: dict[str, str] = {}
         """Code hashes of stored sources, by source hash."""
         self.in_thread = FileThread()
@@ -155,9 +157,10 @@ class Logbook:
     def changed(self) -> bool:
         """Whether another process or an editor has added runs or changed the log since the last check."""
         grown = self.journal.read_new()
-        is_edited = self.path.is_file() and not self._elsewhere.current()
+        before = self._noticed or self._elsewhere.signature
         self.refresh()
-        return grown or is_edited
+        self._noticed = self._elsewhere.signature
+        return grown or before != self._noticed
 
     def keep_entries(self) -> None:
         """From now on ITERATIONS.md is only looked at by `refresh`, in the thread, so that the screen never waits."""
@@ -212,8 +215,9 @@ class Logbook:
             return replace(stored[0], iteration=None), f"{problem}; {WAITS}"
         self._confirm(entered)
         if is_read:
-            self._elsewhere.adopt(self._seen.signature)
+            self._elsewhere.signature = self._seen.signature
         self.refresh()
+        self._noticed = self._elsewhere.signature
         return entered, ""
 
     def enter(

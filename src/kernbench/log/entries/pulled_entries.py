@@ -39,7 +39,8 @@ class PulledEntries:
         self.is_kept = False
         """After the first look only `refresh` looks at the file, for a caller that must not wait for a disk."""
         self._is_known = self._is_readable = False
-        self._signature: tuple[int, int, int] | None = None
+        self.signature: tuple[int, int, int] | None = None
+        """Of the file as known; to be set after this machine appended an entry, which spares another read."""
         self._found: list[PulledEntry] = []
         self._written: Counter[Key] = Counter()
         """How many entries share a number and source: two machines may have made one each."""
@@ -53,13 +54,9 @@ class PulledEntries:
     def current(self) -> bool:
         """Whether the file is unchanged since it was read."""
         try:
-            return iterations_file.signature_of(self.path) == self._signature
+            return iterations_file.signature_of(self.path) == self.signature
         except OSError:
             return False
-
-    def adopt(self, signature: tuple[int, int, int] | None) -> None:
-        """Accept the file as it is after this machine appended an entry, without reading it again."""
-        self._signature = signature
 
     def of(self, journal: Journal) -> list[PulledEntry]:
         """The entries in the file, except those that runs on this machine made."""
@@ -79,9 +76,9 @@ class PulledEntries:
         """Reads the file again if it has changed."""
         try:
             signature = iterations_file.signature_of(self.path)
-            if signature != self._signature:
+            if signature != self.signature:
                 self._read(_made(journal))
-                self._signature = signature
+                self.signature = signature
             self._is_readable, self._unreadable = True, ""
         except (OSError, NotRegular) as problem:
             self._is_readable, self._conflict = False, None
