@@ -27,7 +27,8 @@ class GuardedCall:
     problem: str | None = None
 
     @classmethod
-    def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task) -> GuardedCall:
+    def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task, fixed: CaseInputs) -> GuardedCall:
+        """Calls the function; what the reference returns for `fixed` says which returned values count."""
         guard = new_guard()
         placed = guard.place(inputs, task.mutates)
         with guard:
@@ -35,7 +36,7 @@ class GuardedCall:
         if any(isinstance(value, torch.Tensor) and value.is_cuda for value in placed.values()):
             torch.cuda.synchronize()
         try:
-            outputs = named_outputs(result, placed, task.mutates)
+            outputs = named_outputs(result, placed, task.mutates, fixed.expected if task.mutates else None)
         except BadOutput as problem:
             return cls(result, placed, {}, guard.breach({}), str(problem))
         return cls(result, placed, outputs, guard.breach(outputs))

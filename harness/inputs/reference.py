@@ -101,7 +101,7 @@ class Reference:
     def traffic(self, case: Case, inputs: Inputs, outputs: Outputs) -> Traffic:
         """Bytes that one call must move; by default every input and every output once."""
         if self._traffic is None:
-            return Traffic(nbytes(inputs), nbytes(outputs))
+            return Traffic(nbytes(inputs), nbytes(_each_once(outputs)))
         try:
             read, written, *flops = (float(value) for value in self._traffic(dict(case.axes)))
             return Traffic(read, written, *flops[:1])
@@ -130,10 +130,18 @@ class BadOutput(Exception):
     """A call returned something other than tensors."""
 
 
-def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...]) -> Outputs:
-    """The output tensors of a call, in order and named: the mutated inputs, or the return value."""
-    if mutates:
-        return {name: inputs[name] for name in mutates}
+def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...], like: Outputs | None = None) -> Outputs:
+    """The output tensors of a call, in order and named: the mutated inputs, then the return value.
+
+    `like` are the outputs of the reference. Where it only mutates its inputs, whatever a solution returns is ignored.
+    """
+    written: Outputs = {name: inputs[name] for name in mutates}
+    if mutates and (result is None if like is None else len(like) == len(mutates)):
+        return written
+    return {**written, **_returned(result)}
+
+
+def _returned(result: Any) -> Outputs:
     if isinstance(result, dict):
         named = {one_line(str(name)): value for name, value in result.items()}
     elif isinstance(result, (tuple, list)):
@@ -183,6 +191,12 @@ def _double(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_floating_point():
         return tensor.detach().to(torch.float64, copy=True)
     return tensor_layout.copy(tensor)
+
+
+def _each_once(outputs: Outputs) -> Outputs:
+    """Without those that a reference both mutates and returns."""
+    places = {(value.data_ptr(), value.shape): name for name, value in outputs.items() if value is not None}
+    return {name: outputs[name] for name in places.values()}
 
 
 def nbytes(values: dict[str, Any]) -> int:

@@ -79,7 +79,7 @@ class CaseTiming:
         timed.last = None
         task, material = self.context.task, materials[working.master]
         try:
-            outputs = named_outputs(result, working.inputs, task.mutates)
+            outputs = named_outputs(result, working.inputs, task.mutates, materials[0].expected)
         except BadOutput as problem:
             return str(problem), ()
         wrong = compare.form(outputs, materials[0].expected, task.layout)

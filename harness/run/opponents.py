@@ -125,7 +125,7 @@ class Opponents:
         outputs = fixed.expected
         if function is not reference.entry:
             inputs = copies(fixed.inputs)
-            outputs = named_outputs(function(**inputs), inputs, self.task.mutates)
+            outputs = named_outputs(function(**inputs), inputs, self.task.mutates, fixed.expected)
         found = compare.compare(outputs, fixed.truth, self.task)
         with contextlib.suppress(TypeError):
             fixed.verdicts[function] = found

@@ -58,7 +58,7 @@ class SlowChecks:
     def _twice(
         self, case: Case, function: Callable[..., Any], fixed: CaseInputs, beat: Callable[[], None]
     ) -> tuple[CheckResult, tuple[Finding, ...]]:
-        first = GuardedCall.of(function, fixed.inputs, self.task)
+        first = GuardedCall.of(function, fixed.inputs, self.task, fixed)
         late = self.threads is not None and self.threads.at_work()
         judgement = judge(first, fixed, fixed.expected, self.task)
         judgement = judgement if judgement.problem else self._manners(case, first, fixed)
@@ -68,7 +68,7 @@ class SlowChecks:
         outputs = first.outputs
         del first  # frees its inputs; the outputs stay, so that the next call cannot reuse their memory
         beat()
-        second = GuardedCall.of(function, fixed.inputs, self.task)
+        second = GuardedCall.of(function, fixed.inputs, self.task, fixed)
         if compare.shared(outputs, second.outputs):
             findings = (*findings, make("output_kept"))
         elif not _same(outputs, second.outputs):
@@ -96,7 +96,7 @@ class SlowChecks:
         return CheckResult()
 
     def _draw(self, function: Callable[..., Any], fixed: CaseInputs, material: CaseInputs) -> CheckResult:
-        call = GuardedCall.of(function, material.inputs, self.task)
+        call = GuardedCall.of(function, material.inputs, self.task, fixed)
         if not _finite(material.truth):  # then only the borders can be checked
             return judge(call, material, fixed.expected, self.task) if call.breach else CheckResult()
         judgement = judge(call, material, fixed.expected, self.task)

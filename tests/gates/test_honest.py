@@ -28,6 +28,10 @@ HONEST: dict[str, dict[str, str]] = {
     },
     "in place": {**IN_PLACE, "solution_py": "def scale(x, factor): x.add_(x)"},
     "in place, and returned": {**IN_PLACE, "solution_py": "def scale(x, factor): return x.mul_(factor)"},
+    "in place, with an unasked return value": {
+        **IN_PLACE,
+        "solution_py": "def scale(x, factor):\n    x.mul_(factor)\n    return 'done'",
+    },
     "another layout": {**ANY, "solution_py": "def scale(x, factor): return (x.t().contiguous() * factor).t()"},
     "integers": {**INTEGERS, "solution_py": "import torch\ndef scale(x, factor): return torch.round(x * factor).int()"},
     "several outputs, one absent": {

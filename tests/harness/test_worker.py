@@ -333,6 +333,27 @@ def test_mutating_tasks_are_restored_before_every_call(child: Child, tmp_path: P
     assert (wrong["status"], wrong["detail"][:10]) == ("wrong", "x differs ")
 
 
+RETURNED = {
+    "def scale(x, factor): return x.mul_(factor)": "ok",
+    "def scale(x, factor): return x.mul_(factor).clone()": "ok",
+    "def scale(x, factor): return x.mul_(factor) * 0": "wrong: output 0 differs",
+    "def scale(x, factor): x.mul_(factor)": "wrong: it returned None",
+    "def scale(x, factor): return x * factor": "wrong: x differs",
+}
+
+
+@pytest.mark.parametrize(("solution", "outcome"), RETURNED.items())
+def test_what_an_in_place_reference_returns_is_judged_too(
+    child: Child, tmp_path: Path, solution: str, outcome: str
+) -> None:
+    files = {
+        "task_toml": TASK.replace('device = "cpu"', 'device = "cpu"\nmutates = ["x"]'),
+        "reference_py": REFERENCE.replace("return x * factor", "return x.mul_(factor)"),
+    }
+    result = only(child.run(write_task(tmp_path, **files, solution_py=solution)))
+    assert f"{result['status']}: {result['detail']}".startswith(outcome)
+
+
 def test_the_tasks_own_checks_count(child: Child, tmp_path: Path) -> None:
     own = REFERENCE + "\ndef check(case, inputs, outputs):\n    return [('sum', abs(outputs.sum().item()), 1e-9)]\n"
     result = only(child.run(write_task(tmp_path, reference_py=own), cases=SMALL))
