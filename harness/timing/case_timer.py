@@ -100,8 +100,11 @@ class CaseTimer:
     def row(self, case: Case, result: CaseResult, timed: Timed, missing: Explanation | None) -> CaseResult:
         """The numbers of a correct row; `missing` explains a missing baseline."""
         samples = timed.samples
-        own, base, best = (samples.time_us(side) for side in ("solution", "baseline", "best"))
-        assert own is not None
+        base, best = samples.time_us("baseline"), samples.time_us("best")
+        times = {**samples.samples, "solution": samples.beside("solution", "baseline")}  # those of the speedup
+        if base is not None and best is not None and samples.rounds:
+            times["with_best"] = samples.beside("solution", "best")
+        own = stats.interquartile_mean(times["solution"])
         floor = self._request.floors.get(case.id)
         margin = stats.margin(min(value for value in (own, base, best) if value is not None), floor)
         ratio = samples.ratio("baseline", "solution", margin) if base is not None else None
@@ -129,7 +132,7 @@ class CaseTimer:
             detail=None if missing is None else missing.detail,
             reason=None if missing is None else missing.reason,
             floor=floor,
-            samples={name: tuple(round(value, 4) for value in values) for name, values in samples.samples.items()},
+            samples={name: tuple(round(value, 4) for value in values) for name, values in times.items()},
         )
 
     def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:

@@ -43,6 +43,12 @@ class Timing:
         values = self.samples.get(side)
         return stats.interquartile_mean(values) if values else None
 
+    def beside(self, side: str, other: str) -> list[float]:
+        """A side's times in its blocks with another: a kernel of 2 us took 1.45 us next to one side and 1.77 us next to
+        another. All of its times if the two do not alternate."""
+        shared = [block[side] for block in self.rounds if side in block and other in block]
+        return [stats.interquartile_mean(times) for times in shared] or self.samples.get(side, [])
+
     def estimate(self, over: str, under: str) -> stats.Estimate | None:
         """How much faster one side is than another; None if there are too few blocks."""
         if self.rounds:

@@ -105,7 +105,7 @@ def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
         centres = stats.interquartile_mean(values), stats.median(values), min(values)
         figures = "".join(f"{fmt.microseconds(figure):>9}" for figure in centres)
         yield [
-            (f"{clean(side):<11}{figures}  ", ""),
+            (f"{clean(side).replace('_', ' '):<11}{figures}  ", ""),
             (histogram(values, BINS, ascii_only), "accent"),
             (f"  {fmt.microseconds(max(values)):<8}{len(values)}", ""),
         ]

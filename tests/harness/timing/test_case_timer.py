@@ -1,0 +1,48 @@
+"""What a row says of its times."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from harness.shared.results import CaseResult
+from harness.timing.case_timer import CaseTimer, Timed
+from harness.timing.samples import Timing
+
+
+def pair(other: str, its_us: float, own_us: float) -> dict[str, list[float]]:
+    return {other: [its_us, its_us * 1.01] * 4, "solution": [own_us, own_us * 1.01] * 4}
+
+
+def row(*blocks: dict[str, list[float]]) -> CaseResult:
+    sides = {name for block in blocks for name in block}
+    samples = {name: [block[name][0] for block in blocks if name in block] for name in sides}
+    case: Any = SimpleNamespace(id="a")
+    request: Any = SimpleNamespace(floors={}, baseline="compile")
+    timed = Timed(Timing(samples, list(blocks)), "device")
+    return CaseTimer(request, None).row(case, CaseResult("a", "ok"), timed, None)
+
+
+def test_the_times_of_a_row_agree_with_its_speedup() -> None:
+    """The same kernel is slower next to the best than next to the baseline."""
+    blocks = [pair("baseline", 1.9, 1.5), pair("best", 1.77, 1.77)] * 12
+    found = row(*blocks)
+    assert found.solution_us is not None
+    assert found.baseline_us is not None
+    assert found.speedup == pytest.approx(1.9 / 1.5, rel=1e-3)
+    assert found.baseline_us / found.solution_us == pytest.approx(found.speedup, rel=0.01)
+    assert found.vs_best is not None
+    assert found.vs_best.speedup == pytest.approx(1.0, rel=1e-3)
+    assert found.samples is not None
+    assert {name: len(times) for name, times in found.samples.items()} == {
+        "baseline": 12, "best": 12, "solution": 12, "with_best": 12
+    }  # fmt: skip
+
+
+def test_without_a_baseline_every_time_counts() -> None:
+    found = row(*[pair("best", 2.0, 1.0)] * 12)
+    assert found.solution_us == pytest.approx(1.005, rel=0.01)
+    assert found.samples is not None
+    assert sorted(found.samples) == ["best", "solution"]
