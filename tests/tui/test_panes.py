@@ -714,6 +714,19 @@ def test_a_save_that_is_no_python_changes_nothing_about_the_rows_of_the_save_bef
     assert (grid.total, grid.landed, grid.right) == (1, 1, 1)
 
 
+def test_a_failure_of_an_older_draw_vanishes_when_a_newer_run_ends() -> None:
+    board = Board(make_task(), H200)
+    old, new = [case.id for case in board.task.cases if case.kind == "check"][:2]
+    runs = ((old, "wrong", RunFinished(summary())), (new, "ok", RunCancelled("run", "a newer save")))
+    for drawn, status, ending in runs:
+        for event in (STARTED, CaseLanded("run", checked_only(drawn, status)), ending):
+            board.apply(event)
+        assert old in [row.case.id for row in board.rows()]  # also where a newer run was broken off
+    for event in (STARTED, CaseLanded("run", checked_only(new)), RunFinished(summary())):
+        board.apply(event)
+    assert old not in [row.case.id for row in board.rows()]
+
+
 def test_a_row_is_held_against_the_finished_run_before_its_own() -> None:
     """Also where the run that it landed in was broken off, and others had not landed yet."""
     board = Board(make_task(), H200)

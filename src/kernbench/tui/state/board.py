@@ -242,6 +242,7 @@ class Board:
         self.run = self.progress = None
         if isinstance(event, RunFinished):
             self.summary = event.summary
+            self._forget_older_draws()
             self._finished = dict(self._results)
             self.new_series = False
             # Only a run reports its condition.
@@ -253,6 +254,12 @@ class Board:
         else:
             self.cancelled = event.reason
         return Change(rows=True)
+
+    def _forget_older_draws(self) -> None:
+        """Check cases that this run did not draw: a failure there belongs to an older source."""
+        drawn = {case.id for case in self.task.cases if case.kind == "check"}
+        self._results = {name: row for name, row in self._results.items() if name in self._fresh or name not in drawn}
+        self.cases = self._order()
 
     def _change_task(self, event: TaskLoaded) -> Change:
         self.task = event.task
