@@ -226,11 +226,11 @@ class Summary:
 
     @property
     def counted(self) -> bool:
-        """Whether the stall rule counts it: an iteration of a new source that was not the best already, neither
+        """Whether the stall rule counts it: an iteration of a new, right source that was not the best already, neither
         interpreted nor timed only against the best."""
         kept_its_place = self.best and not self.new_best
         progress = self.iteration is not None and self.repeats is None and not self.environment.interpreted
-        progress = progress and self.baseline != "best"
+        progress = progress and self.right and self.baseline != "best"
         return progress and not kept_its_place
 
     @property

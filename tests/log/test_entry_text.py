@@ -212,7 +212,7 @@ def test_stall_and_the_move_after_it(tmp_path: Path) -> None:
     task = make_task(tmp_path / "t", 2)
     series: list[Summary] = []
     for number in range(1, 7):
-        rows = rows_of(task, number, 1.0, {case.id: 2.0 for case in task.timed} if series else {}, 1)
+        rows = rows_of(task, 600 + number, 1.0, {case.id: 2.0 for case in task.timed} if series else {}, 1)
         series.append(summary_of(task, number, rows, series))
     assert [item.best for item in series] == [True, False, False, False, False, False]
     assert [item.stalled for item in series] == [False, False, False, True, True, True]
@@ -223,6 +223,10 @@ def test_stall_and_the_move_after_it(tmp_path: Path) -> None:
     assert "- stalled: 4 iterations without a new best; profile again, re-read the log, or change direction" in texts[4]
     assert "- after the stall: not given (profile again, re-read the log, or change direction)" in texts[4]
     assert "- after the stall: changed direction" in texts[5]
+    wrong = summary_of(task, 7, rows_of(task, 6, 1.0, {}, 1), series)
+    assert (wrong.right, wrong.stalled, wrong.streak, wrong.after_stall) == (False, False, 0, False)
+    right = summary_of(task, 8, rows_of(task, 608, 1.0, {case.id: 2.0 for case in task.timed}, 1), [*series, wrong])
+    assert (right.stalled, right.streak, right.after_stall) == (True, 6, True)  # as if it had not been tried
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ MOVES = {
 
 
 def streak(series: Sequence[Summary], best: bool, counts: bool) -> int:
-    """Iterations in a row without a new best, including this one; `series` ends before it."""
+    """Right iterations in a row without a new best, including this one; `series` ends before it."""
     if best or not counts:
         return 0
     length = 1
@@ -104,7 +104,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     is_new = best and about.repeats is None and not is_best_already
     order = sorted(timed, key=lambda item: item[1].speedup) if right else []
     known = about.repeats is not None or (best and is_best_already)
-    counts = about.is_iteration and not known and not about.environment.interpreted and decides
+    counts = about.is_iteration and right and not known and not about.environment.interpreted and decides
     wall = _wall(headline) if right else None
     after_stall = follows_stall(about.series, counts)
     code, why_not = _not_best(task, started, headline, about) if right and not (best or is_best_already) else _NO_REASON
