@@ -72,7 +72,7 @@ def passed(kind: type, size: int | None) -> tuple[str, Callable[[Any], Any] | No
         width = struct.calcsize("<" + code)
         what, codes = f"of type {kind.__name__} ({fmt.plural(width, 'byte')})", {width: code}
     if size is not None and size not in codes:
-        raise TypeError(f"is {what}, but the kernel declares {fmt.plural(size, 'byte')} there")
+        raise TypeError(f"is {what}, but the kernel declares a parameter of {fmt.plural(size, 'byte')}")
     return codes[size or next(iter(codes))], put
 
 

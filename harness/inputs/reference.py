@@ -107,7 +107,7 @@ class Reference:
             return Traffic(read, written, *flops[:1])
         except BaseException as problem:
             raise self._blamed(
-                f"traffic failed for case {case.id}; it must return (bytes read, bytes written[, flops])", problem
+                f"traffic() failed for case {case.id}; it must return (bytes read, bytes written[, flops])", problem
             ) from None
 
     def _run(self, case: Case, function: Callable[..., Any], inputs: Inputs) -> Outputs:

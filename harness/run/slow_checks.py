@@ -89,7 +89,8 @@ class SlowChecks:
             rows = [(str(name), float(error), float(bound)) for name, error, bound in own(axes, call.inputs, outputs)]
         except BaseException as problem:
             fault = describe(problem, self.reference.paths)
-            raise BadTask(f"check in reference.py failed for case {case.id}: {fault.message}", fault.where) from None
+            said = f"check() in reference.py raised an error for case {case.id}: {fault.message}"
+            raise BadTask(said, fault.where) from None
         for name, error, bound in rows:
             if not error <= bound:
                 return CheckResult(f"check {name!r}: error {error:.3g}, allowed {bound:.3g}")

@@ -40,7 +40,7 @@ class OpensTasks(click.Group):
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             if len(args) > 1 and not args[1].startswith("-"):  # `open` takes one task only
                 near = get_close_matches(args[0], self.list_commands(ctx), 1)
-                hint = f"; did you mean {near[0]}?" if near else "; `kernbench --help` lists all"
+                hint = f"; did you mean {near[0]}?" if near else "; `kernbench --help` lists all commands"
                 raise click.UsageError(f"unknown command {args[0]!r}{hint}")
             return "open", self.get_command(ctx, "open"), args
         return super().resolve_command(ctx, args)

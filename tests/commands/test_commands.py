@@ -96,7 +96,7 @@ def test_an_exception_of_several_lines_is_one_sentence(folder: Path) -> None:
         (["run", "--baseline", "best"], 2, "no best to compare with yet"),
         (["run", "--python", "/no/python"], 2, "cannot start /no/python"),
         (["show", "7"], 2, "no iteration '7'"),
-        (["run", "--budget", "nan"], 2, "milliseconds above 0"),
+        (["run", "--budget", "nan"], 2, "a positive number of milliseconds"),
         (["run", "--deadline", "time=nan"], 2, "--deadline time=nan"),
         (["run", "--next", "more"], 2, "add -m TEXT to make one"),
         (["run", "--warm"], 2, "only applies to a GPU's L2"),

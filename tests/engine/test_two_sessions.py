@@ -133,6 +133,6 @@ async def test_a_best_made_meanwhile_is_not_beaten_by_what_was_timed_beside_anot
     late = await running
     assert isinstance(fast, Summary)
     assert isinstance(late, Summary)
-    assert (fast.best, late.best, late.not_best) == (True, False, "it was not timed against best")
+    assert (fast.best, late.best, late.not_best) == (True, False, "it was not timed against the best")
     assert late.best_geomean == pytest.approx(5.0)
     assert late.vs_best is None

@@ -350,7 +350,7 @@ async def test_a_fresh_clone_has_the_best_of_its_log(folder: Path, tmp_path: Pat
     asked = ("status", "log", "show", "header", "pane", "export")
     assert {door: said[door] for door in asked} == dict.fromkeys(asked, "2.00x")
     assert said["restore"] == said["port"]
-    assert said["restore"].startswith("entry 1 is from another machine: its source (")
+    assert said["restore"].startswith("entry 1 was not recorded here: its source (")
     assert said["pr"].startswith("toy has not been run on this machine yet")
 
 

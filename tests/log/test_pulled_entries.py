@@ -66,11 +66,11 @@ async def test_entries_without_runs_are_listed_and_shown(shipped: Path) -> None:
     assert said("show", name, "1", state=state).startswith("## 1 · one row a warp · 1.25x · first\n")
     for words in (("diff", name, "1"), ("restore", name, "1")):
         sentence = said(*words, state=state)
-        assert sentence.startswith("entry 1 is from another machine: its source (")
+        assert sentence.startswith("entry 1 was not recorded here: its source (")
         assert sentence.endswith(f") is not in this state folder ({state})")
     assert said("diff", name, "2", state=state) == "no difference between 2 and now\n"  # the one that the folder holds
     assert said("show", name, "best", state=state).startswith("## 2 · two rows a warp · 2.00x · improved")
-    assert said("diff", name, "1", "best", state=state).startswith("entry 1 is from another machine")
+    assert said("diff", name, "1", "best", state=state).startswith("entry 1 was not recorded here")
     assert said("diff", name, "best", state=state) == "no difference between 2 and now\n"
     assert "the log has 1 to 2" in said("show", name, "7", state=state)
     assert not state.exists()

@@ -247,7 +247,7 @@ def test_a_restore_that_stops_halfway_says_so_and_how_to_undo_it(
         real(place, kept, path, otherwise)
 
     monkeypatch.setattr(stored_sources, "_must_be_kept", save_before_the_last_step)
-    stopped = f"the restore stopped there: `kernbench restore {before[:8]}` undoes what it had changed"
+    stopped = f"the restore stopped there: `kernbench restore {before[:8]}` undoes the partial restore"
     with pytest.raises(stored_sources.SourceError, match=f"^helper.py was just saved .*; {stopped}$"):
         stored_sources.restore(task, stored_sources.find(task, journal, "2"), journal.state)
     assert (folder / "helper.py").read_text() == "saved this moment\n"

@@ -80,7 +80,7 @@ def test_the_screen_shows_nothing_but_text(terminal: Recorded, parent: Path) -> 
         terminal.press("Escape")
         terminal.until(rf"\A(?![\s\S]*{shown})", 20)  # esc and a letter in one go would be another key
     terminal.press("d")
-    terminal.until("is from another machine", 20)
+    terminal.until("was not recorded here", 20)
     terminal.press("q")
     terminal.until("left with 0")
     assert terminal.title() == "honest"

@@ -333,9 +333,9 @@ async def test_the_hint_names_a_row_that_can_be_seen(engine: FakeEngine) -> None
     async with app.run_test(size=(80, 24)) as pilot:
         engine.say(READY, *whole_run(wrong(0), wrong(2)))
         await settle(pilot)
-        assert "2 rows failed, first wan 75600x5120 (WRONG): press enter on it" in screen_text(app)
+        assert "2 rows failed, first wan 75600x5120 (WRONG): enter on it for details" in screen_text(app)
         for typed, hint in {
-            "qwen": "2 rows failed, first shown: qwen 4096x3072 (WRONG): press enter on it",
+            "qwen": "2 rows failed, first shown: qwen 4096x3072 (WRONG): enter on it for details",
             "mova": "2 rows failed, first wan 75600x5120 (WRONG): filtered out (esc: show all)",
         }.items():
             await pilot.press("slash", *typed, "enter")
@@ -343,7 +343,7 @@ async def test_the_hint_names_a_row_that_can_be_seen(engine: FakeEngine) -> None
             assert hint in screen_text(app)
             await pilot.press("escape")
             await settle(pilot)
-            assert "2 rows failed, first wan 75600x5120 (WRONG): press enter on it" in screen_text(app)
+            assert "2 rows failed, first wan 75600x5120 (WRONG): enter on it for details" in screen_text(app)
 
 
 async def test_the_hint_names_the_slowest_of_the_rows_it_counts(engine: FakeEngine) -> None:
@@ -353,12 +353,12 @@ async def test_the_hint_names_the_slowest_of_the_rows_it_counts(engine: FakeEngi
         run = whole_run(worst=Worst(right(2).id, "qwen 4096x3072", 1.12))
         engine.say(READY, *run)
         await settle(pilot)
-        assert "1 row slower than baseline, worst mova 101x1536 0.92x: press enter on it" in screen_text(app)
+        assert "1 row slower than baseline, worst mova 101x1536 0.92x: enter on it for details" in screen_text(app)
         slower = replace(right(1), speedup=0.8, low=0.79, high=0.81, verdict="slower")
         engine.say(*run[:-1], *landed(slower), run[-1])
         await settle(pilot)
         named = "2 rows slower than baseline, worst wan 74088x5120 0.80x"
-        assert f"{named}: press enter on it" in screen_text(app)
+        assert f"{named}: enter on it for details" in screen_text(app)
         await pilot.press("slash", *"mova", "enter")
         await settle(pilot)
         assert f"{named}: filtered out (esc: show all)" in screen_text(app)

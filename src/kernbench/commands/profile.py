@@ -84,7 +84,8 @@ def _only(task: Task, case: str) -> str:
         what = "no case matches" if not found else f"{len(found)} cases match"
         ids = found or [item.id for item in task.timed] or [item.id for item in task.cases]
         more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
-        raise click.UsageError(f"--case {case}: {what} in {task.name}; try {', '.join(ids[:MOST_NAMED])}{more}")
+        known = f"{', '.join(ids[:MOST_NAMED])}{more}"
+        raise click.UsageError(f"--case {case}: {what} in {task.name}; choose one of {known}")
     return found[0]
 
 

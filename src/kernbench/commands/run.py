@@ -97,7 +97,7 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         except ValueError:
             raise click.UsageError(f"--deadline {item}: expected STEP=SECONDS ({', '.join(STEPS)})") from None
     if not 0 < given["budget"] < float("inf"):
-        raise click.UsageError(f"--budget {fmt.plain(given['budget'])}: expected milliseconds above 0")
+        raise click.UsageError(f"--budget {fmt.plain(given['budget'])}: expected a positive number of milliseconds")
     return Options(
         device=read_device(given["device"]),
         python=given["python"],
@@ -345,7 +345,7 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
 
     device = "cuda:0" if options.device in (None, "auto", "cuda") else options.device
     if task.device == "cpu" or device == "cpu":
-        raise click.UsageError(f"--sanitize checks GPU memory, but {task.name} runs on the CPU here")
+        raise click.UsageError(f"--sanitize checks GPU memory accesses, but {task.name} runs on the CPU here")
     case, kept = sanitize.smallest(task, options.case), kept_in(task, state)
     sanitize.find()
     click.echo(f"running {case.id} once under {sanitize.TOOL}; this takes a while", err=True)

@@ -211,7 +211,7 @@ def bandwidth(kernel: Kernel, profile: Profile) -> Clue | None:
         facts.append(f"{fmt.factor(surplus)} the bytes needed")
         return Clue("bandwidth", 0.97, text, tuple(facts), pick("one pass", "cache hints", "narrower"))
     if kernel.dram_pct < CEILING:
-        text = "memory bandwidth, but below a plain copy: not enough loads in flight"
+        text = "memory bandwidth, but below what a plain copy reaches: not enough loads in flight"
         facts += _stall_facts(kernel)
         keys = ("more in flight", "tma", "persistent") if _wide(kernel) else ("vector loads", "more in flight", "tma")
         return Clue("bandwidth", kernel.dram_pct / 100, text, tuple(facts), pick(*keys))

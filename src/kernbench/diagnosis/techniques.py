@@ -31,7 +31,7 @@ TECHNIQUES = {
     "cache hints": Technique("cache hints", "evict-first on data read once leaves the L2 to data that is reused"),
     "fusion": Technique("fusing with neighboring kernels", "values stay in registers instead of going through memory"),
     "one pass": Technique("one pass over the data", "keep the row in registers or shared memory between its uses"),
-    "narrower": Technique("narrower types in memory", "at the bandwidth limit only fewer bytes help"),
+    "narrower": Technique("narrower types in memory", "at the bandwidth limit, only moving fewer bytes helps"),
     "transpose": Technique("lanes along the contiguous axis", "a warp then uses all 32 bytes of every sector"),
     "through shared": Technique("a transpose through shared memory", "both its loads and its stores are coalesced"),
     "swizzle": Technique("padding or swizzling shared memory", "lanes land in different banks"),

@@ -46,7 +46,7 @@ def _branch(git: Git) -> Check:
     if branch is None:
         return Check("branch", False, "no branch is checked out (detached HEAD)", f"`git switch {default or 'main'}`.")
     if default is None:
-        fix = "`git remote set-head origin --auto` sets the default branch."
+        fix = "`git remote set-head origin --auto` looks it up."
         return Check("branch", False, f"{branch}; the default branch is unknown", fix)
     if branch != default:
         return Check("branch", False, f"{branch}, not the default branch {default}", f"`git switch {default}`.")

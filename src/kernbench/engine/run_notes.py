@@ -47,7 +47,7 @@ class RunNotes:
         if entry is None or entry.hypothesis not in ("", instead_of, text):
             self.hypothesis = text
             if entry is None:
-                return "the next run will use this hypothesis" if text else "the next run will have no hypothesis"
+                return f"the next run will be logged {'with this' if text else 'without a'} hypothesis"
             rest = "yours goes with the next run" if text else "the next run will have none"
             return f"entry {number} already has a different hypothesis; {rest}"
         if self.hypothesis in (text, self._owed):

@@ -237,7 +237,7 @@ def _slots() -> list[str]:
     return [
         "## To be filled in by the author",
         "",
-        "- [ ] Model level: gains may not carry over",
+        "- [ ] Model-level timings (kernel gains may not carry over)",
         "",
         "  | model, stage | before ms | after ms | speedup |",
         "  | --- | ---: | ---: | ---: |",

@@ -94,7 +94,7 @@ def _brought_along(task: Task, journal: Journal, summary: Summary) -> StoredSour
         return StoredSource(_name(summary), folder, journal.state, summary)
     source = f"its source ({summary.source[: entry_text.HASH]})" if summary.source else "its source"
     place = f"this state folder ({journal.state})"
-    raise SourceError(f"entry {_name(summary)} is from another machine: {source} is not in {place}")
+    raise SourceError(f"entry {_name(summary)} was not recorded here: {source} is not in {place}")
 
 
 def diff(old: StoredSource, new: StoredSource, task: Task, errors: str = "replace") -> list[str]:
@@ -137,7 +137,7 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
             steps = [*zip(changed, moves, strict=True), *((path, (folder / path).unlink) for path in added)]
             for path, _put in steps:
                 _must_be_kept(folder, before.folder, path, "nothing was restored")
-            undo = f"`kernbench restore {before.sha[:8]}` undoes what it had changed"
+            undo = f"`kernbench restore {before.sha[:8]}` undoes the partial restore"
             for path, put in steps:
                 _must_be_kept(folder, before.folder, path, f"the restore stopped there: {undo}")
                 put()

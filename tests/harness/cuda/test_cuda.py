@@ -115,10 +115,10 @@ def test_a_driver_that_tells_no_widths_gets_the_documented_ones() -> None:
 @pytest.mark.parametrize(
     ("value", "size", "words"),
     [
-        (torch.ones(1), 4, "argument 0 is a pointer, but the kernel declares 4 bytes there"),
-        (1.0, 2, "is a float, but the kernel declares 2 bytes there"),
-        (3, 16, "is an int, but the kernel declares 16 bytes there"),
-        (numpy.float64(1), 4, r"is of type float64 \(8 bytes\), but the kernel declares 4"),
+        (torch.ones(1), 4, "argument 0 is a pointer, but the kernel declares a parameter of 4 bytes"),
+        (1.0, 2, "is a float, but the kernel declares a parameter of 2 bytes"),
+        (3, 16, "is an int, but the kernel declares a parameter of 16 bytes"),
+        (numpy.float64(1), 4, r"is of type float64 \(8 bytes\), but the kernel declares a parameter of 4"),
         (numpy.complex64(1), 8, "is of type complex64; pass tensors"),
         ("x", 8, "is of type str; pass tensors, int, float"),
     ],
@@ -380,7 +380,7 @@ class TestLaunch:
         library, x = load(), torch.ones(4, device="cuda")
         with pytest.raises(TypeError, match="scale: the kernel takes 4 arguments, not 3"):
             library.scale[1, 4](x, x, 4)
-        with pytest.raises(TypeError, match="scale: argument 2 is a pointer, but the kernel declares 4 bytes"):
+        with pytest.raises(TypeError, match="scale: argument 2 is a pointer, but the kernel declares a "):
             library.scale[1, 4](x, x, x, 1.0)
         with pytest.raises(AttributeError, match=r"solution\.cu has no kernel nothing"):
             library.nothing  # noqa: B018

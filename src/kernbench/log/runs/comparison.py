@@ -226,7 +226,7 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
         return "row_below_limit", f"{label} is {fmt.times(low[1].speedup)} vs best, below the limit of {limit}"
     mean = stats.geomean([ratio for _row, ratio in direct])
     if mean is None or len(direct) < sum(row.status == "ok" for row in headline):
-        return "not_timed_with_best", "it was not timed against best"
+        return "not_timed_with_best", "it was not timed against the best"
     least = fmt.times(1 + stats.MARGIN)
     return "not_above_margin", f"{fmt.exact(mean.speedup)} vs best; the whole interval must be above {least}"
 

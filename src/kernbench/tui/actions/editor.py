@@ -79,7 +79,7 @@ class Editor:
             with self._lend_terminal():
                 await until_left(words)
         except SuspendNotSupported:
-            self._bench.tell(f"cannot suspend this terminal for an editor: open {where} yourself", "warning")
+            self._bench.tell(f"cannot hand this terminal to an editor: open {where} yourself", "warning")
         except OSError as error:
             self._bench.say(f"cannot start {words[0]} ({error.strerror}): set EDITOR", "error")
 

@@ -45,7 +45,7 @@ class Notes:
         """Where text typed now goes, if not to an entry: a running save without a hypothesis accepts it too."""
         run = self._bench.board.run
         if run is not None and run.reason == "save" and not run.hypothesis:
-            return "the run in progress", "What is the run in progress trying?"
+            return "the run in progress", "What are you trying in this run?"
         return "the next save", "What are you trying next?"
 
     def _why_no_entry(self) -> str:

@@ -27,7 +27,7 @@ Row = tuple[str, str, str]
 BOX_KEYS: list[Row] = [
     ("enter", "save", ""),
     ("ctrl+j", "new line", ""),
-    ("ctrl+t", "for the last entry, if it has no hypothesis", ""),
+    ("ctrl+t", "write to the last entry, if it has no hypothesis", ""),
     ("up", "history", ""),
     ("esc", "close, but keep the text for next time", ""),
 ]

@@ -50,7 +50,7 @@ def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[st
         return ("starting the worker", "starting")
     if engine.paused:
         return ("paused, save pending", "paused, pending", "paused") if engine.waits else ("paused",)
-    return ("watching",) if engine.is_alone else ("watching, another workbench is open", "watching, shared")
+    return ("watching",) if engine.is_alone else ("watching (another workbench is open)", "watching, shared")
 
 
 def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if slower:
         worst = min(slower, key=lambda result: result.speedup or 1.0)  # the summary's is one of the headline rows
         named = f"worst {clean(board.label(worst.id))} {fmt.times(worst.speedup)}"
-        more = FILTERED if worst.id in hidden else "press enter on it"
+        more = FILTERED if worst.id in hidden else "enter on it for details"
         return f"{fmt.plural(len(slower), 'row')} slower than baseline, {named}: {more}"
     unclear = board.verdicts("unclear")
     if unclear:
@@ -322,6 +322,6 @@ def _failed(failed: Sequence[Row], hidden: Collection[str]) -> str:
     first = (seen or failed)[0]
     word = render.STATUS_WORDS[first.result.status] if first.result else "failed"
     raised = any(row.result and row.result.traceback for row in failed)
-    more = "t: show the traceback" if raised else "press enter on it" if seen else FILTERED
+    more = "t: show the traceback" if raised else "enter on it for details" if seen else FILTERED
     which = "first" if first is failed[0] else "first shown:"
     return f"{fmt.plural(len(failed), 'row')} failed, {which} {clean(first.case.label)} ({word}): {more}"
