@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from harness.shared import format as fmt
+
 WRAPPED = 1 << 31
 """Correlation ids have 32 bits."""
 
@@ -93,7 +95,7 @@ def attribute(records: Iterable[Record], names: Names, calls: int) -> list[Activ
         elif inside:
             found[-1][1].append(record)
     if len(found) != calls:
-        raise LostRecords(f"{calls} calls left {len(found)} marks in the activity records")
+        raise LostRecords(f"{fmt.plural(calls, 'call')} left {fmt.plural(len(found), 'mark')} in the activity records")
     return [Activity(tuple(item), home) for home, item in found]
 
 

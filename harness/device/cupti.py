@@ -22,6 +22,7 @@ from typing import Any
 from harness import host
 from harness.device.activity import LostRecords, Record
 from harness.private import torch_private
+from harness.shared import format as fmt
 
 KINDS = KERNEL, COPY, FILL = 10, 1, 2
 """CUPTI's numbers for kernel, memcpy and memset records."""
@@ -76,7 +77,7 @@ class Cupti:
         finally:
             self._drain()
         if dropped := self._dropped():
-            raise LostRecords(f"CUPTI dropped {dropped} records")
+            raise LostRecords(f"CUPTI dropped {fmt.plural(dropped, 'record')}")
         if self.disturbed:
             raise LostRecords("torch's profiler was used and changed CUPTI's clock")
         return found

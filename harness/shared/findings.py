@@ -113,7 +113,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "it called torch.set_num_threads; to use more threads than {allowed}, set `threads` in task.toml",
         disqualifying=True,
     ),
-    "throttled": Definition("throttled", "{dropped} blocks were dropped ({cause}); let the GPU cool down"),
+    "throttled": Definition("throttled", "{dropped} dropped ({cause}); let the GPU cool down"),
     "too_many_threads": Definition(
         "too many threads",
         "it kept {busy} CPUs busy, but task.toml allows {allowed}; to use more, set `threads` there",

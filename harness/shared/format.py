@@ -1,8 +1,9 @@
-"""One spelling of every number that a person reads: times, speedups, percentages, counts. Both halves use it."""
+"""One spelling of every number and list that a person reads: times, speedups, percentages. Both halves use it."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from harness.shared.results import Ratio
 
@@ -133,3 +134,8 @@ def error(value: float | None) -> str:
 def plural(count: int, noun: str, several: str = "") -> str:
     """`1 case`, `2 cases`, `2 processes`."""
     return f"{count} {noun}" if count == 1 else f"{count} {several or noun + 's'}"
+
+
+def joined(words: Sequence[str], last: str = "and") -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

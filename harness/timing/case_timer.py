@@ -177,4 +177,4 @@ def _by_events(problem: Exception) -> Finding:
 def _throttled(samples: Timing) -> list[Finding]:
     if samples.unsteady is None:
         return []
-    return [findings.make("throttled", dropped=samples.dropped, cause=samples.unsteady)]
+    return [findings.make("throttled", dropped=fmt.plural(samples.dropped, "block"), cause=samples.unsteady)]

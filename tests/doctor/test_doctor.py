@@ -133,7 +133,7 @@ def test_an_ncu_that_gives_no_version_is_not_ok(
     ("answer", "chosen", "fix"),
     [
         ({"cuda": None, "gpus": []}, None, "install a CUDA build"),
-        ({"cuda": "13.0", "gpus": []}, None, "the driver is new enough"),
+        ({"cuda": "13.0", "gpus": []}, None, "new enough for torch and that its services are running."),
         ({"cuda": "13.0", "gpus": []}, "7", "unset CUDA_VISIBLE_DEVICES"),
         ({"cuda": "13.0", "gpus_problem": "CUDA error 802: system not yet initialized"}, None, "services are running"),
     ],
@@ -204,24 +204,24 @@ def test_a_private_name_that_is_absent_in_the_workers_python_is_found_out(tmp_pa
 def test_a_torch_that_the_harness_cannot_be_imported_with_is_a_line() -> None:
     (check,) = installation._private({"torch": "2.11.0", "private_problem": "No module named 'torch.overrides'"})
     assert check.ok is False
-    assert check.says.endswith("No module named 'torch.overrides'")
+    assert check.says == "cannot import the harness in the worker's Python: No module named 'torch.overrides'"
 
 
 class FakeNvml(ModuleType):
-    """Two GPUs, of which some may be opened."""
+    """Some GPUs, not all of which may be opened."""
 
     NVMLError = RuntimeError
 
-    def __init__(self, *opened: int) -> None:
+    def __init__(self, count: int, *opened: int) -> None:
         super().__init__("pynvml")
-        self.opened = opened
+        self.count, self.opened = count, opened
 
     def nvmlInit(self) -> None: ...
 
     def nvmlShutdown(self) -> None: ...
 
     def nvmlDeviceGetCount(self) -> int:
-        return 2
+        return self.count
 
     def nvmlSystemGetDriverVersion(self) -> str:
         return "580.1"
@@ -235,28 +235,37 @@ class FakeNvml(ModuleType):
         return index
 
 
+OTHERS = "Every other GPU is monitored; choose one with `--device`."
+ASK = "Ask for access to a GPU's /dev/nvidia* files."
+
+
 @pytest.mark.parametrize(
-    ("opened", "gpu", "nvml"),
+    ("count", "opened", "gpu", "nvml"),
     [
-        ((1,), (True, "NVIDIA H200", ""), "GPU 0: Insufficient Permissions"),
+        (2, (1,), (True, "NVIDIA H200", ""), ("GPU 0: Insufficient Permissions", OTHERS)),
         (
+            2,
             (),
-            (None, "none of the 2 GPUs can be opened", "Ask for access to a GPU's /dev/nvidia* files."),
-            "GPU 0: Insufficient Permissions, GPU 1: Insufficient Permissions",
+            (None, "none of the 2 GPUs can be opened", ASK),
+            ("GPU 0: Insufficient Permissions, GPU 1: Insufficient Permissions", ASK),
         ),
+        (1, (), (None, "the GPU cannot be opened", ASK), ("GPU 0: Insufficient Permissions", ASK)),
     ],
 )
 def test_gpus_that_may_not_be_opened(
-    monkeypatch: pytest.MonkeyPatch, opened: tuple[int, ...], gpu: tuple[object, ...], nvml: str
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    opened: tuple[int, ...],
+    gpu: tuple[object, ...],
+    nvml: tuple[str, str],
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(*opened))
+    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml(count, *opened))
     seen = installation._nvml()
     found = by_name(installation._graphics({}, seen))
     assert (found["GPU"].ok, found["GPU"].says, found["GPU"].fix) == gpu
-    assert (found["NVML"].ok, found["NVML"].says) == (None, nvml)
-    assert "--device" in found["NVML"].fix
+    assert (found["NVML"].ok, found["NVML"].says, found["NVML"].fix) == (None, *nvml)
     assert found["driver"].says == "580.1"
-    assert seen.count == 2
+    assert seen.count == count
 
 
 def test_a_torch_that_fails_at_its_gpus_is_still_a_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ async def test_a_save_that_cannot_be_kept_says_so_until_the_next(
     write(folder, "TIME_US = 40.0")
     await it.until(lambda: bool(it.of(BuildFailed)))
     failure = it.of(BuildFailed)[0]
-    said = "nothing was run: /state/sources: No space left on device; fix that and save again"
+    said = "nothing was run: /state/sources: No space left on device; fix that and try again"
     assert failure.message == said  # type: ignore[attr-defined]
     monkeypatch.setattr(snapshot, "take", take)
     write(folder, "TIME_US = 20.0")
@@ -125,7 +125,7 @@ async def test_a_run_that_the_disk_broke_off_ends_on_the_screen_and_the_next_sav
     await it.until(lambda: bool(it.of(BuildFailed)))
     assert board.run is None
     assert board.failure is not None
-    assert board.failure.message.endswith("the run is not recorded; fix that and save again")
+    assert board.failure.message.endswith("the run is not recorded; fix that and try again")
     monkeypatch.setattr(RunsFile, "append", append)
     (folder / "solution.py").touch()  # the very same text
     await it.until(lambda: len(summaries(it)) == 2)
@@ -177,7 +177,7 @@ async def test_a_state_folder_that_cannot_be_written_is_named_with_its_reason_fi
     assert isinstance(failed, BuildFailed)
     assert failed.message == (
         f"nothing was run (File exists): cannot write to {it.session.state}; use `--state DIR` to keep runs elsewhere;"
-        " fix that and save again"
+        " fix that and try again"
     )
     (it.session.state / "sources").unlink()
     for number in range(20):  # the watch may have begun after the first of them

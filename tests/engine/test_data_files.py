@@ -30,7 +30,7 @@ async def test_a_kernel_that_writes_into_its_folder_starts_nothing(
     await it.ended(2)
     await it.idle()
     (folder / "debug.txt").write_text("by hand, while nothing runs")
-    await it.until(lambda: "debug.txt changed: press r" in said(it))
+    await it.until(lambda: "debug.txt changed: press r to run" in said(it))
     await it.idle()
     assert len(it.of(RunStarted)) == 2
     assert len(said(it)) == 1

@@ -40,7 +40,7 @@ Row = list[tuple[str, str]]
 
 PAUSED = "paused: press space to run this save"
 LAYOUT = "only comments, formatting or unused files changed; not re-timed"
-PRESS_R = "changed: press r"
+PRESS_R = "changed: press r to run"
 OPEN: Row = [("open", ""), ("next", "runs 1 for an entry"), ("finish", "entry")]
 RUNS: Row = [("break off", ""), ("next", "runs 1 for an entry")]
 WROTE = "the kernel wrote gen.py, which does not start a run; press r to run anyway"
@@ -243,7 +243,7 @@ ROWS: dict[str, Row] = {
     "a data file removed while nothing runs says so": [("quietly out.pt a", ""), *OPEN,
         ("remove out.pt", f"ignored | out.pt {PRESS_R}"), ("next", "none")],
     "many data files are counted": [*OPEN, ("quietly a.pt a", ""), ("quietly b.pt a", ""), ("quietly c.pt a", ""),
-        ("write d.pt a", "ignored | a.pt, b.pt, c.pt and 1 more changed: press r")],
+        ("write d.pt a", "ignored | a.pt, b.pt, c.pt and 1 more changed: press r to run")],
     "a data file that changes during a run starts nothing and says nothing": [("open", ""),
         ("next", "runs 1 for an entry"), ("write out.pt a", "ignored"), ("finish", "entry"), ("next", "none"),
         ("key", ""), ("next", "runs 1"), ("write out.pt b", "ignored"), ("write out.pt a", "ignored"),

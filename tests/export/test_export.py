@@ -10,6 +10,8 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -21,7 +23,7 @@ from harness.shared.results import CaseResult, VerdictWord
 from harness.shared.task import Task
 from kernbench import export, render
 from kernbench.cli import cli
-from kernbench.export import charts, data_frame
+from kernbench.export import charts, data_frame, pull_request
 from kernbench.log import stored_sources
 from kernbench.log.runs.journal import Journal
 from kernbench.machine.plain_text import plain
@@ -263,6 +265,19 @@ def test_pr_counts_every_entry_of_the_log(task: Task, state: Path) -> None:
     steps = [item.iteration for item in Journal(state).summaries[:2] if item.new_best]
     body = export.text(task, state, "pr", after="2")
     assert f"\n9 iterations, {fmt.plural(len(steps), 'new best')}:\n" in body
+
+
+@pytest.mark.parametrize(
+    ("entries", "made", "comparable", "said"),
+    [
+        (1, 0, 0, "1 iteration, from another machine, no new best here."),
+        (1, 1, 0, "1 iteration, in another series (task, baseline or machine), no new best."),
+        (3, 2, 1, "3 iterations, 1 of them from another machine, 1 in another series (task, baseline or machine), no"),
+    ],
+)
+def test_pr_does_not_count_a_single_entry_twice(entries: int, made: int, comparable: int, said: str) -> None:
+    about: Any = SimpleNamespace(entries=range(entries), made=range(made))
+    assert pull_request._tried(about, comparable, 0).startswith(said)
 
 
 def test_pr_of_a_cpu_task_asks_for_no_gpu_counters(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ async def test_what_a_call_spends_is_ranked_and_written_as_a_trace(folder: Path)
 async def test_a_source_that_fails_is_blamed_by_its_line(folder: Path) -> None:
     (folder / "solution.py").write_text("def toy(x):\n    return y\n")
     outcome = await asked(folder)
-    assert outcome.problem == Refusal("side_failed", "solution fails: NameError: name 'y' is not defined")
+    assert outcome.problem == Refusal("side_failed", "the solution failed: NameError: name 'y' is not defined")
     assert str(outcome.where) == "solution.py:2"
 
 

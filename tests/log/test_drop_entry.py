@@ -71,7 +71,7 @@ def test_exactly_the_entry_goes_and_comes_back(task: Task, number: int, end: str
     listed = said(task, "log").splitlines()
     assert not [row for row in listed[1:] if row.split()[0] == str(number)]
     assert said(task, "drop", str(number)).endswith(f"no entry {number}; it was already dropped: `--undo` puts it back")
-    assert said(task, "drop", str(number), "--undo") == f"put entry {number} back into ITERATIONS.md\n"
+    assert said(task, "drop", str(number), "--undo") == f"entry {number} is back in ITERATIONS.md\n"
     assert path.read_bytes() == before
     assert [item.iteration for item in Logbook(path.parent, state_of(task)).iterations()] == [1, 2, 3, 4]
     assert "was not dropped here" in said(task, "drop", str(number), "--undo")

@@ -116,6 +116,7 @@ def test_a_gpu_that_nvml_may_not_open_does_not_hide_the_others() -> None:
     sample = MachineReader({}, OneLost()).read()
     assert ([gpu.uuid for gpu in sample.gpus], sample.why) == (["GPU-bbbb"], "")
     assert MachineReader({}, NoneOpen()).read().why == "NVML is not allowed to open any of the 2 GPUs"
+    assert telemetry._why_none(1, 0, "") == "NVML is not allowed to open the GPU"
 
 
 class Mixed(FakeNvml):
@@ -144,11 +145,19 @@ def test_the_idlest_is_not_chosen_among_cards_that_may_be_hidden(
     with pytest.raises(SystemExit) as end:
         idle_device()
     assert end.value.code == 3
-    assert "set CUDA_VISIBLE_DEVICES to GPU UUIDs" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        "kernbench: --device idle: cannot match NVML's GPUs to CUDA's (their order may differ);"
+        " set CUDA_VISIBLE_DEVICES to GPU UUIDs\n"
+    )
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "0"
     reader = MachineReader({"CUDA_VISIBLE_DEVICES": "0"}, FakeNvml())
     assert idle_device() == "cuda:0"
     assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-aaaa"
+    reader = MachineReader({"CUDA_VISIBLE_DEVICES": ""}, FakeNvml())
+    with pytest.raises(SystemExit):
+        idle_device()
+    none = "no GPU to choose from (CUDA_VISIBLE_DEVICES hides every GPU)"
+    assert capsys.readouterr().err == f"kernbench: --device idle: {none}\n"
 
 
 def test_a_gpu_in_use_that_is_not_shown_is_not_taken_for_another() -> None:

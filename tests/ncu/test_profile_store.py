@@ -99,6 +99,10 @@ def test_facts_without_counters() -> None:
     assert "_rms: 40 registers, 0 spills," in lines
     assert "  max occupancy 75% (limit: registers)" in lines
     assert "other: - registers, - spills," in lines
+    assert profile_text.facts_lines([Facts("k", 1, 1, 0, 1, 1)]) == [
+        "k: 1 register, 1 spill,",
+        "  0.0 KB shared, 1 warp, 1 stage",
+    ]
 
 
 def test_the_hottest_lines_of_a_real_report() -> None:

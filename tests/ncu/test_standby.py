@@ -111,7 +111,7 @@ async def test_ncu_killed_from_outside_is_a_sentence(start: Callable) -> None:
 
 async def test_the_sources_own_fault_has_its_place(start: Callable) -> None:
     outcome = await (await start()).profile({**REQUEST, "case": "raise"})
-    assert outcome.problem == refusals.Refusal("side_failed", "solution fails: NameError: boom")
+    assert outcome.problem == refusals.Refusal("side_failed", "the solution failed: NameError: boom")
     assert str(outcome.where) == "solution.py:7"
 
 
@@ -267,6 +267,28 @@ def test_a_trace_is_made_without_ncu_and_says_so() -> None:
     )
     failed = refusals.explain("==ERROR== ncu is not here", "exited with code 9", who=who)
     assert failed == refusals.Refusal("ncu_failed", "the traced call failed: ncu is not here")
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("start", "was still starting after 60 s and was killed"),
+        ("inputs", "was still making the inputs after 60 s and was killed"),
+        ("build", "was still in the first call of the kernel after 60 s and was killed; does the kernel ever finish?"),
+        ("profile", "was still replaying the kernel after 60 s and was killed; does the kernel ever finish?"),
+        ("done", "had not ended after 60 s and was killed"),
+    ],
+)
+def test_only_a_kernel_that_was_called_is_doubted(step: str, said: str) -> None:
+    assert refusals.timed_out(step, 60.0).text == f"ncu {said}"
+
+
+@pytest.mark.parametrize(
+    ("side", "named"),
+    [("baseline", "the baseline"), ("best", "the best source"), ("7", "iteration 7"), ("ab12cd", "source ab12cd")],
+)
+def test_the_side_that_failed_is_named(side: str, named: str) -> None:
+    assert refusals.side_failed(side, "boom") == refusals.Refusal("side_failed", f"{named} failed: boom")
 
 
 def test_a_target_that_finished_without_a_kernel_is_no_failure_of_ncu() -> None:

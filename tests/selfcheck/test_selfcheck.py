@@ -107,6 +107,12 @@ def test_a_row_may_take_the_budget_that_it_is_given(budget_ms: float, named: boo
     assert ("over the time limit" in accuracy._sum_up(Report("aa", rows=[row]), budget_ms)) is named
 
 
+def test_the_state_of_the_l2_that_ncu_times_with_is_named() -> None:
+    row = {"case": "a", "ncu_us": 20.0, "cold_us": 20.2, "cold_percent": 1.0, "dirty_percent": 2.0, "warm_percent": 9.0}
+    said = "every row within the limits; times with a cold L2 are closest to ncu's (mean difference 1.0%)"
+    assert agreement._sum_up(Report("ncu", rows=[row])) == said
+
+
 def test_others_methods_work_on_the_gpu_that_was_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DEVICE", "cuda:3")
 

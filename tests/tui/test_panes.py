@@ -185,7 +185,7 @@ def test_a_copy_reaches_tmux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     said = clipboard.keep("m[bf16] ±", "the table", tmp_path / "state", {"TMUX": "x"})
-    assert said == "copied the table to the terminal's clipboard, the tmux buffer, state/last-copy.md"
+    assert said == "copied the table to the terminal's clipboard, the tmux buffer and state/last-copy.md"
     assert (tmp_path / "buffer").read_text() == "m[bf16] ±"
     assert (tmp_path / "words").read_text() == "load-buffer -w -\n"
     said = clipboard.keep("x" * 100_000, "the table", tmp_path / "state", {})

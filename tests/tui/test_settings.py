@@ -72,7 +72,8 @@ def test_a_fifo_in_the_place_of_the_settings_is_named(tmp_path: Path) -> None:
     ("given", "said"),
     [
         (Settings(theme="neon"), "unknown theme 'neon'; choose from ansi-dark, kernbench$"),
-        (Settings(keys={"rerum": "f5"}), "unknown action 'rerum' in .keys.; did you mean rerun"),
+        (Settings(keys={"rerum": "f5"}), "unknown action 'rerum' in .keys.; did you mean rerun, filter or export? The"),
+        (Settings(keys={"zq9": "f5"}), "did you mean rerun? The help page .?. lists all actions$"),
         (Settings(keys={"rerun": "f5,blah+zz"}), "keys.rerun: 'blah.zz' is not a key; use one such as f5, ctrl.r or R"),
         (Settings(keys={"rerun": "F5"}), "keys.rerun: 'F5' is not a key"),
         (Settings(keys={"rerun": "q"}), "keys.rerun uses the same key as quit"),

@@ -101,7 +101,7 @@ async def test_a_worker_that_never_starts_is_told_of_and_given_up(
     assert await it.session.run_once(iteration=False) is None
     slow, gone = (event.text for event in it.of(Notice))  # type: ignore[attr-defined]
     assert slow.startswith("the worker is slow to start (0.2 s, giving up at 0.3 s);")
-    assert gone == "the worker did not start within 0.3 s and was stopped; save to try again"
+    assert gone == "the worker did not start within 0.3 s and was stopped; try again"
     assert it.session.supervisor.pids == ()
 
 

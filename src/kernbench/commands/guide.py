@@ -55,13 +55,14 @@ def _title(path: Path) -> str:
 def _page(topic: str) -> Path:
     from difflib import get_close_matches
 
+    from harness.shared import format as fmt
     from harness.shared.errors import UserError
 
     known = pages()
     if topic in known:
         return known[topic]
     near = get_close_matches(topic, known, 3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`kernbench guide` lists the topics"
+    hint = f"did you mean {fmt.joined(near, 'or')}?" if near else "`kernbench guide` lists the topics"
     raise UserError(f"the guide has no page {topic!r}; {hint}")
 
 

@@ -257,7 +257,7 @@ def drop(words: tuple[str, ...], state: Path | None, undo: bool, yes: bool) -> N
     number = int(references[0])
     if undo:
         drop_entry.undo(task, journal, number)
-        click.echo(f"put entry {number} back into ITERATIONS.md", err=True)
+        click.echo(f"entry {number} is back in ITERATIONS.md", err=True)
         return
     entry = drop_entry.find(task, journal, number)
     doubt = drop_entry.doubt(task, journal, entry)

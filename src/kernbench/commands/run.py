@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
 STEPS = ("build", "baseline", "check", "time", "compile")
 """What --deadline can limit."""
-UNCOUNTED = "NVML and CUDA may order GPUs of different models differently: set CUDA_VISIBLE_DEVICES to GPU UUIDs"
+UNCOUNTED = "cannot match NVML's GPUs to CUDA's (their order may differ); set CUDA_VISIBLE_DEVICES to GPU UUIDs"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -124,9 +124,9 @@ def idle_device() -> str:
     from kernbench.machine import telemetry
 
     sample = telemetry.MachineReader().read()
-    chosen = None if sample.is_uncounted else telemetry.idle(sample.gpus)
-    if chosen is None:
-        click.echo(f"kernbench: --device idle: no GPU to choose from ({sample.why or UNCOUNTED})", err=True)
+    if (chosen := None if sample.is_uncounted else telemetry.idle(sample.gpus)) is None:
+        why = UNCOUNTED if sample.is_uncounted else f"no GPU to choose from ({sample.why})"
+        click.echo(f"kernbench: --device idle: {why}", err=True)
         sys.exit(NO_DEVICE)
     os.environ["CUDA_VISIBLE_DEVICES"] = chosen.uuid
     return "cuda:0"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.shared import format as fmt
+
 
 @dataclass(frozen=True)
 class SmLimits:
@@ -25,7 +27,7 @@ class Occupancy:
     pct: float
     blocks: int
     limit: str
-    """registers, shared memory, warp slots or block slots; joined by `and` if equal."""
+    """registers, shared memory, warp slots or block slots; joined if equal."""
 
 
 _BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24, (12, 1): 24}
@@ -53,7 +55,7 @@ def theoretical(sm: SmLimits, registers: int, shared_bytes: int, warps: int) -> 
     blocks = min(allowed.values())
     if blocks == 0:
         return None
-    limit = " and ".join(name for name, most in allowed.items() if most == blocks)
+    limit = fmt.joined([name for name, most in allowed.items() if most == blocks])
     return Occupancy(100.0 * blocks * warps / sm.warps, blocks, limit)
 
 

@@ -276,7 +276,8 @@ def low_occupancy(kernel: Kernel, profile: Profile) -> Clue | None:
         return None  # few warps, but they keep something busy
     limit = kernel.limits[0]
     possible = fmt.percent(kernel.possible_pct, of=100)
-    text = f"occupancy: limited to {possible} of the warps by {limit}, too few to hide the latency"
+    verb = "limits" if limit == "shared memory" else "limit"
+    text = f"occupancy: {limit} {verb} it to {possible} of the warps, too few to hide the latency"
     facts = [f"max occupancy {possible}"]
     facts += [f"{fmt.percent(kernel.occupancy_pct, of=100)} achieved"] if kernel.occupancy_pct is not None else []
     weight = 0.95 - 0.5 * kernel.possible_pct / 100
@@ -345,7 +346,7 @@ def _without_counters(profile: Profile) -> Diagnosis:
     spilled = next((fact for fact in profile.facts if fact.spills), None)
     if spilled is not None:
         text = "too few registers: the compiler spills values to local memory"
-        facts = (f"{spilled.spills} spills", f"{spilled.registers} registers per thread")
+        facts = (fmt.plural(spilled.spills or 0, "spill"), f"{spilled.registers} registers per thread")
         return Diagnosis(
             "spills", text, facts, pick("launch bounds", "shorter lives", "smaller tile"), False, spilled.name
         )
@@ -367,7 +368,7 @@ def _stall_facts(kernel: Kernel) -> list[str]:
 
 
 def _blocks(kernel: Kernel) -> str:
-    return f"{fmt.whole(kernel.grid or 0)} blocks on {fmt.whole(kernel.sms or 0)} SMs"
+    return f"{fmt.plural(round(kernel.grid or 0), 'block')} on {fmt.plural(round(kernel.sms or 0), 'SM')}"
 
 
 def _known(*pairs: tuple[str, float | None]) -> tuple[str, ...]:

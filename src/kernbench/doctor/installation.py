@@ -145,11 +145,12 @@ def _graphics(worker: dict[str, Any], seen: Nvml) -> list[Check]:
         install = "Install the NVIDIA driver if this machine has a GPU."
         unread = "NVML comes with the driver."
     else:
-        none, fix = f"none of the {seen.count} GPUs can be opened", "Ask for access to a GPU's /dev/nvidia* files."
+        none = "the GPU cannot be opened" if seen.count == 1 else f"none of the {seen.count} GPUs can be opened"
+        fix = "Ask for access to a GPU's /dev/nvidia* files."
         install = "Install the NVIDIA driver."
         unread = "Clocks cannot be read: make the driver's libnvidia-ml.so.1 visible and install nvidia-ml-py."
         if seen.count:
-            unread = "The others are monitored; choose one of them with `--device`."
+            unread = "Every other GPU is monitored; choose one with `--device`." if seen.names else fix
     return [
         Check("GPU", True if gpus else None, ", ".join(gpus) or none, "" if gpus else fix),
         Check("driver", True if version else None, version or "not loaded", install),
@@ -205,7 +206,8 @@ def _torch(worker: dict[str, Any], has_gpu: bool) -> Check:
         fix = "Triton tasks cannot be timed: unset CUDA_VISIBLE_DEVICES, or set it to a GPU on this machine."
     else:
         fix = (
-            "Triton tasks cannot be timed: check that the driver is new enough for torch and its services are running."
+            "Triton tasks cannot be timed: check that the driver is new enough for torch"
+            " and that its services are running."
         )
     return Check("torch", None, f"{says}; it sees no GPU ({worker.get('gpus_problem') or 'none listed'})", fix)
 
@@ -221,8 +223,9 @@ def _private(worker: dict[str, Any]) -> list[Check]:
     """Private names of torch and triton that use a fallback in the worker's Python; no line without torch."""
     name, found = "private names", worker.get("private")
     if "private_problem" in worker:
+        says = f"cannot import the harness in the worker's Python: {worker['private_problem']}"
         fix = "Report it: the worker may not start with this torch either."
-        return [Check(name, False, f"cannot import the harness there: {worker['private_problem']}", fix)]
+        return [Check(name, False, says, fix)]
     if found is None:
         return []
     untried = f"; untested with {found['untried']}" if found["untried"] else ""
@@ -260,7 +263,7 @@ def _headers(worker: dict[str, Any]) -> Check:
             return Check("CUDA headers", True, str(include))
     if "headers" in worker:
         return Check("CUDA headers", True, worker["headers"])
-    fix = "Tasks with a .cu that includes them need them: set CUDA_HOME, or `pip install nvidia-cuda-runtime`."
+    fix = "Needed only by tasks whose .cu includes CUDA headers: set CUDA_HOME, or `pip install nvidia-cuda-runtime`."
     return Check("CUDA headers", None, "cuda_runtime.h not found", fix)
 
 

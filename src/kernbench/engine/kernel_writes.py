@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+from harness.shared import format as fmt
 from harness.shared.taskfile import one_line
 from kernbench.events import Notice
 
@@ -77,5 +78,5 @@ class KernelWrites:
 
 def listed(files: Iterable[str]) -> str:
     names = sorted(files)
-    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(map(one_line, names[:MOST_NAMED])) + more
+    more = [f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
+    return fmt.joined([*map(one_line, names[:MOST_NAMED]), *more])

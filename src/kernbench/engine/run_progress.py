@@ -45,7 +45,7 @@ class RunProgress:
         try:
             return self._take(message)
         except UNREADABLE:
-            self._fail("crashed", "the worker sent an invalid message; save to run again", None, "")
+            self._fail("crashed", "the worker sent an invalid message; run it again", None, "")
             return []
 
     def _take(self, message: dict[str, Any]) -> list[Event]:

@@ -161,7 +161,7 @@ class SaveQueue:
 
     def _data_changed(self, names: Iterable[str]) -> Notice:
         self._data_waits = True
-        what_to_do = "press r" if self._has_keys else "save the solution to start a run"
+        what_to_do = "press r to run" if self._has_keys else "save the solution to start a run"
         return Notice(f"{listed(names)} changed: {what_to_do}")
 
     def _drop_undone_save(self) -> None:

@@ -22,10 +22,10 @@ def bad_task(problem: TaskError, folder: Path) -> BuildFailed:
 
 def broken_down(problem: Exception, state: Path) -> BuildFailed:
     if isinstance(problem, UserError):
-        said = f"{problem}; fix that and save again"
+        said = f"{problem}; fix that and try again"
     elif isinstance(problem, OSError):
         place = f"{problem.filename or state}: {problem.strerror}"
-        said = f"nothing was run: {place}; fix that and save again"
+        said = f"nothing was run: {place}; fix that and try again"
     else:
         said = crash_report.sentence(problem)
     return BuildFailed("", "", said)

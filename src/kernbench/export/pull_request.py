@@ -127,10 +127,10 @@ def _tried(about: Collected, comparable: int, steps: int) -> str:
     total, elsewhere = len(about.entries), len(about.entries) - len(about.made)
     if not total:
         return about.nothing_logged
-    other = len(about.made) - comparable
+    other, is_one = len(about.made) - comparable, total == 1
     parts = [fmt.plural(total, "iteration")]
-    parts += [f"{elsewhere} of them from another machine"] if elsewhere else []
-    parts += [f"{other} in another series (task, baseline or machine)"] if other else []
+    parts += ["from another machine" if is_one else f"{elsewhere} of them from another machine"] if elsewhere else []
+    parts += [f"{'' if is_one else f'{other} '}in another series (task, baseline or machine)"] if other else []
     parts += [f"{fmt.plural(steps, 'new best')}:" if steps else f"no new best{' here' if elsewhere else ''}."]
     return f"{parts[0]}:" if total == steps == 1 else ", ".join(parts)
 

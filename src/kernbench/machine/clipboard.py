@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from harness.shared import format as fmt
 from kernbench.task.lookup import make_state
 
 LAST_COPY = "last-copy.md"
@@ -33,7 +34,7 @@ def keep(text: str, what: str, state: Path, environ: Mapping[str, str]) -> str:
     places += ["the tmux buffer"] if _to_tmux(text, environ) else []
     if not (places := [*places, *kept]):
         return f"could not copy {what}: {problem}"
-    return f"copied {what} to {', '.join(places)}" + (f"; {problem}" if problem else "")
+    return f"copied {what} to {fmt.joined(places)}" + (f"; {problem}" if problem else "")
 
 
 def _to_tmux(text: str, environ: Mapping[str, str]) -> bool:

@@ -221,7 +221,8 @@ class HostReader:
 
 def _why_none(count: int, opened: int, chosen: str) -> str:
     if not opened:
-        return f"NVML is not allowed to open any of the {count} GPUs" if count else "NVML sees no GPU"
+        these = "the GPU" if count == 1 else f"any of the {count} GPUs"
+        return f"NVML is not allowed to open {these}" if count else "NVML sees no GPU"
     return "NVML does not report on MIG slices" if "MIG-" in chosen else "CUDA_VISIBLE_DEVICES hides every GPU"
 
 

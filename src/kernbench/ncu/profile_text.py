@@ -119,9 +119,9 @@ def facts_lines(facts: Sequence[Facts], width: int = WIDTH) -> list[str]:
     """The compiler's facts, without counters."""
     lines = []
     for fact in facts:
-        lines.append(f"{fact.name}: {_or_dash(fact.registers)} registers, {_or_dash(fact.spills)} spills,")
+        lines.append(f"{fact.name}: {_amount(fact.registers, 'register')}, {_amount(fact.spills, 'spill')},")
         shared = fmt.DASH if fact.shared_bytes is None else f"{fmt.fixed(fact.shared_bytes / KB, 1)} KB"
-        lines.append(f"  {shared} shared, {_or_dash(fact.warps)} warps, {_or_dash(fact.stages)} stages")
+        lines.append(f"  {shared} shared, {_amount(fact.warps, 'warp')}, {_amount(fact.stages, 'stage')}")
         if fact.occupancy_pct is not None:
             lines.append(f"  max occupancy {fmt.percent(fact.occupancy_pct, of=100)} (limit: {fact.limit})")
     return [_clip(line, width) for line in lines or ["no compiler facts (no Triton kernel was loaded)"]]
@@ -236,8 +236,8 @@ def _count(value: float | None) -> str:
     return fmt.whole(value)
 
 
-def _or_dash(value: int | None) -> str:
-    return fmt.DASH if value is None else str(value)
+def _amount(value: int | None, noun: str) -> str:
+    return f"{fmt.DASH} {noun}s" if value is None else fmt.plural(value, noun)
 
 
 def _clip(line: str, width: int) -> str:

@@ -53,10 +53,10 @@ WORDS: dict[RefusalCode, str] = {
     "not_a_program": "{path} is not an executable file: pass the path of ncu with `--ncu PATH`",
     "no_version": "{path} does not print its version; is it Nsight Compute? Pass another with `--ncu PATH`",
     "not_started": "cannot start {path}: {problem}",
-    "timed_out": "{who} {doing} after {seconds} and was killed: does the kernel ever end?",
+    "timed_out": "{who} {doing} after {seconds} and was killed{question}",
     "ncu_failed": "{who} failed: {said}",
     "ended": "{who} {outcome}",
-    "side_failed": "{side} fails: {message}",
+    "side_failed": "{side} failed: {message}",
     "mixed_sides": "cannot tell which side ncu's kernels belong to; profile one side at a time (omit --against)",
     "task_left": "the task was closed before the profile started",
     "on_cpu": "{task} runs on the CPU here; Nsight Compute profiles only GPUs, `trace` works on both",
@@ -78,6 +78,14 @@ _DOING = {
     "inputs": "was still making the inputs",
     "build": "was still in the first call of the kernel",
     "profile": "was still replaying the kernel",
+}
+_CALLING = ("build", "profile")
+"""The steps in which the kernel runs."""
+_SIDES = {
+    "solution": "the solution",
+    "baseline": "the baseline",
+    "best": "the best source",
+    "last": "the last source",
 }
 _KNOWN: tuple[tuple[str, RefusalCode], ...] = (
     (r"ERR_NVGPUCTRPERM", "permission"),
@@ -121,7 +129,15 @@ def refuse(code: RefusalCode, /, **values: object) -> Refusal:
 
 
 def timed_out(step: str, seconds: float, who: str = NCU) -> Refusal:
-    return refuse("timed_out", who=who, doing=_DOING.get(step, "had not ended"), seconds=fmt.seconds(seconds))
+    question = "; does the kernel ever finish?" if step in _CALLING else ""
+    doing = _DOING.get(step, "had not ended")
+    return refuse("timed_out", who=who, doing=doing, seconds=fmt.seconds(seconds), question=question)
+
+
+def side_failed(side: str, message: str) -> Refusal:
+    """`side` as --against names it."""
+    named = _SIDES.get(side) or f"{'iteration' if side.isdecimal() else 'source'} {side}"
+    return refuse("side_failed", side=named, message=message)
 
 
 def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False, who: str = NCU) -> Refusal:
@@ -134,7 +150,7 @@ def explain(text: str, ended: str, tmp: str = "TMPDIR", finished: bool = False, 
             return refuse(code, tmp=tmp, who=who)
     said = [line for line in _complaints(text) if not (finished and "application returned an error code" in line)]
     if finished and not re.search("^==[A-Z]", text, re.MULTILINE):  # not even what every ncu prints
-        return refuse("ncu_failed", who=who, said="cannot read its output; check that `ncu --version` works")
+        return refuse("ncu_failed", who=who, said="its output is unreadable; check that `ncu --version` works")
     if "No kernels were profiled" in text or (finished and not said):
         return refuse("no_kernel")
     if said:

@@ -228,7 +228,7 @@ class Standby:
         elif kind == "failed":
             where = message.get("where")
             self._where = decode(Where, where) if where else None
-            self._problem = refusals.refuse("side_failed", side=message["side"], message=message["message"])
+            self._problem = refusals.side_failed(str(message["side"]), message["message"])
         elif kind == "unusable":
             reason = (message["message"].strip().splitlines() or ["it printed nothing"])[0]  # torch appends advice
             problem = refusals.explain(reason, f"cannot start: {reason}", who=self._who)

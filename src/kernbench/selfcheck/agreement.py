@@ -56,7 +56,8 @@ def _sum_up(report: Report) -> str:
     nearest = min(means, key=lambda name: means[name])
     beyond = [row["case"] for row in report.rows if _beyond(row["cold_us"], row["ncu_us"])]
     mark = f"outside the limits: {', '.join(beyond)}" if beyond else "every row within the limits"
-    return f"{mark}; a {nearest} L2 agrees best (mean {fmt.fine_percent(means[nearest] / 100)})"
+    mean = fmt.fine_percent(means[nearest] / 100)
+    return f"{mark}; times with a {nearest} L2 are closest to ncu's (mean difference {mean})"
 
 
 def _beyond(ours: float, theirs: float) -> bool:

@@ -29,6 +29,7 @@ from kernbench.worker.process import BOOT, child_environment
 
 TOOL = "compute-sanitizer"
 MISSING = f"{TOOL} is not on PATH or in the CUDA toolkit's bin; install it with the toolkit, or add it to PATH"
+NO_MESSAGE = "the program exited without a message"
 OPTIONS = "--tool memcheck --report-api-errors no --print-limit 1000 --target-processes application-only".split()
 SECONDS = 300.0
 _START = re.compile(r"^={9} (?P<what>(?:Invalid|Misaligned|Out-of-range|Out-of-bounds|Malloc|Free|Stack|Illegal).*)$")
@@ -149,7 +150,7 @@ def _events(pipe: int) -> list[dict[str, Any]]:
 
 def _last_line(path: Path) -> str:
     lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")
+    return next((line.strip() for line in reversed(lines) if line.strip()), NO_MESSAGE)
 
 
 def _problem(events: list[dict[str, Any]]) -> str | None:
@@ -159,7 +160,7 @@ def _problem(events: list[dict[str, Any]]) -> str | None:
     said = by_name.get("failed") or by_name.get("unusable") or by_name.get("end") or {}
     where = said.get("where") or {}
     place = f"{where['file']}:{where['line']}: " if where.get("line") else ""
-    return f"{place}{said.get('message', 'the program exited without a message')}"
+    return f"{place}{said.get('message', NO_MESSAGE)}"
 
 
 def parse(text: str, source: Path, folder: Path) -> tuple[BadAccess, ...]:

@@ -110,7 +110,7 @@ class Supervisor:
         with contextlib.suppress(TimeoutError):
             return await asyncio.wait_for(child.wait_ready(), limits.start - limits.slow_start)
         raise Unusable(
-            "broken", f"the worker did not start within {fmt.seconds(limits.start)} and was stopped; save to try again"
+            "broken", f"the worker did not start within {fmt.seconds(limits.start)} and was stopped; try again"
         )
 
     async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | WorkerLost, None]:

@@ -65,6 +65,10 @@ def test_no_interval_contradicts_its_verdict(spell: object) -> None:
         (fmt.change(29.4), "29x"),
         (fmt.roof(0.624, 4.02e12), "62% of the copy bandwidth measured here, 4.0 TB/s"),
         (fmt.plural(2, "process", "processes"), "2 processes"),
+        (fmt.joined([]), ""),
+        (fmt.joined(["a"]), "a"),
+        (fmt.joined(["a", "b"], "or"), "a or b"),
+        (fmt.joined(["a", "b", "c"]), "a, b and c"),
     ],
 )
 def test_other_numbers(spelled: str, text: str) -> None:

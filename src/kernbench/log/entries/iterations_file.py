@@ -212,7 +212,7 @@ def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[L
         span = span_of(text, number, source, at)
         if span is None:
             other = " for this source" if span_of(text, number, None) else ""
-            raise LogbookError(f"{path.name} has no entry {number}{other} any more")
+            raise LogbookError(f"{path.name} no longer has an entry {number}{other}")
         own = text[slice(*span)]
         if not own.endswith("\n"):  # at the end of the file
             own += "\r\n" if "\r\n" in own else "\n"

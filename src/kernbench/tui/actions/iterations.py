@@ -74,7 +74,7 @@ class IterationActions:
 
     def ask_restore(self, reference: str) -> None:
         question = f"Restore the source of iteration {reference}?"
-        detail_words = "Saves a snapshot of all current files; removes files added since then."
+        detail_words = "Saves a snapshot of all files first, then removes those added since."
         self._bench.push_screen(Confirm(question, detail_words), partial(self._restore, reference))
 
     def _restore(self, reference: str, yes: bool | None) -> None:

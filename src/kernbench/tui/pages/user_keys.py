@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from textual.binding import Binding
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
+from harness.shared import format as fmt
 from harness.shared.taskfile import shown
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui.pages.help import list_bindings, main_bindings, named_bindings, page_bindings
@@ -35,10 +36,9 @@ def check(settings: Settings, themes: Collection[str]) -> None:
     known = named_bindings()
     for name in settings.keys:
         if name not in known:
-            near = ", ".join(get_close_matches(name[:40], known, 3, 0.3) or ["rerun"])
-            raise SettingsError(
-                settings.path, f"unknown action {shown(name)} in [keys]; did you mean {near}? (? lists all)"
-            )
+            near = fmt.joined(get_close_matches(name[:40], known, 3, 0.3) or ["rerun"], "or")
+            what = f"unknown action {shown(name)} in [keys]; did you mean {near}?"
+            raise SettingsError(settings.path, f"{what} The help page (?) lists all actions")
         strange = [key for key in settings.keys[name].split(",") if not _is_key(key)]
         if strange:
             what = f"{shown(strange[0])} is not a key; use one such as f5, ctrl+r or R"

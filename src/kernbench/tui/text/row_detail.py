@@ -128,7 +128,7 @@ def _measuring(result: CaseResult, bandwidth: float | None) -> Iterator[Line]:
     """How the times were measured, and their share of the roof."""
     taken = [
         f"{result.clock} clock" if result.clock else "",
-        f"{result.blocks} blocks" if result.blocks is not None else "",
+        fmt.plural(result.blocks, "block") if result.blocks is not None else "",
         _dropped(result),
         f"A/A floor {fmt.fine_percent(result.floor)}" if result.floor is not None else "",
     ]

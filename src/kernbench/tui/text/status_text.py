@@ -135,7 +135,8 @@ def _failed_forms(summary: Summary) -> tuple[str, ...]:
     kinds = [name for name in render.FAILURE_ORDER if summary.counts.get(name)]
     word = "WRONG" if kinds == ["wrong"] else "FAILED"
     failed = sum(summary.counts[name] for name in kinds)
-    short = f"{word}: {failed} of {_cases(summary) - summary.counts.get('skipped', 0)} cases"
+    run = _cases(summary) - summary.counts.get("skipped", 0)
+    short = f"{word}: {failed} of {fmt.plural(run, 'case')}"
     return (f"{short} (speedup withheld)", short, word) if failed else (word,)
 
 
