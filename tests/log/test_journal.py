@@ -246,4 +246,5 @@ def test_the_runs_of_a_session_share_their_environment(tmp_path: Path) -> None:
         journal.finish(replace(summary(number=number), environment=about), ())
     first, second = journal.summaries
     assert first.environment is second.environment
+    assert first.counts is second.counts
     assert [run.iteration for run in journal.summaries] == [1, 2]

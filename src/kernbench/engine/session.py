@@ -33,13 +33,14 @@ from kernbench.engine.workbench_lock import WorkbenchLock
 from kernbench.events import Event, Notice, RunCancelled, Summary, TaskLoaded, WorkerChanged
 from kernbench.log.logbook import Logbook
 from kernbench.log.waiting_entries import WaitingEntries
+from kernbench.machine import freed_memory
 from kernbench.ncu.explainer import Answer, Explainer
 from kernbench.task import snapshot, source_files, watch
 from kernbench.task.baseline import Baseline
 from kernbench.worker.process import Unusable
 from kernbench.worker.supervisor import Supervisor
 
-PRUNE_EVERY = 3600.0
+PRUNE_EVERY, TRIM_EVERY = 3600.0, 60.0
 
 
 class Session:
@@ -67,7 +68,7 @@ class Session:
         self._idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
         self._resting = False
         self._waiting_entries = WaitingEntries(self.logbook, self._emit)
-        self._prune_at = 0.0
+        self._prune_at = self._trim_at = 0.0
         self._pruning: asyncio.Task[None] | None = None
         self._large_files: set[str] = set()
         """Files that a notice has already named."""
@@ -244,7 +245,7 @@ class Session:
 
     async def _rest(self) -> None:
         self._resting = True
-        self._prune()
+        self._tidy()
         try:
             await self._idle_work.until_woken(
                 Situation(self.task, self._saves.source, self.environment, self._baseline)
@@ -257,8 +258,11 @@ class Session:
         finally:
             self._resting = False
 
-    def _prune(self) -> None:
-        """Once an hour, while nothing is timed."""
+    def _tidy(self) -> None:
+        """While nothing is timed: gives back memory once a minute, prunes once an hour."""
+        if time.monotonic() >= self._trim_at:
+            self._trim_at = time.monotonic() + TRIM_EVERY
+            self.logbook.in_thread(freed_memory.give_back)
         if time.monotonic() >= self._prune_at and "journal" in vars(self.logbook):
             self._prune_at = time.monotonic() + PRUNE_EVERY
             self._pruning = asyncio.create_task(asyncio.to_thread(self.archive.prune))

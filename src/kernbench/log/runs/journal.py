@@ -167,10 +167,12 @@ class Journal:
         self.failed_builds = 0
 
     def _shared(self, run: Summary) -> Summary:
-        """The run with the words and the environment of the one before it: a day of saves keeps one of each."""
-        last = self.summaries[-1].environment if self.summaries else None
-        words: dict[str, Any] = {name: sys.intern(getattr(run, name)) for name in SHARED if getattr(run, name)}
-        return replace(run, environment=last if last == run.environment else run.environment, **words)
+        """The run with the words, environment and counts of the one before it: a day of saves keeps one of each."""
+        alike: dict[str, Any] = {name: sys.intern(getattr(run, name)) for name in SHARED if getattr(run, name)}
+        for name in ("environment", "counts") if self.summaries else ():
+            before = getattr(self.summaries[-1], name)
+            alike |= {name: before} if before == getattr(run, name) else {}
+        return replace(run, **alike)
 
     def enter(self, run: str, number: int) -> None:
         """ITERATIONS.md has the entry of a run that was waiting for it."""
