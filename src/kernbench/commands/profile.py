@@ -64,7 +64,7 @@ def profile(task: str | None, case: str, as_json: bool, markdown: bool, against:
         session = make_session(loaded, _options(given), given["state"])
         try:
             if loaded.device != "cpu":
-                click.echo(f"profiling {only}; ncu has to start first (an open workbench keeps it ready)", err=True)
+                click.echo(f"profiling {only}; ncu has to start first (in the workbench it is kept ready)", err=True)
             answer = await session.profile(only, against, given["full"])
             if isinstance(answer, ProfileFailed):
                 return _failed(answer, as_json)

@@ -245,7 +245,7 @@ def arithmetic(kernel: Kernel, profile: Profile) -> Clue | None:
     facts += [f"issue slots {fmt.percent(kernel.issue_pct, of=100)}"] if kernel.issue_pct is not None else []
     if pipe == "tensor" and busy >= CEILING:
         text = "at the limit: the tensor cores are busy nearly all the time"
-        return Clue("at the limit", 0.96, text, tuple(facts), pick("narrower"))
+        return Clue("at the limit", 0.96, text, tuple(facts), pick("lower precision"))
     if (kernel.issue_pct or 0.0) >= 80.0 and (kernel.issue_pct or 0.0) >= busy:
         text = "instruction count: the schedulers issue nearly every cycle, so only fewer instructions help"
         keys = ("fewer instructions", "packed", "fast math")

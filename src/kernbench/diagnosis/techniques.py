@@ -41,6 +41,7 @@ TECHNIQUES = {
         "hoisted index arithmetic", "constants and strides known at compile time cost nothing"
     ),
     "fast math": Technique("approximate functions and fused multiply-add", "one instruction replaces two to ten"),
+    "lower precision": Technique("lower-precision operands", "tensor cores do more operations per cycle on them"),
     "tensor cores": Technique("tensor cores", "matrix math moves off the scalar pipes"),
     "packed": Technique("packed half-precision arithmetic", "two elements per instruction"),
     "graph": Technique("a CUDA graph around the call", "launch overhead dominates"),

@@ -116,7 +116,8 @@ class TaskScreen(Screen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "filter", key_display="/"),
-        Binding("escape,q", "dismiss(None)", "back"),
+        Binding("escape", "back", "back"),
+        Binding("q", "dismiss(None)", "back", show=False),
         HELP,
     ]
 
@@ -138,6 +139,14 @@ class TaskScreen(Screen[str | None]):
     def on_row_view_opened(self, event: RowView.Opened) -> None:
         if isinstance(event.view, TaskList) and event.view.selected is not None:
             self.dismiss(event.view.selected.folder)
+
+    def action_back(self) -> None:
+        """A kept filter goes first, as in the results."""
+        line = self.query_one(FilterLine)
+        if line.value:
+            line.value = ""
+        else:
+            self.dismiss(None)
 
     def action_filter(self) -> None:
         line = self.query_one(FilterLine)
