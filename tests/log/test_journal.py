@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from kernbench.log.entries import iterations_file
 from kernbench.log.entries.entry_text import EntryText
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.journal import Journal
-from kernbench.log.runs.runs_file import JournalError
+from kernbench.log.runs.runs_file import JournalError, RunsFile
 from kernbench.task.lookup import make_state
 
 STARTED = RunStarted("r1", "ab" * 32, "save", ("a",), "2026-11-14T21:03:00+00:00", "eager")
@@ -248,3 +249,19 @@ def test_the_runs_of_a_session_share_their_environment(tmp_path: Path) -> None:
     assert first.environment is second.environment
     assert first.counts is second.counts
     assert [run.iteration for run in journal.summaries] == [1, 2]
+
+
+def test_a_line_that_is_just_being_written_is_not_taken_for_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second process saw the first page of a long line, and put an empty line after it."""
+    file, read, looks = RunsFile(tmp_path / "runs.jsonl"), os.pread, list[int]()
+
+    def half_done(handle: int, size: int, place: int) -> bytes:
+        looks.append(place)
+        return b"x" if len(looks) == 1 else read(handle, size, place)
+
+    file.append('{"event":"one"}')
+    monkeypatch.setattr(os, "pread", half_done)
+    file.append('{"event":"two"}')
+    assert file.path.read_text() == '{"event":"one"}\n{"event":"two"}\n'

@@ -113,7 +113,7 @@ def test_records_go_to_the_call_that_launched_them_whatever_their_stream_and_ord
 
 
 def test_marks_that_do_not_add_up_are_refused() -> None:
-    with pytest.raises(LostRecords, match="2 calls left 1 marks"):
+    with pytest.raises(LostRecords, match="2 calls left 1 mark "):
         attribute([record("mark", 0, 1, 1)], NAMES, 2)
 
 

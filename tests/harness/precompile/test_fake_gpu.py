@@ -6,6 +6,7 @@ import pytest
 
 from tests.harness.precompile.test_server import run_python
 
+pytestmark = pytest.mark.timeout(300)  # imports torch's compiler: seconds, but minutes next to eight busy loops
 BELIEVE = """
 import json
 import torch

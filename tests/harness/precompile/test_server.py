@@ -21,6 +21,7 @@ from tests.forked import Forked
 from tests.harness.child import Child, results, write_task
 
 pytest.importorskip("triton.runtime._async_compile")
+pytestmark = pytest.mark.timeout(300)  # compiles: seconds, but minutes next to eight busy loops
 
 TASK = """
 name = "scale"

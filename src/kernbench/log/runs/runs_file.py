@@ -11,6 +11,7 @@ import errno
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,8 @@ READ_AT_ONCE = 1 << 20
 LONGEST_LINE = 1 << 26
 """What comes after so many bytes counts as another line: a file may be one endless line."""
 LARGEST = 1 << 35
+LOOKS, BETWEEN_LOOKS = 5, 0.004
+"""A write of many pages can be seen half done: its end comes within a moment."""
 ROW = b'{"event":"case"'
 FINISHED = b'{"event":"finished"'
 ENTERED = b'{"event":"entered"'
@@ -83,9 +86,7 @@ class RunsFile:
             raise JournalError(f"cannot read {self.path}: {problem.strerror}") from None
 
     def _write(self, handle: int, line: bytes) -> int:
-        size = os.fstat(handle).st_size
-        torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-        data = (b"\n" if torn else b"") + line + b"\n"
+        data = (b"\n" if _is_torn(handle) else b"") + line + b"\n"
         written = os.write(handle, data)
         end = os.lseek(handle, 0, os.SEEK_CUR)  # not from `size`: another process may have written since
         if written == len(data):
@@ -98,6 +99,16 @@ class RunsFile:
         reason = problem.strerror or str(problem)
         elsewhere = "; use `--state DIR` to keep runs elsewhere" if problem.errno in NOT_OURS else ""
         return JournalError(f"cannot write {self.path}: {reason}; the run is not recorded{elsewhere}")
+
+
+def _is_torn(handle: int) -> bool:
+    """Whether the file ends in the middle of a line, and another process is not just writing the rest of it."""
+    for _ in range(LOOKS):
+        size = os.fstat(handle).st_size
+        if size == 0 or os.pread(handle, 1, size - 1) == b"\n":
+            return False
+        time.sleep(BETWEEN_LOOKS)
+    return True
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
