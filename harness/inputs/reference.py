@@ -138,7 +138,8 @@ def named_outputs(result: Any, inputs: Inputs, mutates: tuple[str, ...], like: O
     written: Outputs = {name: inputs[name] for name in mutates}
     if mutates and (result is None if like is None else len(like) == len(mutates)):
         return written
-    return {**written, **_returned(result)}
+    returned = {f"returned {name}" if name in written else name: value for name, value in _returned(result).items()}
+    return {**written, **returned}
 
 
 def _returned(result: Any) -> Outputs:

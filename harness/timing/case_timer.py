@@ -101,9 +101,10 @@ class CaseTimer:
         """The numbers of a correct row; `missing` explains a missing baseline."""
         samples = timed.samples
         base, best = samples.time_us("baseline"), samples.time_us("best")
-        times = {**samples.samples, "solution": samples.beside("solution", "baseline")}  # those of the speedup
+        # The times shown are those that the speedup compares.
+        times = {**samples.samples, "solution": samples.paired_with("solution", "baseline")}
         if base is not None and best is not None and samples.rounds:
-            times["with_best"] = samples.beside("solution", "best")
+            times["with_best"] = samples.paired_with("solution", "best")
         own = stats.interquartile_mean(times["solution"])
         floor = self._request.floors.get(case.id)
         margin = stats.margin(min(value for value in (own, base, best) if value is not None), floor)

@@ -43,9 +43,9 @@ class Timing:
         values = self.samples.get(side)
         return stats.interquartile_mean(values) if values else None
 
-    def beside(self, side: str, other: str) -> list[float]:
-        """A side's times in its blocks with another: a kernel of 2 us took 1.45 us next to one side and 1.77 us next to
-        another. All of its times if the two do not alternate."""
+    def paired_with(self, side: str, other: str) -> list[float]:
+        """A side's times from the blocks in which it alternated with another: the same kernel took 1.45 us when paired
+        with one side and 1.77 us with another. All of its times if the two never alternated."""
         shared = [block[side] for block in self.rounds if side in block and other in block]
         return [stats.interquartile_mean(times) for times in shared] or self.samples.get(side, [])
 

@@ -354,6 +354,16 @@ def test_what_an_in_place_reference_returns_is_judged_too(
     assert f"{result['status']}: {result['detail']}".startswith(outcome)
 
 
+def test_a_returned_tensor_may_have_the_name_of_a_mutated_input(child: Child, tmp_path: Path) -> None:
+    files = {
+        "task_toml": TASK.replace('device = "cpu"', 'device = "cpu"\nmutates = ["x"]'),
+        "reference_py": REFERENCE.replace("return x * factor", "return {'x': x.mul_(factor)}"),
+    }
+    solution = "def scale(x, factor): return {'x': x.mul_(factor) * 0}"
+    wrong = only(child.run(write_task(tmp_path, **files, solution_py=solution)))
+    assert wrong["detail"].startswith("returned x differs")
+
+
 def test_the_tasks_own_checks_count(child: Child, tmp_path: Path) -> None:
     own = REFERENCE + "\ndef check(case, inputs, outputs):\n    return [('sum', abs(outputs.sum().item()), 1e-9)]\n"
     result = only(child.run(write_task(tmp_path, reference_py=own), cases=SMALL))
