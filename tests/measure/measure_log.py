@@ -69,7 +69,7 @@ def append_ms(folder: Path, runs: int = 30) -> float:
         book.journal.start(started, task.name, ENVIRONMENT)
         for row in [*(replace(row, checked=1) for row in rows), *rows]:
             book.journal.case(CaseLanded(started.run, row))
-        book.finish(task, summary, {row.id: row for row in rows}, 1.0)
+        book.finish(task, lambda run=summary: run, {row.id: row for row in rows}, 1.0)
         taken.append((time.perf_counter() - began) * 1000)
     return statistics.median(taken)
 
