@@ -62,7 +62,12 @@ def answers(terminal: Terminal, within: float) -> float:
 def slow_files(folder: Path) -> str:
     flag = folder.parent / "slow"
     write_task(folder)
-    slow = {"LD_PRELOAD": preload(), "KERNBENCH_SLOW": str(folder), "KERNBENCH_SLOW_FLAG": str(flag), "FAKE_SLOW": "0.5"}
+    slow = {
+        "LD_PRELOAD": preload(),
+        "KERNBENCH_SLOW": str(folder),
+        "KERNBENCH_SLOW_FLAG": str(flag),
+        "FAKE_SLOW": "0.5",
+    }
     with screen(folder, **slow) as terminal:
         taken = []
         for number, is_slow_from_the_start in ((2, True), (3, False)):

@@ -46,7 +46,7 @@ FLOORS = 3
 """Measurements of one floor, each in a different idle time."""
 PARSED_AT_ONCE = 500
 MOST_ITERATIONS = 1 << 63
-REASONS = (None, *get_args(NotBestCode))
+REASONS = frozenset((None, *get_args(NotBestCode)))
 SHARED = ("verdict", "baseline", "baseline_hash", "task_hash", "command", "version", "hypothesis_by")
 NAMES = ("id", "label")
 """Words that most runs of a log have in common; 66,000 runs keep one of each."""
@@ -341,9 +341,9 @@ class Journal:
         about = data.get("environment") or {}
         if about != self._environment[0]:
             self._environment = about, legacy.decode_environment(about)
-        data = {**legacy.with_codes(data), "environment": self._environment[1]}
-        rows = [(data[name], NAMES) for name in ("worst", "fastest") if data.get(name)]
-        for part, names in ((data, SHARED), *rows):
+        data = legacy.with_codes(data)
+        data["environment"] = self._environment[1]
+        for part, names in ((data, SHARED), (data.get("worst") or {}, NAMES), (data.get("fastest") or {}, NAMES)):
             for name in names:
                 if type(word := part.get(name)) is str:
                     part[name] = sys.intern(word)

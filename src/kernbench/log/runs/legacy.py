@@ -76,8 +76,8 @@ def with_codes(data: dict[str, Any]) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if "reason" not in data and data.get("detail"):
         more["reason"] = reason_of(str(data.get("status")), data["detail"])
-    found = data.get("findings") or ()
-    if any("code" not in item for item in found):
+    found = data.get("findings")
+    if found and any("code" not in item for item in found):
         more["findings"] = [{"code": finding_code(item["name"], item["help"]), **item} for item in found]
     return {**data, **more} if more else data
 

@@ -13,7 +13,6 @@ import os
 import re
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +72,9 @@ class RunsFile:
                 if (size := os.fstat(file.fileno()).st_size) > LARGEST:
                     raise JournalError(f"cannot read {self.path}: it is {size >> 20} MB; move it elsewhere")
                 file.seek(begin)
-                place = begin
-                for line in iter(partial(file.readline, LONGEST_LINE), b""):
-                    if rows or not line.startswith(ROW):
+                place, skipped = begin, b"\n" if rows else ROW
+                while line := file.readline(LONGEST_LINE):
+                    if not line.startswith(skipped):
                         yield place, line
                     place += len(line)
         except FileNotFoundError:
