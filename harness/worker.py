@@ -115,15 +115,16 @@ def main(device: str) -> None:
     from harness.device import environment as machine
     from harness.device.gpu import Gpu
     from harness.inputs.cache import RunCache
+    from harness.state.process_watch import ProcessWatch
 
     gpu = None if device == "cpu" else Gpu(device)
     environment = machine.environment(device, gpu)
     channel.emit("ready", environment=environment)
     _warm_up(channel, gpu)
-    cache, settled = RunCache(gpu), _settle()
+    cache, watch, settled = RunCache(gpu), ProcessWatch(), _settle()
     while True:
         message, read_at = channel.next()
-        _serve(channel, message, read_at, environment, cache)
+        _serve(channel, message, read_at, environment, cache, watch)
         if len(sys.modules) > settled + MANY_MODULES:
             cache.drop("solution")  # the next run reloads it; frozen, its reference cycles would never be freed
             gc.collect()
@@ -139,11 +140,13 @@ def _settle() -> int:
     return len(sys.modules)
 
 
-def _serve(channel: Channel, message: dict[str, Any], read_at: float, environment: Any, cache: Any) -> None:
+def _serve(channel: Channel, message: dict[str, Any], read_at: float, environment: Any, cache: Any, watch: Any) -> None:
     from harness.run import written_files
     from harness.run.run_cases import Run
 
     kind = message.get("request")
+    if kind == "import":
+        watch.import_packages([str(name) for name in message["packages"]])
     if kind not in ("run", "floor"):
         return
     name = str(message.get("run"))
@@ -157,14 +160,14 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
     try:
         request = decode(RunRequest, message)
         with written_files.reported(request.task.folder, request.source, emit) as emit_all:
-            run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name))
+            run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name), watch)
             run.go() if kind == "run" else run.floors()
     except BaseException as problem:  # an internal error must not end the worker silently
         from harness.load.failure import Paths, describe
 
         fault = describe(problem, Paths(os.sep))
         text = f"internal error in the harness: {fault.message}"
-        emit("failed", status="bad_task", message=text, where=None, traceback=fault.traceback)
+        emit("failed", status="bad_task", message=text, where=None, traceback=fault.traceback, internal=True)
     channel.forget(name)
 
 

@@ -26,6 +26,8 @@ class Failure:
     message: str
     where: Where | None
     traceback: str
+    elsewhere: bool = False
+    """It was raised in code that is not the user's: what an earlier source did to the process may be the cause."""
 
 
 class BadTask(Exception):
@@ -69,7 +71,9 @@ def describe(problem: BaseException, paths: Paths) -> Failure:
         where = _where(problem, paths)
     except BaseException:  # of an attribute that is not what its name says
         where = None
-    return Failure(_message(problem, paths), where, paths.to_user(text))
+    return Failure(
+        _message(problem, paths), where, paths.to_user(text), where is None or _ends_elsewhere(problem, paths)
+    )
 
 
 def _message(problem: BaseException, paths: Paths) -> str:
@@ -126,6 +130,13 @@ def _where(problem: BaseException, paths: Paths) -> Where | None:
         if paths.relative(frame.filename) is not None:
             found = place(frame.filename, frame.lineno, paths)
     return found
+
+
+def _ends_elsewhere(problem: BaseException, paths: Paths) -> bool:
+    if issubclass(type(problem), (SyntaxError, ImportError)) or _names_its_place(problem):
+        return False
+    frames = traceback.extract_tb(trace_of(problem))
+    return bool(frames) and paths.relative(frames[-1].filename) is None
 
 
 def place(file: str, line: int | None, paths: Paths) -> Where:

@@ -132,5 +132,6 @@ class CaseRun:
     def _land(self, result: CaseResult) -> None:
         if result.detail is not None:  # it may quote names that the source chose
             result = replace(result, detail=one_line(result.detail))
-        self._progress.emit("case", result=result)
+        elsewhere = result.status == "runtime_error" and self._failures.elsewhere
+        self._progress.emit("case", result=result, **({"elsewhere": True} if elsewhere else {}))
         self._failures.leave_if_poisoned(result)

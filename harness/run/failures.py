@@ -30,6 +30,8 @@ class CaseFailures:
         self._paths, self._cache = paths, cache
         self.entry: Callable[..., Any] | None = None
         """The solution, once it is loaded."""
+        self.elsewhere = False
+        """The last row's failure was raised in code that is not the user's."""
 
     def row(self, case: Case, problem: BaseException) -> CaseResult:
         """The row for an exception; only the solution's failures count as failures."""
@@ -42,6 +44,7 @@ class CaseFailures:
         if isinstance(problem, torch.OutOfMemoryError) and not own:
             return _skipped(case, self._too_large(problem))
         fault = describe(problem, self._paths)
+        self.elsewhere = fault.elsewhere
         return CaseResult(
             case.id,
             "runtime_error",

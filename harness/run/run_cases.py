@@ -29,6 +29,7 @@ from harness.run.opponents import Opponents
 from harness.run.progress import Cancelled, Emit, Progress
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Case
+from harness.state.process_watch import ProcessWatch
 from harness.timing.case_timer import CaseTimer
 
 MOST_THREADS = 1024
@@ -38,7 +39,13 @@ class Run:
     """One request from its first step to its last event."""
 
     def __init__(
-        self, request: RunRequest, known: Environment, cache: RunCache, emit: Emit, cancelled: Callable[[], bool]
+        self,
+        request: RunRequest,
+        known: Environment,
+        cache: RunCache,
+        emit: Emit,
+        cancelled: Callable[[], bool],
+        watch: ProcessWatch,
     ) -> None:
         self.request, self.task, self.cache, self.emit = request, request.task, cache, emit
         self.environment = environment.for_task(known, request)
@@ -46,7 +53,7 @@ class Run:
         self.timer = CaseTimer(request, None if self.device == "cpu" else cache.gpu)
         self.paths = Paths(self.task.folder, request.source, request.best)
         self.failures = CaseFailures(self.environment, self.paths, cache)
-        self.threads = ThreadWatch()
+        self.threads, self.watch = ThreadWatch(), watch
         self.opponents = Opponents(request, cache, self.environment.interpreted)
         self.progress = Progress(emit, cancelled, len(request.cases))
 
@@ -58,7 +65,7 @@ class Run:
         except Cancelled:
             self.emit("cancelled")
         except BadTask as problem:
-            self._failed("bad_task", self.paths.short(str(problem)), problem.where, problem.traceback)
+            self._failed("bad_task", self._blamed(self.paths.short(str(problem))), problem.where, problem.traceback)
         finally:
             self._tidy()
 
@@ -107,18 +114,22 @@ class Run:
         self._limit_threads()
         self.progress.step("load")
         self.cache.drop("solution")
+        self.watch.before_load()
         try:
             solution = self.cache.function(
                 "solution", "solution.py", self.request.source, self.task, self.request.build
             )
         except BaseException as problem:
             fault = describe(problem, self.paths)
-            self._failed("build_error", fault.message, fault.where, fault.traceback)
+            self._look(is_over=True)
+            self._failed("build_error", fault.message, fault.where, fault.traceback, fault.elsewhere)
             return
         self.failures.entry = solution
         self._own_clocks()
+        self._look()
         self._tell_builder()
-        reference = self._load_reference()
+        with self.watch.task_files():
+            reference = self._load_reference()
         if self.request.controls:
             task_controls.run_controls(
                 reference, self.cache, self.device, lambda case: self.progress.step("check", case)
@@ -131,6 +142,7 @@ class Run:
             if found is not None:
                 self.emit("finding", finding=found)
         self._own_clocks()
+        self._look(is_over=True)
         self.emit("finished")
 
     def _answer(self, context: RunContext) -> None:
@@ -156,12 +168,25 @@ class Run:
         """Restores clock functions that the source replaced, and reports it once."""
         self.progress.say_once(clock_guard.restore_clocks())
 
+    def _look(self, is_over: bool = False) -> None:
+        """Reports what the source has done to the process; when its run is over, puts its settings back."""
+        for found in self.watch.look(self.emit, is_over):
+            self.progress.say_once(found)
+        if self.watch.has_restored:
+            self.cache.drop("best")
+
+    def _blamed(self, message: str) -> str:
+        """What went wrong with the task, after what the source did to the process, if anything."""
+        self._look(is_over=True)
+        names = self.watch.changed
+        return f"after the source changed {names}: {message}" if names else message
+
     def _load_reference(self) -> Reference:
         return self.cache.reference(self.task, self.request.source, self.request.build)
 
     def _cases(self) -> list[Case]:
         return [self.task.case(case_id) for case_id in self.request.cases]
 
-    def _failed(self, status: str, message: str, where: Any, traceback: str) -> None:
+    def _failed(self, status: str, message: str, where: Any, traceback: str, elsewhere: bool = False) -> None:
         text = self.paths.to_user(traceback)
-        self.emit("failed", status=status, message=one_line(message), where=where, traceback=text)
+        self.emit("failed", status=status, message=one_line(message), where=where, traceback=text, elsewhere=elsewhere)

@@ -29,6 +29,7 @@ status says what happened, and the sentence comes from the values or the excepti
 
 FindingCode = Literal[
     "best_not_loaded",
+    "changed_before",
     "clock_replaced",
     "event_pairs",
     "fewer_checks",
@@ -41,9 +42,11 @@ FindingCode = Literal[
     "nondeterministic",
     "not_recovered",
     "one_sided_graph",
+    "opponent_changed",
     "other_stream",
     "out_of_bounds_write",
     "output_kept",
+    "process_changed",
     "result_kept",
     "returned_too_soon",
     "shared_gpu",

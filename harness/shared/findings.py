@@ -25,6 +25,11 @@ OUT_OF_BOUNDS = "the call wrote {elements} {side} of {tensor}"
 
 DEFINITIONS: dict[FindingCode, Definition] = {
     "best_not_loaded": Definition("best failed to load", "the best source so far failed to load: {message}"),
+    "changed_before": Definition(
+        "in a changed process",
+        "an earlier source changed {names} in this worker, so this run does not count; run it again in a new one",
+        disqualifying=True,
+    ),
     "clock_replaced": Definition(
         "clock replaced",
         "the source replaced {names}; do not patch the clocks that kernbench times with",
@@ -73,6 +78,12 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     "one_sided_graph": Definition(
         "graph on one side", "only the {side} replays a CUDA graph, so the wall times are not comparable"
     ),
+    "opponent_changed": Definition(
+        "opponent changed",
+        "the source changed {names}, which it is compared with, so its speedups do not count;"
+        " leave the reference and the baseline alone",
+        disqualifying=True,
+    ),
     "other_stream": Definition(
         "other stream",
         "kernels ran on a stream other than the caller's; make the caller's stream wait, or launch on it",
@@ -84,6 +95,12 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "output kept between calls",
         "two calls returned the same memory, so the second overwrote the first result;"
         " return a new tensor from each call",
+        disqualifying=True,
+    ),
+    "process_changed": Definition(
+        "changed process",
+        "the source changed {names} for the whole process, so this run does not count; the next save gets a new"
+        " worker. Call your own function instead of replacing a shared one",
         disqualifying=True,
     ),
     "result_kept": Definition(

@@ -18,7 +18,7 @@ from tests import FAKE
 from tests.faults import processes
 from tests.faults.workbench import GOOD, Silent, Workbench, settings, torn, write_task
 
-Group = Literal["source", "files", "surroundings", "attacks"]
+Group = Literal["source", "leaks", "files", "surroundings", "attacks"]
 GOOD_TRITON = """
 import torch, triton
 import triton.language as tl

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.faults.row import Fault, Outcome, Stage
 from tests.faults.table import TABLE
 
-GROUPS = {"source": "Sources", "files": "Files", "surroundings": "Surroundings", "attacks": "Attacks"}
+GROUPS = {"source": "Sources", "leaks": "Leaks", "files": "Files", "surroundings": "Surroundings", "attacks": "Attacks"}
 
 
 def chosen(names: Sequence[str], gpu: bool, quick: bool) -> list[Fault]:

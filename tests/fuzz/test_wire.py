@@ -123,6 +123,7 @@ SPOILED = st.one_of(
 
 
 @pytest.mark.anyio
+@pytest.mark.timeout(3600)  # `make fuzz` plays 2,500 lines, and most of them cost a worker
 async def test_a_session_outlives_any_lines(folder: Path, watched: Callable[..., Watched]) -> None:
     """On the pipe itself: each run is answered, and the next good source is right."""
     session = watched(deadlines=PATIENT, spares=False).session

@@ -16,7 +16,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from kernbench.worker.compilers import compiler_below
 from kernbench.worker.deadlines import Deadlines
 from kernbench.worker.precompiler import Precompiler
 from kernbench.worker.process import ChildProcess, Unusable, exit_text, harness_folder
+from kernbench.worker.trust import Trust
 
 ENDS = frozenset({"finished", "failed", "cancelled"})
 GROWTH_LIMIT = 2 * 1024**3
@@ -68,6 +69,7 @@ class Supervisor:
         self._emit = emit
         self._spares = spares
         self.builder = Precompiler(self.python, self._harness)
+        self._trust = Trust(emit)
         self._child: ChildProcess | None = None
         self._spare: ChildProcess | None = None
         self._starting_spare = asyncio.Lock()
@@ -115,7 +117,7 @@ class Supervisor:
 
     async def talk(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | WorkerLost, None]:
         self._cancelled = False
-        child, case, untouched = await self._free_child(), None, True
+        child, case, untouched, first = await self._free_child(), None, True, True
         if self._cancelled:
             yield WorkerLost("cancelled", "load", None, "the run had not started yet")
             return
@@ -128,13 +130,11 @@ class Supervisor:
                 message = await self._next(child)
                 if isinstance(message, WorkerLost):
                     await self._drop()
-                    if (
-                        message.kind == "crashed" and untouched
-                    ):  # killed while idle, not by this source: ask the next one
+                    if message.kind == "crashed" and untouched:  # killed while idle: ask the next one
                         child, untouched = await self._free_child(), False
                         self._ask(child, request)
                         continue
-                    yield self._with_case(message, case)
+                    yield replace(message, case=case)
                     return
                 if message.get("event") == "stopped":
                     self._emit(Notice(f"a signal stopped the worker; `kill -CONT {child.pid}` resumes it", "warning"))
@@ -151,8 +151,16 @@ class Supervisor:
                 if message.get("event") == "step":
                     case = message.get("case")
                     self._enter(str(message.get("step")))
+                self._trust.take(message)
+                if first and self.spare_ready and not self._cancelled and self._trust.wants_clean_worker(message):
+                    await self._drop()
+                    child, first = await self._free_child(), False
+                    self._ask(child, request)
+                    continue
                 yield message
                 if message.get("event") in ENDS:
+                    if self._trust.must_replace():
+                        await self._drop()
                     return
         finally:
             self._run = None
@@ -166,6 +174,7 @@ class Supervisor:
         while not child.messages.empty():  # leftovers of an earlier run
             child.messages.get_nowait()
         child.signal(signal.SIGCONT)  # something may have stopped it while it was idle
+        self._trust.begin(child.pid, str(request.get("source")))
         child.send(request)
         if self._cancelled:  # while no worker was there to hear it
             child.send({"request": "cancel", "run": self._run})
@@ -321,7 +330,7 @@ class Supervisor:
             self._emit(WorkerChanged("ready", environment))
 
     async def _start(self) -> ChildProcess:
-        return await ChildProcess.start(
+        child = await ChildProcess.start(
             self.python,
             self._harness,
             self.device,
@@ -329,6 +338,9 @@ class Supervisor:
             self._threads,
             on_left=lambda text: self._emit(Notice(text, "warning")),
         )
+        if self._trust.packages:
+            child.send({"request": "import", "packages": self._trust.packages})
+        return child
 
     async def _drop(self) -> None:
         child, self._child, self._first_size = self._child, None, None
@@ -386,7 +398,3 @@ class Supervisor:
         if not self._cancelled:
             self._entered = asyncio.get_running_loop().time()
             self._deadline = self._entered + self.deadlines.of(step)
-
-    @staticmethod
-    def _with_case(lost: WorkerLost, case: str | None) -> WorkerLost:
-        return WorkerLost(lost.kind, lost.step, case, lost.detail, lost.log)

@@ -11,6 +11,7 @@ from harness.inputs.cache import RunCache
 from harness.run.run_cases import Run
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.taskfile import load
+from harness.state.process_watch import ProcessWatch
 from tests.harness.child import write_task
 
 
@@ -59,7 +60,7 @@ def test_what_a_run_answered_first_is_there_for_the_next(order: tuple[str, ...],
     request = RunRequest("r", load(write_task(tmp_path)), str(tmp_path), cases=order, build=build, budget_ms=1.0)
     sizes: dict[str, int] = {}
     for _ in range(3):
-        Run(request, Environment(device="cpu"), cache, lambda *_, **__: None, lambda: False).go()
+        Run(request, Environment(device="cpu"), cache, lambda *_, **__: None, lambda: False, ProcessWatch()).go()
         sizes = sizes or {key[1]: material.nbytes for key, material in cache._materials.items()}
         assert order[0] in kept(cache)
         cache._room = sizes["large"]

@@ -1,0 +1,130 @@
+"""A fingerprint of the worker's process, taken before a source is loaded and compared after its load and its run.
+
+The worker goes on with the next save, and so would whatever the last source did to it. A setting is put back; a
+replaced function cannot be, because references to it remain: the workbench replaces the worker.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from harness.state import settings, watched_names
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What a source did to the process."""
+
+    restored: tuple[str, ...] = ()
+    replaced: Mapping[str, int] = field(default_factory=dict)
+    """Functions and settings that cannot be put back, each with the identity of its new value."""
+    by_packages: tuple[tuple[str, str], ...] = ()
+    """Names that an imported package replaced by its code, with the package."""
+
+
+class Functions:
+    """The functions, classes and modules of some tables, as they are now."""
+
+    def __init__(self, tables: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        self.tables = [
+            (owner, table, {**dict.fromkeys(watched_names.inherited(owner)), **_watched(table)})
+            for owner, table in tables
+        ]
+        found = {id(value): value for _, _, kept in self.tables for value in kept.values() if _is_function(value)}
+        self._code = [(item, item.__code__, item.__defaults__, item.__kwdefaults__) for item in found.values()]
+
+    def replaced(self) -> Iterator[tuple[str, str, Any]]:
+        """Owner, name and new value of each that is another object now; None for one that is gone."""
+        for owner, table, kept in self.tables:
+            get = table.get
+            for name, value in kept.items():
+                if get(name) is not value:
+                    yield owner, name, get(name)
+
+    def rewritten(self) -> dict[str, int]:
+        """Functions whose code or defaults were exchanged in place, each with the identity of its code."""
+        return {
+            f"{item.__module__}.{item.__qualname__}": id(item.__code__)
+            for item, code, defaults, named in self._code
+            if item.__code__ is not code or item.__defaults__ is not defaults or item.__kwdefaults__ is not named
+        }
+
+    def accept(self, owner: str, name: str, value: Any) -> None:
+        for known, _, kept in self.tables:
+            if known == owner:
+                kept[name] = value
+
+
+class Fingerprint:
+    """The state before the first source."""
+
+    def __init__(self) -> None:
+        self._packages = _packages()
+        self._functions = Functions(watched_names.owners())
+        self._restorable = [(item, item.read()) for item in settings.RESTORED]
+        self._kept = settings.kept()
+
+    def look(self, restore: bool = True) -> Changes:
+        """What has changed since; puts settings back, unless the source is still to run with its own."""
+        restored = self._restore() if restore else ()
+        replaced: dict[str, int] = dict.fromkeys(settings.changed(self._kept), 0)
+        by_packages = []
+        for owner, name, now in list(self._functions.replaced()):
+            package = watched_names.package_of(now)
+            if (owner, name) in watched_names.SET_BY_HARNESS:
+                continue
+            by_torch = package in watched_names.LIBRARIES and (owner, name) in watched_names.SET_BY_TORCH
+            if package == "harness" or by_torch:
+                self._functions.accept(owner, name, now)
+            elif package and package not in watched_names.LIBRARIES:
+                self._functions.accept(owner, name, now)
+                by_packages.append((f"{owner}.{name}", package))
+            else:
+                replaced[f"{owner}.{name}"] = id(now)
+        replaced |= self._functions.rewritten()
+        return Changes(tuple(restored), replaced, tuple(by_packages))
+
+    def begin(self) -> Mapping[str, int]:
+        """Before a source loads: what is changed already. Packages imported from now on are the source's."""
+        found = self.look().replaced
+        self._packages = _packages()
+        return found
+
+    def settings(self) -> list[Any]:
+        return [item.read() for item, _ in self._restorable]
+
+    def accept(self, settings_before: list[Any], replaced_before: Mapping[str, int]) -> None:
+        """Takes what has changed since for part of the process: the task's own files did it."""
+        for index, ((item, base), before) in enumerate(zip(self._restorable, settings_before, strict=True)):
+            now = item.read()
+            self._restorable[index] = (item, base if now == before else now)
+        for owner, name, now in list(self._functions.replaced()):
+            if replaced_before.get(f"{owner}.{name}") != id(now):
+                self._functions.accept(owner, name, now)
+
+    def _restore(self) -> list[str]:
+        imported = bool(_packages() - self._packages)
+        found = []
+        for item, before in self._restorable:
+            if item.read() != before:
+                item.restore(before)
+                if not (item.by_packages and imported):
+                    found.append(item.name)
+        return found
+
+
+def _packages() -> set[str]:
+    tops = {name.partition(".")[0] for name in sys.modules}
+    return {name for name in tops if not name.startswith("_kb_")} - sys.stdlib_module_names
+
+
+def _watched(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in list(table.items()) if watched_names.is_watched(value)}
+
+
+def _is_function(value: Any) -> bool:
+    return type(value) is types.FunctionType

@@ -1,0 +1,109 @@
+"""Compares the process with its fingerprint around a source: before it loads, after it has loaded, after its run.
+
+The modules of reference and baseline are watched too: what a source changes there makes its opponent slower or wrong.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+
+from harness.load.failure import SIDE_PREFIX
+from harness.shared import findings
+from harness.shared import format as fmt
+from harness.shared.codes import FindingCode
+from harness.shared.results import Finding
+from harness.state.fingerprint import Fingerprint, Functions
+
+MOST_NAMES = 3
+OPPONENTS = tuple(f"{SIDE_PREFIX}{role}_" for role in ("reference", "baseline"))
+
+
+class ProcessWatch:
+    """One per worker."""
+
+    def __init__(self) -> None:
+        self._fingerprint: Fingerprint | None = None
+        self._opponents: dict[str, Functions] = {}
+        """By module."""
+        self._inherited: Mapping[str, int] = {}
+        self._told: set[str] = set()
+        self.changed = ""
+        """What the source of this run has changed for good, in words."""
+        self.has_restored = False
+        """The last look put settings back: a source that stays loaded has lost its own."""
+
+    def before_load(self) -> None:
+        """Notes what an earlier source has left behind, so that this one is not blamed for it."""
+        if self._fingerprint is None:
+            self._fingerprint = Fingerprint()
+        self._told, self.changed = set(), ""
+        self._inherited = self._fingerprint.begin()
+
+    def look(self, emit: Callable[..., None], is_over: bool = False) -> list[Finding]:
+        """Reports what the source has changed, and what it found changed; returns what the run is marked with.
+
+        Settings are put back when the run is over: the source may need them in its calls.
+        """
+        assert self._fingerprint is not None
+        changes = self._fingerprint.look(restore=is_over)
+        self.has_restored = bool(changes.restored)
+        news = {name: value for name, value in changes.replaced.items() if name not in self._told}
+        mine = [name for name, value in news.items() if self._inherited.get(name) != value]
+        left = [name for name in news if name not in mine]
+        packages = [list(item) for item in changes.by_packages]
+        if changes.restored or news or packages:
+            emit("changed", restored=list(changes.restored), replaced=mine, left=left, packages=packages)
+        self._told.update(news)
+        self.changed = self.changed or listed(mine)
+        spoiled = self._changed_opponents()
+        named: tuple[tuple[FindingCode, list[str]], ...] = (
+            ("process_changed", mine),
+            ("changed_before", left),
+            ("opponent_changed", spoiled),
+        )
+        return [findings.make(code, names=listed(names)) for code, names in named if names]
+
+    def import_packages(self, names: list[str]) -> None:
+        """Imports packages that change torch, so that their changes are part of the fingerprint."""
+        for name in names:
+            with contextlib.suppress(Exception):  # the source's own import will say why
+                importlib.import_module(name)
+        self._fingerprint = None
+
+    @contextlib.contextmanager
+    def task_files(self) -> Iterator[None]:
+        """What happens inside is the task's doing: its settings last, and its functions are watched from then on."""
+        known = self._fingerprint
+        if known is not None:
+            settings, replaced = known.settings(), known.look(restore=False).replaced
+        yield
+        if known is not None:
+            known.accept(settings, replaced)
+        self._watch_opponents()
+
+    def _watch_opponents(self) -> None:
+        loaded = {name for name in sys.modules if name.startswith(OPPONENTS)}
+        self._opponents = {name: kept for name, kept in self._opponents.items() if name in loaded}
+        for name in loaded - self._opponents.keys():
+            module = sys.modules[name]
+            if isinstance(module, types.ModuleType):
+                self._opponents[name] = Functions([(_user_name(name), vars(module))])
+
+    def _changed_opponents(self) -> list[str]:
+        loaded = [kept for name, kept in self._opponents.items() if name in sys.modules]
+        return [f"{owner}.{name}" for kept in loaded for owner, name, _ in kept.replaced()] + [
+            name for kept in loaded for name in kept.rewritten()
+        ]
+
+
+def _user_name(module: str) -> str:
+    return module.partition(".")[2] or "reference"
+
+
+def listed(names: list[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return fmt.joined([*names[:MOST_NAMES], *([f"{more} more"] if more > 0 else [])])

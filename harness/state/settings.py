@@ -1,0 +1,197 @@
+"""Settings of the process that a source may change: those that are put back, and those that cannot be.
+
+`RESTORED` is closed: each entry has a value that can be read and set again without side effects. A worker in which one
+of `KEPT` has changed is replaced, because code that saw the change may have acted on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+
+from harness.load.failure import SIDE_PREFIX
+from harness.private import process_state
+
+_getcwd, _chdir, _umask = os.getcwd, os.chdir, os.umask
+"""Bound before any source could replace them."""
+
+
+class Setting(NamedTuple):
+    name: str
+    read: Callable[[], Any]
+    restore: Callable[[Any], object]
+    by_packages: bool = False
+    """Packages change it when they are imported, so a change next to a new import is put back without a word."""
+
+
+def _folder() -> str | None:
+    try:
+        return _getcwd()
+    except OSError:  # it was removed
+        return None
+
+
+def _mask() -> int:
+    mask = _umask(0o077)
+    _umask(mask)
+    return mask
+
+
+def _hooks() -> tuple[Any, ...]:
+    return tuple(getattr(sys, name) for name in HOOKS)
+
+
+def _set_hooks(values: tuple[Any, ...]) -> None:
+    for name, value in zip(HOOKS, values, strict=True):
+        setattr(sys, name, value)
+
+
+def _set_list(target: list[Any], values: tuple[Any, ...]) -> None:
+    target[:] = values
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in NOT_THE_SOURCES}
+
+
+def _set_environment(before: dict[str, str]) -> None:
+    for name in os.environ.keys() - before.keys() - NOT_THE_SOURCES:
+        del os.environ[name]
+    os.environ.update({name: value for name, value in before.items() if os.environ.get(name) != value})
+
+
+def _streams() -> tuple[Any, ...]:
+    return sys.stdin, sys.stdout, sys.stderr
+
+
+def _set_streams(values: tuple[Any, ...]) -> None:
+    sys.stdin, sys.stdout, sys.stderr = values
+
+
+NOT_THE_SOURCES = frozenset(
+    ("OMP_NUM_THREADS", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "KMP_DUPLICATE_LIB_OK")
+)
+"""Variables that kernbench, torch.compile and OpenMP set themselves."""
+HOOKS = ("excepthook", "unraisablehook", "displayhook", "breakpointhook")
+RESTORED = (
+    Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),
+    Setting("the default device", process_state.default_device, process_state.set_default_device),
+    Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+    Setting("anomaly mode", torch.is_anomaly_enabled, torch.autograd.set_detect_anomaly),
+    Setting(
+        "deterministic algorithms",
+        lambda: (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()),
+        lambda value: torch.use_deterministic_algorithms(value[0], warn_only=value[1]),
+    ),
+    Setting("the matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    Setting("torch.backends", process_state.backend_flags, process_state.set_backend_flags),
+    Setting("Dynamo's and Inductor's settings", process_state.compiler_settings, process_state.set_compiler_settings),
+    Setting("the working directory", _folder, lambda value: _chdir(value or os.sep)),
+    Setting("the umask", _mask, _umask),
+    Setting(
+        "garbage collection", lambda: (gc.isenabled(), gc.get_threshold(), gc.get_debug()), lambda value: _gc(*value)
+    ),
+    Setting("the trace function", lambda: (sys.gettrace(), threading.gettrace()), lambda value: _trace(*value)),
+    Setting("the profile function", lambda: (sys.getprofile(), threading.getprofile()), lambda value: _profile(*value)),
+    Setting("a hook in sys", _hooks, _set_hooks, by_packages=True),
+    Setting("the standard streams", _streams, _set_streams),
+    Setting("warning filters", lambda: tuple(warnings.filters), lambda value: _set_filters(value), by_packages=True),
+    Setting("sys.path", lambda: tuple(sys.path), lambda value: _set_list(sys.path, value), by_packages=True),
+    Setting("the environment", _environment, _set_environment, by_packages=True),
+    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, by_packages=True),
+    Setting("the switch interval", sys.getswitchinterval, sys.setswitchinterval),
+)
+
+
+def _gc(enabled: bool, threshold: tuple[int, int, int], debug: int) -> None:
+    gc.set_threshold(*threshold)
+    gc.set_debug(debug)
+    (gc.enable if enabled else gc.disable)()
+
+
+def _trace(own: Any, others: Any) -> None:
+    sys.settrace(own)
+    threading.settrace(others)
+
+
+def _profile(own: Any, others: Any) -> None:
+    sys.setprofile(own)
+    threading.setprofile(others)
+
+
+def _set_filters(values: tuple[Any, ...]) -> None:
+    warnings.filters[:] = values  # type: ignore[index]
+    warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
+def _limits() -> tuple[tuple[int, int], ...]:
+    return tuple(resource.getrlimit(getattr(resource, name)) for name in LIMITS)
+
+
+def _handlers() -> tuple[Any, ...]:
+    return tuple(signal.getsignal(number) for number in range(1, signal.NSIG))
+
+
+def _timers() -> tuple[bool, ...]:
+    return tuple(
+        signal.getitimer(which)[0] > 0 for which in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+    )
+
+
+def _descriptors() -> tuple[Any, ...]:
+    found = []
+    for number in range(3):
+        try:
+            about = os.fstat(number)
+        except OSError:
+            return ()
+        found.append((about.st_dev, about.st_ino))
+    return tuple(found)
+
+
+def _may_matter(finder: Any) -> bool:
+    """Packages add finders of their own; only one that was there before, or that a source defines, counts."""
+    kind = finder if isinstance(finder, type) else type(finder)
+    return finder in _FINDERS or str(kind.__module__).startswith(SIDE_PREFIX)
+
+
+_FINDERS = tuple(sys.meta_path)
+LIMITS = sorted(name for name in vars(resource) if name.startswith("RLIMIT_"))
+KEPT: dict[str, Callable[[], Any]] = {
+    "a resource limit": _limits,
+    "the nice value": lambda: os.getpriority(os.PRIO_PROCESS, 0),
+    "the CPU affinity": lambda: os.sched_getaffinity(0),
+    "a signal handler": _handlers,
+    "an interval timer": _timers,
+    "file descriptor 0, 1 or 2": _descriptors,
+    "sys.meta_path": lambda: tuple(id(finder) for finder in sys.meta_path if _may_matter(finder)),
+    "a torch function or dispatch mode": process_state.mode_depths,
+    "flush-denormal": lambda: bool(torch.tensor(1e-40).mul(1.0).eq(0.0)),
+    "an aten operator": process_state.aten_overrides,
+    "the CUDA device or stream": process_state.cuda_current,
+}
+
+
+def changed(before: dict[str, Any]) -> list[str]:
+    """Names in `KEPT` whose value is no longer the one before."""
+    return [name for name, read in KEPT.items() if _value(read) != before[name]]
+
+
+def kept() -> dict[str, Any]:
+    return {name: _value(read) for name, read in KEPT.items()}
+
+
+def _value(read: Callable[[], Any]) -> Any:
+    with contextlib.suppress(Exception):
+        return read()
+    return None

@@ -1,0 +1,77 @@
+"""The closed list of functions that a source must not replace: by identity, with their code and defaults.
+
+It covers the harness and Triton whole, the parts of torch that references call, builtins and clocks. Torch's own tables
+as a whole would take 66 to 131 ms a look and change with every first compile. Names that are new never count.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+WHOLE = ("harness", "triton")
+TORCH = (
+    "torch", "torch.nn.functional", "torch._C", "torch._C._nn", "torch.cuda", "torch.cuda.streams",
+    "torch.cuda.graphs", "torch.linalg", "torch.special", "torch.fft", "torch.library", "torch._ops", "torch._tensor",
+    "torch.autograd", "torch.autograd.function", "torch.utils._python_dispatch", "torch.overrides", "torch.testing",
+)  # fmt: skip
+PYTHON = ("builtins", "time", "math", "os", "gc", "json", "json.encoder", "json.decoder", "threading", "ctypes",
+          "select", "signal", "queue", "random", "statistics", "hashlib", "importlib", "inspect", "copy", "weakref",
+          "contextlib", "functools", "dataclasses")  # fmt: skip
+CLASSES = (
+    torch.Tensor, torch._C.TensorBase, torch.nn.Module, torch._C._VariableFunctionsClass,  # type: ignore[attr-defined]
+    torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.Generator, torch.autograd.Function,
+)  # fmt: skip
+SET_BY_TORCH = frozenset(
+    {
+        ("torch", "manual_seed"), ("torch", "compile"), ("Module", "__init__"), ("Module", "__setstate__"),
+        ("Module", "_call_impl"),
+        ("torch.nn.functional", "scaled_dot_product_attention"),
+    }
+)  # fmt: skip
+"""What a first torch.compile or custom operator replaces by code of torch."""
+SET_BY_HARNESS = frozenset({("harness.run.written_files", "_current"), ("harness.check.forks", "_blames_the_solution")})
+LIBRARIES = ("torch", "triton")
+
+
+def owners() -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Modules and classes to look at, with their names."""
+    for name, module in list(sys.modules.items()):
+        if isinstance(module, types.ModuleType) and (
+            name.partition(".")[0] in WHOLE or name in TORCH or name in PYTHON
+        ):
+            yield name, vars(module)
+            if name.partition(".")[0] == "harness":
+                yield from (
+                    (f"{name}.{kind.__name__}", vars(kind))
+                    for kind in list(vars(module).values())
+                    if isinstance(kind, type) and kind.__module__ == name
+                )
+    yield from ((kind.__name__, vars(kind)) for kind in CLASSES)
+
+
+def inherited(owner: str) -> set[str]:
+    """Names that a class has from its bases: one that it gets itself later hides the other."""
+    kind = next((kind for kind in CLASSES if kind.__name__ == owner), object)
+    return {name for base in kind.__mro__[1:-1] for name in vars(base)} - vars(kind).keys()
+
+
+def is_watched(value: Any) -> bool:
+    """Plain data changes in use; functions, classes and modules do not."""
+    return callable(value) or isinstance(value, (types.ModuleType, property, staticmethod, classmethod))
+
+
+def package_of(value: Any) -> str:
+    """Top-level package whose code a new value is; empty if it is a source's, or unknown."""
+    function = getattr(value, "__wrapped__", value) if not isinstance(value, types.FunctionType) else value
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    if code is None:
+        return ""
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__file__", None) == code.co_filename:
+            return "" if name.startswith("_kb_") or name == "__main__" else name.partition(".")[0]
+    return ""
