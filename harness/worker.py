@@ -31,7 +31,7 @@ IDLE_S = 0.3
 """Idle seconds before the slow imports start."""
 MANY_MODULES = 200
 """More modules than a source usually imports."""
-_write, _exit, _loads = os.write, os._exit, json.loads
+_write, _exit, _loads, _now = os.write, os._exit, json.loads, time.perf_counter
 """Bound before any source could replace them."""
 
 
@@ -64,7 +64,7 @@ class Channel:
                 elif message.get("request") == "release":
                     self._free.set()
                 else:
-                    self._waiting.put((message, time.perf_counter()))
+                    self._waiting.put((message, _now()))
         _exit(0)  # the workbench has exited; user code may be running
 
     def next(self) -> tuple[dict[str, Any], float]:
@@ -82,20 +82,23 @@ class Channel:
     def cancelled(self, run: str) -> bool:
         return run in self._cancelled
 
-    def rest(self, run: str) -> None:
+    def rest(self, run: str, since: float) -> None:
         """Called between rows: launches nothing while another process needs the GPU."""
         if not self._free.is_set() and not self.cancelled(run):
-            self.emit("held", run=run)
+            self.emit("held", since, run=run)
             self._free.wait()
 
     def forget(self, run: str) -> None:
         self._cancelled.discard(run)
 
-    def emit(self, event: str, **fields: Any) -> None:
+    def emit(self, event: str, since: float | None = None, **fields: Any) -> None:
+        """`since` is when the request was read. The line says how long ago that is; two threads send in that order."""
         data = {name: to_dict(value) if is_dataclass(value) else value for name, value in fields.items()}
         if forks.getpid() != self._pid:  # C code forked, and its copy of the worker came back
             forks.leave()
         with self._lock:
+            if since is not None:
+                data["at_ms"] = round((_now() - since) * 1000, 3)
             text = encode(event, **data, pid=self._pid, seq=self._sent + 1) + "\n"
             self._sent += 1
             line = memoryview(text.encode(errors="backslashreplace"))
@@ -152,10 +155,9 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
     name = str(message.get("run"))
 
     def emit(event: str, **fields: Any) -> None:
-        at_ms = round((time.perf_counter() - read_at) * 1000, 3)
-        channel.emit(event, run=name, at_ms=at_ms, **fields)
+        channel.emit(event, read_at, run=name, **fields)
         if event == "case":
-            channel.rest(name)
+            channel.rest(name, read_at)
 
     try:
         request = decode(RunRequest, message)

@@ -14,6 +14,7 @@ from harness.shared.lines import to_dict
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Task
 from harness.shared.taskfile import load
+from kernbench.worker.wire_check import WireCheck
 from tests import ROOT
 from tests.forked import Forked
 
@@ -83,7 +84,7 @@ def start(code: str, words: list[str], env: dict[str, str], forked: bool) -> For
 
 
 class Child:
-    """One worker; `run` sends a request and returns its events."""
+    """One worker; `run` sends a request and returns its events. None of its lines may be refused by the workbench."""
 
     def __init__(self, device: str = "cpu", before: str = "", **environment: str) -> None:
         """`before` is Python that runs in the worker's process ahead of it, with the harness at hand."""
@@ -92,6 +93,7 @@ class Child:
             env.pop(name, None)
         self.process = start(BOOT.replace("BEFORE", before), [str(ROOT / "harness"), device], env, device == "cpu")
         self.warmed = False
+        self._wire = WireCheck(self.process.pid)
         self.greeting = [self.read(), self.read()]
         self._runs = 0
 
@@ -106,13 +108,17 @@ class Child:
 
     def send(self, **message: Any) -> None:
         assert self.process.stdin
+        self._wire.asked(message)
         self.process.stdin.write(json.dumps(message) + "\n")
         self.process.stdin.flush()
 
     def read(self) -> dict[str, Any]:
         assert self.process.stdout
         line = self.process.stdout.readline()
-        event = json.loads(line) if line else {"event": "gone"}
+        if not line:
+            return {"event": "gone"}
+        event: dict[str, Any] = json.loads(line)
+        self._wire.check(event)
         if event["event"] != "warm":
             return event
         self.warmed = True  # comes when it likes, before a run or while one waits

@@ -20,10 +20,11 @@ from typing import Any
 import harness
 from harness.shared.codes import UnusableCode
 from harness.shared.errors import UserError
-from harness.shared.lines import PROTOCOL, decode_checked
+from harness.shared.lines import PROTOCOL, UNREADABLE, decode_checked
 from harness.shared.run_request import Environment
 from kernbench.worker.launched import Launched
 from kernbench.worker.log_limit import LogLimiter
+from kernbench.worker.wire_check import GARBLED, Refused, WireCheck
 
 BOOT = """
 import importlib, sys, importlib.util as util
@@ -74,21 +75,21 @@ class ChildProcess:
         python: str,
         on_log: Callable[[str], None],
         on_left: Callable[[str], None],
-        numbered: bool,
+        is_checked: bool,
     ) -> None:
         self.program, self._python = program, python
         self.messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
         self.environment: Environment | None = None
         self.problem: Unusable | None = None
-        self.garbled = False
-        """A line arrived that the worker cannot have written."""
+        self.refusal = ""
+        """What was wrong with a line, if one ended the worker."""
         self.log_tail: list[str] = []
         self._ready = asyncio.Event()
         self._on_log, self._on_left = on_log, on_left
         self.warm = False
         """Its first run need not wait for anything."""
         self._frozen = self._greeted = False
-        self._numbered, self._lines = numbered, 0
+        self._wire = WireCheck(program.pid) if is_checked else None
         program.on_stopped = self._stopped
         self._tasks = [asyncio.create_task(step()) for step in (self._read_events, self._read_log, self._watch)]
 
@@ -110,7 +111,7 @@ class ChildProcess:
             raise Unusable(
                 "broken", f"cannot start {python}: {problem.strerror or problem}; choose another with --python"
             ) from None
-        return cls(program, python, on_log, on_left, numbered=module == "worker")
+        return cls(program, python, on_log, on_left, is_checked=module == "worker")
 
     @property
     def pid(self) -> int:
@@ -137,6 +138,8 @@ class ChildProcess:
     def send(self, request: dict[str, Any]) -> None:
         """Send one request; if the child is already gone, `messages` shows it."""
         line = json.dumps(request, separators=(",", ":"), allow_nan=False) + "\n"
+        if self._wire is not None:
+            self._wire.asked(request)
         if self.program.requests is not None and not self.program.requests.is_closing():
             self.program.requests.write(line.encode())
 
@@ -178,11 +181,16 @@ class ChildProcess:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     async def _read_events(self) -> None:
-        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        try:
             while line := await self.program.events.readline():
                 self._receive(json.loads(line))
             return
-        self.garbled = True  # the worker writes nothing else, so a process of the source's did
+        except Refused as problem:
+            self.refusal = str(problem)
+        except UNREADABLE:  # the worker writes no such line, so a process of the source's did
+            self.refusal = GARBLED
+        if self._wire is not None and self._wire.is_idle:  # no run will say so
+            self._on_log(f"the worker was stopped: {self.refusal}")
         self.kill()
 
     async def _watch(self) -> None:
@@ -200,9 +208,8 @@ class ChildProcess:
 
     def _receive(self, message: dict[str, Any]) -> None:
         kind = message["event"]
-        self._lines += 1
-        if self._numbered and (message["pid"], message["seq"]) != (self.pid, self._lines):
-            raise ValueError("not the worker's next line")
+        if self._wire is not None:
+            self._wire.check(message)
         self._greeted = True
         if kind == "hello" and message.get("protocol") != PROTOCOL:
             self.problem = Unusable("broken", f"the worker speaks protocol {message.get('protocol')}, not {PROTOCOL}")

@@ -362,8 +362,8 @@ class Supervisor:
         if self._cancelled:
             return WorkerLost("cancelled", self._step, None, "a newer save")
         detail = "exited after a CUDA error that broke its context"
-        if child.garbled:
-            detail = "was stopped: another process or the source itself wrote to its event pipe"
+        if child.refusal:
+            detail = f"was stopped: {child.refusal}"
         elif child.returncode != CUDA_ERROR_EXIT:
             detail = exit_text(child.returncode)
         return WorkerLost("crashed", self._step, None, detail, tuple(child.log_tail))
