@@ -79,8 +79,9 @@ class Channel:
             time.sleep(0.01)
         return False
 
-    def cancelled(self, run: str) -> bool:
-        return run in self._cancelled
+    def cancelled(self, run: str, by_any: bool = False) -> bool:
+        """Whether this run was cancelled or, if `by_any`, another request came."""
+        return run in self._cancelled or (by_any and not self._waiting.empty())
 
     def rest(self, run: str, since: float) -> None:
         """Called between rows: launches nothing while another process needs the GPU."""
@@ -150,7 +151,7 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
     kind = message.get("request")
     if kind == "import":
         watch.import_packages([str(name) for name in message["packages"]])
-    if kind not in ("run", "floor"):
+    if kind not in ("run", "floor", "prepare"):
         return
     name = str(message.get("run"))
 
@@ -162,8 +163,9 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
     try:
         request = decode(RunRequest, message)
         with written_files.reported(request.task.folder, request.source, emit) as emit_all:
-            run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name), watch)
-            run.go() if kind == "run" else run.floors()
+            ahead = kind == "prepare"
+            run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name, ahead), watch)
+            (run.prepare if ahead else run.floors if kind == "floor" else run.go)()
     except BaseException as problem:  # an internal error must not end the worker silently
         from harness.load.failure import Paths, describe
 

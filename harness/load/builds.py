@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import shutil
 import time
 
 from harness import host
+from harness.shared.run_request import Environment
 
 MOST_IMAGES = 100
 """Images of host C++ and CUDA: some kilobytes each."""
 MOST_EXTENSIONS = 20
 """Builds of torch's extensions: some megabytes each."""
+MOST_COMPILER_CACHES = 4
+"""Of torch.compile: one per state of the task, torch, Triton and GPU."""
 ABANDONED_S = 3600.0
 """No image takes this long to write."""
 
@@ -21,7 +25,15 @@ ABANDONED_S = 3600.0
 def prune(build: str) -> None:
     """Removes what went unused for longest. Never waits: it skips a folder in which something is being built."""
     _keep_latest(os.path.join(build, "extensions"), MOST_EXTENSIONS)
+    _keep_latest(os.path.join(build, "inductor"), MOST_COMPILER_CACHES)
     _keep_latest(build, MOST_IMAGES)
+
+
+def use_inductor_cache(build: str, task_hash: str, environment: Environment) -> None:
+    """Lets torch.compile find what an earlier worker has compiled: 0.07 s a row instead of 0.4 to 1.1 s."""
+    about = f"{environment.torch} {environment.triton} {environment.device_name}"
+    name = f"{task_hash}-{hashlib.sha256(about.encode()).hexdigest()[:8]}"
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(build, "inductor", name)
 
 
 def _keep_latest(folder: str, most: int) -> None:

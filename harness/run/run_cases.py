@@ -79,10 +79,30 @@ class Run:
         if self.device != "cpu" and gpu is not None and torch.cuda.memory_reserved() > gpu.memory_bytes // 4:
             torch.cuda.empty_cache()
 
+    def prepare(self) -> None:
+        """Loads every row's baseline and inputs ahead of the first run; the next request ends it."""
+        try:
+            self._set_up()
+            with self.watch.task_files():
+                reference = self._load_reference()
+            for case in self._cases():
+                self.progress.step("baseline", case)
+                material = self.cache.material(reference, case, Draw(0), self.device)
+                self.opponents.baseline(reference, case)(**copies(material.inputs))
+                self.cache.trim()
+            gc.collect()
+            gc.freeze()
+        except Cancelled:
+            self.emit("cancelled")
+            return
+        except BaseException:  # the run itself will say why
+            pass
+        self.emit("finished")
+
     def floors(self) -> None:
         """Measures A/A floors instead of a run."""
         try:
-            self._limit_threads()
+            self._set_up()
             reference = self._load_reference()
             for case in self._cases():
                 self.progress.step("baseline", case)
@@ -103,15 +123,18 @@ class Run:
         masters = [self.cache.material(reference, case, Draw(seed), self.device).inputs for seed in (0, 1)]
         return self.timer.floor(function, masters, self.progress.pulse(case))
 
-    def _limit_threads(self) -> None:
+    def _set_up(self) -> None:
+        """Limits threads; gives the compiler a cache that no other task, torch, Triton or GPU shares."""
         threads = self.task.threads
         if threads > MOST_THREADS:  # torch would start them all, or overflow
             raise BadTask(f"task.toml: threads: at most {MOST_THREADS} are possible; this machine has {os.cpu_count()}")
         torch.set_num_threads(threads)
         os.environ["OMP_NUM_THREADS"] = str(threads)  # for OpenMP libraries loaded from now on
+        if self.request.build:
+            builds.use_inductor_cache(self.request.build, self.task.hash, self.environment)
 
     def _whole(self) -> None:
-        self._limit_threads()
+        self._set_up()
         self.progress.step("load")
         self.cache.drop("solution")
         self.watch.before_load()

@@ -59,11 +59,12 @@ def main(words: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--gpu", action="store_true", help="the faults that need a GPU, and only those")
+    parser.add_argument("--device", help="play the faults of any source on this device")
     parser.add_argument("--quick", action="store_true", help="only those of `make test`")
     parser.add_argument("-o", "--output", type=Path, help="write the table as markdown")
     given = parser.parse_args(words)
     faults = chosen(given.names, given.gpu, given.quick)
-    stage, played, began = Stage("cuda" if given.gpu else "cpu"), [], time.monotonic()
+    stage, played, began = Stage(given.device or ("cuda" if given.gpu else "cpu")), [], time.monotonic()
     try:
         for fault in faults:
             outcome = fault.play(stage)

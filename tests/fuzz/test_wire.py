@@ -21,7 +21,7 @@ from kernbench import render, report
 from kernbench.engine.run_progress import RunProgress
 from kernbench.events import BuildFailed, CaseLanded, Progress, RunStarted, Summary
 from kernbench.log.runs import comparison
-from kernbench.worker.supervisor import WorkerLost
+from kernbench.worker.process import WorkerLost
 from tests.fuzz.user_files import VALUES, fuzzed, nearly
 from tests.sessions import PATIENT, TASK, Watched
 

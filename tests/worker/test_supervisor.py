@@ -11,7 +11,8 @@ import pytest
 
 from kernbench.events import Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.worker.deadlines import Deadlines
-from kernbench.worker.supervisor import Supervisor, WorkerLost
+from kernbench.worker.process import WorkerLost
+from kernbench.worker.supervisor import Supervisor
 from tests import FAKE
 from tests.sessions import PATIENT, Watched, write
 

@@ -1,8 +1,8 @@
 """Work done while the session is idle, so that the next run is faster and its verdicts are more reliable.
 
-In order: the spare worker, the process that compiles ahead, an ncu on standby, and the A/A floors of the current
-source. The session starts this when no job is left and wakes it when one arrives; steps not begun by then wait for the
-next idle time.
+In order: the spare worker, the process that compiles ahead, the rows of the spare, an ncu on standby, and the A/A
+floors of the current source. The session starts this when no job is left and wakes it when one arrives; steps not begun
+by then wait for the next idle time.
 """
 
 from __future__ import annotations
@@ -98,9 +98,14 @@ class IdleWork:
         await self.supervisor.prepare_builder(self.wake.is_set)
         if not await self._spare_is(lambda: self.supervisor.spare_warm):  # the rest needs the GPU
             return
+        order = situation.floors_order(self.options)
+        if order is not None and order.baseline.name == "compile":
+            await self.runner.prepare_rows(order)
+            if not await self._spare_is(lambda: self.supervisor.spare_prepared):
+                return
         if self.options.standby and (device := situation.profiled_device()) is not None:
             await self.explainer.prepare(device, self.wake)
-        if self.options.floors and (order := situation.floors_order(self.options)) is not None:
+        if self.options.floors and order is not None:
             await self._measure_floors(order)
 
     async def _spare_is(self, so_far: Callable[[], bool]) -> bool:

@@ -19,7 +19,7 @@ from harness.shared.task import Task
 from kernbench import render
 from kernbench.events import BuildFailed, CaseLanded, Event, FailedStatus, Progress, RunCancelled, RunStarted
 from kernbench.worker import tracebacks
-from kernbench.worker.supervisor import WorkerLost
+from kernbench.worker.process import WorkerLost
 
 STEPS = {name: name for name in get_args(Step)}
 STATUSES = {name: name for name in get_args(FailedStatus)}

@@ -34,7 +34,8 @@ from kernbench.task import case_choice
 from kernbench.task.baseline import Baseline
 from kernbench.task.snapshot import Source
 from kernbench.version import __version__
-from kernbench.worker.supervisor import Supervisor, WorkerLost
+from kernbench.worker.process import WorkerLost
+from kernbench.worker.supervisor import Supervisor
 
 SHORT_PATIENCE = 0.2
 """Seconds that a run's end waits for the lock of ITERATIONS.md; after that, the entry waits alone."""
@@ -146,6 +147,13 @@ class Runner:
 
     def _floor_request(self, order: RunOrder, case: str) -> RunRequest:
         return self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, self._best(order))
+
+    async def prepare_rows(self, order: RunOrder) -> None:
+        """Lets the spare load the baseline and inputs of every timed row."""
+        cases = [case.id for case in order.task.timed]
+        run = f"prepare-{secrets.token_hex(4)}"
+        request = await self._logbook.in_thread(self._request, order, run, cases, 0, None)
+        self._supervisor.prepare_rows({"request": "prepare", **to_dict(request)})
 
     def wants_floor(self, order: RunOrder, case: str) -> bool:
         measured = self._logbook.journal.last_cases.get(case)

@@ -14,8 +14,9 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import harness
 from harness.shared.codes import UnusableCode
@@ -49,6 +50,18 @@ class Unusable(UserError):
     def __init__(self, code: UnusableCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+@dataclass(frozen=True)
+class WorkerLost:
+    """The worker ended during the run."""
+
+    kind: Literal["crashed", "timeout", "cancelled"]
+    step: str
+    case: str | None
+    detail: str
+    log: tuple[str, ...] = ()
+    """The last lines it printed, including a fault handler's report."""
 
 
 def harness_folder() -> Path:
@@ -88,6 +101,9 @@ class ChildProcess:
         self._on_log, self._on_left = on_log, on_left
         self.warm = False
         """Its first run need not wait for anything."""
+        self.preparing = ""
+        """The request by which it loads rows ahead of its first run, once it has one."""
+        self.is_preparing = False
         self._frozen = self._greeted = False
         self._wire = WireCheck(program.pid) if is_checked else None
         program.on_stopped = self._stopped
@@ -142,6 +158,11 @@ class ChildProcess:
             self._wire.asked(request)
         if self.program.requests is not None and not self.program.requests.is_closing():
             self.program.requests.write(line.encode())
+
+    def prepare(self, request: dict[str, Any]) -> None:
+        """Let it load what its first run will need; a run that comes meanwhile ends this."""
+        self.preparing, self.is_preparing = str(request["run"]), True
+        self.send(request)
 
     def signal(self, number: signal.Signals) -> None:
         if self.alive:
@@ -221,6 +242,8 @@ class ChildProcess:
             self.warm = True
         elif kind == "unusable":
             self.problem = Unusable(message.get("code", "broken"), str(message.get("message")))
+        elif self.preparing and message.get("run") == self.preparing:
+            self.is_preparing = kind == "step"
         else:
             self.messages.put_nowait(message)
 

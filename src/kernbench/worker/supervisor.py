@@ -16,9 +16,9 @@ import contextlib
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared.codes import CUDA_ERROR_EXIT
@@ -28,7 +28,7 @@ from kernbench.events import Event, LogLine, Notice, WorkerChanged
 from kernbench.worker.compilers import compiler_below
 from kernbench.worker.deadlines import Deadlines
 from kernbench.worker.precompiler import Precompiler
-from kernbench.worker.process import ChildProcess, Unusable, exit_text, harness_folder
+from kernbench.worker.process import ChildProcess, Unusable, WorkerLost, exit_text, harness_folder
 from kernbench.worker.trust import Trust
 
 ENDS = frozenset({"finished", "failed", "cancelled"})
@@ -36,18 +36,6 @@ GROWTH_LIMIT = 2 * 1024**3
 SPARE_TRIES = 2
 AFTER_COMPILING = 10.0
 """Seconds to load what was compiled."""
-
-
-@dataclass(frozen=True)
-class WorkerLost:
-    """The worker ended during the run."""
-
-    kind: Literal["crashed", "timeout", "cancelled"]
-    step: str
-    case: str | None
-    detail: str
-    log: tuple[str, ...] = ()
-    """The last lines it printed, including a fault handler's report."""
 
 
 class Supervisor:
@@ -277,14 +265,24 @@ class Supervisor:
         if self._spares:
             await self.builder.prepare(interrupted)
 
+    def prepare_rows(self, request: dict[str, Any]) -> None:
+        """Let the spare load every row's baseline and inputs; once, while nothing runs."""
+        if self._spare is not None and self.spare_warm and not self._spare.preparing:
+            self._spare.prepare(request)
+
     def _stop_warming(self) -> None:
-        if self._spare is not None and not self._spare.warm:
+        if self._spare is not None and (not self._spare.warm or self._spare.is_preparing):
             self._spare.freeze()
 
     @property
     def spare_ready(self) -> bool:
         """Whether it could take over, even if it is still warming up."""
         return self._spare is not None and self._spare.ready
+
+    @property
+    def spare_prepared(self) -> bool:
+        """Whether it has loaded what it was asked to."""
+        return self.spare_warm and self._spare is not None and not self._spare.is_preparing
 
     @property
     def spare_warm(self) -> bool:

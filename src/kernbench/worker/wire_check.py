@@ -29,8 +29,9 @@ ANY_TIME = frozenset({"wrote", "failed"})
 """Also before the start and after the end of a run: a thread of the kernel writes a file, cleaning up fails."""
 COMMON = ANY_TIME | {"step", "finished", "cancelled"}
 EVENTS = {
-    "run": COMMON | {"started", "loaded", "controls", "finding", "built", "case", "held"},
+    "run": COMMON | {"started", "loaded", "controls", "finding", "built", "case", "held", "changed"},
     "floor": COMMON | {"floor"},
+    "prepare": COMMON,
 }
 STEPS = frozenset(get_args(Step))
 MEASURED = (*TIMES, "clock", "baseline_us", "kernels", "ledger", "span_us", "blocks", "dropped", "floor", "samples")
@@ -135,6 +136,13 @@ class Answer:
     def _read_finding(self, message: dict[str, Any]) -> None:
         decode_checked(Finding, message["finding"])
 
+    def _read_changed(self, message: dict[str, Any]) -> None:
+        named = [*message["restored"], *message["replaced"], *message["left"]]
+        for name, package in message["packages"]:
+            named += [name, package]
+        if not all(type(name) is str for name in named):
+            raise TypeError("not a list of names")
+
     def _read_loaded(self, message: dict[str, Any]) -> None:
         if message["compiler"] is not None and type(message["compiler"]) is not dict:
             raise TypeError("not a compiler's settings")
@@ -154,7 +162,7 @@ class Answer:
             decode_checked(Where, message["where"])
 
     def _read_cancelled(self, message: dict[str, Any]) -> None:
-        if not self._asked["cancel", self.run]:
+        if not self._asked["cancel", self.run] and self._kind != "prepare":  # which ends when a run comes
             raise Refused("it cancelled a run by itself")
 
     def _read_held(self, message: dict[str, Any]) -> None:
@@ -182,6 +190,8 @@ class Answer:
         self._floors.append(case)
 
     def _read_finished(self, message: dict[str, Any]) -> None:
+        if self._kind == "prepare":
+            return
         missing = [case for case in self._cases if case not in self._rows and case not in self._floors]
         if missing:
             raise Refused(f"it reported the end of the run before the row of {missing[0]}")
