@@ -1,0 +1,77 @@
+"""How soon a task with a compile baseline answers after a fatal save, after two, and when it is opened again.
+
+python -m tests.measure.measure_replacement [TASK]     (on a GPU; default rms_norm)
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tests import ROOT
+from tests.faults.workbench import Workbench
+from tests.measure.bench import figure
+
+LIMITS = {"build": 240.0, "check": 240.0, "time": 240.0, "compile": 240.0}
+FATAL = """
+import torch, triton
+import triton.language as tl
+@triton.jit
+def wild(p):
+    tl.store(p + 0x7fffffffffff, 1.0)
+wild[(1,)](torch.zeros(8, device="cuda"))
+torch.cuda.synchronize()
+"""
+
+
+def answered(bench: Workbench, at: tuple[int, int, float], name: str) -> None:
+    """Seconds to the first row with a verdict, to the last of them, and to the end."""
+    answer = bench.answer(at, 240)
+    firsts: dict[str, float] = {}
+    for moment, event in bench.lines[at[0] :]:
+        if event["event"] == "case" and event.get("verdict") and event["run"] == answer.finished["run"]:
+            firsts.setdefault(event["id"], moment - at[2])
+    timed = sorted(firsts.values())
+    words = f"{len(timed)} rows with a verdict, {sorted(answer.statuses)}, end after {answer.seconds:.2f} s"
+    figure(name, f"{timed[0]:.2f} to {timed[-1]:.2f} s" if timed else "none", words)
+
+
+def until_warm(bench: Workbench, began: float) -> None:
+    def warm() -> Any:
+        return next((moment for moment, event in bench.lines if event["event"] == "start"), None)
+
+    figure("first run begins after", f"{bench.wait(warm, 240, 'start') - began:.2f} s")
+
+
+def main() -> None:
+    task = sys.argv[1] if len(sys.argv) > 1 else "rms_norm"
+    root = Path(tempfile.mkdtemp(prefix="kernbench-replacement-"))
+    folder = root / task
+    shutil.copytree(ROOT / "kernels" / task, folder, ignore=shutil.ignore_patterns(".kernbench", "exports"))
+    good = (folder / "solution.py").read_text()
+    for opening in ("opening", "opening again"):
+        began = time.monotonic()
+        bench = Workbench(folder, "--baseline", "compile", deadlines=LIMITS)
+        until_warm(bench, began)
+        answered(bench, (0, 0, began), opening)
+        if opening == "opening":
+            bench.settle(240, quiet=4)
+            bench.close()
+    bench.settle(240, quiet=4)
+    answered(bench, bench.save(solution_py=good), "a save")
+    for fatal in (1, 1, 2):
+        bench.settle(240, quiet=4)
+        for number in range(fatal):
+            answer = bench.answer(bench.save(solution_py=good + FATAL + f"# {number}\n"), 120)
+            print("   fatal save:", sorted(answer.statuses), f"{answer.seconds:.2f} s")
+        answered(bench, bench.save(solution_py=good), f"a good save after {fatal} fatal")
+    bench.close()
+    shutil.rmtree(root, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
