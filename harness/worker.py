@@ -24,6 +24,7 @@ from harness.check import forks
 from harness.shared.codes import UnusableCode
 from harness.shared.lines import PROTOCOL, decode, encode, to_dict
 from harness.shared.run_request import RunRequest
+from harness.shared.used_files import PARSED
 
 UNUSABLE = 3
 """Exit code if the device or torch is missing."""
@@ -158,7 +159,8 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
 
     try:
         request = decode(RunRequest, message)
-        with written_files.reported(request.task.folder, request.source, emit) as emit_all:
+        task_files = (*PARSED, *request.task.files, request.baseline)
+        with written_files.reported(request.task.folder, request.source, emit, task_files) as emit_all:
             run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name))
             run.go() if kind == "run" else run.floors()
     except BaseException as problem:  # an internal error must not end the worker silently
