@@ -24,6 +24,7 @@ from harness.check import forks
 from harness.shared.codes import UnusableCode
 from harness.shared.lines import PROTOCOL, decode, encode, to_dict
 from harness.shared.run_request import RunRequest
+from harness.shared.used_files import PARSED
 
 UNUSABLE = 3
 """Exit code if the device or torch is missing."""
@@ -162,7 +163,8 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
 
     try:
         request = decode(RunRequest, message)
-        with written_files.reported(request.task.folder, request.source, emit) as emit_all:
+        task_files = (*PARSED, *request.task.files, request.baseline)
+        with written_files.reported(request.task.folder, request.source, emit, task_files) as emit_all:
             ahead = kind == "prepare"
             run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name, ahead), watch)
             (run.prepare if ahead else run.floors if kind == "floor" else run.go)()
@@ -171,6 +173,9 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
 
         fault = describe(problem, Paths(os.sep))
         text = f"internal error in the harness: {fault.message}"
+        with contextlib.suppress(Exception):
+            watch.look(emit)
+            text = f"after the source changed {watch.changed}: {fault.message}" if watch.changed else text
         emit("failed", status="bad_task", message=text, where=None, traceback=fault.traceback, internal=True)
     channel.forget(name)
 

@@ -134,4 +134,5 @@ class CaseRun:
             result = replace(result, detail=one_line(result.detail))
         elsewhere = result.status == "runtime_error" and self._failures.elsewhere
         self._progress.emit("case", result=result, **({"elsewhere": True} if elsewhere else {}))
-        self._failures.leave_if_poisoned(result)
+        if result.status == "runtime_error":
+            self._failures.leave_if_poisoned()

@@ -146,6 +146,7 @@ class Run:
             fault = describe(problem, self.paths)
             self._look(is_over=True)
             self._failed("build_error", fault.message, fault.where, fault.traceback, fault.elsewhere)
+            self.failures.leave_if_poisoned()
             return
         self.failures.entry = solution
         self._own_clocks()

@@ -2,7 +2,8 @@
 
 An audit hook sees what Python code opens for writing, renames or removes before that happens, so the report is ahead of
 the change. The hook may run anywhere, even while an event is being written; it only notes the name. A thread sends it,
-or the next event of the run. A process that the kernel starts is not seen into: then only `unseen` is reported.
+or the next event of the run. A process that the kernel starts is not seen into: then only `unseen` is reported. Files
+that define the task are also listed as `task_files`, unless only the task's own code writes them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import queue
 import sys
 import sysconfig
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from types import FrameType
 from typing import Any
 
@@ -31,17 +32,21 @@ CHANGED = {
 """The arguments of an audit event that are paths of changed files."""
 STARTS = frozenset("subprocess.Popen os.system os.posix_spawn os.spawn os.exec os.fork os.forkpty".split())
 EVENTS = STARTS.union(CHANGED)
+FIELDS = ("files", "task_files")
 STDLIB = (sysconfig.get_path("stdlib") + os.sep, "<frozen ")
 
 
 class Report:
     """What the kernel of one run writes. `emit` is the run's, and sends first what was noted before."""
 
-    def __init__(self, folder: str, source: str, emit: Emit) -> None:
+    def __init__(self, folder: str, source: str, emit: Emit, task_files: Collection[str] = ()) -> None:
         self._folder, self._sources, self._emit = os.path.realpath(folder), (source, folder), emit
-        self._known: set[Any] = set()
-        self._noted: queue.SimpleQueue[str | None] = queue.SimpleQueue()
-        """None for a process."""
+        self._task_files = frozenset(task_files)
+        self._known: dict[Any, str] = {}
+        """By path as written: where it is below the folder."""
+        self._noted: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        """Each with the field of the event that it belongs to."""
+        self._said: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
 
     def emit(self, event: str, **fields: Any) -> None:
@@ -52,28 +57,46 @@ class Report:
         with self._lock:
             noted = [self._noted.get_nowait() for _ in range(self._noted.qsize())]
             if noted:
-                self._emit("wrote", files=[name for name in noted if name is not None], unseen=None in noted)
+                files, task_files = ([name for field, name in noted if field == which] for which in FIELDS)
+                self._emit("wrote", files=files, task_files=task_files, unseen=("unseen", "") in noted)
 
-    def note_path(self, path: Any) -> None:
-        if path in self._known or not isinstance(path, (str, bytes)):
+    def note_path(self, path: Any, caller: FrameType | None) -> None:
+        if not isinstance(path, (str, bytes)):
             return
-        self._known.add(path)
-        place, name = os.path.split(os.path.abspath(os.fsdecode(path)))
-        below = os.path.relpath(os.path.join(os.path.realpath(place), name), self._folder)
-        if not any(part.startswith(".") for part in below.split(os.sep)):  # the state folder, or outside
-            self._note(below)
+        below = self._known.get(path)
+        if below is None:
+            place, name = os.path.split(os.path.abspath(os.fsdecode(path)))
+            below = os.path.relpath(os.path.join(os.path.realpath(place), name), self._folder)
+            self._known[path] = below
+            if not any(part.startswith(".") for part in below.split(os.sep)):  # the state folder, or outside
+                self._note("files", below)
+        if below in self._task_files and not self._is_task_code(caller):
+            self._note("task_files", below)
 
     def note_process(self, caller: FrameType | None) -> None:
         """Only if the kernel's own code starts it: compilers are started by libraries."""
         while caller is not None and caller.f_code.co_filename.startswith(STDLIB):
             caller = caller.f_back
-        if caller is not None and caller.f_code.co_filename.startswith(self._sources) and None not in self._known:
-            self._known.add(None)
-            self._note(None)
+        if caller is not None and caller.f_code.co_filename.startswith(self._sources):
+            self._note("unseen", "")
 
-    def _note(self, name: str | None) -> None:
-        self._noted.put(name)
-        _to_send.put(self)
+    def _is_task_code(self, caller: FrameType | None) -> bool:
+        """Whether the task's own code is at work and the source is not: a reference may store what it has computed."""
+        found = False
+        while caller is not None:
+            file = caller.f_code.co_filename
+            place = next((place for place in self._sources if file.startswith(place + os.sep)), None)
+            if place is not None and os.path.relpath(file, place) not in self._task_files:
+                return False
+            found = found or place is not None
+            caller = caller.f_back
+        return found
+
+    def _note(self, field: str, name: str) -> None:
+        if (field, name) not in self._said:
+            self._said.add((field, name))
+            self._noted.put((field, name))
+            _to_send.put(self)
 
 
 _current: Report | None = None
@@ -81,11 +104,11 @@ _to_send: queue.SimpleQueue[Report] = queue.SimpleQueue()
 
 
 @contextlib.contextmanager
-def reported(folder: str, source: str, emit: Emit) -> Iterator[Emit]:
+def reported(folder: str, source: str, emit: Emit, task_files: Collection[str] = ()) -> Iterator[Emit]:
     """Yields the `emit` for the run; until the end, what its kernel writes below the folder is reported by `wrote`."""
     global _current
     _install()
-    _current = report = Report(folder, source, emit)
+    _current = report = Report(folder, source, emit, task_files)
     try:
         yield report.emit
     finally:
@@ -114,4 +137,4 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
             report.note_process(sys._getframe(1))
         elif event != "open" or (isinstance(args[2], int) and args[2] & WRITES):
             for index in CHANGED[event]:
-                report.note_path(args[index])
+                report.note_path(args[index], sys._getframe(1))

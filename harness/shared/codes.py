@@ -52,6 +52,7 @@ FindingCode = Literal[
     "shared_gpu",
     "shared_operator",
     "stale_result",
+    "task_files_changed",
     "thread_limit_changed",
     "throttled",
     "too_many_threads",

@@ -125,6 +125,12 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "it returned the correct result for earlier values of its inputs; do not cache results by tensor address",
         disqualifying=True,
     ),
+    "task_files_changed": Definition(
+        "task files changed",
+        "the source changed {files} while it ran, so this run does not count;"
+        " restore what it changed, for example with `git checkout`",
+        disqualifying=True,
+    ),
     "thread_limit_changed": Definition(
         "too many threads",
         "it called torch.set_num_threads; to use more threads than {allowed}, set `threads` in task.toml",

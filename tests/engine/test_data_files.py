@@ -125,6 +125,38 @@ async def test_code_that_a_kernel_writes_starts_nothing_and_is_named_once(
     assert said(it) == [f"the kernel wrote {name}, which does not start a run; press r to run anyway"]
 
 
+async def test_a_run_that_changes_the_task_does_not_count(watched: Callable[..., Watched], folder: Path) -> None:
+    write(folder, 'DO = "cheat"\nTIME_US = 20.0')
+    it = watched()
+    before = (folder / "reference.py").read_text()
+    await it.session.start()
+    await it.ended(1)
+    await it.idle()
+    (cheated,) = summaries(it)
+    (finding,) = cheated.findings
+    assert (finding.code, finding.disqualifying, cheated.took_over) == ("task_files_changed", True, False)
+    assert finding.help.startswith("the source changed reference.py while it ran, so this run does not count;")
+    write(folder, "TIME_US = 50.0")
+    (folder / "reference.py").write_text(before)
+    await it.until(lambda: any(summary.took_over for summary in summaries(it)))
+    await it.idle()
+    last = summaries(it)[-1]
+    assert (last.findings, last.geomean) == ((), pytest.approx(2.0))
+
+
+async def test_a_task_saved_during_a_run_is_a_save(watched: Callable[..., Watched], folder: Path) -> None:
+    write(folder, 'DO = "slow"')
+    it = watched()
+    await it.session.start()
+    await it.until(lambda: it.session.running is not None)
+    with (folder / "reference.py").open("a") as file:
+        file.write("EDITED = True\n")
+    await it.until(lambda: len(it.of(RunStarted)) == 2)
+    await it.idle()
+    assert not [finding for summary in summaries(it) for finding in summary.findings]
+    assert summaries(it)[-1].took_over
+
+
 async def test_code_that_a_process_of_the_kernel_writes_starts_two_runs_at_most(
     watched: Callable[..., Watched], folder: Path
 ) -> None:

@@ -143,7 +143,10 @@ def main() -> int:
                 noted = [word for word in WRONG_WORDS if word in answer.words]
                 good = answer.statuses <= {"ok", "interpreted"} and worker_kept and not noted
                 failed += not good
-                word = "ok" if good else f"FAIL {sorted(answer.statuses)} kept={worker_kept} {answer.words[:300]}"
+                said = [line for line in answer.words.splitlines() if any(word in line for word in noted)]
+                word = (
+                    "ok" if good else f"FAIL {sorted(answer.statuses)} kept={worker_kept} {said or answer.words[:300]}"
+                )
                 print(f"{name:<28}{answer.seconds:6.2f} s  {word}", flush=True)
                 before = set(bench.workers())
         print(json.dumps({"sources": len(sources), "saves": 2 * len(sources), "not quiet": failed}))

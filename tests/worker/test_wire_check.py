@@ -34,6 +34,7 @@ FLOOR: Line = {**RUN, "request": "floor", "cases": ["a"]}
 STARTED: Line = {"event": "started", "environment": {"device": "cpu"}}
 STEP: Line = {"event": "step", "step": "check", "case": "a", "index": 0, "count": 3}
 FAILED: Line = {"event": "failed", "status": "build_error", "message": "no", "where": None, "traceback": ""}
+WROTE: Line = {"event": "wrote", "files": ["x.py"], "task_files": [], "unseen": False}
 FINISHED: Line = {"event": "finished"}
 WRONG: Line = {"event": "case", "result": {"id": "a", "status": "wrong", "detail": "no", "checked": 1}}
 GRID: Line = {"event": "case", "result": {"id": "g", "status": "ok", "checked": 2}}
@@ -69,7 +70,7 @@ HONEST: dict[str, tuple[list[Line], dict[str, Any]]] = {
          STEP, {"event": "built", "case": "a", "ms": 3.0}, row(), row("b"), GRID, row(checked=2),
          row("b", checked=2, findings=[COLD]), {"event": "finding", "finding": COLD}, FINISHED], {},
     ),
-    "a file that a thread of the run before writes": ([{"event": "wrote", "files": ["x.py"], "unseen": False}], {}),
+    "a file that a thread of the run before writes": ([WROTE], {}),
     "a source that does not build": ([STARTED, FAILED], {}),
     "an error in the harness before the start": ([{**FAILED, "status": "bad_task"}], {}),
     "an error while it tidies up": ([STARTED, WRONG, row("b"), GRID, row("b", checked=2), FINISHED, FAILED], {}),
@@ -114,7 +115,7 @@ REFUSED: dict[str, tuple[list[Line], dict[str, Any]]] = {
     "it sent a malformed line (step)": ([STARTED, {**STEP, "index": 4}], {}),
     "it sent a malformed line (finding)": ([STARTED, {"event": "finding", "finding": "x"}], {}),
     "it sent a malformed line (failed)": ([STARTED, {**FAILED, "status": "ok"}], {}),
-    "it sent a malformed line (wrote)": ([STARTED, {"event": "wrote", "files": [3], "unseen": False}], {}),
+    "it sent a malformed line (wrote)": ([STARTED, {**WROTE, "task_files": [3]}], {}),
     "it sent a malformed line (loaded)": ([STARTED, {"event": "loaded", "compiler": 3}], {}),
     "it sent a malformed line (case)": ([STARTED, row(solution_us=float("nan"))], {}),
     "it sent a malformed line (floor)": ([{"event": "floor", "case": "a", "floor": -1}], {"request": FLOOR}),

@@ -7,9 +7,11 @@ worker died or timed out says so; rows not reached are skipped and name that row
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, cast, get_args
 
+from harness.shared import findings
 from harness.shared.codes import explain
 from harness.shared.errors import Where
 from harness.shared.lines import UNREADABLE, decode_checked
@@ -17,6 +19,7 @@ from harness.shared.results import CaseResult, Finding
 from harness.shared.run_request import Environment, Step
 from harness.shared.task import Task
 from kernbench import render
+from kernbench.engine.kernel_writes import listed
 from kernbench.events import BuildFailed, CaseLanded, Event, FailedStatus, Progress, RunCancelled, RunStarted
 from kernbench.worker import tracebacks
 from kernbench.worker.process import WorkerLost
@@ -37,6 +40,8 @@ class RunProgress:
         self.failure: BuildFailed | None = None
         self.cancelled: RunCancelled | None = None
         self._at: Progress | None = None
+        self._changed_files: set[str] = set()
+        """Files of the task that the source has written."""
         self._snapshot = snapshot
         self._failed_builds = failed_builds
 
@@ -65,6 +70,8 @@ class RunProgress:
             self.environment = decode_checked(Environment, message.get("environment") or {})
         elif kind == "finding":
             self.findings += (decode_checked(Finding, message["finding"]),)
+        elif kind == "wrote":
+            self._note_changed(message.get("task_files", ()))
         elif kind == "controls":
             self.controls_passed = bool(message.get("passed"))
         elif kind == "failed":
@@ -74,6 +81,13 @@ class RunProgress:
         elif kind == "cancelled":
             self.cancelled = RunCancelled(run, "a newer save")
         return []
+
+    def _note_changed(self, files: Iterable[str]) -> None:
+        """A source that changes the task while it runs would be judged by itself: its run does not count."""
+        self._changed_files.update(map(str, files))
+        if self._changed_files:
+            others = tuple(finding for finding in self.findings if finding.code != "task_files_changed")
+            self.findings = (*others, findings.make("task_files_changed", files=listed(self._changed_files)))
 
     def on_worker_lost(self, lost: WorkerLost) -> list[Event]:
         """Fails the row in progress and skips the rows not reached."""

@@ -166,10 +166,9 @@ class Runner:
             async for message in conversation:
                 if isinstance(message, WorkerLost):
                     more = progress.on_worker_lost(message)
-                elif message.get("event") == "wrote":
-                    self._wrote([str(name) for name in message.get("files", ())], bool(message.get("unseen")))
-                    continue
                 else:
+                    if message.get("event") == "wrote":
+                        self._wrote([str(name) for name in message.get("files", ())], bool(message.get("unseen")))
                     more = progress.on_message(message)
                 await self._record([*landed, *more])
                 landed = ()

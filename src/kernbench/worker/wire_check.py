@@ -152,7 +152,8 @@ class Answer:
             raise Refused("it reported controls that were not asked for")
 
     def _read_wrote(self, message: dict[str, Any]) -> None:
-        if not all(type(name) is str for name in message["files"]) or type(message["unseen"]) is not bool:
+        names = [*message["files"], *message["task_files"]]
+        if not all(type(name) is str for name in names) or type(message["unseen"]) is not bool:
             raise TypeError("not a list of files")
 
     def _read_failed(self, message: dict[str, Any]) -> None:

@@ -5,7 +5,7 @@ DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER
                       slow (20 ms or $FAKE_SLOW s a row), say (writes SAY as an event),
                       dump (writes debug.txt into the task's folder), raw (sends the bytes of lines.hex as they are),
                       generate (writes generated.py there and reports that), spawn (writes generated.py by a process,
-                      which is all that it reports), append (to solution.py)
+                      which is all that it reports), append (to solution.py), cheat (append to reference.py)
 ON = "b"              the case on which it does so; every case if left out
 SAYS = "\\u001b"      what it prints, and the words of syntax and raise; written as in JSON
 
@@ -113,7 +113,7 @@ class Worker:
             message = self.says or "invalid syntax"
             self.emit("failed", run=run, status="build_error", message=message, where=place, traceback="...")
             return
-        if todo in ("generate", "append", "spawn"):
+        if todo in ("generate", "append", "spawn", "cheat"):
             self.generate(run, request["task"]["folder"], todo)
         if os.environ.get("FAKE_BUILDER"):
             self.emit("loaded", run=run, compiler={"target": ["fake", 1, 32]})
@@ -144,8 +144,9 @@ class Worker:
                 self.emit(**{"run": request["run"], **line})
 
     def generate(self, run, folder, todo):
-        name = "solution.py" if todo == "append" else "generated.py"
-        self.emit("wrote", run=run, files=[] if todo == "spawn" else [name], unseen=todo == "spawn")
+        name = {"append": "solution.py", "cheat": "reference.py"}.get(todo, "generated.py")
+        files, task_files = [] if todo == "spawn" else [name], [name] if todo == "cheat" else []
+        self.emit("wrote", run=run, files=files, task_files=task_files, unseen=todo == "spawn")
         with open(os.path.join(folder, name), "a") as file:
             file.write(f"STAMP = {time.time_ns()}\n")
         go = os.path.join(folder, ".go")

@@ -62,6 +62,43 @@ def test_a_write_in_the_last_moment_is_reported_before_the_end(child: Child, tmp
     assert wrote(events) == ({"late.py"}, False)  # once, however often it is called
 
 
+TABLE = """
+import pathlib, torch, common
+HERE = pathlib.Path(FOLDER)
+
+def make_inputs(case, seed, device):
+    common.store(HERE / "table.txt")
+    return {"x": torch.randn(case["rows"], case["columns"]), "factor": 2.0}
+
+def scale(x, factor):
+    return x * factor
+"""
+STORE = "def store(path): path.write_text('1 2 3')\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "blamed"),
+    [
+        ("", set()),
+        ('(HERE / "reference.py").read_text()', set()),
+        ('(HERE / "made.py").write_text("x = 1")', set()),
+        ('open(HERE / "reference.py", "a").close()', {"reference.py"}),
+        ('(HERE / "cases.json").write_text("[]"); os.remove(HERE / "cases.json")', {"cases.json"}),
+        ('import common; common.store(HERE / "table.txt")', {"table.txt"}),
+        ('os.rename(HERE / "table.txt", HERE / "old.txt")', {"table.txt"}),
+    ],
+)
+def test_a_source_is_blamed_for_task_files_that_it_writes_and_the_task_is_not(
+    child: Child, tmp_path: Path, code: str, blamed: set[str]
+) -> None:
+    head, reference = (text.replace("FOLDER", repr(str(tmp_path))) for text in (HEAD, TABLE))
+    write_task(tmp_path, solution_py=head + code + TAIL, reference_py=reference, common_py=STORE, table_txt="1 2 3")
+    events = child.run(tmp_path, cases=("small",))
+    told = [event for event in events if event["event"] == "wrote"]
+    assert {name for event in told for name in event["task_files"]} == blamed
+    assert "table.txt" in wrote(events)[0]
+
+
 def test_a_failing_report_is_not_the_kernels_failure() -> None:
     with written_files.reported("/nowhere", "/nowhere", lambda event, **fields: None):
         for strange in (3, None, b"\xff", "\ud800"):
