@@ -6,10 +6,11 @@ with `make`. The definitions are here because all of those folders need them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from harness.shared.codes import FindingCode
-from harness.shared.results import Finding
+from harness.shared.codes import DISTURBANCES, FindingCode
+from harness.shared.results import CaseResult, Finding
 
 
 class Definition(NamedTuple):
@@ -25,6 +26,11 @@ OUT_OF_BOUNDS = "the call wrote {elements} {side} of {tensor}"
 
 DEFINITIONS: dict[FindingCode, Definition] = {
     "best_not_loaded": Definition("best failed to load", "the best source so far failed to load: {message}"),
+    "busy_machine": Definition(
+        "busy machine",
+        "other programs kept {busy} of {cpus} CPUs busy while this was timed, which makes times unclear;"
+        " time it again when they are done",
+    ),
     "clock_replaced": Definition(
         "clock replaced",
         "the source replaced {names}; do not patch the clocks that kernbench times with",
@@ -131,3 +137,9 @@ def make(code: FindingCode, /, **values: object) -> Finding:
     """The finding with its words; `values` fill the placeholders in its help."""
     known = DEFINITIONS[code]
     return Finding(known.name, known.help.format(**values), known.disqualifying, code)
+
+
+def disturbance(rows: Iterable[CaseResult]) -> Finding | None:
+    """Why rows are unclear, if other programs are the reason."""
+    found = (finding for row in rows if row.is_unclear for finding in row.findings)
+    return next((finding for finding in found if finding.code in DISTURBANCES), None)
