@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.device import own_processes
 from harness.device.activity import LostRecords, Record, Recorder
 from harness.shared.codes import THROTTLES
 
@@ -66,7 +67,7 @@ class Nvml:
         pids = self._pids()
         if pids is None or os.getpid() not in pids:  # some containers show pids of another namespace
             return None
-        return len([pid for pid in pids if pid != os.getpid() and not _family(pid)])
+        return len([pid for pid in pids if pid != os.getpid() and not own_processes.is_own(pid)])
 
     def driver(self) -> str | None:
         if self._library is None:
@@ -102,17 +103,6 @@ class Nvml:
         if query is None or query(self._handle, ctypes.byref(count), entries) != 0:
             return None
         return [entries[index].pid for index in range(count.value)]
-
-
-def _family(pid: int) -> bool:
-    """Whether a process belongs to the workbench: the spare worker, or a waiting profiler some levels below it."""
-    workbench = os.getppid()
-    while pid > 1 and pid != workbench:
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        except (OSError, IndexError, ValueError):
-            return False
-    return pid == workbench
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ status says what happened, and the sentence comes from the values or the excepti
 
 FindingCode = Literal[
     "best_not_loaded",
+    "busy_machine",
     "changed_before",
     "clock_replaced",
     "event_pairs",
@@ -59,6 +60,9 @@ FindingCode = Literal[
     "uneven_calls",
 ]
 """Which sanity gate tripped."""
+
+DISTURBANCES: frozenset[FindingCode] = frozenset({"busy_machine", "shared_gpu"})
+"""Findings that explain an unclear verdict: other programs used the CPUs or the GPU."""
 
 UnusableCode = Literal["no_torch", "no_device", "broken"]
 """Why a worker is unusable."""

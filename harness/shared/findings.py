@@ -6,10 +6,11 @@ with `make`. The definitions are here because all of those folders need them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from harness.shared.codes import FindingCode
-from harness.shared.results import Finding
+from harness.shared.codes import DISTURBANCES, FindingCode
+from harness.shared.results import CaseResult, Finding
 
 
 class Definition(NamedTuple):
@@ -29,6 +30,11 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "in a changed process",
         "an earlier source changed {names} in this worker, so this run does not count; run it again in a new one",
         disqualifying=True,
+    ),
+    "busy_machine": Definition(
+        "busy machine",
+        "other programs kept {busy} of {cpus} CPUs busy while this was timed, which makes times unclear;"
+        " time it again when they are done",
     ),
     "clock_replaced": Definition(
         "clock replaced",
@@ -154,3 +160,9 @@ def make(code: FindingCode, /, **values: object) -> Finding:
     """The finding with its words; `values` fill the placeholders in its help."""
     known = DEFINITIONS[code]
     return Finding(known.name, known.help.format(**values), known.disqualifying, code)
+
+
+def disturbance(rows: Iterable[CaseResult]) -> Finding | None:
+    """Why rows are unclear, if other programs are the reason."""
+    found = (finding for row in rows if row.is_unclear for finding in row.findings)
+    return next((finding for finding in found if finding.code in DISTURBANCES), None)

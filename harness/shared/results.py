@@ -160,6 +160,11 @@ class CaseResult:
         return self.failed or any(finding.disqualifying for finding in self.findings)
 
     @property
+    def is_unclear(self) -> bool:
+        """Against the baseline or the best."""
+        return self.verdict == "unclear" or (self.vs_best is not None and self.vs_best.verdict == "unclear")
+
+    @property
     def ratio(self) -> Ratio | None:
         if self.speedup is None or self.low is None or self.high is None or self.verdict is None:
             return None

@@ -7,6 +7,7 @@ may have pinned. On a CPU there is only the wall clock.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -15,6 +16,7 @@ from typing import Any
 
 from harness.device import gpu, roofline
 from harness.device.activity import LostRecords
+from harness.device.cpu_load import CpuLoad, Load
 from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
 from harness.shared import format as fmt
@@ -40,18 +42,21 @@ class Timed:
     clock: ClockName
     wall: dict[str, float] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+    load: Load | None = None
+    """Of other programs, meanwhile; only on a CPU."""
 
 
 class CaseTimer:
     def __init__(self, request: RunRequest, device: gpu.Gpu | None) -> None:
         self._request, self._gpu = request, device
 
+    @functools.cached_property
+    def _cpu_load(self) -> CpuLoad:
+        return CpuLoad()
+
     def time(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
         if self._gpu is None:
-            bench = self._bench(clocks.WallClock(), masters, len(sides), beat)
-            samples = bench.run(sides)
-            times = {name: samples.time_us(name) for name in sides}
-            return Timed(samples, "wall", {name: value for name, value in times.items() if value is not None})
+            return self._on_cpu(sides, masters, beat)
         with gpu.locked(self._gpu.uuid, beat):
             gpu.reset_persisting_l2()
             return self._on_gpu(self._gpu, sides, masters, beat)
@@ -61,6 +66,15 @@ class CaseTimer:
         with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
             clock = self.clock()
             return blocks.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
+
+    def _on_cpu(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
+        bench = self._bench(clocks.WallClock(), masters, len(sides), beat)
+        self._cpu_load.begin()
+        samples = bench.run(sides)
+        load = self._cpu_load.end()
+        times = {name: samples.time_us(name) for name in sides}
+        wall = {name: value for name, value in times.items() if value is not None}
+        return Timed(samples, "wall", wall, load=load)
 
     def _on_gpu(self, device: gpu.Gpu, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
         began = time.perf_counter()
@@ -111,7 +125,7 @@ class CaseTimer:
         ratio = samples.ratio("baseline", "solution", margin) if base is not None else None
         vs_best = samples.ratio("best", "solution", margin) if best is not None else None
         calls = samples.activities.get("solution") or []
-        return replace(
+        row = replace(
             result,
             clock=timed.clock,
             baseline_us=base,
@@ -135,6 +149,7 @@ class CaseTimer:
             floor=floor,
             samples={name: tuple(round(value, 4) for value in values) for name, values in times.items()},
         )
+        return replace(row, findings=(*row.findings, *_disturbed(row, timed.load)))
 
     def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
         """Adds the fraction of the copy bandwidth, and a finding if the time is impossibly short."""
@@ -166,6 +181,13 @@ def _neighbours(device: gpu.Gpu) -> list[Finding]:
     if not others:
         return []
     return [findings.make("shared_gpu", processes=fmt.plural(others, "other process", "other processes"))]
+
+
+def _disturbed(row: CaseResult, load: Load | None) -> list[Finding]:
+    """Only of a row that is unclear: the others have their verdict in spite of the load."""
+    if load is None or not load.is_high or not row.is_unclear:
+        return []
+    return [findings.make("busy_machine", busy=fmt.fixed(load.busy, 1), cpus=load.cpus)]
 
 
 def _by_events(problem: Exception) -> Finding:

@@ -18,9 +18,10 @@ from kernbench.diagnosis.rules import Diagnosis
 
 NotBestCode = Literal[
     "timed_against_best", "other_baseline", "part", "row_finding", "run_finding", "row_below_limit",
-    "not_timed_with_best", "not_above_margin",
+    "not_timed_with_best", "undecided", "not_above_margin",
 ]  # fmt: skip
-"""Why a right source did not become best."""
+"""Why a right source did not become best. `undecided`: rows or the geomean are unclear against the best, and nothing
+else is in the way."""
 
 FailedStatus = Literal["build_error", "timeout", "crashed", "bad_task"]
 """How a run ended that has no result for any case."""
@@ -227,11 +228,16 @@ class Summary:
     @property
     def counted(self) -> bool:
         """Whether the stall rule counts it: an iteration of a new, right source that was not the best already, neither
-        interpreted nor timed only against the best."""
+        interpreted, undecided nor timed only against the best."""
         kept_its_place = self.best and not self.new_best
         progress = self.iteration is not None and self.repeats is None and not self.environment.interpreted
-        progress = progress and self.right and self.baseline != "best"
+        progress = progress and self.right and self.baseline != "best" and not self.undecided
         return progress and not kept_its_place
+
+    @property
+    def undecided(self) -> bool:
+        """Whether it may become best once it is timed again."""
+        return self.not_best_code == "undecided"
 
     @property
     def disproved(self) -> bool:

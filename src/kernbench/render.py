@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timezone
 
+from harness.shared import findings
 from harness.shared import format as fmt
 from harness.shared.errors import Where
 from harness.shared.results import CaseResult, Ratio
@@ -87,7 +88,8 @@ def checks(results: Iterable[CaseResult]) -> str:
 
 
 def outcome(summary: Summary) -> str:
-    """One word for an iteration: improved, best, same, slower, or how it failed; a pulled entry keeps its word.
+    """One word for an iteration: improved, best, same, slower, undecided, or how it failed; a pulled entry keeps its
+    word.
 
     A run of only some cases is neither better nor worse than a run of all.
     """
@@ -101,19 +103,30 @@ def outcome(summary: Summary) -> str:
         return "partial"
     if summary.best:
         return "first" if summary.best_geomean is None else "improved" if summary.took_over else "best"
+    if summary.undecided:
+        return "undecided"
     if summary.vs_best is not None:
         return {"faster": "faster", "slower": "slower", "same": "same", "unclear": "unclear"}[summary.vs_best.verdict]
     return summary.verdict or "not timed"
 
 
-def counts(summary: Summary) -> str:
-    """`15/15 passed, 2 unclear, 1 not run`."""
-    return ", ".join(count_parts(summary))
+def not_best(summary: Summary) -> str:
+    """Why a right source is not best: `undecided: 3 rows are unclear against the best`; empty if nothing needs it."""
+    if not summary.not_best:
+        return ""
+    return f"{'undecided' if summary.undecided else 'not best'}: {summary.not_best}"
 
 
-def count_parts(summary: Summary) -> list[str]:
+def counts(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
+    """`15/15 passed, 2 unclear (busy machine), 1 not run`; the rows give the cause."""
+    return ", ".join(count_parts(summary, rows))
+
+
+def count_parts(summary: Summary, rows: Iterable[CaseResult] = ()) -> list[str]:
     """Counts of cases: right ones, then failures, then the rest."""
     tally = summary.counts
+    cause = None if summary.undecided else findings.disturbance(rows)  # its sentence already names the cause
+    because = {"unclear": f" ({cause.name})"} if cause else {}
     run = sum(tally.get(name, 0) for name in STATUS_WORDS if name != "skipped")
     right = tally.get("ok", 0) + tally.get("interpreted", 0)
     parts = [f"{right}/{run} passed"]
@@ -121,7 +134,7 @@ def count_parts(summary: Summary) -> list[str]:
         if tally.get(name):
             noun = COUNTED.get(name)
             parts.append(fmt.plural(tally[name], noun) if noun else f"{tally[name]} {STATUS_WORDS[name].lower()}")
-    parts += [f"{tally[name]} {name}" for name in ("slower", "unclear") if tally.get(name)]
+    parts += [f"{tally[name]} {name}{because.get(name, '')}" for name in ("slower", "unclear") if tally.get(name)]
     return parts + ([f"{tally['skipped']} not run"] if tally.get("skipped") else [])
 
 

@@ -81,11 +81,11 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
     return text + [f"not run: {count} ({why.removeprefix(NOT_RUN)})" for why, count in rest.items()]
 
 
-def outcome(summary: Summary) -> str:
+def outcome(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
     """The run in one line."""
     not_timed = "not timed" if summary.right else "failed: speedup withheld"
     head = f"geomean {fmt.geomean(summary.ratio)}" if summary.ratio else not_timed
-    parts = [head, render.counts(summary)]
+    parts = [head, render.counts(summary, rows)]
     if summary.worst is not None:
         parts.append(f"worst {summary.worst.label} {fmt.times(summary.worst.speedup)}")
     if summary.vs_best is not None:
@@ -94,8 +94,8 @@ def outcome(summary: Summary) -> str:
         parts.append(f"best so far over {summary.baseline}" if summary.took_over else "still the best")
     if summary.repeats is not None:
         parts.append(f"same source as #{summary.repeats}")
-    if summary.not_best:
-        parts.append(f"not best: {summary.not_best}")
+    if why_not := render.not_best(summary):
+        parts.append(why_not)
     if summary.stalled:
         parts.append(f"stalled: {render.MOVES}")
     if summary.iteration is not None:

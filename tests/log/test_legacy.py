@@ -26,8 +26,8 @@ VALUES: dict[str, Any] = {
     "problem": "6 calls left 5 marks", "detail": "needs more memory than there is", "us": 0.5, "floor_us": 0.83,
     "threads": "2 threads", "kernel": "at::native::x", "empty": 1, "calls": 9, "side": "past the end",
     "elements": "1 element", "tensor": "output 0", "processes": "1 other process", "operators": "torch.ops.a.b",
-    "allowed": 1, "busy": 2.4, "dropped": 3, "cause": "software thermal", "counts": "1 kernel in 2 calls",
-    "files": "reference.py",
+    "allowed": 1, "busy": 2.4, "cpus": 4, "dropped": 3, "cause": "software thermal", "counts": "1 kernel in 2 calls",
+    "files": "reference.py", "names": "torch.softmax",
 }  # fmt: skip
 OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("skipped", "needs a GPU: here small cases are checked on the CPU, and nothing is timed", "needs_gpu"),
@@ -47,7 +47,9 @@ OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("crashed", "the worker segfaulted while checking", "worker_crashed"),
     ("timeout", "no end after 1 s while checking; stopped", "worker_timeout"),
 ]
-ALWAYS_CODED = {"forked", "task_files_changed"}
+ALWAYS_CODED = {
+    "busy_machine", "changed_before", "forked", "opponent_changed", "process_changed", "task_files_changed"
+}  # fmt: skip
 """Never written without their code."""
 OLD_FINDINGS: list[tuple[str, str, FindingCode]] = [
     ("best cannot be loaded", "the best source so far fails to load: no module", "best_not_loaded"),

@@ -14,6 +14,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
+from harness.shared import findings
 from harness.shared.errors import UserError, Where
 from harness.shared.results import CaseResult, Finding, InputForm, KernelTime, OutputError, Ratio, WallTime
 from harness.shared.run_request import Environment
@@ -227,6 +228,20 @@ def whole_run(*replaced: CaseResult, **changes: object) -> list[Event]:
     changes = {"source": STARTED.source} | changes
     finished = RunFinished(summary(13, run="run13", hypothesis="eight rows per block", **changes))
     return [STARTED, *landed(*results.values()), finished]
+
+
+def unclear() -> list[CaseResult]:
+    """Every row right, and unclear against the best because somebody else uses the GPU."""
+    shared = findings.make("shared_gpu", processes="1 other process")
+    rows = (right(index) for index in range(len(_ROWS)))
+    return [dataclasses.replace(row, vs_best=Ratio(1.02, 0.94, 1.1, "unclear"), findings=(shared,)) for row in rows]
+
+
+def undecided() -> RunFinished:
+    """The end of such a run."""
+    why: dict[str, Any] = {"not_best_code": "undecided", "not_best": "4 rows are unclear against the best"}
+    standing = summary(13, run="run13", source=STARTED.source, best=False, hypothesis="eight rows per block", **why)
+    return RunFinished(dataclasses.replace(standing, vs_best=Ratio(1.02, 0.98, 1.06, "unclear")))
 
 
 def progress(step: str, index: int) -> Progress:

@@ -25,6 +25,8 @@ from tests.tui.scene import (
     right,
     screen_text,
     settle,
+    unclear,
+    undecided,
     until,
     whole_run,
     wrong,
@@ -39,6 +41,7 @@ SCENES: dict[str, list[Event]] = {
     "wrong": whole_run(wrong(2)),
     "crashed": whole_run(crashed(0)),
     "stalled": whole_run(stalled=True, best=False),
+    "undecided": [STARTED, *landed(*unclear()), undecided()],
 }
 SIZES = [(80, 24), (120, 40), (200, 60)]
 

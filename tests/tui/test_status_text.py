@@ -8,20 +8,34 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from harness.shared import findings
 from harness.shared import format as fmt
 from harness.shared.results import CaseResult, OutputError
 from harness.shared.task import Case, Tolerance
-from kernbench.events import WorkerChanged
+from kernbench.events import Event, RunFinished, WorkerChanged
 from kernbench.tui.actions import editor
 from kernbench.tui.pages.picker import TaskPicker
 from kernbench.tui.state.board import Board, GridCount, Row
-from kernbench.tui.text import failure_text, result_columns, row_checks
+from kernbench.tui.text import failure_text, result_columns, row_checks, row_detail
 from kernbench.tui.text import status_text as words
 from kernbench.tui.text.spans import Part, clean, clip, fit, pad
 from kernbench.tui.text.status_text import device
 from kernbench.tui.widgets.line_filters import in_ascii
 from kernbench.tui.widgets.status_line import changed
-from tests.tui.scene import H200, FakeEngine, make_task, right, screen_text, summary, until, wrong
+from tests.tui.scene import (
+    H200,
+    STARTED,
+    FakeEngine,
+    landed,
+    make_task,
+    right,
+    screen_text,
+    summary,
+    unclear,
+    undecided,
+    until,
+    wrong,
+)
 
 
 def text(spans: list[tuple[str, str]]) -> str:
@@ -340,6 +354,47 @@ def test_ascii_look_alikes_take_the_same_cells(text: str, plain: str | None) -> 
     assert plain is None or in_ascii(text) == plain
     assert in_ascii(text).isascii()
     assert len(in_ascii(text)) == cell_len(text)
+
+
+def board_of(*events: Event) -> Board:
+    board = Board(make_task())
+    for event in (WorkerChanged("ready", H200), *events):
+        board.apply(event)
+    return board
+
+
+def test_an_undecided_run_says_so_and_offers_the_key() -> None:
+    board, engine = board_of(STARTED, *landed(*unclear()), undecided()), FakeEngine()
+    assert text(words.line_two(board, engine, 200, False)).startswith("#13  undecided (shared GPU)  ")
+    assert "#13  undecided  10/10 passed" in text(words.line_two(board, engine, 40, False))
+    assert words.hint(board, engine) == "undecided: 4 rows are unclear against the best (r: time again)"
+
+
+def test_what_disturbs_a_run_is_named_while_it_runs_and_after() -> None:
+    busy = findings.make("busy_machine", busy="1.9", cpus=2)
+    row = replace(right(3), findings=(busy,))
+    board, engine = board_of(STARTED, *landed(row)), FakeEngine()
+    assert "unclear: busy machine" in text(words.line_two(board, engine, 100, False))
+    assert text(words.line_two(board, engine, 40, False)).endswith("busy machine")
+    quiet = board_of(STARTED, *landed(right(3)))
+    assert "unclear" not in text(words.line_two(quiet, engine, 100, False))
+    done = RunFinished(summary(13, run="run13", source=STARTED.source, counts={"ok": 1, "unclear": 1}))
+    board.apply(done)
+    quiet.apply(done)
+    assert "1/1 passed  wall 1.18x  1 unclear (busy machine)  " in text(words.line_two(board, engine, 200, False))
+    assert "1/1 passed  wall 1.18x  1 unclear  " in text(words.line_two(quiet, engine, 200, False))
+    assert words.hint(board, engine) == "1 row unclear on a busy machine (r: time again)"
+    assert words.hint(quiet, engine) == "1 row unclear (r: time again)"
+
+
+def test_the_row_page_says_what_made_the_row_unclear() -> None:
+    busy = findings.make("busy_machine", busy="1.9", cpus=2)
+    row = Row(make_task().cases[3], replace(right(3), findings=(busy,)), True)
+    page = [text(line) for line in row_detail.lines(row, make_task())]
+    assert (
+        "  busy machine: other programs kept 1.9 of 2 CPUs busy while this was timed, which makes times unclear; "
+        "time it again when they are done"
+    ) in page
 
 
 def test_the_headline_names_its_baseline() -> None:

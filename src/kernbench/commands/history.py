@@ -202,9 +202,10 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
         return
     if text is not None:
         click.echo("\nTimed again on this machine:\n")
-    for line in report.table(task, journal.cases_of(run.run)):
+    results = journal.cases_of(run.run)
+    for line in report.table(task, results):
         click.echo(line)
-    click.echo(report.outcome(replace(run, iteration=None) if text else run))
+    click.echo(report.outcome(replace(run, iteration=None) if text else run, results.values()))
 
 
 @click.command()

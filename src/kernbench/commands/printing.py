@@ -135,7 +135,9 @@ class TablePrinter(Printer):
             click.echo(line)
         for finding in summary.findings:
             click.echo(f"{finding.name}: {finding.help}")
-        click.echo(report.outcome(summary))
+        click.echo(report.outcome(summary, self.results.values()))
+        if summary.undecided:
+            click.echo(f"to time it again: {summary.command}")
 
     def on_failure(self, failure: BuildFailed) -> None:
         self._clear()

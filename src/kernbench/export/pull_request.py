@@ -106,7 +106,8 @@ def _claim(after: Summary) -> str:
 
 
 def _lead(about: Collected, pair: Pair) -> str:
-    text = "; ".join([*entry_text.speeds(about.task, pair.after, pair.new), render.counts(pair.after)])
+    counts = render.counts(pair.after, pair.new.values())
+    text = "; ".join([*entry_text.speeds(about.task, pair.after, pair.new), counts])
     findings = {finding.name for row in pair.new.values() for finding in row.findings}
     found = f"; findings: {', '.join(sorted(findings))}" if findings else ""
     return f"{text[:1].upper()}{text[1:]}{found}."

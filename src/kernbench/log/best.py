@@ -83,11 +83,11 @@ def listing(
 
 
 def outcome(listed: EntryList, entry: Summary) -> str:
-    """The word an entry was logged with, and whether it is the best now."""
+    """The word an entry was logged with, and whether it is the best now. A later run has decided what was undecided."""
     word = render.outcome(entry)
     if not listed.is_best_now(entry):
         return word
-    return "best now" if word == "best" else f"{word}, best now"
+    return "best now" if word in ("best", "undecided") else f"{word}, best now"
 
 
 def _written(task: Task, journal: Journal, entries: PulledEntries, l2: str) -> PulledEntry | None:

@@ -71,7 +71,7 @@ def harness_folder() -> Path:
 def child_environment(threads: int | None) -> dict[str, str]:
     """The user's environment, without the variables of the workbench's Python."""
     environment = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
-    environment |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
+    environment |= {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", "KERNBENCH_PID": str(os.getpid())}
     if extra := os.environ.get("KERNBENCH_PYTHONPATH"):
         environment["PYTHONPATH"] = extra
     if threads is not None:

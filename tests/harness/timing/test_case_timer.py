@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.device.cpu_load import Load
 from harness.shared.results import CaseResult
 from harness.timing.case_timer import CaseTimer, Timed
 from harness.timing.samples import Timing
@@ -16,12 +17,12 @@ def pair(other: str, its_us: float, own_us: float) -> dict[str, list[float]]:
     return {other: [its_us, its_us * 1.01] * 4, "solution": [own_us, own_us * 1.01] * 4}
 
 
-def row(*blocks: dict[str, list[float]]) -> CaseResult:
+def row(*blocks: dict[str, list[float]], load: Load | None = None) -> CaseResult:
     sides = {name for block in blocks for name in block}
     samples = {name: [block[name][0] for block in blocks if name in block] for name in sides}
     case: Any = SimpleNamespace(id="a")
     request: Any = SimpleNamespace(floors={}, baseline="compile")
-    timed = Timed(Timing(samples, list(blocks)), "device")
+    timed = Timed(Timing(samples, list(blocks)), "device", load=load)
     return CaseTimer(request, None).row(case, CaseResult("a", "ok"), timed, None)
 
 
@@ -46,3 +47,39 @@ def test_without_a_baseline_every_time_counts() -> None:
     assert found.solution_us == pytest.approx(1.005, rel=0.01)
     assert found.samples is not None
     assert sorted(found.samples) == ["best", "solution"]
+
+
+def unsteady(other: str) -> list[dict[str, list[float]]]:
+    return [pair(other, (1.7, 2.0, 2.4)[index % 3], 2.0) for index in range(12)]
+
+
+UNSTEADY = unsteady("baseline")
+
+
+@pytest.mark.parametrize(
+    ("blocks", "load", "said"),
+    [
+        (
+            UNSTEADY,
+            Load(1.84, 2),
+            ["other programs kept 1.8 of 2 CPUs busy while this was timed, which makes times unclear"],
+        ),
+        (UNSTEADY, Load(0.3, 2), []),
+        (UNSTEADY, Load(3.0, 64), []),
+        (UNSTEADY, None, []),
+        ([pair("baseline", 2.0, 1.0)] * 12, Load(1.84, 2), []),  # faster, in spite of them
+    ],
+)
+def test_a_busy_machine_is_the_reason_of_an_unclear_row(
+    blocks: list[dict[str, list[float]]], load: Load | None, said: list[str]
+) -> None:
+    found = row(*blocks, load=load)
+    assert found.is_unclear is (blocks is UNSTEADY)
+    assert [finding.help.partition(";")[0] for finding in found.findings] == said
+    assert all(finding.code == "busy_machine" and not finding.disqualifying for finding in found.findings)
+
+
+def test_a_row_that_is_unclear_only_against_the_best_is_unclear() -> None:
+    found = row(*[pair("baseline", 2.0, 1.0)] * 12, *unsteady("best"), load=Load(2.0, 2))
+    assert found.verdict == "faster"
+    assert [finding.name for finding in found.findings] == ["busy machine"]

@@ -70,7 +70,7 @@ def score(summary: Summary, usual: str) -> str:
     best, versus = fmt.times(summary.best_geomean), VERSUS_BEST.get(word) if known else None
     notes = [best] if versus else []
     notes += [other] if other else []
-    notes += [f"{'best:' if word == 'unclear' else 'best was'} {best}"] if known and not versus else []
+    notes += [f"{'best:' if word in ('unclear', 'undecided') else 'best was'} {best}"] if known and not versus else []
     notes += [f"same source as #{summary.repeats}"] if summary.repeats is not None else []
     words = f"{versus or word} ({', '.join(notes)})" if notes else word
     return f"{fmt.times(summary.geomean)} · {words}" if summary.right and summary.geomean is not None else words
@@ -203,9 +203,9 @@ def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> s
     parts = [*_failures(task, results), *speeds(task, summary, results)]
     if summary.vs_best is not None:
         parts.append(f"against best {fmt.geomean(summary.vs_best)}")
-    if summary.not_best:
-        parts.append(f"not best: {summary.not_best}")
-    parts.append(render.counts(summary))
+    if why_not := render.not_best(summary):
+        parts.append(why_not)
+    parts.append(render.counts(summary, results.values()))
     names = sorted(
         {finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings}
     )

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from harness.shared import findings, stats
 from harness.shared import format as fmt
-from harness.shared import stats
 from harness.shared.results import CaseResult, Finding, Ratio
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
@@ -103,11 +103,11 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     best = decides and _is_best(right, results.values(), headline, about, is_best_already, old_best)
     is_new = best and about.repeats is None and not is_best_already
     order = sorted(timed, key=lambda item: item[1].speedup) if right else []
-    known = about.repeats is not None or (best and is_best_already)
-    counts = about.is_iteration and right and not known and not about.environment.interpreted and decides
+    code, why_not = _not_best(task, started, headline, about) if right and not (best or is_best_already) else _NO_REASON
+    is_known = about.repeats is not None or (best and is_best_already)
+    counts = decides and right and not is_known and _may_count(about, code)
     wall = _wall(headline) if right else None
     after_stall = follows_stall(about.series, counts)
-    code, why_not = _not_best(task, started, headline, about) if right and not (best or is_best_already) else _NO_REASON
     return Summary(
         run=started.run,
         source=started.source,
@@ -196,6 +196,11 @@ def _is_best(
     return len(direct) == sum(row.status == "ok" for row in headline) and stats.beats_best(direct)
 
 
+def _may_count(about: SummaryInputs, code: NotBestCode | None) -> bool:
+    """Whether the stall rule counts a new source; an undecided one may still be the best."""
+    return about.is_iteration and not about.environment.interpreted and code != "undecided"
+
+
 _NotBest = tuple[NotBestCode | None, str]
 _NO_REASON: _NotBest = (None, "")
 
@@ -219,14 +224,25 @@ def _not_best(task: Task, started: RunStarted, headline: Sequence[CaseResult], a
         return "row_finding", f"{task.case(red.id).label} has a disqualifying finding"
     if any(finding.disqualifying for finding in about.findings):
         return "run_finding", "the run has a disqualifying finding"
+    return _not_faster(task, headline)
+
+
+def _not_faster(task: Task, headline: Sequence[CaseResult]) -> _NotBest:
+    """The part of the answer that the times against the best give. A row that is unclear decides nothing."""
     direct = [(row, row.vs_best) for row in headline if row.vs_best is not None]
-    low = min(direct, key=lambda item: item[1].speedup, default=None)
+    clear = [(row, ratio) for row, ratio in direct if ratio.verdict != "unclear"]
+    low = min(clear, key=lambda item: item[1].speedup, default=None)
     if low is not None and low[1].speedup < stats.WORST_HEADLINE:
         label, limit = task.case(low[0].id).label, stats.WORST_HEADLINE
         return "row_below_limit", f"{label} is {fmt.times(low[1].speedup)} vs best, below the limit of {limit}"
     mean = stats.geomean([ratio for _row, ratio in direct])
     if mean is None or len(direct) < sum(row.status == "ok" for row in headline):
         return "not_timed_with_best", "it was not timed against the best"
+    unclear, may_be_best = len(direct) - len(clear), mean.high > 1 + stats.MARGIN
+    if may_be_best and (mean.verdict == "unclear" or (mean.verdict == "faster" and unclear)):
+        what = f"{fmt.plural(unclear, 'row')} {'is' if unclear == 1 else 'are'}" if unclear else "the geomean is"
+        cause = findings.disturbance(headline)
+        return "undecided", f"{what} unclear against the best{f' on a {cause.name}' if cause else ''}"
     least = fmt.times(1 + stats.MARGIN)
     return "not_above_margin", f"{fmt.exact(mean.speedup)} vs best; the whole interval must be above {least}"
 

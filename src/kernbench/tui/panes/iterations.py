@@ -90,6 +90,7 @@ class Iterations(RowView):
         summary = self._iterations[-1 - index]
         word = render.outcome(summary)
         mark = BEST_NOW if isinstance(self._iterations, EntryList) and self._iterations.is_best_now(summary) else ""
+        word = "best" if mark and word == "undecided" else word  # a later run has decided it
         style = _STYLES.get(word, "" if summary.right else "bad")
         age = pad(render.age(summary.at, self._now()), 7) if width >= AGE_FROM else ""
         stalled = "stalled | " if summary.stalled else ""

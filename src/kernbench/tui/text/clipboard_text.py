@@ -21,7 +21,8 @@ def table(rows: Sequence[Row], summary: Summary | None) -> str:
     lines = [*_head(), *[_line(shown) for shown in rows], ""]
     if summary is not None and summary.ratio is not None:
         where = ", ".join(part for part in (summary.environment.device_name, summary.environment.condition) if part)
-        lines += [f"geomean {fmt.geomean(summary.ratio)}, {render.counts(summary)} ({where})", ""]
+        counts = render.counts(summary, [shown.result for shown in rows if shown.result])
+        lines += [f"geomean {fmt.geomean(summary.ratio)}, {counts} ({where})", ""]
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
+from harness.shared import findings
 from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import RunStarted, Summary
@@ -214,37 +215,38 @@ def _so_far(board: Board, width: int) -> list[Span]:
     landed = board.landed()
     failed = sum(1 for result in landed if result.failed)
     right = sum(1 for result in landed if result.status in ("ok", "interpreted"))
+    cause = _cause(board)
     parts = [
         Part((f"source {run.source[:8]}", "")),
         Part((quoted(run.hypothesis), quoted(run.hypothesis, 24), quoted(run.hypothesis, 14)), "strong"),
         Part((f"{right}/{len(run.cases)} passed",)),
         Part((f"{failed} failed" if failed else "",), "bad"),
+        Part((f"unclear: {cause}", cause) if cause else ("",), "warn"),
         Part((f"baseline {clean(run.baseline)}", ""), "dim"),
     ]
-    return fit(parts, width, order=(4, 1, 0, 1))
+    return fit(parts, width, order=(5, 1, 0, 1, 4))
 
 
 def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> list[Span]:
     number = f"#{summary.iteration}" if summary.iteration is not None else ""
     # A re-run has the same hypothesis as the next save: show it once.
     why = summary.hypothesis if summary.hypothesis != engine.notes.hypothesis else ""
-    counted, *others = render.count_parts(summary)
+    counted, *others = render.count_parts(summary, board.landed())
     worst = summary.worst
     seconds = fmt.seconds(summary.seconds) if summary.seconds is not None else ""
     saved = board.last_run is not None and board.last_run.reason == "save"
     timed = sum(1 for case in board.task.cases if case.headline)
     left_out = timed - summary.counts.get("headline", timed) if summary.ratio else 0
     coming = _hypothesis(engine)
-    stalled = max(summary.streak, 3)
     on_device = summary.environment.device != "cpu"  # on the CPU every time is wall time
     parts = [
         Part((OF_THE_SAVE_BEFORE if board.shows_the_save_before else "",), "dim"),
         Part((number,), "strong"),
-        Part((f"stalled: {stalled} iterations without a new best", "stalled") if summary.stalled else ("",), "warn"),
+        Part(_standing(summary, _cause(board)), "warn"),
         Part((quoted(why), quoted(why, 24), quoted(why, 14), ""), "strong"),
         Part((counted,), "" if summary.right else "bad"),
         Part((f"wall {fmt.times(summary.wall)}", "") if summary.wall and on_device else ("",)),
-        Part(("  ".join(others), ""), "warn"),
+        Part(("  ".join(others), "  ".join(render.count_parts(summary)[1:]), ""), "warn"),
         Part((f"{left_out} left out", "") if left_out else ("",), "warn"),
         Part((f"worst {clean(worst.label)} {fmt.times(worst.speedup)}", f"worst {fmt.times(worst.speedup)}", ""))
         if worst
@@ -252,7 +254,21 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
         Part((f"{seconds} after the save" if saved else f"in {seconds}", seconds, "") if seconds else ("",), "dim"),
         Part((coming, clip(coming, 40), clip(coming, 24), ""), "accent"),
     ]
-    return fit(parts, width, order=(9, 10, 3, 5, 9, 3, 10, 8, 3, 8, 10, 6, 7, 2))
+    return fit(parts, width, order=(9, 10, 3, 5, 9, 3, 10, 8, 3, 8, 10, 6, 6, 7, 2))
+
+
+def _standing(summary: Summary, cause: str) -> tuple[str, ...]:
+    """Whether it is undecided or stalled, longest form first."""
+    if summary.undecided:
+        return (f"undecided ({cause})", "undecided") if cause else ("undecided",)
+    stalled = f"stalled: {max(summary.streak, 3)} iterations without a new best"
+    return (stalled, "stalled") if summary.stalled else ("",)
+
+
+def _cause(board: Board) -> str:
+    """What made rows unclear: other programs on this machine or this GPU; empty if nothing of the kind was seen."""
+    found = findings.disturbance(board.landed())
+    return clean(found.name) if found else ""
 
 
 def hint(board: Board, engine: Engine, hidden: Collection[str] = ()) -> str:
@@ -300,7 +316,8 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if board.summary is not None and board.summary.stalled:
         return f"stalled: {render.MOVES} (h: note which)"
     if board.summary is not None and board.summary.not_best:
-        return f"not best: {clean(board.summary.not_best)}"
+        offer = " (r: time again)" if board.summary.undecided else ""
+        return clean(render.not_best(board.summary)) + offer
     behind = sum(1 for result in board.landed() if result.vs_best and result.vs_best.verdict == "slower")
     if behind:
         return f"{fmt.plural(behind, 'row')} slower than best (d: show the diff)"
@@ -312,7 +329,8 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
         return f"{fmt.plural(len(slower), 'row')} slower than baseline, {named}: {more}"
     unclear = board.verdicts("unclear")
     if unclear:
-        return f"{fmt.plural(unclear, 'row')} unclear (r: time again)"
+        because = f" on a {cause}" if (cause := _cause(board)) else ""
+        return f"{fmt.plural(unclear, 'row')} unclear{because} (r: time again)"
     if board.landed() and not engine.notes.hypothesis:
         return f"h: describe what you are trying next; save {board.solution} to run"
     return f"save {board.solution} to run"
