@@ -27,7 +27,7 @@ VALUES: dict[str, Any] = {
     "threads": "2 threads", "kernel": "at::native::x", "empty": 1, "calls": 9, "side": "past the end",
     "elements": "1 element", "tensor": "output 0", "processes": "1 other process", "operators": "torch.ops.a.b",
     "allowed": 1, "busy": 2.4, "cpus": 4, "dropped": 3, "cause": "software thermal", "counts": "1 kernel in 2 calls",
-    "files": "reference.py", "names": "torch.softmax",
+    "files": "reference.py",
 }  # fmt: skip
 OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("skipped", "needs a GPU: here small cases are checked on the CPU, and nothing is timed", "needs_gpu"),

@@ -1,6 +1,6 @@
 """Honest sources that use much of torch, each saved twice in one worker: no change is reported, no worker replaced.
 
-    python -m tests.measure.honest [--gpu]
+    python -m tests.measure.honest [--gpu] [NAME...]
 
 Prints a line per save, how long a look at the process takes, and the workers that were there at the end.
 """
@@ -124,7 +124,9 @@ WRONG_WORDS = ("changed process", "restored", "opponent changed", "clock replace
 
 def main() -> int:
     gpu = "--gpu" in sys.argv
-    sources = {**HONEST, **(GPU_ONLY if gpu else {})}
+    wanted = [word for word in sys.argv[1:] if not word.startswith("--")]
+    known = {**HONEST, **(GPU_ONLY if gpu else {})}
+    sources = {name: text for name, text in known.items() if not wanted or any(word in name for word in wanted)}
     root, failed = Path(tempfile.mkdtemp(prefix="kernbench-honest-")), 0
     task = {"task_toml": for_gpu()} if gpu else {}
     (root / "packages").mkdir()
