@@ -126,7 +126,9 @@ def main(device: str) -> None:
     environment = machine.environment(device, gpu)
     channel.emit("ready", environment=environment)
     _warm_up(channel, gpu)
-    cache, watch, settled = RunCache(gpu), ProcessWatch(), _settle()
+    cache, watch = RunCache(gpu), ProcessWatch()
+    watch.begin()
+    settled = _settle()
     while True:
         message, read_at = channel.next()
         _serve(channel, message, read_at, environment, cache, watch)

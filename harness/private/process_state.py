@@ -8,16 +8,42 @@ from typing import Any
 
 import torch
 
+from harness.private.lookup import PrivateNames
+
+CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
+MODULES = (
+    "torch", "torch.nn.functional", "torch._C", "torch._C._nn", "torch.cuda", "torch.cuda.streams",
+    "torch.cuda.graphs", "torch.linalg", "torch.special", "torch.fft", "torch.library", "torch._ops", "torch._tensor",
+    "torch.autograd", "torch.autograd.function", "torch.utils._python_dispatch", "torch.overrides", "torch.testing",
+)  # fmt: skip
+"""The parts of torch that references call, and those that run them."""
+CLASSES = (
+    "torch:Tensor", "torch._C:TensorBase", "torch.nn:Module", "torch._C:_VariableFunctionsClass",
+    "torch._ops:OpOverload", "torch._ops:OpOverloadPacket", "torch:Generator", "torch.autograd:Function",
+)  # fmt: skip
+_UNSEEN = "a source that changes it is not noticed"
+NAMES = PrivateNames(
+    {
+        **dict.fromkeys(CLASSES, _UNSEEN),
+        "torch:_GLOBAL_DEVICE_CONTEXT": "a default device that a source sets is not restored",
+        "torch.library:_impls": _UNSEEN,
+        "torch._C:_len_torch_function_stack": _UNSEEN,
+        "torch._C:_len_torch_dispatch_stack": _UNSEEN,
+    }
+)
 FLAGS = (
     "cuda.matmul.allow_tf32", "cuda.matmul.allow_fp16_reduced_precision_reduction",
     "cuda.matmul.allow_bf16_reduced_precision_reduction", "cudnn.enabled", "cudnn.benchmark", "cudnn.deterministic",
     "cudnn.allow_tf32", "mkldnn.enabled", "opt_einsum.enabled",
 )  # fmt: skip
-CONFIGS = ("torch._dynamo.config", "torch._inductor.config", "torch._functorch.config")
 OWN_KEYS = frozenset(
     "CPU CUDA CompositeImplicitAutograd CompositeExplicitAutograd Autograd AutogradCPU AutogradCUDA".split()
 )
 """Keys under which an operator of aten runs in a reference; torch itself registers decompositions under others."""
+
+
+def classes() -> list[type]:
+    return [kind for kind in map(NAMES.find, CLASSES) if kind is not None]
 
 
 def default_device() -> Any:
@@ -29,7 +55,7 @@ def set_default_device(device: Any) -> None:
 
 
 def _device_mode() -> Any:
-    return getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
+    return getattr(NAMES.find("torch:_GLOBAL_DEVICE_CONTEXT"), "device_context", None)
 
 
 def backend_flags() -> tuple[Any, ...]:
@@ -75,15 +101,17 @@ def set_compiler_settings(before: dict[tuple[str, str], Any]) -> None:
         setattr(config, name, before.get((module, name), config._config[name].default))
 
 
-def mode_depths() -> tuple[int, int]:
+def mode_depths() -> tuple[int, ...]:
     """How many modes are active; the default device is one of them."""
-    device = 1 if _device_mode() is not None else 0
-    return torch._C._len_torch_function_stack() - device, torch._C._len_torch_dispatch_stack()
+    functions, dispatches = (NAMES.find(f"torch._C:_len_torch_{kind}_stack") for kind in ("function", "dispatch"))
+    if functions is None or dispatches is None:
+        return ()
+    return functions() - (_device_mode() is not None), dispatches()
 
 
 def aten_overrides() -> frozenset[str]:
     """Implementations of aten operators that Python code has registered."""
-    known = getattr(torch.library, "_impls", ())
+    known = NAMES.find("torch.library:_impls") or ()
     return frozenset(name for name in known if name.startswith("aten/") and name.rpartition("/")[2] in OWN_KEYS)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from harness.cuda import torch_internals
-from harness.private import torch_private, triton_private
+from harness.private import process_state, torch_private, triton_private
 
 TRIED = (("2.11", "3.6"), ("2.13", "3.6"))
 """Versions of torch and triton with which all tests passed: the first on an H200 (CUDA 13.0), the second on a CPU."""
@@ -16,7 +16,7 @@ TRIED = (("2.11", "3.6"), ("2.13", "3.6"))
 
 def report() -> dict[str, Any]:
     """The number of names, the missing ones with the effect of each, and untested versions."""
-    tables = [torch_private.NAMES]
+    tables = [torch_private.NAMES, process_state.NAMES]
     if importlib.util.find_spec("triton") is not None:
         tables.append(triton_private.NAMES)
     count = sum(len(table.without) for table in tables)

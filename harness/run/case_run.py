@@ -132,7 +132,8 @@ class CaseRun:
     def _land(self, result: CaseResult) -> None:
         if result.detail is not None:  # it may quote names that the source chose
             result = replace(result, detail=one_line(result.detail))
-        elsewhere = result.status == "runtime_error" and self._failures.elsewhere
+        poisoned = result.status == "runtime_error" and self._failures.is_poisoned()
+        elsewhere = result.status == "runtime_error" and self._failures.elsewhere and not poisoned
         self._progress.emit("case", result=result, **({"elsewhere": True} if elsewhere else {}))
-        if result.status == "runtime_error":
-            self._failures.leave_if_poisoned()
+        if poisoned:
+            self._failures.leave()

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable
 from types import CodeType
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -63,15 +63,20 @@ class CaseFailures:
             return Where("solution.py")
         return place(code.co_filename, code.co_firstlineno, self._paths)
 
-    def leave_if_poisoned(self) -> None:
-        """Ends the process after an error that destroyed the CUDA context."""
+    def is_poisoned(self) -> bool:
+        """Whether an error has destroyed the CUDA context."""
         if not self._device.startswith("cuda"):
-            return
+            return False
         try:
             torch.cuda.synchronize()
             torch.zeros(1, device=self._device).item()
         except BaseException:
-            os._exit(CUDA_ERROR_EXIT)
+            return True
+        return False
+
+    @staticmethod
+    def leave() -> NoReturn:
+        os._exit(CUDA_ERROR_EXIT)
 
     def _too_large(self, problem: BaseException) -> Explanation:
         """A case that does not fit is not a failure; frees the memory for the next case."""

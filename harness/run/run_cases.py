@@ -143,10 +143,12 @@ class Run:
                 "solution", "solution.py", self.request.source, self.task, self.request.build
             )
         except BaseException as problem:
-            fault = describe(problem, self.paths)
+            fault, poisoned = describe(problem, self.paths), self.failures.is_poisoned()
             self._look(is_over=True)
-            self._failed("build_error", fault.message, fault.where, fault.traceback, fault.elsewhere)
-            self.failures.leave_if_poisoned()
+            elsewhere = fault.elsewhere and not poisoned  # no earlier source can have broken the context
+            self._failed("build_error", fault.message, fault.where, fault.traceback, elsewhere)
+            if poisoned:
+                self.failures.leave()
             return
         self.failures.entry = solution
         self._own_clocks()

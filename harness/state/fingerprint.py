@@ -88,11 +88,9 @@ class Fingerprint:
         replaced |= self._functions.rewritten()
         return Changes(tuple(restored), replaced, tuple(by_packages))
 
-    def begin(self) -> Mapping[str, int]:
-        """Before a source loads: what is changed already. Packages imported from now on are the source's."""
-        found = self.look().replaced
+    def begin(self) -> None:
+        """Before a source loads: packages imported from now on are the source's."""
         self._packages = _packages()
-        return found
 
     def settings(self) -> list[Any]:
         return [item.read() for item, _ in self._restorable]

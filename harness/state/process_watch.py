@@ -30,18 +30,26 @@ class ProcessWatch:
         self._opponents: dict[str, Functions] = {}
         """By module."""
         self._inherited: Mapping[str, int] = {}
+        self._last: Mapping[str, int] = {}
+        """What the last look found replaced: nothing runs between its run and the next."""
         self._told: set[str] = set()
         self.changed = ""
         """What the source of this run has changed for good, in words."""
         self.has_restored = False
         """The last look put settings back: a source that stays loaded has lost its own."""
 
-    def before_load(self) -> None:
-        """Notes what an earlier source has left behind, so that this one is not blamed for it."""
+    def begin(self) -> None:
+        """Takes the fingerprint, once nothing more is imported."""
         if self._fingerprint is None:
             self._fingerprint = Fingerprint()
+
+    def before_load(self) -> None:
+        """Notes what earlier sources have left behind, so that this one is not blamed for it."""
+        self.begin()
+        assert self._fingerprint is not None
+        self._fingerprint.begin()
         self._told, self.changed = set(), ""
-        self._inherited = self._fingerprint.begin()
+        self._inherited = self._last
 
     def look(self, emit: Callable[..., None], is_over: bool = False) -> list[Finding]:
         """Reports what the source has changed, and what it found changed; returns what the run is marked with.
@@ -50,7 +58,7 @@ class ProcessWatch:
         """
         assert self._fingerprint is not None
         changes = self._fingerprint.look(restore=is_over)
-        self.has_restored = bool(changes.restored)
+        self.has_restored, self._last = bool(changes.restored), changes.replaced
         news = {name: value for name, value in changes.replaced.items() if name not in self._told}
         mine = [name for name, value in news.items() if self._inherited.get(name) != value]
         left = [name for name in news if name not in mine]

@@ -24,6 +24,7 @@ from harness.private import process_state
 
 _getcwd, _chdir, _umask = os.getcwd, os.chdir, os.umask
 """Bound before any source could replace them."""
+_FIRST_RECURSION_LIMIT = sys.getrecursionlimit()
 
 
 class Setting(NamedTuple):
@@ -45,6 +46,11 @@ def _mask() -> int:
     mask = _umask(0o077)
     _umask(mask)
     return mask
+
+
+def _recursion_limit() -> int:
+    """torch.compile raises it."""
+    return min(sys.getrecursionlimit(), _FIRST_RECURSION_LIMIT)
 
 
 def _hooks() -> tuple[Any, ...]:
@@ -108,7 +114,7 @@ RESTORED = (
     Setting("warning filters", lambda: tuple(warnings.filters), lambda value: _set_filters(value), by_packages=True),
     Setting("sys.path", lambda: tuple(sys.path), lambda value: _set_list(sys.path, value), by_packages=True),
     Setting("the environment", _environment, _set_environment, by_packages=True),
-    Setting("the recursion limit", sys.getrecursionlimit, sys.setrecursionlimit, by_packages=True),
+    Setting("the recursion limit", _recursion_limit, sys.setrecursionlimit, by_packages=True),
     Setting("the switch interval", sys.getswitchinterval, sys.setswitchinterval),
 )
 

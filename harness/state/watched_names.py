@@ -11,21 +11,13 @@ import types
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import torch
+from harness.private import process_state
 
 WHOLE = ("harness", "triton")
-TORCH = (
-    "torch", "torch.nn.functional", "torch._C", "torch._C._nn", "torch.cuda", "torch.cuda.streams",
-    "torch.cuda.graphs", "torch.linalg", "torch.special", "torch.fft", "torch.library", "torch._ops", "torch._tensor",
-    "torch.autograd", "torch.autograd.function", "torch.utils._python_dispatch", "torch.overrides", "torch.testing",
-)  # fmt: skip
 PYTHON = ("builtins", "time", "math", "os", "gc", "json", "json.encoder", "json.decoder", "threading", "ctypes",
           "select", "signal", "queue", "random", "statistics", "hashlib", "importlib", "inspect", "copy", "weakref",
           "contextlib", "functools", "dataclasses")  # fmt: skip
-CLASSES = (
-    torch.Tensor, torch._C.TensorBase, torch.nn.Module, torch._C._VariableFunctionsClass,  # type: ignore[attr-defined]
-    torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch.Generator, torch.autograd.Function,
-)  # fmt: skip
+CLASSES = process_state.classes()
 SET_BY_TORCH = frozenset(
     {
         ("torch", "manual_seed"), ("torch", "compile"), ("Module", "__init__"), ("Module", "__setstate__"),
@@ -42,7 +34,7 @@ def owners() -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Modules and classes to look at, with their names."""
     for name, module in list(sys.modules.items()):
         if isinstance(module, types.ModuleType) and (
-            name.partition(".")[0] in WHOLE or name in TORCH or name in PYTHON
+            name.partition(".")[0] in WHOLE or name in process_state.MODULES or name in PYTHON
         ):
             yield name, vars(module)
             if name.partition(".")[0] == "harness":

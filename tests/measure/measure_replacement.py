@@ -1,6 +1,6 @@
 """How soon a task with a compile baseline answers after a fatal save, after two, and when it is opened again.
 
-python -m tests.measure.measure_replacement [TASK]     (on a GPU; default rms_norm)
+python -m tests.measure.measure_replacement [TASK] [--once]     (on a GPU; default rms_norm)
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ def until_warm(bench: Workbench, began: float) -> None:
 
 
 def main() -> None:
-    task = sys.argv[1] if len(sys.argv) > 1 else "rms_norm"
+    task = next((word for word in sys.argv[1:] if not word.startswith("--")), "rms_norm")
     root = Path(tempfile.mkdtemp(prefix="kernbench-replacement-"))
     folder = root / task
     shutil.copytree(ROOT / "kernels" / task, folder, ignore=shutil.ignore_patterns(".kernbench", "exports"))
     good = (folder / "solution.py").read_text()
-    for opening in ("opening", "opening again"):
+    for opening in ("opening", "opening again")["--once" in sys.argv :]:
         began = time.monotonic()
         bench = Workbench(folder, "--baseline", "compile", deadlines=LIMITS)
         until_warm(bench, began)
