@@ -105,8 +105,8 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "process_changed": Definition(
         "changed process",
-        "the source changed {names} for the whole process, so this run does not count; the next save gets a new"
-        " worker. Call your own function instead of replacing a shared one",
+        "the source changed {names}, so this run does not count; call your own function instead of replacing one that"
+        " others use. The next save gets a new worker",
         disqualifying=True,
     ),
     "result_kept": Definition(
