@@ -100,12 +100,17 @@ class RunCache:
             self._prepared = {key: value for key, value in self._prepared.items() if side.package not in key}
 
     def _side(self, role: str, source: str, task: Task, build: str) -> Side:
-        held = self._sides.get(role)
-        if held is not None and held.loaded and held.user_folder == task.folder and self._is_same(role, held, source):
-            return held
+        if self.holds(role, source, task):
+            return self._sides[role]
         self.drop(role)
         side = self._sides[role] = Side(role, source, task.folder, build)
         return side
+
+    def holds(self, role: str, source: str, task: Task) -> bool:
+        """Whether a side is loaded and need not be loaded again for this snapshot."""
+        held = self._sides.get(role)
+        is_it = held is not None and held.loaded and held.user_folder == task.folder
+        return bool(is_it) and held is not None and self._is_same(role, held, source)
 
     @staticmethod
     def _is_same(role: str, held: Side, source: str) -> bool:

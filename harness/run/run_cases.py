@@ -83,8 +83,7 @@ class Run:
         """Loads every row's baseline and inputs ahead of the first run; the next request ends it."""
         try:
             self._set_up()
-            with self.watch.task_files():
-                reference = self._load_reference()
+            reference = self._load_reference()
             for case in self._cases():
                 self.progress.step("baseline", case)
                 material = self.cache.material(reference, case, Draw(0), self.device)
@@ -154,8 +153,7 @@ class Run:
         self._own_clocks()
         self._look()
         self._tell_builder()
-        with self.watch.task_files():
-            reference = self._load_reference()
+        reference = self._load_reference()
         if self.request.controls:
             task_controls.run_controls(
                 reference, self.cache, self.device, lambda case: self.progress.step("check", case)
@@ -196,7 +194,8 @@ class Run:
 
     def _look(self, is_over: bool = False) -> None:
         """Reports what the source has done to the process; when its run is over, puts its settings back."""
-        for found in self.watch.look(self.emit, is_over):
+        side = self.cache.side("solution")
+        for found in self.watch.look(self.emit, is_over, side.mentions if side is not None else lambda name: True):
             self.progress.say_once(found)
         if self.watch.has_restored:
             self.cache.drop("best")
@@ -208,7 +207,11 @@ class Run:
         return f"after the source changed {names}: {message}" if names else message
 
     def _load_reference(self) -> Reference:
-        return self.cache.reference(self.task, self.request.source, self.request.build)
+        task, source, build = self.task, self.request.source, self.request.build
+        if self.cache.holds("reference", source, task):
+            return self.cache.reference(task, source, build)
+        with self.watch.task_files():
+            return self.cache.reference(task, source, build)
 
     def _cases(self) -> list[Case]:
         return [self.task.case(case_id) for case_id in self.request.cases]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,14 +68,17 @@ class Fingerprint:
         self._restorable = [(item, item.read()) for item in settings.RESTORED]
         self._kept = settings.kept()
 
-    def look(self, restore: bool = True) -> Changes:
-        """What has changed since; puts settings back, unless the source is still to run with its own."""
-        restored = self._restore() if restore else ()
+    def look(self, restore: bool = True, mentions: Callable[[str], bool] = lambda name: True) -> Changes:
+        """What has changed since; puts settings back, unless the source is still to run with its own.
+
+        `mentions` says whether the source has a word in its text.
+        """
+        restored = self._restore(mentions) if restore else []
         replaced: dict[str, int] = dict.fromkeys(settings.changed(self._kept), 0)
         by_packages = []
         for owner, name, now in list(self._functions.replaced()):
             package = watched_names.package_of(now)
-            if (owner, name) in watched_names.SET_BY_HARNESS:
+            if (owner, name) in watched_names.FOLLOWS_SETTINGS:
                 continue
             by_torch = package in watched_names.LIBRARIES and (owner, name) in watched_names.SET_BY_TORCH
             if package == "harness" or by_torch:
@@ -104,15 +107,29 @@ class Fingerprint:
             if replaced_before.get(f"{owner}.{name}") != id(now):
                 self._functions.accept(owner, name, now)
 
-    def _restore(self) -> list[str]:
+    def _restore(self, mentions: Callable[[str], bool]) -> list[str]:
         imported = bool(_packages() - self._packages)
         found = []
-        for item, before in self._restorable:
-            if item.read() != before:
+        for index, (item, before) in enumerate(self._restorable):
+            now = item.read()
+            if now == before:
+                continue
+            if item.by_packages and imported:
+                before = _with_packages(before, now, mentions)
+                self._restorable[index] = item, before
+            if now != before:
                 item.restore(before)
-                if not (item.by_packages and imported):
-                    found.append(item.name)
+                found.append(item.name)
         return found
+
+
+def _with_packages(before: Any, now: Any, mentions: Callable[[str], bool]) -> Any:
+    """The setting with what an imported package has done to it, which it does only once: all, or those variables of the
+    environment that the source does not name."""
+    if not isinstance(now, dict):
+        return now
+    theirs = {name: value for name, value in now.items() if before.get(name) != value and not mentions(name)}
+    return {**before, **theirs}
 
 
 def _packages() -> set[str]:

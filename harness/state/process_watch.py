@@ -51,13 +51,15 @@ class ProcessWatch:
         self._told, self.changed = set(), ""
         self._inherited = self._last
 
-    def look(self, emit: Callable[..., None], is_over: bool = False) -> list[Finding]:
+    def look(
+        self, emit: Callable[..., None], is_over: bool = False, mentions: Callable[[str], bool] = lambda name: True
+    ) -> list[Finding]:
         """Reports what the source has changed, and what it found changed; returns what the run is marked with.
 
         Settings are put back when the run is over: the source may need them in its calls.
         """
         assert self._fingerprint is not None
-        changes = self._fingerprint.look(restore=is_over)
+        changes = self._fingerprint.look(is_over, mentions)
         self.has_restored, self._last = bool(changes.restored), changes.replaced
         news = {name: value for name, value in changes.replaced.items() if name not in self._told}
         mine = [name for name, value in news.items() if self._inherited.get(name) != value]

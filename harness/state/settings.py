@@ -32,7 +32,7 @@ class Setting(NamedTuple):
     read: Callable[[], Any]
     restore: Callable[[Any], object]
     by_packages: bool = False
-    """Packages change it when they are imported, so a change next to a new import is put back without a word."""
+    """Packages change it when they are imported, so a change next to a new import is taken for theirs."""
 
 
 def _folder() -> str | None:
@@ -137,7 +137,7 @@ def _profile(own: Any, others: Any) -> None:
 
 def _set_filters(values: tuple[Any, ...]) -> None:
     warnings.filters[:] = values  # type: ignore[index]
-    warnings._filters_mutated()  # type: ignore[attr-defined]
+    getattr(warnings, "_filters_mutated", lambda: None)()  # not in every Python
 
 
 def _limits() -> tuple[tuple[int, int], ...]:
@@ -190,7 +190,7 @@ KEPT: dict[str, Callable[[], Any]] = {
 
 def changed(before: dict[str, Any]) -> list[str]:
     """Names in `KEPT` whose value is no longer the one before."""
-    return [name for name, read in KEPT.items() if _value(read) != before[name]]
+    return [name for name, read in KEPT.items() if before[name] is not None and _value(read) != before[name]]
 
 
 def kept() -> dict[str, Any]:

@@ -26,7 +26,8 @@ SET_BY_TORCH = frozenset(
     }
 )  # fmt: skip
 """What a first torch.compile or custom operator replaces by code of torch."""
-SET_BY_HARNESS = frozenset({("harness.run.written_files", "_current"), ("harness.check.forks", "_blames_the_solution")})
+FOLLOWS_SETTINGS = frozenset({("torch", "Storage")})
+"""Set by torch along with the default dtype."""
 LIBRARIES = ("torch", "triton")
 
 

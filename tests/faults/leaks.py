@@ -32,17 +32,17 @@ def _differs(row: dict[str, Any]) -> bool:
     return row.get("verdict") in ("faster", "slower") and not row["low"] <= 1.0 <= row["high"]
 
 
-def leak(name: str, text: str, says: str, statuses: str = "ok", **more: object) -> Save:
+def leak(name: str, text: str, says: str, statuses: str = "ok", never: str = "", **more: object) -> Save:
     texts = {"solution_py": text}
     return Save(
         name=f"F3 {name}", group="leaks", done="left behind in the worker", texts=texts, statuses=statuses, says=says,
-        also=is_even, never="itself failed", **more,  # type: ignore[arg-type]
+        also=is_even, never=f"itself failed|{never}" if never else "itself failed", **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
 def restored(name: str, body: str, statuses: str = "ok", says: str = BACK, **more: object) -> Save:
     """A setting that is put back; `says` is empty where a row before was told of the same setting."""
-    return leak(name, load(body), says, statuses, **more)
+    return leak(name, load(body), says, statuses, "changed process", **more)
 
 
 def replaced(name: str, body: str, named: str, statuses: str = "ok wrong runtime_error", **more: object) -> Save:

@@ -38,6 +38,7 @@ UNTRUE = r"itself failed|internal error|^Traceback|Traceback \(most recent call 
 """Never the answer to anything that a user, a kernel or a machine does."""
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 SLOWEST_RECOVERY = 20.0
+WORDS_WITHIN = 1.0
 ENDED_WITHIN = 5.0
 """Seconds for a tree to end (2 s by the book) and for its descriptors to be closed, on a busy machine."""
 
@@ -190,12 +191,17 @@ class Save(Fault):
         bench = stage.workbench
         stage.rest()
         texts = {name: text.replace("FOLDER", str(bench.folder)) for name, text in self.texts.items()}
-        answer = bench.answer(bench.save(**texts), self.within)
-        outcome.saw = f"{'/'.join(sorted(answer.statuses))}: {answer.words}"
+        at = bench.save(**texts)
+        answer = bench.answer(at, self.within)
+        words, end = answer.words, time.monotonic() + WORDS_WITHIN
+        while self.says and not re.search(self.says, words) and time.monotonic() < end:  # stderr is another pipe
+            time.sleep(0.05)
+            words = f"{answer.words}\n{''.join(bench.said[at[1] :])}"
+        outcome.saw = f"{'/'.join(sorted(answer.statuses))}: {words}"
         wanted = self.statuses.split()
         known = answer.statuses <= {*wanted, "skipped"} and answer.statuses & set(wanted)
         outcome.check(known, f"rows are {sorted(answer.statuses)}, not {wanted}")
-        outcome.check_words(answer.words, self.says, self.never)
+        outcome.check_words(words, self.says, self.never)
         if self.also is not None:
             self.also(bench, outcome)
         stage.afterwards(outcome)

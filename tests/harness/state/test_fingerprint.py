@@ -1,0 +1,94 @@
+"""The fingerprint of a process, in a process of its own: what counts as a change, whose it is, what is put back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import ROOT
+
+HEAD = """
+import json, os, sys, types
+import torch
+from harness.state.process_watch import ProcessWatch
+
+def module(name, text, file):
+    made = types.ModuleType(name)
+    made.__file__ = file
+    sys.modules[name] = made
+    exec(compile(text, file, "exec"), vars(made))
+    return made
+
+sent = []
+def emit(event, **fields):
+    sent.append(fields)
+
+watch = ProcessWatch()
+def run(text):
+    sent.clear()
+    watch.before_load()
+    module("_kb_solution_00000000", text, "solution.py")
+    codes = [found.code for found in watch.look(emit)]
+    codes += [found.code for found in watch.look(emit, is_over=True, mentions=lambda name: name in text)]
+    kinds = "restored", "replaced", "left", "packages"
+    return {"codes": codes, **{kind: [item for fields in sent for item in fields[kind]] for kind in kinds}}
+"""
+QUIET: dict[str, list[Any]] = {"codes": [], "restored": [], "replaced": [], "left": [], "packages": []}
+
+
+def played(*steps: str) -> list[dict[str, Any]]:
+    """The result of each step, an expression, in one new process."""
+    program = HEAD + "print(json.dumps([" + ", ".join(steps) + "]))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.fixture(scope="module")
+def results() -> list[dict[str, Any]]:
+    return played(
+        "run('import torch\\nX = 1')",
+        "run('import torch\\ntorch.set_default_dtype(torch.float64)')",
+        "run('X = str(__import__(\"torch\").get_default_dtype())')",
+        "run('import torch\\nold = torch.relu\\ntorch.relu = lambda x: old(x)')",
+        "run('X = 2')",
+        "run('import torch\\ntorch.relu = lambda x: x')",
+        "run('import torch\\ntorch.Tensor.relu = lambda x: x')",
+    )
+
+
+def test_a_source_that_only_defines_names_changes_nothing(results: list[dict[str, Any]]) -> None:
+    assert results[0] == QUIET
+
+
+def test_a_setting_is_restored_when_the_run_is_over(results: list[dict[str, Any]]) -> None:
+    assert results[1] == {**QUIET, "restored": ["the default dtype"]}
+    assert results[2] == QUIET
+
+
+def test_a_replaced_function_is_blamed_on_its_source_and_not_on_the_next(results: list[dict[str, Any]]) -> None:
+    assert results[3] == {**QUIET, "codes": ["process_changed"], "replaced": ["torch.relu"]}
+    assert results[4] == {**QUIET, "codes": ["changed_before"], "left": ["torch.relu"]}
+    assert results[5] == {**QUIET, "codes": ["process_changed"], "replaced": ["torch.relu"]}
+
+
+def test_a_method_that_hides_an_inherited_one_counts(results: list[dict[str, Any]]) -> None:
+    assert "Tensor.relu" in results[6]["replaced"]
+
+
+def test_what_a_package_does_at_its_import_stays(tmp_path: Path) -> None:
+    """The import happens only once; a variable that the source names is the source's all the same."""
+    (tmp_path / "kb_patcher.py").write_text(
+        "import os, sys, torch\nold = torch.relu\ndef relu(x): return old(x)\ntorch.relu = relu\n"
+        "os.environ['PATCHER_HOME'] = '1'\nsys.path.append('/patcher')\n"
+    )
+    text = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\\nimport os, kb_patcher\\nos.environ['MINE'] = '1'"
+    found = played(f'run("""{text}""")', "run('X = 1')", "sorted({'PATCHER_HOME', 'MINE'} & os.environ.keys())")
+    assert found[0] == {**QUIET, "restored": ["the environment"], "packages": [["torch.relu", "kb_patcher"]]}
+    assert found[1] == QUIET
+    assert found[2] == ["PATCHER_HOME"]
