@@ -134,3 +134,38 @@ async def test_a_spare_that_starts_while_the_workers_are_sent_away_goes_too(
     assert not started[0].alive  # who closed them finds none left
     await preparing
     assert supervisor.pids == ()
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_a_source_has_changed_makes_room_for_the_spare(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.run_once(iteration=False)
+    await it.session.supervisor.prepare_spare()
+    await reached(lambda: it.session.supervisor.spare_warm)
+    worker, spare = it.session.supervisor.pids
+    write(folder, 'DO = "patch"')
+    patched = await it.session.run_once(iteration=False)
+    assert isinstance(patched, Summary)
+    assert [finding.code for finding in patched.findings] == ["process_changed"]
+    assert worker not in it.session.supervisor.pids
+    write(folder, "TIME_US = 40.0")
+    honest = await it.session.run_once(iteration=False)
+    assert isinstance(honest, Summary)
+    assert (honest.findings, it.session.supervisor.pids[0]) == ((), spare)
+
+
+@pytest.mark.anyio
+async def test_a_source_in_a_changed_worker_is_run_again_in_the_spare(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = watched()
+    await it.session.run_once(iteration=False)
+    await it.session.supervisor.prepare_spare()
+    await reached(lambda: it.session.supervisor.spare_warm)
+    spare = it.session.supervisor.pids[1]
+    write(folder, 'DO = "find"')
+    found = await it.session.run_once(iteration=False)
+    assert isinstance(found, Summary)
+    assert (found.right, found.findings, it.session.supervisor.pids) == (True, (), (spare,))

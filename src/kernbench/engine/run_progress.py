@@ -68,6 +68,7 @@ class RunProgress:
             return [replace(self._at, compiler=str(message["compiler"]))] if self._at is not None else []
         if kind == "started":
             self.environment = decode_checked(Environment, message.get("environment") or {})
+            self.findings = ()  # of a worker that was not clean, if this is the second start
         elif kind == "finding":
             self.findings += (decode_checked(Finding, message["finding"]),)
         elif kind == "wrote":

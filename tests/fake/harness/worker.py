@@ -5,7 +5,8 @@ DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER
                       slow (20 ms or $FAKE_SLOW s a row), say (writes SAY as an event),
                       dump (writes debug.txt into the task's folder), raw (sends the bytes of lines.hex as they are),
                       generate (writes generated.py there and reports that), spawn (writes generated.py by a process,
-                      which is all that it reports), append (to solution.py), cheat (append to reference.py)
+                      which is all that it reports), append (to solution.py), cheat (append to reference.py),
+                      patch (reports that it replaced torch.softmax), find (finds that replaced, but in its first run)
 ON = "b"              the case on which it does so; every case if left out
 SAYS = "\\u001b"      what it prints, and the words of syntax and raise; written as in JSON
 
@@ -37,7 +38,7 @@ class Worker:
     def __init__(self):
         self.out = os.dup(1)
         os.dup2(2, 1)
-        self.sent, self.read_at = 0, time.perf_counter()
+        self.sent, self.runs, self.read_at = 0, 0, time.perf_counter()
         self.requests = queue.Queue()
         self.cancelled = set()
         self.free = threading.Event()
@@ -113,6 +114,13 @@ class Worker:
             message = self.says or "invalid syntax"
             self.emit("failed", run=run, status="build_error", message=message, where=place, traceback="...")
             return
+        self.runs += 1
+        if todo == "patch" or (todo == "find" and self.runs > 1):
+            names = {"patch": {"replaced": ["torch.softmax"]}, "find": {"left": ["torch.softmax"]}}[todo]
+            self.emit("changed", run=run, **{"restored": [], "replaced": [], "left": [], "packages": [], **names})
+            code = {"patch": "process_changed", "find": "changed_before"}[todo]
+            finding = {"name": "changed process", "help": "torch.softmax", "red": True, "code": code}
+            self.emit("finding", run=run, finding=finding)
         if todo in ("generate", "append", "spawn", "cheat"):
             self.generate(run, request["task"]["folder"], todo)
         if os.environ.get("FAKE_BUILDER"):
