@@ -179,12 +179,11 @@ OUTPUT = [
                 "        try: os.write(n, line.encode() + b'\\n')\n        except OSError: pass"), "crashed",
            "wrote to its event pipe"),
     source("F13 json.dumps patched", "json.dumps = None",
-           load("import json; json.dumps = lambda *a, **k: 1/0"), "ok build_error crashed", "", never="timed out", within=8.0,
-           patches=True),
+           load("import json; json.dumps = lambda *a, **k: 1/0"), "ok build_error crashed", "", never="timed out", within=8.0),
     source("F13 os.write patched", "os.write raises", load("os.write = lambda *a: 1/0"), "ok build_error crashed", "",
-           never="timed out", within=8.0, patches=True),
+           never="timed out", within=8.0),
     source("clock replaced", "time.perf_counter returns 0", load("time.perf_counter = lambda: 0.0"), "ok",
-           "clock replaced", patches=True),
+           "clock replaced"),
 ]  # fmt: skip
 
 TEXTS = [

@@ -184,8 +184,6 @@ class Save(Fault):
     within: float = 12.0
     also: Callable[[Workbench, Outcome], None] | None = None
     """What else must hold once the save is answered."""
-    patches: bool = False
-    """It patches Python itself, which the worker keeps: the rows after it get another workbench."""
 
     def act(self, stage: Stage, outcome: Outcome) -> None:
         bench = stage.workbench
@@ -208,8 +206,6 @@ class Save(Fault):
         for name in set(self.texts) - {"solution_py"}:
             stem, _, suffix = name.rpartition("_")
             (bench.folder / f"{stem}.{suffix}").unlink(missing_ok=True)
-        if self.patches:
-            stage.give_up()
 
 
 @dataclass(frozen=True, kw_only=True)
