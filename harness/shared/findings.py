@@ -26,15 +26,15 @@ OUT_OF_BOUNDS = "the call wrote {elements} {side} of {tensor}"
 
 DEFINITIONS: dict[FindingCode, Definition] = {
     "best_not_loaded": Definition("best failed to load", "the best source so far failed to load: {message}"),
-    "changed_before": Definition(
-        "in a changed process",
-        "an earlier source changed {names} in this worker, so this run does not count; run it again in a new one",
-        disqualifying=True,
-    ),
     "busy_machine": Definition(
         "busy machine",
         "other programs kept {busy} of {cpus} CPUs busy while this was timed, which makes times unclear;"
         " time it again when they are done",
+    ),
+    "changed_before": Definition(
+        "in a changed process",
+        "an earlier source changed {names} in this worker, so this run does not count; run it again in a new one",
+        disqualifying=True,
     ),
     "clock_replaced": Definition(
         "clock replaced",

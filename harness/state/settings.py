@@ -189,7 +189,7 @@ KEPT: dict[str, Callable[[], Any]] = {
 
 
 def changed(before: dict[str, Any]) -> list[str]:
-    """Names in `KEPT` whose value is no longer the one before."""
+    """Names in `KEPT` whose value has changed."""
     return [name for name, read in KEPT.items() if before[name] is not None and _value(read) != before[name]]
 
 

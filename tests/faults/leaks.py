@@ -41,7 +41,7 @@ def leak(name: str, text: str, says: str, statuses: str = "ok", never: str = "",
 
 
 def restored(name: str, body: str, statuses: str = "ok", says: str = BACK, **more: object) -> Save:
-    """A setting that is put back; `says` is empty where a row before was told of the same setting."""
+    """A setting that is restored; `says` is empty if an earlier row was already told about it."""
     return leak(name, load(body), says, statuses, "changed process", **more)
 
 

@@ -136,14 +136,20 @@ async def test_a_spare_that_starts_while_the_workers_are_sent_away_goes_too(
     assert supervisor.pids == ()
 
 
-@pytest.mark.anyio
-async def test_a_worker_that_a_source_has_changed_makes_room_for_the_spare(
-    watched: Callable[..., Watched], folder: Path
-) -> None:
+async def with_spare(watched: Callable[..., Watched]) -> Watched:
+    """A session that has run once and has a warm spare."""
     it = watched()
     await it.session.run_once(iteration=False)
     await it.session.supervisor.prepare_spare()
     await reached(lambda: it.session.supervisor.spare_warm)
+    return it
+
+
+@pytest.mark.anyio
+async def test_a_worker_that_a_source_has_changed_makes_room_for_the_spare(
+    watched: Callable[..., Watched], folder: Path
+) -> None:
+    it = await with_spare(watched)
     worker, spare = it.session.supervisor.pids
     write(folder, 'DO = "patch"')
     patched = await it.session.run_once(iteration=False)
@@ -160,10 +166,7 @@ async def test_a_worker_that_a_source_has_changed_makes_room_for_the_spare(
 async def test_a_source_in_a_changed_worker_is_run_again_in_the_spare(
     watched: Callable[..., Watched], folder: Path
 ) -> None:
-    it = watched()
-    await it.session.run_once(iteration=False)
-    await it.session.supervisor.prepare_spare()
-    await reached(lambda: it.session.supervisor.spare_warm)
+    it = await with_spare(watched)
     spare = it.session.supervisor.pids[1]
     write(folder, 'DO = "find"')
     found = await it.session.run_once(iteration=False)

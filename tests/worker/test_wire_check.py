@@ -204,7 +204,7 @@ LIES: dict[str, tuple[str, Line]] = {
 
 
 async def answered(it: Watched, folder: Path, lie: tuple[str, Line] | None) -> tuple[object, str]:
-    """How a run ends whose worker lies like this, and what its failure says."""
+    """How a run ends if its worker tells this lie, and what the failure says."""
     (folder / "lies.json").write_text(json.dumps({lie[0]: [lie[1]]} if lie else {}))
     before = len(it.events)
     outcome = await it.session.run_once(iteration=False)

@@ -10,7 +10,7 @@ DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER
 ON = "b"              the case on which it does so; every case if left out
 SAYS = "\\u001b"      what it prints, and the words of syntax and raise; written as in JSON
 
-lies.json beside it has events to send as the worker's own, by when: first, load, row (before the first) or end.
+lies.json, next to solution.py, lists false events and when to send them: first, load, row (before the first) or end.
 """
 
 import contextlib

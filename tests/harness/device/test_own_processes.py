@@ -18,7 +18,7 @@ WAITS = "import os; print(os.getpid(), flush=True); input()"
 
 @contextlib.contextmanager
 def grandchild(code: str, outlives: bool = False) -> Iterator[int]:
-    """Its pid; with `outlives` its parent has ended, so it is no longer below this process."""
+    """Its pid. With `outlives`, its parent ends first, so it leaves the tree of this process."""
     start = "Popen" if outlives else "run"
     script = f"import subprocess, sys; subprocess.{start}([sys.executable, '-c', {code!r}])"
     parent = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

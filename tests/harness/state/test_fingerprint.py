@@ -1,4 +1,4 @@
-"""The fingerprint of a process, in a process of its own: what counts as a change, whose it is, what is put back."""
+"""The fingerprint, tried in a separate process: what counts as a change, who made it, and what is restored."""
 
 from __future__ import annotations
 
