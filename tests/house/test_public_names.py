@@ -56,6 +56,7 @@ def test_both_doors_of_the_harness_open() -> None:
 
 def test_everything_that_the_shipped_kernels_use_is_there() -> None:
     files = sorted([*(ROOT / "kernels").rglob("*.py"), *(ROOT / "src" / "kernbench" / "templates").rglob("*.py")])
+    files = [path for path in files if ".kernbench" not in path.parts]  # sources that a tried-out task keeps
     used = {(name, str(path.relative_to(ROOT))) for path in files for name in used_names(path.read_text())}
     names = {name for name, _ in used}
     assert {"harness.cuda.load", "harness.cuda.Plans", "harness.cuda.outputs_like", "harness.host.load"} <= names

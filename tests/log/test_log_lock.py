@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -252,6 +254,19 @@ async def test_the_writer_keeps_the_order_and_outlives_a_cancelled_caller() -> N
     waiting[20].cancel()
     assert await writer.close()
     assert written == list(range(50))
+
+
+@pytest.mark.anyio
+async def test_nobody_hears_of_an_error_after_the_caller_was_cancelled() -> None:
+    """asyncio would print `Future exception was never retrieved` over the screen; anyio fails the test for it."""
+    writer = FileThread()
+    end, answer = os.pipe()
+    writer(os.read, end, 1)
+    writer(Path("/nowhere/at/all").read_text).cancel()
+    await asyncio.sleep(0)  # the shield lets go of what is inside
+    os.write(answer, b"x")
+    assert await writer.close()
+    gc.collect()
 
 
 @pytest.mark.anyio

@@ -641,6 +641,20 @@ async def test_a_burst_is_painted_seldom(engine: FakeEngine) -> None:
         assert "timing 5/10" in screen_text(app)
 
 
+async def test_a_machine_that_stalls_at_any_moment_leaves_no_paint_out(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A timer of Textual's whose moment has passed by the time it starts never calls back."""
+    app = make_app(engine)
+    async with app.run_test(size=(160, 48)) as pilot:
+        await settle(pilot)
+        monkeypatch.setattr("textual.message_pump.MessagePump.set_timer", lambda *_, **__: None)
+        engine.say(WorkerChanged("ready", H200), *whole_run(), LogLine("a line"))
+        await until(pilot, lambda: app.settled)
+        assert app.settled
+        assert "a line" in screen_text(app)
+
+
 async def test_the_log_is_bounded_and_counts_what_it_dropped(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:

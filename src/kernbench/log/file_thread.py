@@ -31,8 +31,10 @@ class FileThread:
             self._thread.start()
         done: Future[_T] = Future()
         self._queue.put(lambda: _carry_out(done, function, arguments))
-        result = asyncio.shield(asyncio.wrap_future(done))
-        result.add_done_callback(_retrieve)
+        inside = asyncio.wrap_future(done)
+        result = asyncio.shield(inside)
+        for future in (inside, result):
+            future.add_done_callback(_retrieve)
         return result
 
     async def close(self) -> bool:

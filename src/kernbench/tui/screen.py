@@ -49,6 +49,7 @@ from kernbench.tui.state.board import Board, Change, Row
 from kernbench.tui.text import status_text
 from kernbench.tui.text.sort_filter import SORT_WORDS
 from kernbench.tui.text.spans import clip
+from kernbench.tui.widgets.delays import call_after
 from kernbench.tui.widgets.filter_line import FilterLine
 from kernbench.tui.widgets.key_line import KeyLine
 from kernbench.tui.widgets.row_view import RowView
@@ -252,7 +253,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         if not self._paint_due:
             self._paint_due = True
             self.paint()
-            self.set_timer(PAINT_SECONDS, self._tick)
+            call_after(PAINT_SECONDS, self, self._tick)
 
     @property
     def settled(self) -> bool:

@@ -23,6 +23,7 @@ from kernbench.events import RunStarted
 from kernbench.tui.state.board import Board
 from kernbench.tui.text import failure_text
 from kernbench.tui.text.spans import Span, clean, clip
+from kernbench.tui.widgets.delays import call_after
 from kernbench.tui.widgets.row_view import RowView
 
 MOST_LINES = 2000
@@ -78,7 +79,7 @@ class Output(RowView):
         self._lines.append(clean(text[:LONGEST]))
         if not self.flush_due and self.is_attached:
             self.flush_due = True
-            self.set_timer(FLUSH_SECONDS, self._flush)
+            call_after(FLUSH_SECONDS, self, self._flush)
 
     def begin_run(self, run: RunStarted) -> None:
         """Mark where a run begins."""
