@@ -28,6 +28,8 @@ class Record(NamedTuple):
     correlation: int
     graph: bool = False
     """Launched as part of a CUDA graph."""
+    launch: bytes = b""
+    """Of a kernel, if CUPTI reported it: grid, block, static and dynamic shared memory, as eight integers."""
 
     @property
     def us(self) -> float:

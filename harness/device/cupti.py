@@ -26,8 +26,8 @@ from harness.shared import format as fmt
 
 KINDS = KERNEL, COPY, FILL = 10, 1, 2
 """CUPTI's numbers for kernel, memcpy and memset records."""
-KERNEL_RECORD = struct.Struct("<16xQQ16xI40xI8xQ44xI")
-"""CUpti_ActivityKernel8 to 10: start, end, stream, correlation, name, graph."""
+KERNEL_RECORD = struct.Struct("<16xQQ16xI32s8xI8xQ44xI")
+"""CUpti_ActivityKernel8 to 10: start, end, stream, launch, correlation, name, graph."""
 MEMORY_RECORD = struct.Struct("<4xB11xQQ8xII24xI")
 """CUpti_ActivityMemcpy6 and CUpti_ActivityMemset4: kind of copy, start, end, stream, correlation, graph."""
 COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
@@ -113,16 +113,17 @@ class Cupti:
             at = (record.value or 0) - address
             kind = view[at]
             if kind == KERNEL:
-                start, end, stream, number, place, graph = KERNEL_RECORD.unpack_from(view, at)
+                start, end, stream, launch, number, place, graph = KERNEL_RECORD.unpack_from(view, at)
                 name = self._name(place)
             elif kind in (COPY, FILL):
                 way, start, end, stream, number, graph = MEMORY_RECORD.unpack_from(view, at)
+                launch = b""
                 name = "Memset" if kind == FILL else f"Memcpy {COPIES.get(way, 'of another kind')}"
             else:
                 continue
             if not 0 < start <= end:
                 raise LostRecords(f"CUPTI recorded no valid times for {name}")
-            yield Record(name, start, end, stream, number, graph != 0)
+            yield Record(name, start, end, stream, number, graph != 0, launch)
         if answer != NO_MORE:
             raise LostRecords(f"a CUPTI buffer ended with error {answer}")
 

@@ -29,11 +29,11 @@ def prune(build: str) -> None:
     _keep_latest(build, MOST_IMAGES)
 
 
-def use_inductor_cache(build: str, task_hash: str, environment: Environment) -> None:
-    """Lets torch.compile find what an earlier worker has compiled: 0.07 s a row instead of 0.4 to 1.1 s."""
+def inductor_cache(build: str, task_hash: str, environment: Environment) -> str:
+    """Where torch.compile finds what an earlier worker has compiled: 0.07 s a row instead of 0.4 to 1.1 s."""
     about = f"{environment.torch} {environment.triton} {environment.device_name}"
     name = f"{task_hash}-{hashlib.sha256(about.encode()).hexdigest()[:8]}"
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = os.path.join(build, "inductor", name)
+    return os.path.join(build, "inductor", name)
 
 
 def _keep_latest(folder: str, most: int) -> None:

@@ -14,6 +14,8 @@ import torch
 from harness.check import clock_guard, compare
 from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import BadOutput, Outputs, copies, named_outputs
+from harness.load import builds
+from harness.run import baseline_kernels
 from harness.run.context import RunContext
 from harness.run.opponents import FirstCall, Opponents
 from harness.run.progress import Progress
@@ -54,6 +56,7 @@ class CaseTiming:
         timed = self._measured(case, sides, [material.inputs for material in materials])
         if baseline is not None and "baseline" not in timed.samples.samples:
             missing = explain("baseline_fails_again")
+        timed.findings += self._other_kernels(case, timed.samples)
         problem, stale = self._timed_output(timed.samples, materials)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
@@ -71,6 +74,15 @@ class CaseTiming:
                 if failure.side == "solution":
                     raise
                 sides = {name: side for name, side in sides.items() if name != failure.side}
+
+    def _other_kernels(self, case: Case, timed: Timing) -> list[Finding]:
+        """Whether the compiled baseline is another one than in an earlier worker."""
+        request, calls = self.context.request, timed.activities.get("baseline")
+        if request.baseline != "compile" or not request.build or not calls:
+            return []
+        folder = builds.inductor_cache(request.build, request.task.hash, self.context.environment)
+        found = baseline_kernels.compare(folder, case.id, calls)
+        return [found] if found is not None else []
 
     def _timed_output(self, timed: Timing, materials: list[CaseInputs]) -> tuple[str | None, tuple[Finding, ...]]:
         """Checks the output of one more measured call, at a known address with different values."""

@@ -44,6 +44,7 @@ FindingCode = Literal[
     "not_recovered",
     "one_sided_graph",
     "opponent_changed",
+    "other_baseline_kernels",
     "other_stream",
     "out_of_bounds_write",
     "output_kept",

@@ -90,6 +90,11 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         " leave the reference and the baseline alone",
         disqualifying=True,
     ),
+    "other_baseline_kernels": Definition(
+        "other baseline kernels",
+        "the compiled baseline runs {now}, in an earlier worker {before}: its time and the speedup over it do not"
+        " compare with earlier ones",
+    ),
     "other_stream": Definition(
         "other stream",
         "kernels ran on a stream other than the caller's; make the caller's stream wait, or launch on it",

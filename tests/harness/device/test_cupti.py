@@ -28,13 +28,14 @@ def packed(kind: int, fields: dict[int, tuple[str, int]]) -> bytes:
     return bytes(made)
 
 
-def kernel(name: bytes, start: int, end: int, stream: int, number: int, graph: int = 0) -> bytes:
+def kernel(name: bytes, start: int, end: int, stream: int, number: int, graph: int = 0, shared: int = 0) -> bytes:
     text = ctypes.c_char_p(name)
     KEPT.append(text)
     place = ctypes.cast(text, ctypes.c_void_p).value
     assert place is not None
     fields = {16: ("Q", start), 24: ("Q", end), 48: ("I", stream), 92: ("I", number), 104: ("Q", place)}
-    return packed(cupti.KERNEL, {**fields, 156: ("I", graph)})
+    shape = {52 + 4 * index: ("i", size) for index, size in enumerate((66, 2, 1, 256, 1, 1, 16, shared))}
+    return packed(cupti.KERNEL, {**fields, **shape, 156: ("I", graph)})
 
 
 def moved(kind: int, way: int, start: int, end: int, stream: int, number: int, graph: int = 0) -> bytes:
@@ -43,6 +44,11 @@ def moved(kind: int, way: int, start: int, end: int, stream: int, number: int, g
 
 
 KEPT: list[Any] = []
+
+
+def launch(shared: int = 0) -> bytes:
+    """Of `kernel`, as a record has it."""
+    return struct.pack("<8i", 66, 2, 1, 256, 1, 1, 16, shared)
 
 
 class Library:
@@ -138,7 +144,7 @@ def test_kernels_copies_and_fills_are_read_and_nothing_else(library: Library) ->
     assert library.on == {cupti.KERNEL, cupti.COPY, cupti.FILL}
     begin = 1_700_000_000_000_000_000
     library.pending = [
-        kernel(b"own", begin, begin + 512, 7, 40),
+        kernel(b"own", begin, begin + 512, 7, 40, shared=4096),
         kernel(b"_ZN2at6native6kernelIfEEvPT_", begin + 600, begin + 700, 13, 41, graph=3),
         packed(37, {}),
         moved(cupti.COPY, 8, 5, 9, 7, 42),
@@ -146,8 +152,8 @@ def test_kernels_copies_and_fills_are_read_and_nothing_else(library: Library) ->
         moved(cupti.FILL, 0, 10, 12, 7, 44, graph=1),
     ]
     assert recorder.stop() == [
-        Record("own", begin, begin + 512, 7, 40),
-        Record("void at::native::kernel<float>(float*)", begin + 600, begin + 700, 13, 41, graph=True),
+        Record("own", begin, begin + 512, 7, 40, launch=launch(4096)),
+        Record("void at::native::kernel<float>(float*)", begin + 600, begin + 700, 13, 41, graph=True, launch=launch()),
         Record("Memcpy DtoD", 5, 9, 7, 42),
         Record("Memcpy of another kind", 5, 9, 7, 43),
         Record("Memset", 10, 12, 7, 44, graph=True),
