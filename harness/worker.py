@@ -133,6 +133,8 @@ def main(device: str) -> None:
     while True:
         message, read_at = channel.next()
         _serve(channel, message, read_at, environment, cache, watch)
+        if gpu is not None:
+            _load_compiler(channel)
         if len(sys.modules) > settled + MANY_MODULES:
             cache.drop("solution")  # the next run reloads it; frozen, its reference cycles would never be freed
             gc.collect()
@@ -258,16 +260,22 @@ def _open_gpu(channel: Channel, device: str) -> str:
 
 def _warm_up(channel: Channel, gpu: Any) -> None:
     """Does the slow first-time work while idle; the `warm` event reports that a run need not wait for it."""
-    if gpu is not None:
-        from harness.private import torch_private
+    if gpu is None:
+        channel.emit("warm")
+        return
+    from harness.load import compiled
 
-        gpu.warm()
-        for number, name in enumerate(torch_private.COMPILE_IMPORTS):
-            if not channel.quiet_for(0 if number else IDLE_S):
-                break
-            with contextlib.suppress(Exception):  # a failure shows up again on use
-                importlib.import_module(name)
-    channel.emit("warm")
+    gpu.warm()
+    compiled.on_loaded(lambda: channel.emit("warm", gpu_free=round(gpu.memory_free(), 3)))
+    _load_compiler(channel)
+
+
+def _load_compiler(channel: Channel) -> None:
+    """A request that comes meanwhile waits for one piece of it at most."""
+    from harness.load import compiled
+
+    if channel.quiet_for(IDLE_S):
+        compiled.load(lambda: channel.quiet_for(0))
 
 
 def _unusable(channel: Channel, code: UnusableCode, message: str) -> NoReturn:

@@ -69,6 +69,13 @@ class Nvml:
             return None
         return len([pid for pid in pids if pid != os.getpid() and not own_processes.is_own(pid)])
 
+    def memory_used(self) -> int | None:
+        """Bytes in use by all processes."""
+        if self._library is None:
+            return None
+        sizes = (ctypes.c_ulonglong * 3)()  # total, free, used
+        return int(sizes[2]) if self._library.nvmlDeviceGetMemoryInfo(self._handle, sizes) == 0 else None
+
     def driver(self) -> str | None:
         if self._library is None:
             return None
@@ -153,6 +160,13 @@ class Gpu:
         self.nvml = Nvml(self.uuid)
         self._recorder: Recorder | None = None
         self._flushes: dict[str, Any] = {}
+
+    def memory_free(self) -> float:
+        """Share of its memory that no process uses."""
+        import torch
+
+        free, total = torch.cuda.mem_get_info(self.device)
+        return float(free / total)
 
     def warm(self) -> None:
         """Initializes flush and recorder, which is slow, while the worker is idle."""

@@ -1,10 +1,53 @@
-"""The compile baseline: torch.compile on the task's reference, one copy of it per case."""
+"""The compile baseline: torch.compile on the task's reference, one copy of it per case.
+
+Loading the compiler takes seconds. A worker does it ahead, while it waits (`load`); if a run needs it sooner, the first
+compile finishes the job, and `on_loaded` reports it in both cases.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import sys
 import types
 from collections.abc import Callable
 from typing import Any
+
+from harness.private import torch_private
+
+_waiting: list[Callable[[], None]] = []
+
+
+def on_loaded(callback: Callable[[], None]) -> None:
+    """Calls it once, as soon as the compiler is loaded."""
+    _waiting.append(callback)
+
+
+def load(may_go_on: Callable[[], bool] = lambda: True) -> None:
+    """Imports the compiler in pieces, as long as it may go on."""
+    for name in torch_private.COMPILE_IMPORTS:
+        if name not in sys.modules:
+            if not may_go_on():
+                return
+            with contextlib.suppress(Exception):  # a failure shows up again on use
+                importlib.import_module(name)
+    while _waiting:
+        _waiting.pop()()
+
+
+def load_by_compiling(device: str) -> None:
+    """Loads the rest with a throwaway compile, so that the first row does not have to wait for it."""
+    if not _waiting:
+        return
+    import torch
+
+    with contextlib.suppress(Exception):
+        torch.compile(_throwaway, dynamic=False)(torch.zeros(8, device=device))
+    load()
+
+
+def _throwaway(x: Any) -> Any:
+    return x + 1
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

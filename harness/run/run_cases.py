@@ -18,7 +18,7 @@ from harness.check.threads import ThreadWatch
 from harness.device import environment
 from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw, Reference, copies
-from harness.load import builds
+from harness.load import builds, compiled
 from harness.load.exception_text import one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.precompile import server
@@ -86,6 +86,7 @@ class Run:
             reference = self._load_reference()
             for case in self._cases():
                 self.progress.step("baseline", case)
+                self._load_compiler()
                 material = self.cache.material(reference, case, Draw(0), self.device)
                 self.opponents.baseline(reference, case)(**copies(material.inputs))
                 self.cache.trim()
@@ -130,7 +131,8 @@ class Run:
         torch.set_num_threads(threads)
         os.environ["OMP_NUM_THREADS"] = str(threads)  # for OpenMP libraries loaded from now on
         if self.request.build:
-            builds.use_inductor_cache(self.request.build, self.task.hash, self.environment)
+            folder = builds.inductor_cache(self.request.build, self.task.hash, self.environment)
+            os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
 
     def _whole(self) -> None:
         self._set_up()
@@ -176,11 +178,18 @@ class Run:
         for index, row in enumerate(right):
             self.progress.done = index
             if row.lacks_baseline:
+                self.progress.step("baseline", row.case)
+                self._load_compiler()
                 rows.catch_up(row)
         for index, row in enumerate(right):
             self.progress.done = index
             if not row.result.failed:
                 rows.recheck(row)
+
+    def _load_compiler(self) -> None:
+        """Once; on a GPU it takes seconds, and the worker reports that it is warm afterwards."""
+        if self.device != "cpu":
+            compiled.load_by_compiling(self.device)
 
     def _tell_builder(self) -> None:
         """Reports the compiler settings, for the process that precompiles the kernels of the other cases."""

@@ -201,6 +201,21 @@ def test_a_private_name_that_is_absent_in_the_workers_python_is_found_out(tmp_pa
     assert check.fix.startswith("Without them: event pairs include the launch")
 
 
+@pytest.mark.parametrize(
+    ("sizes", "says"),
+    [
+        ({"machine": 1_240_000_000, "gpu": 560_000_000}, "takes 1.2 GB of memory and 0.6 GB of the GPU's; a second"),
+        ({"machine": 310_000_000}, "takes 0.3 GB of memory; a second one starts while half of the memory is free"),
+    ],
+)
+def test_what_a_spare_costs_is_told(tmp_path: Path, fake_python: Path, sizes: dict[str, int], says: str) -> None:
+    answer = {"python": "3.12.1", "torch": "2.6.0", "cuda": None, "gpus": [], "spare": sizes}
+    fake_python.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    check = by_name(installation.checks(tmp_path, str(fake_python)))["spare worker"]
+    assert check.ok
+    assert check.says.startswith(says)
+
+
 def test_a_torch_that_the_harness_cannot_be_imported_with_is_a_line() -> None:
     (check,) = installation._private({"torch": "2.11.0", "private_problem": "No module named 'torch.overrides'"})
     assert check.ok is False

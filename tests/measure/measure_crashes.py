@@ -60,7 +60,7 @@ async def spare(shop: TaskCopy) -> float:
     """Until the spare is warm; how long that took."""
     began = time.perf_counter()
     await shop.session.supervisor.prepare_spare()
-    while not shop.session.supervisor.spare_warm and time.perf_counter() - began < 60:
+    while not shop.session.supervisor.spares.any_warm and time.perf_counter() - began < 60:
         await asyncio.sleep(0.05)
     return time.perf_counter() - began
 

@@ -28,8 +28,8 @@ torch.cuda.synchronize()
 """
 
 
-def answered(bench: Workbench, at: tuple[int, int, float], name: str) -> None:
-    """Seconds to the first row with a verdict, to the last of them, and to the end."""
+def answered(bench: Workbench, at: tuple[int, int, float], name: str) -> float:
+    """Seconds to the first row with a verdict, to the last of them, and to the end; returns the second."""
     answer = bench.answer(at, 240)
     firsts: dict[str, float] = {}
     for moment, event in bench.lines[at[0] :]:
@@ -38,13 +38,18 @@ def answered(bench: Workbench, at: tuple[int, int, float], name: str) -> None:
     timed = sorted(firsts.values())
     words = f"{len(timed)} rows with a verdict, {sorted(answer.statuses)}, end after {answer.seconds:.2f} s"
     figure(name, f"{timed[0]:.2f} to {timed[-1]:.2f} s" if timed else "none", words)
+    return timed[-1] if timed else float("nan")
 
 
-def until_warm(bench: Workbench, began: float) -> None:
-    def warm() -> Any:
+def until_warm(bench: Workbench, began: float) -> float:
+    def starts() -> Any:
         return next((moment for moment, event in bench.lines if event["event"] == "start"), None)
 
-    figure("first run begins after", f"{bench.wait(warm, 240, 'start') - began:.2f} s")
+    figure("first run begins after", f"{bench.wait(starts, 240, 'start') - began:.2f} s")
+    bench.wait(lambda: any("the worker was warm" in line for line in bench.said), 240, "warm worker")
+    warm = time.monotonic() - began
+    figure("the worker is warm after", f"{warm:.2f} s")
+    return warm
 
 
 def main() -> None:
@@ -56,8 +61,9 @@ def main() -> None:
     for opening in ("opening", "opening again")["--once" in sys.argv :]:
         began = time.monotonic()
         bench = Workbench(folder, "--baseline", "compile", deadlines=LIMITS)
-        until_warm(bench, began)
-        answered(bench, (0, 0, began), opening)
+        warm = until_warm(bench, began)
+        last = answered(bench, (0, 0, began), opening)
+        figure("every row has its verdict", f"{last - warm:.2f} s", "after the worker was warm")
         if opening == "opening":
             bench.settle(240, quiet=4)
             bench.close()

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernbench.events import BuildFailed, Progress, RunFinished
-from kernbench.worker.compilers import compiler_below
-from kernbench.worker.deadlines import Deadlines
+from kernbench.worker.deadlines import Deadlines, compiler_below
 from tests.sessions import Watched, reached, write
 
 COMPILER = """#!/bin/sh

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from kernbench.events import CaseLanded, Notice, Summary
+from kernbench.worker import spares
 from kernbench.worker.process import ChildProcess
-from kernbench.worker.supervisor import SPARE_TRIES
-from tests.sessions import Watched, reached, write
+from kernbench.worker.spares import MOST, TRIES
+from tests.sessions import Watched, reached, summaries, write
 
 
 def state_of(pid: int) -> str:
@@ -34,13 +35,13 @@ class Warming:
         await it.session.run_once(iteration=False)
         monkeypatch.setenv("FAKE_WARM_UP", str(self._file))
         await self.supervisor.prepare_spare()
-        await reached(lambda: self.supervisor.spare_ready)
-        assert not self.supervisor.spare_warm
+        await reached(lambda: self.supervisor.spares.any_ready)
+        assert not self.supervisor.spares.any_warm
         self.pid = self.supervisor.pids[1]
 
     async def end(self) -> None:
         self._file.touch()
-        await reached(lambda: self.supervisor.spare_warm)
+        await reached(lambda: self.supervisor.spares.any_warm)
 
 
 @pytest.mark.anyio
@@ -96,10 +97,10 @@ async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_do
         return tried[-1]
 
     monkeypatch.setattr(ChildProcess, "start", noted)
-    for _ in range(SPARE_TRIES + 2):
+    for _ in range(TRIES + 2):
         await supervisor.prepare_spare()
         await reached(lambda: len(supervisor.pids) == 1)
-    assert len(tried) == SPARE_TRIES
+    assert len(tried) == TRIES
     (said,) = [event.text for event in it.of(Notice) if isinstance(event, Notice)]
     assert said == f"no spare worker ({why}): a crash will make the next save wait for a restart"
     await it.session.start()
@@ -110,7 +111,7 @@ async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_do
     await reached(lambda: not supervisor.pids)
     it.session.rerun()
     await it.ended(3)
-    await reached(lambda: supervisor.spare_warm)
+    await reached(lambda: supervisor.spares.any_warm)
 
 
 @pytest.mark.anyio
@@ -136,12 +137,59 @@ async def test_a_spare_that_starts_while_the_workers_are_sent_away_goes_too(
     assert supervisor.pids == ()
 
 
+@pytest.mark.anyio
+async def test_two_lost_in_a_row_are_both_replaced_at_once(watched: Callable[..., Watched], folder: Path) -> None:
+    it = watched(standby=False, floors=False)
+    supervisor = it.session.supervisor
+    await it.session.start()
+    await it.ended(1)
+    await reached(lambda: len(supervisor.pids) == 1 + MOST and supervisor.spares.all_are("is_prepared"))
+    worker, *waiting = supervisor.pids
+    for count in range(MOST):
+        write(folder, f'DO = "exit"\nTIME_US = {50 + count}.0')
+        await it.ended(2 + count)
+    write(folder, "TIME_US = 40.0")
+    await it.ended(2 + MOST)
+    assert summaries(it)[-1].right
+    assert supervisor.pids[0] == waiting[-1]
+    await reached(lambda: len(supervisor.pids) == 1 + MOST)
+    assert not {worker, *waiting[:-1]} & set(supervisor.pids)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("machine", "gpu", "count"), [(0.5, 0.5, 2), (0.49, 1.0, 1), (1.0, 0.49, 1)])
+async def test_a_second_one_needs_half_of_the_memory(
+    watched: Callable[..., Watched], monkeypatch: pytest.MonkeyPatch, machine: float, gpu: float, count: int
+) -> None:
+    it = watched()
+    await it.session.run_once(iteration=False)
+    monkeypatch.setattr("kernbench.worker.spares.memory_free", lambda: machine)
+    monkeypatch.setenv("FAKE_GPU_FREE", str(gpu))
+    for _ in range(MOST + 1):
+        await it.session.supervisor.prepare_spare()
+        await reached(lambda: it.session.supervisor.spares.all_are("warm"))
+    assert len(it.session.supervisor.spares.pids) == count
+
+
+def test_a_container_counts_as_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spares, "MACHINE", tmp_path / "meminfo")
+    monkeypatch.setattr(spares, "CONTAINER", tmp_path)
+    assert spares.memory_free() == 1
+    (tmp_path / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 800 kB\n")
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("700\n")
+    (tmp_path / "memory.stat").write_text("anon 500\ninactive_file 100\n")
+    assert spares.memory_free() == pytest.approx(0.8)
+    (tmp_path / "memory.max").write_text("1000\n")
+    assert spares.memory_free() == pytest.approx(0.4)  # files that were read count as free
+
+
 async def with_spare(watched: Callable[..., Watched]) -> Watched:
     """A session that has run once and has a warm spare."""
     it = watched()
     await it.session.run_once(iteration=False)
     await it.session.supervisor.prepare_spare()
-    await reached(lambda: it.session.supervisor.spare_warm)
+    await reached(lambda: it.session.supervisor.spares.any_warm)
     return it
 
 

@@ -84,7 +84,7 @@ async def test_a_save_while_the_one_before_hangs_in_its_load_is_told_to_wait_and
     it = watched(deadlines=limits, spares=spares)
     await it.session.start()
     await it.ended(1)
-    while spares and not it.session.supervisor.spare_warm:
+    while spares and not it.session.supervisor.spares.any_warm:
         await asyncio.sleep(0.01)
     write(folder, 'DO = "hang_load"')
     await it.until(lambda: len(it.of(RunStarted)) == 2)

@@ -25,7 +25,8 @@ from kernbench.task.lookup import repository_root
 from kernbench.worker import sanitizer
 from kernbench.worker.process import harness_folder
 
-PROBE_SECONDS = 30.0
+PROBE_SECONDS = 60.0
+"""It imports what a worker imports: on a slow host with a GPU 20 s."""
 COMMAND_SECONDS = 3.0
 NCU_SECONDS = 10.0
 """ncu loads a gigabyte of libraries, which may be on a slow disk."""
@@ -66,6 +67,10 @@ if "torch" in found:
         found["private"] = importlib.import_module("harness.private.report").report()
     except BaseException as problem:
         found["private_problem"] = (str(problem).splitlines() or [type(problem).__name__])[0]
+    try:
+        found["spare"] = importlib.import_module("harness.device.footprint").measure()
+    except BaseException:  # the lines above say what is wrong with torch or the GPU
+        pass
 print("\\n" + json.dumps(found))
 """
 
@@ -97,7 +102,7 @@ def checks(folder: Path | None = None, python: str | None = None) -> list[Check]
     seen = _nvml()
     steps: list[Callable[[], list[Check]]] = [
         lambda: _graphics(worker, seen),
-        lambda: [_torch(worker, seen.count > 0), _triton(worker), *_private(worker)],
+        lambda: [_torch(worker, seen.count > 0), _triton(worker), *_private(worker), *_spare(worker)],
         lambda: [_compiler(), _nvrtc(worker), _headers(worker), _ncu(), _sanitizer()],
         lambda: [_clipboard()] if os.environ.get("TMUX") else [],
         lambda: [_writable(folder), _git(folder)],
@@ -234,6 +239,16 @@ def _private(worker: dict[str, Any]) -> list[Check]:
         return [Check(name, True, f"all {found['count']} found in torch and triton{untried}")]
     says = f"{len(missing)} of {found['count']} not found: {', '.join(missing)}{untried}"
     return [Check(name, None, says, f"Without them: {'; '.join(dict.fromkeys(missing.values()))}.")]
+
+
+def _spare(worker: dict[str, Any]) -> list[Check]:
+    """What a worker costs that waits to replace one that a kernel has broken."""
+    if (sizes := worker.get("spare")) is None:
+        return []
+    says = f"takes {fmt.fixed(sizes['machine'] / 1e9, 1)} GB of memory"
+    if "gpu" in sizes:
+        says += f" and {fmt.fixed(sizes['gpu'] / 1e9, 1)} GB of the GPU's"
+    return [Check("spare worker", True, f"{says}; a second one starts while half of the memory is free")]
 
 
 def _compiler() -> Check:

@@ -1,8 +1,8 @@
 """Work done while the session is idle, so that the next run is faster and its verdicts are more reliable.
 
-In order: the spare worker, the process that compiles ahead, the rows of the spare, an ncu on standby, and the A/A
-floors of the current source. The session starts this when no job is left and wakes it when one arrives; steps not begun
-by then wait for the next idle time.
+In order: a spare worker, the process that compiles ahead, the rows of the spare, a second spare, an ncu on standby, and
+the A/A floors of the current source. The session starts this when no job is left and wakes it when one arrives; steps
+not begun by then wait for the next idle time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kernbench.ncu.explainer import Explainer
 from kernbench.task import case_choice
 from kernbench.task.baseline import Baseline
 from kernbench.task.snapshot import Source
+from kernbench.worker import spares
 from kernbench.worker.supervisor import Supervisor
 
 
@@ -92,29 +93,38 @@ class IdleWork:
             self.emit(Notice(str(problem), "warning"))
 
     async def _prepare(self, situation: Situation) -> None:
-        await self.supervisor.prepare_spare()
-        if not await self._spare_is(lambda: self.supervisor.spare_ready):
-            return
-        await self.supervisor.prepare_builder(self.wake.is_set)
-        if not await self._spare_is(lambda: self.supervisor.spare_warm):  # the rest needs the GPU
-            return
         order = situation.floors_order(self.options)
-        if order is not None and order.baseline.name == "compile":
-            await self.runner.prepare_rows(order)
-            if not await self._spare_is(lambda: self.supervisor.spare_prepared):
-                return
+        if not await self._prepare_spares(order):
+            return
         if self.options.standby and (device := situation.profiled_device()) is not None:
             await self.explainer.prepare(device, self.wake)
         if self.options.floors and order is not None:
             await self._measure_floors(order)
 
-    async def _spare_is(self, so_far: Callable[[], bool]) -> bool:
-        """Waits for this state of the spare; False if a job arrives first or the spare is gone."""
-        while self.supervisor.may_have_spare and not so_far():
-            if self.wake.is_set() or len(self.supervisor.pids) < 2:
+    async def _prepare_spares(self, order: RunOrder | None) -> bool:
+        """One after the other, each with its rows; False if a job arrives first or one of them is lost."""
+        for _ in range(spares.MOST):
+            await self.supervisor.prepare_spare()
+            if not await self._spares_are("ready"):
+                return False
+            await self.supervisor.prepare_builder(self.wake.is_set)
+            if not await self._spares_are("warm"):  # the rest needs the GPU
+                return False
+            if order is not None and order.baseline.name == "compile":
+                await self.runner.prepare_rows(order)
+                if not await self._spares_are("is_prepared"):
+                    return False
+            if not self.supervisor.spares.may_start:
+                break
+        return bool(self.supervisor.pids)  # none: they made room for a profile and need that room again
+
+    async def _spares_are(self, state: str) -> bool:
+        """Waits for this state of all spares; False if a job arrives first or one of them is lost."""
+        while not self.supervisor.spares.all_are(state):
+            if self.wake.is_set() or self.supervisor.spares.any_lost:
                 return False
             await asyncio.sleep(0.05)
-        return bool(self.supervisor.pids)  # none: they made room for a profile and need that room again
+        return not self.wake.is_set()
 
     async def _measure_floors(self, order: RunOrder) -> None:
         for case in order.task.timed:

@@ -149,11 +149,11 @@ class Runner:
         return self._request(order, f"floor-{secrets.token_hex(4)}", [case], 0, self._best(order))
 
     async def prepare_rows(self, order: RunOrder) -> None:
-        """Lets the spare load the baseline and inputs of every timed row."""
+        """Lets the spares load the baseline and inputs of every timed row."""
         cases = [case.id for case in order.task.timed]
         run = f"prepare-{secrets.token_hex(4)}"
         request = await self._logbook.in_thread(self._request, order, run, cases, 0, None)
-        self._supervisor.prepare_rows({"request": "prepare", **to_dict(request)})
+        self._supervisor.spares.prepare_rows({"request": "prepare", **to_dict(request)})
 
     def wants_floor(self, order: RunOrder, case: str) -> bool:
         measured = self._logbook.journal.last_cases.get(case)

@@ -104,6 +104,9 @@ class ChildProcess:
         self.preparing = ""
         """The request by which it loads rows ahead of its first run, once it has one."""
         self.is_preparing = False
+        self.gpu_free = 1.0
+        """Share of the GPU's memory that was free when it had warmed up."""
+        self.became_warm = asyncio.Event()
         self._frozen = self._greeted = False
         self._wire = WireCheck(program.pid) if is_checked else None
         program.on_stopped = self._stopped
@@ -144,6 +147,11 @@ class ChildProcess:
     @property
     def ready(self) -> bool:
         return self.environment is not None and self.alive
+
+    @property
+    def is_prepared(self) -> bool:
+        """Warm, and all is loaded that it was asked to load."""
+        return self.warm and not self.is_preparing
 
     async def wait_ready(self) -> Environment:
         await self._ready.wait()
@@ -239,7 +247,8 @@ class ChildProcess:
             self.environment = decode_checked(Environment, message.get("environment") or {})
             self._ready.set()
         elif kind == "warm":
-            self.warm = True
+            self.warm, self.gpu_free = True, float(message.get("gpu_free", 1.0))
+            self.became_warm.set()
         elif kind == "unusable":
             self.problem = Unusable(message.get("code", "broken"), str(message.get("message")))
         elif self.preparing and message.get("run") == self.preparing:

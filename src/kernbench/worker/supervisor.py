@@ -1,10 +1,7 @@
-"""The worker and its spare: one conversation at a time, deadlines, and a replacement that is already warm.
+"""The worker and its spares: one conversation at a time, deadlines, and a replacement that is already warm.
 
 `talk` sends one request and yields the worker's messages until the run ends; a worker that dies, or exceeds the
-deadline of the step it announced, ends the conversation with a `WorkerLost`. The spare has imported everything, has
-warmed up the GPU, and waits. It starts only while nothing runs, and is frozen (SIGSTOP) if a run begins before it is
-warm, so that it takes neither a core nor the GPU from the timed run. A nice value would not do: an ordinary user could
-not lower it again.
+deadline of the step it announced, ends the conversation with a `WorkerLost`, and a spare takes its place.
 `lend_gpu` gives the GPU to another process: the run in progress pauses between two rows, and none begins until
 `take_back_gpu`.
 """
@@ -15,6 +12,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+import time
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,17 +23,18 @@ from harness.shared.codes import CUDA_ERROR_EXIT
 from harness.shared.run_request import Environment
 from kernbench import render
 from kernbench.events import Event, LogLine, Notice, WorkerChanged
-from kernbench.worker.compilers import compiler_below
-from kernbench.worker.deadlines import Deadlines
+from kernbench.worker.deadlines import Deadlines, compiler_below
 from kernbench.worker.precompiler import Precompiler
 from kernbench.worker.process import ChildProcess, Unusable, WorkerLost, exit_text, harness_folder
+from kernbench.worker.spares import MOST, Spares
 from kernbench.worker.trust import Trust
 
 ENDS = frozenset({"finished", "failed", "cancelled"})
 GROWTH_LIMIT = 2 * 1024**3
-SPARE_TRIES = 2
 AFTER_COMPILING = 10.0
 """Seconds to load what was compiled."""
+SLOW_WARM_UP = 1.0
+"""Seconds; a worker that took longer to load the compiler says so."""
 
 
 class Supervisor:
@@ -55,13 +54,11 @@ class Supervisor:
         self._threads = threads
         self._harness = harness or harness_folder()
         self._emit = emit
-        self._spares = spares
         self.builder = Precompiler(self.python, self._harness)
         self._trust = Trust(emit)
         self._child: ChildProcess | None = None
-        self._spare: ChildProcess | None = None
-        self._starting_spare = asyncio.Lock()
-        self._failed_spares = 0
+        self._has_spares = spares
+        self.spares = Spares(lambda: self._start(), emit, MOST if spares else 0)
         self._first_size: int | None = None
         self._run: str | None = None
         self._step = "load"
@@ -109,7 +106,7 @@ class Supervisor:
         if self._cancelled:
             yield WorkerLost("cancelled", "load", None, "the run had not started yet")
             return
-        self._stop_warming()
+        self.spares.stop_warming()
         self.builder.freeze()
         self._run = str(request["run"])
         self._ask(child, request)
@@ -140,7 +137,7 @@ class Supervisor:
                     case = message.get("case")
                     self._enter(str(message.get("step")))
                 self._trust.take(message)
-                if first and self.spare_ready and not self._cancelled and self._trust.wants_clean_worker(message):
+                if first and self.spares.any_ready and not self._cancelled and self._trust.wants_clean_worker(message):
                     await self._drop()
                     child, first = await self._free_child(), False
                     self._ask(child, request)
@@ -153,8 +150,7 @@ class Supervisor:
         finally:
             self._run = None
             self._resting.set()
-            if self._spare is not None:
-                self._spare.thaw()
+            self.spares.thaw()
             self.builder.thaw()
 
     def _ask(self, child: ChildProcess, request: dict[str, Any]) -> None:
@@ -182,7 +178,7 @@ class Supervisor:
     async def lend_gpu(self) -> None:
         """Wait until we do not use the GPU: a run pauses after its next row, an A/A measurement is cancelled."""
         self._free.clear()
-        self._stop_warming()
+        self.spares.stop_warming()
         if self._child is None or self._run is None:
             return
         self._resting.clear()
@@ -200,8 +196,8 @@ class Supervisor:
     def take_back_gpu(self) -> None:
         """Resume the run where it paused."""
         self._free.set()
-        if self._spare is not None and self._run is None:
-            self._spare.thaw()
+        if self._run is None:
+            self.spares.thaw()
         if self._child is None:
             return
         self._child.send({"request": "release"})
@@ -219,74 +215,29 @@ class Supervisor:
         self._cancelled = True
         child.send({"request": "cancel", "run": self._run})
         self._deadline = asyncio.get_running_loop().time() + self.deadlines.cancel
-        self._patience = self.deadlines.to_cancel(self._step, self.spare_warm) - self.deadlines.cancel
+        self._patience = self.deadlines.to_cancel(self._step, self.spares.any_warm) - self.deadlines.cancel
         child.messages.put_nowait({"event": "cancel asked"})  # wake the reader to check the new deadline
 
     async def prepare_spare(self) -> None:
-        """Start the spare, and swap it in for a worker that has grown too large. Call while nothing runs."""
+        """Start a spare, and swap one in for a worker that has grown too large. Call while nothing runs."""
         child = self._child
-        if not self._spares or child is None or not child.ready:
+        if not self._has_spares or child is None or not child.ready:
             return
-        if self._spare is None or not self._spare.alive:
-            self._count_failed_spare()
-            async with self._starting_spare:
-                spare = await self._start() if self.may_have_spare else None
-                if spare is not None and self._child is not child:  # closed meanwhile: it would outlive the workbench
-                    await spare.close()
-                    return
-            self._spare = spare
-            if self.is_gpu_lent:
-                self._stop_warming()
+        await self.spares.add(lambda: self._child is child)
+        if self._child is not child:
+            return
+        if self.is_gpu_lent:
+            self.spares.stop_warming()
         size = child.resident_bytes()
         self._first_size = self._first_size or size
-        if size - self._first_size > GROWTH_LIMIT and self.spare_warm:
+        if size - self._first_size > GROWTH_LIMIT and self.spares.any_warm:
             await self._drop()
             await self.ready()
 
-    def _count_failed_spare(self) -> None:
-        """Count a spare that died before it was warm: a full GPU may fail it at its start or later."""
-        spare = self._spare
-        if spare is None or spare.warm:
-            return
-        self._failed_spares += 1
-        if not self.may_have_spare:
-            why = str(spare.problem or exit_text(spare.returncode)).partition(";")[0]
-            self._emit(
-                Notice(f"no spare worker ({why}): a crash will make the next save wait for a restart", "warning")
-            )
-
-    @property
-    def may_have_spare(self) -> bool:
-        """Whether a spare exists or may start. A GPU that is full or in exclusive-process mode has no room for one."""
-        return self._spares and self._failed_spares < SPARE_TRIES
-
     async def prepare_builder(self, interrupted: Callable[[], bool]) -> None:
         """Start the precompiler. Call while nothing runs, after the spare: the two would compete for cores."""
-        if self._spares:
+        if self._has_spares:
             await self.builder.prepare(interrupted)
-
-    def prepare_rows(self, request: dict[str, Any]) -> None:
-        """Let the spare load every row's baseline and inputs; once, while nothing runs."""
-        if self._spare is not None and self.spare_warm and not self._spare.preparing:
-            self._spare.prepare(request)
-
-    def _stop_warming(self) -> None:
-        if self._spare is not None and (not self._spare.warm or self._spare.is_preparing):
-            self._spare.freeze()
-
-    @property
-    def spare_ready(self) -> bool:
-        """Whether it could take over, even if it is still warming up."""
-        return self._spare is not None and self._spare.ready
-
-    @property
-    def spare_prepared(self) -> bool:
-        """Whether it has loaded what it was asked to."""
-        return self.spare_warm and self._spare is not None and not self._spare.is_preparing
-
-    @property
-    def spare_warm(self) -> bool:
-        return self._spare is not None and self._spare.alive and self._spare.warm
 
     @property
     def busy(self) -> bool:
@@ -295,26 +246,24 @@ class Supervisor:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        return tuple(child.pid for child in (self._child, self._spare) if child is not None and child.alive)
+        """The worker's, then its spares'."""
+        worker = (self._child.pid,) if self._child is not None and self._child.alive else ()
+        return (*worker, *self.spares.pids)
 
     async def close(self) -> None:
-        children = [child for child in (self._child, self._spare) if child is not None]
-        self._child = self._spare = None
-        for child in children:
+        child, self._child = self._child, None
+        if child is not None:
             await child.close()
-        async with self._starting_spare:  # it closes a spare that it finds unwanted
-            await self.builder.close()
+        await self.spares.close()
+        await self.spares.started()
+        await self.builder.close()
 
     async def _current(self) -> ChildProcess:
         if self._child is not None and self._child.alive:
             return self._child
         if self._child is not None:
             await self._drop()
-        if self._spare is not None and self._spare.alive:
-            self._child, self._spare = self._spare, None
-            self._child.thaw()
-        else:
-            self._child = await self._start()
+        self._child = self.spares.take() or await self._start()
         self._emit(WorkerChanged("starting"))
         self._announcing = asyncio.create_task(self._announce(self._child))
         return self._child
@@ -326,6 +275,10 @@ class Supervisor:
             return
         if child is self._child and child.alive:
             self._emit(WorkerChanged("ready", environment))
+        began = time.monotonic()
+        await child.became_warm.wait()
+        if child is self._child and (seconds := time.monotonic() - began) >= SLOW_WARM_UP:
+            self._emit(LogLine(f"the worker was warm {fmt.seconds(seconds)} after its start"))
 
     async def _start(self) -> ChildProcess:
         child = await ChildProcess.start(
@@ -342,9 +295,7 @@ class Supervisor:
 
     async def _drop(self) -> None:
         child, self._child, self._first_size = self._child, None, None
-        if self._spare is not None and not self._spare.alive:
-            self._spare = None
-        self._failed_spares = 0  # next to another worker it may fit
+        self.spares.forgive()
         if child is not None:
             await child.close()
             self._emit(WorkerChanged("lost"))

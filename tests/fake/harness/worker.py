@@ -75,7 +75,7 @@ class Worker:
             os._exit(1)
         while until and not os.path.exists(until):
             time.sleep(0.01)
-        self.emit("warm")
+        self.emit("warm", gpu_free=float(os.environ.get("FAKE_GPU_FREE", "1")))
         while True:
             request, self.read_at = self.requests.get()
             if request["request"] == "run":
