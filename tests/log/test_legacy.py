@@ -48,7 +48,7 @@ OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("timeout", "no end after 1 s while checking; stopped", "worker_timeout"),
 ]
 ALWAYS_CODED = {
-    "busy_machine", "changed_before", "forked", "opponent_changed", "process_changed", "task_files_changed"
+    "busy_machine", "changed_before", "forked", "opponent_changed", "process_changed", "task_files_changed", "unsteady"
 }  # fmt: skip
 """Never written without their code."""
 OLD_FINDINGS: list[tuple[str, str, FindingCode]] = [

@@ -1,8 +1,8 @@
 """Work done while the session is idle, so that the next run is faster and its verdicts are more reliable.
 
-In order: the spare worker, the process that compiles ahead, the rows of the spare, an ncu on standby, and the A/A
-floors of the current source. The session starts this when no job is left and wakes it when one arrives; steps not begun
-by then wait for the next idle time.
+In order: the spare worker, the process that compiles ahead, a second try of wrong rows in that spare, the rows of the
+next spare, an ncu on standby, and the A/A floors of the current source. The session starts this when no job is left and
+wakes it when one arrives; steps not begun by then wait for the next idle time.
 """
 
 from __future__ import annotations
@@ -92,11 +92,10 @@ class IdleWork:
             self.emit(Notice(str(problem), "warning"))
 
     async def _prepare(self, situation: Situation) -> None:
-        await self.supervisor.prepare_spare()
-        if not await self._spare_is(lambda: self.supervisor.spare_ready):
+        if not await self._prepare_workers():  # the rest needs the GPU
             return
-        await self.supervisor.prepare_builder(self.wake.is_set)
-        if not await self._spare_is(lambda: self.supervisor.spare_warm):  # the rest needs the GPU
+        took_spare = await self.runner.second_try.carry_out(self.wake.is_set)
+        if took_spare and (self.wake.is_set() or not await self._prepare_workers()):
             return
         order = situation.floors_order(self.options)
         if order is not None and order.baseline.name == "compile":
@@ -107,6 +106,14 @@ class IdleWork:
             await self.explainer.prepare(device, self.wake)
         if self.options.floors and order is not None:
             await self._measure_floors(order)
+
+    async def _prepare_workers(self) -> bool:
+        """Until the spare is warm; False if a job arrives first."""
+        await self.supervisor.prepare_spare()
+        if not await self._spare_is(lambda: self.supervisor.spare_ready):
+            return False
+        await self.supervisor.prepare_builder(self.wake.is_set)
+        return await self._spare_is(lambda: self.supervisor.spare_warm)
 
     async def _spare_is(self, so_far: Callable[[], bool]) -> bool:
         """Waits for this state of the spare; False if a job arrives first or the spare is gone."""

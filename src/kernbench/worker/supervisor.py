@@ -243,6 +243,13 @@ class Supervisor:
             await self._drop()
             await self.ready()
 
+    async def renew(self) -> bool:
+        """Swap the warm spare in for the worker; False if there is none. Call while nothing runs."""
+        if is_warm := self.spare_warm:
+            await self._drop()
+            await self.ready()
+        return is_warm
+
     def _count_failed_spare(self) -> None:
         """Count a spare that died before it was warm: a full GPU may fail it at its start or later."""
         spare = self._spare
