@@ -59,6 +59,7 @@ FindingCode = Literal[
     "throttled",
     "too_many_threads",
     "uneven_calls",
+    "unsteady",
 ]
 """Which sanity gate tripped."""
 

@@ -1,7 +1,7 @@
 """Every finding: its code, its name, advice, and whether it disqualifies the source.
 
 The checks themselves are in harness/check, harness/timing, harness/device and harness/run; each creates its finding
-with `make`. The definitions are here because all of those folders need them.
+with `make`; only `unsteady` is found by the workbench. The definitions are here because all of those folders need them.
 """
 
 from __future__ import annotations
@@ -156,6 +156,11 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     "uneven_calls": Definition(
         "uneven calls",
         "identical calls did different amounts of work ({counts}); is something cached or batched?",
+        disqualifying=True,
+    ),
+    "unsteady": Definition(
+        "unsteady",
+        "it was right when tried again in a new worker with the same inputs; look for a race or uninitialized memory",
         disqualifying=True,
     ),
 }

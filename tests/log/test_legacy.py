@@ -49,7 +49,7 @@ OLD_SENTENCES: list[tuple[str, str, Reason]] = [
 ]
 ALWAYS_CODED = {
     "busy_machine", "changed_before", "forked", "opponent_changed", "other_baseline_kernels", "process_changed",
-    "task_files_changed",
+    "task_files_changed", "unsteady",
 }  # fmt: skip
 """Never written without their code."""
 OLD_FINDINGS: list[tuple[str, str, FindingCode]] = [

@@ -1,8 +1,8 @@
 """Work done while the session is idle, so that the next run is faster and its verdicts are more reliable.
 
-In order: a spare worker, the process that compiles ahead, the rows of the spare, a second spare, an ncu on standby, and
-the A/A floors of the current source. The session starts this when no job is left and wakes it when one arrives; steps
-not begun by then wait for the next idle time.
+In order: a spare worker, the process that compiles ahead, the rows of the spare, a second spare, a second try of wrong
+rows in one of them, an ncu on standby, and the A/A floors of the current source. The session starts this when no job is
+left and wakes it when one arrives; steps not begun by then wait for the next idle time.
 """
 
 from __future__ import annotations
@@ -95,6 +95,9 @@ class IdleWork:
     async def _prepare(self, situation: Situation) -> None:
         order = situation.floors_order(self.options)
         if not await self._prepare_spares(order):
+            return
+        took_spare = await self.runner.second_try.carry_out(self.wake.is_set)
+        if took_spare and not await self._prepare_spares(order):
             return
         if self.options.standby and (device := situation.profiled_device()) is not None:
             await self.explainer.prepare(device, self.wake)

@@ -1,4 +1,4 @@
-"""What a session is asked to do: its options, and a job (a save, a key, a command)."""
+"""What a session is asked to do: its options, and a job (a save, a key, a command); and why a job ran nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from harness.shared.errors import UserError, Where
+from harness.shared.taskfile import TaskError
+from kernbench import crash_report
+from kernbench.events import BuildFailed
 from kernbench.worker.deadlines import Deadlines
 
 
@@ -44,3 +48,27 @@ class Job:
     """Writes an entry to ITERATIONS.md if it builds and runs; on opening, only for a source without an entry."""
     is_asked: bool = False
     """A key asked for this pending save: it is timed now, even while paused or if only comments changed."""
+
+
+# Why a job ran nothing. Unlike a notice this stays on the screen, because the rows shown belong to older files or to a
+# run that broke down.
+
+
+def bad_task(problem: TaskError, folder: Path) -> BuildFailed:
+    said = f"{problem.key}: {problem.problem}" if problem.key else problem.problem
+    try:
+        where = Where(str(problem.file.relative_to(folder.resolve())))
+    except ValueError:
+        return BuildFailed("", "", str(problem), status="bad_task")
+    return BuildFailed("", "", said, where, status="bad_task")
+
+
+def broken_down(problem: Exception, state: Path) -> BuildFailed:
+    if isinstance(problem, UserError):
+        said = f"{problem}; fix that and try again"
+    elif isinstance(problem, OSError):
+        place = f"{problem.filename or state}: {problem.strerror}"
+        said = f"nothing was run: {place}; fix that and try again"
+    else:
+        said = crash_report.sentence(problem)
+    return BuildFailed("", "", said)

@@ -39,6 +39,8 @@ class RunProgress:
         """The task passed its controls."""
         self.failure: BuildFailed | None = None
         self.cancelled: RunCancelled | None = None
+        self.wrote = False
+        """The source has written files into the task's folder."""
         self._at: Progress | None = None
         self._changed_files: set[str] = set()
         """Files of the task that the source has written."""
@@ -72,6 +74,7 @@ class RunProgress:
         elif kind == "finding":
             self.findings += (decode_checked(Finding, message["finding"]),)
         elif kind == "wrote":
+            self.wrote |= bool(message.get("files"))
             self._note_changed(message.get("task_files", ()))
         elif kind == "controls":
             self.controls_passed = bool(message.get("passed"))

@@ -25,6 +25,7 @@ from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Task
 from kernbench.engine.run_progress import RunProgress
+from kernbench.engine.second_try import SecondTry
 from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.log.entries.log_lock import PATIENCE
 from kernbench.log.logbook import Logbook, author, floor_key
@@ -89,6 +90,7 @@ class Runner:
         """`wrote` is called with the files that the kernel is about to write, and whether it has started a process."""
         self._supervisor, self._logbook, self._emit, self._wrote = supervisor, logbook, emit, wrote
         self.running: str | None = None
+        self.second_try = SecondTry(supervisor, logbook, emit)
         self._told_of_cuda = False
 
     def plan(self, order: RunOrder) -> RunPlan:
@@ -109,6 +111,7 @@ class Runner:
         started = _started(order, plan.request, plan.best)
         progress = RunProgress(order.task, started, plan.request.source, self._logbook.journal.failed_builds)
         self.running = started.run
+        self.second_try.run_started()
         try:
             begun = self._logbook.in_thread(
                 self._begin, order, started
@@ -118,7 +121,10 @@ class Runner:
             landed = [progress.on_message({"event": "case", "result": to_dict(result)}) for result in plan.skipped]
             await self._converse(progress, plan.request, [event for events in landed for event in events])
             await begun
-            return await self._conclude(order, progress)
+            outcome = await self._conclude(order, progress)
+            if isinstance(outcome, Summary):
+                self.second_try.run_finished(outcome, progress, plan.request)
+            return outcome
         finally:
             self.running = None
 

@@ -21,10 +21,9 @@ from harness.shared.task import Task
 from harness.shared.used_files import NAMED_BASELINES
 from kernbench import crash_report
 from kernbench.diagnosis.counters import TraceRow
-from kernbench.engine import task_failures
 from kernbench.engine.archive import Archive
 from kernbench.engine.idle_work import IdleWork, Situation
-from kernbench.engine.jobs import Job, Options
+from kernbench.engine.jobs import Job, Options, bad_task, broken_down
 from kernbench.engine.listeners import Listener, Listeners
 from kernbench.engine.run_notes import RunNotes
 from kernbench.engine.runner import Runner, RunOrder, RunOutcome, RunPlan
@@ -241,7 +240,7 @@ class Session:
                 await self._execute(job)
             except Exception as problem:  # the next save is served, however this one failed
                 self._saves.failed = True
-                self._emit(task_failures.broken_down(problem, self.state))
+                self._emit(broken_down(problem, self.state))
 
     async def _rest(self) -> None:
         self._resting = True
@@ -370,7 +369,7 @@ class Session:
             task = await in_thread(taskfile.load, Path(self.task.folder))
         except taskfile.TaskError as problem:
             self._saves.failed = True
-            self._emit(await in_thread(task_failures.bad_task, problem, Path(self.task.folder)))
+            self._emit(await in_thread(bad_task, problem, Path(self.task.folder)))
             return False
         if task != self.task or self._saves.failed:
             series = task.hash != self.task.hash

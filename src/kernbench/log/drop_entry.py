@@ -34,11 +34,11 @@ def doubt(task: Task, journal: Journal, entry: Summary) -> str:
     if entry.local_run is not entry:
         return "it is from another machine, so kernbench cannot tell whether it was edited by hand"
     made = next(run for run in journal.summaries if run.run == entry.run)
-    wrote = entry_text.EntryText(task, made, journal.cases_of(made.run))(made.iteration or 0)
+    number, rows = made.iteration or 0, (journal.landed_in(made.run), journal.cases_of(made.run))
+    wrote = [_lines(entry_text.EntryText(task, made, results)(number)) for results in rows]
     entries = stored_sources.entries_of(task)
     entries.of(journal)
-    is_same = _lines(entries.edited.text_of(entry)) == _lines(wrote)
-    return "" if is_same else "it has lines added or changed by hand"
+    return "" if _lines(entries.edited.text_of(entry)) in wrote else "it has lines added or changed by hand"
 
 
 def drop(task: Task, journal: Journal, entry: Summary) -> bool:
@@ -80,9 +80,10 @@ def _last_dropped(journal: Journal, number: int) -> DroppedEntry | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Without empty lines, and without the evidence that a profile added later."""
+    """Without empty lines, and without what a profile or a second try added later."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
-    return [line for line in lines if line and not entry_text.mark_of(line, "evidence")]
+    added = ("evidence", entry_text.SECOND_TRY)
+    return [line for line in lines if line and not any(entry_text.mark_of(line, name) for name in added)]
 
 
 def _log(task: Task) -> Path:

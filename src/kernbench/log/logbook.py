@@ -10,7 +10,7 @@ import contextlib
 import functools
 import getpass
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -322,6 +322,20 @@ class Logbook:
         if entry is not None and line:
             iterations_file.add_evidence(self.path, entry, line)
         return line or ""
+
+    def correct(self, run: str, rows: Sequence[CaseResult], sentence: str, patience: float) -> str:
+        """Corrects rows of a finished run and adds the sentence to its entry, if it has one. Returns why the entry
+        could not be changed."""
+        self.journal.correct(run, rows)
+        entry = next((item for item in self.journal.listed() if item.run == run), None)
+        if entry is None or run in self.journal.waiting:  # an entry that waits will have the corrected rows
+            return ""
+        try:
+            iterations_file.add_second_try(self.path, entry, sentence, patience)
+        except LogbookError as problem:
+            return str(problem)
+        self.refresh()
+        return ""
 
     def profiled_since(self, run: Summary) -> bool:
         return any(profile.at > run.at for profile in profile_evidence.profiles(self.state))

@@ -230,9 +230,15 @@ class Supervisor:
             self.spares.stop_warming()
         size = child.resident_bytes()
         self._first_size = self._first_size or size
-        if size - self._first_size > GROWTH_LIMIT and self.spares.any_warm:
+        if size - self._first_size > GROWTH_LIMIT:
+            await self.renew()
+
+    async def renew(self) -> bool:
+        """Swap a warm spare in for the worker; False if there is none. Call while nothing runs."""
+        if is_warm := self.spares.any_warm:
             await self._drop()
             await self.ready()
+        return is_warm
 
     async def prepare_builder(self, interrupted: Callable[[], bool]) -> None:
         """Start the precompiler. Call while nothing runs, after the spare: the two would compete for cores."""

@@ -6,6 +6,7 @@ DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER
                       dump (writes debug.txt into the task's folder), raw (sends the bytes of lines.hex as they are),
                       generate (writes generated.py there and reports that), spawn (writes generated.py by a process,
                       which is all that it reports), append (to solution.py), cheat (append to reference.py),
+                      unsteady (wrong in the first process that runs it; another waits while the task has a .wait),
                       patch (reports that it replaced torch.softmax), find (finds that replaced, but in its first run)
 ON = "b"              the case on which it does so; every case if left out
 SAYS = "\\u001b"      what it prints, and the words of syntax and raise; written as in JSON
@@ -162,6 +163,17 @@ class Worker:
             if run not in self.cancelled and not os.path.exists(go):
                 time.sleep(0.01)
 
+    def is_first(self, request):
+        """Whether no other process has run an unsteady source of the task before."""
+        first, wait = (os.path.join(request["task"]["folder"], name) for name in (".first", ".wait"))
+        with contextlib.suppress(FileExistsError), open(first, "x") as file:
+            file.write(str(os.getpid()))
+        with open(first) as file:
+            is_first = file.read() == str(os.getpid())
+        while not is_first and os.path.exists(wait) and request["run"] not in self.cancelled:
+            time.sleep(0.01)
+        return is_first
+
     def measure(self, request, case, own, best, todo):
         if todo == "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -181,7 +193,7 @@ class Worker:
         elif todo == "raw":
             with open(os.path.join(request["source"], "lines.hex")) as file:
                 os.write(self.out, bytes.fromhex(file.read()))
-        elif todo == "wrong":
+        elif todo == "wrong" or (todo == "unsteady" and self.is_first(request)):
             return {"id": case, "status": "wrong", "detail": "out differs at [0]: got 1, expected 2"}
         elif todo in ("raise", "cuda"):
             return {

@@ -24,6 +24,8 @@ HASH = 8
 WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
 """A continuation line, from a multi-line note or an editor that wrapped it; not a list below, which people wrote."""
 BULLETS = frozenset("-*+")
+SECOND_TRY = "tried again"
+"""Name of the field that is added if a wrong row is right the second time."""
 
 
 class EntryText:

@@ -149,6 +149,19 @@ def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
         _replace(path, found, [*lines[:after], f"- evidence: {evidence}{found.outcome}", *kept])
 
 
+def add_second_try(path: Path, summary: Summary, sentence: str, patience: float) -> None:
+    """Add what came of trying rows again, below an entry's result and evidence."""
+    with _own_entry(path, summary.iteration or 0, summary.source, summary.at, patience) as found:
+        result = next(entry_text.fields(found.lines, "result"), None)
+        if result is None:
+            raise _by_hand(path, summary.iteration)
+        after = result.stop
+        if entry_text.mark_of(found.lines[after], "evidence"):
+            after += next(entry_text.fields(found.lines[after:], "evidence")).stop
+        line = f"- {entry_text.SECOND_TRY}: {markdown(one_line(sentence))}{found.outcome}"
+        _replace(path, found, [*found.lines[:after], line, *found.lines[after:]])
+
+
 def remove(path: Path, entry: Summary, store: Callable[[str], None]) -> None:
     """Remove an entry and the empty line before it; `store` saves the text first."""
     number = entry.iteration or 0
@@ -203,11 +216,13 @@ class LocatedEntry:
 
 
 @contextlib.contextmanager
-def _own_entry(path: Path, number: int, source: str, at: str = "") -> Iterator[LocatedEntry]:
+def _own_entry(
+    path: Path, number: int, source: str, at: str = "", patience: float = PATIENCE
+) -> Iterator[LocatedEntry]:
     """The entry with this number and source, and time if two match. Holds the file's lock."""
     if not path.exists():
         raise LogbookError(f"{path.name} no longer exists; entry {number} is only in runs.jsonl")
-    with locked(path) as handle:
+    with locked(path, patience) as handle:
         signature, text = signature_of(handle), _read(handle)
         span = span_of(text, number, source, at)
         if span is None:

@@ -4,11 +4,10 @@ A run is a `start` line, `case` lines as they land (the last one of a case count
 `cancelled`. A `finished` run that is to have an entry is marked `unwritten`; `entered` follows once ITERATIONS.md has
 the entry, and gives its number. A run without that line is found at the next start, and its entry is written then.
 `words` lines change the hypothesis or next step of an iteration; `dropped` keeps the text of an entry that
-was removed from ITERATIONS.md, `undropped` puts it back; `controls` records that a task passed its controls; `floor`
-keeps an A/A floor; `kept` names a source that a restore stored; `task` records the hash that older versions gave a
-task. Reading skips torn lines and anything it
-does not know. Opening keeps the Summary of every run and skips rows by their first bytes; run_rows.py reads the rows of
-a run on request.
+was removed from ITERATIONS.md, `undropped` puts it back; `corrected` changes rows of a run that has ended; `controls`
+records that a task passed its controls; `floor` keeps an A/A floor; `kept` names a source that a restore stored; `task`
+records the hash that older versions gave a task. Reading skips torn lines and anything it does not know. Opening keeps
+the Summary of every run and skips rows by their first bytes; run_rows.py reads the rows of a run on request.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.events import BuildFailed, CaseLanded, NotBestCode, RunCancelled, RunStarted, Summary
-from kernbench.log.runs import legacy, run_rows
+from kernbench.log.runs import corrections, legacy, run_rows
 from kernbench.log.runs.runs_file import (
     BEGIN,
     ENTERED,
@@ -86,6 +85,7 @@ class Journal:
         self._file = RunsFile(self.path)
         self.dropped: list[DroppedEntry] = []
         """Those not put back since, oldest first."""
+        self._corrections = corrections.Corrections()
         self.waiting: dict[str, int] = {}
         """Runs whose entry is not known to be in ITERATIONS.md, each with its index in `summaries`."""
         self._begins: dict[str, int] = {}
@@ -235,19 +235,35 @@ class Journal:
         self._append(encode("words", **line))
         self._reword(line)
 
+    def correct(self, run: str, rows: Iterable[CaseResult]) -> None:
+        """Changes the sentences and findings of a finished run's rows."""
+        line = corrections.line_of(run, rows)
+        self._append(encode("corrected", **line))
+        self._take_correction(line)
+
+    def _take_correction(self, data: dict[str, Any]) -> None:
+        self._corrections.take(data)
+        if self.summaries and self.summaries[-1].run == data["run"]:
+            self.last_cases = self._corrections.applied(data["run"], self.last_cases)
+
     def cases_of(self, run: str) -> dict[str, CaseResult]:
         """Results of any run, read from the file."""
+        return self._corrections.applied(run, self.landed_in(run))
+
+    def landed_in(self, run: str) -> dict[str, CaseResult]:
+        """The same as they landed, without later corrections."""
         return run_rows.of_run(self._file, run, self._begins.get(run, 0))
 
     def runs(self, only: set[str] | None = None) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Every finished run, or only those in `only`, with its rows as plain data, in one pass over the file."""
-        return run_rows.of_all(self._file, only)
+        for run, rows in run_rows.of_all(self._file, only):
+            yield run, self._corrections.applied_to_data(run, rows)
 
     def read_new(self) -> bool:
         """Reads the runs that other processes have finished since; returns whether there were any."""
         before = len(self.summaries)
         for line in self._new_lines():
-            if line.startswith((FINISHED, ENTERED, *DROPS)):
+            if line.startswith((FINISHED, ENTERED, corrections.CORRECTED, *DROPS)):
                 with contextlib.suppress(*UNREADABLE):
                     data = json.loads(line)
                     if data["event"] != "finished" or not self._knows(data["run"]):
@@ -314,6 +330,8 @@ class Journal:
             self.failed_builds += 1
         elif kind == "words":
             self._reword(data)
+        elif kind == "corrected":
+            self._take_correction(data)
         elif kind == "dropped":
             self._take_drop(decode_checked(DroppedEntry, data))
         elif kind == "undropped":
