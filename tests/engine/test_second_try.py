@@ -18,6 +18,7 @@ from kernbench.events import CaseLanded, Notice, RunFinished, RunStarted, Summar
 from kernbench.log import drop_entry
 from kernbench.log.entries import trailer
 from kernbench.log.runs.journal import Journal
+from kernbench.worker.spares import MOST
 from tests import FAKE
 from tests.harness.child import write_task
 from tests.sessions import PATIENT, Watched, reached, summaries, write
@@ -48,7 +49,8 @@ class Asked:
     async def tried(self, count: int = 1) -> None:
         """Until so many second tries are over, and the spare that each took is replaced."""
         await reached(lambda: len(self.again) >= count)
-        await reached(lambda: not self.supervisor.busy and self.supervisor.spares.any_warm)
+        spares = self.supervisor.spares
+        await reached(lambda: not self.supervisor.busy and len(spares.pids) == MOST and spares.all_are("warm"))
 
 
 def said(it: Watched) -> list[str]:
