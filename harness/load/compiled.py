@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
 from harness.private import torch_private
 
+_pieces = list(torch_private.COMPILE_IMPORTS)
 _waiting: list[Callable[[], None]] = []
 
 
@@ -25,12 +25,11 @@ def on_loaded(callback: Callable[[], None]) -> None:
 
 def load(may_go_on: Callable[[], bool] = lambda: True) -> None:
     """Imports the compiler in pieces, as long as it may go on."""
-    for name in torch_private.COMPILE_IMPORTS:
-        if name not in sys.modules:
-            if not may_go_on():
-                return
-            with contextlib.suppress(Exception):  # a failure shows up again on use
-                importlib.import_module(name)
+    while _pieces:
+        if not may_go_on():
+            return
+        with contextlib.suppress(Exception):  # a failure shows up again on use
+            importlib.import_module(_pieces.pop(0))
     while _waiting:
         _waiting.pop()()
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 
 from harness import worker
+from harness.load import compiled
 from harness.private.torch_private import COMPILE_IMPORTS
 from harness.shared.lines import decode
 from harness.shared.results import CaseResult
@@ -124,17 +125,28 @@ def test_a_home_that_cannot_be_written_leaves_the_cache_to_torch(
 
 @pytest.mark.parametrize("pieces", [0, 2, len(COMPILE_IMPORTS)])
 def test_a_worker_is_warm_when_nothing_slow_is_left(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
-    """Also the imports that it makes when nobody asks for it: a save that comes meanwhile waits for one of them."""
+    """Also the imports that it makes while it is idle: a save that comes meanwhile waits for one of them, and the rest
+    follows the run."""
     seen: list[str] = []
+    monkeypatch.setattr(compiled, "_waiting", [])
+    monkeypatch.setattr(compiled, "_pieces", list(COMPILE_IMPORTS))
 
     def imported(name: str) -> None:
         seen.append(name)
         raise ImportError(name)  # another torch's
 
     monkeypatch.setattr(worker.importlib, "import_module", imported)
-    channel: Any = SimpleNamespace(quiet_for=lambda seconds: len(seen) <= pieces, emit=seen.append)
-    worker._warm_up(channel, SimpleNamespace(warm=lambda: seen.append("GPU")))
-    assert seen == ["GPU", *COMPILE_IMPORTS[:pieces], "warm"]
+    channel: Any = SimpleNamespace(
+        quiet_for=lambda seconds: len(seen) <= pieces, emit=lambda event, **_: seen.append(event)
+    )
+    gpu = SimpleNamespace(warm=lambda: seen.append("GPU"), memory_free=lambda: 0.25)
+    worker._warm_up(channel, gpu)
+    is_whole = pieces == len(COMPILE_IMPORTS)
+    assert seen == ["GPU", *COMPILE_IMPORTS[:pieces], *(["warm"] if is_whole else [])]
+    seen.clear()
+    left, pieces = COMPILE_IMPORTS[pieces:], len(COMPILE_IMPORTS)
+    worker._load_compiler(channel)
+    assert seen == ([] if is_whole else [*left, "warm"])
     seen.clear()
     worker._warm_up(channel, None)
     assert seen == ["warm"]

@@ -51,5 +51,31 @@ import ctypes
 def ENTRY(**inputs):
     ctypes.string_at(8)
 """
+ABORT = """
+import os
+
+
+def ENTRY(**inputs):
+    os.abort()
+"""
+KILLED = """
+import os
+import signal
+
+
+def ENTRY(**inputs):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+ENDLESS = """
+def ENTRY(**inputs):
+    while True:
+        pass
+"""
 ON_A_GPU = {"illegal memory access": ILLEGAL_ACCESS, "endless loop on the GPU": ENDLESS_LOOP}
-ANYWHERE = {"os._exit": HARD_EXIT, "segfault in a host call": SEGFAULT}
+ANYWHERE = {
+    "os._exit": HARD_EXIT,
+    "segfault in a host call": SEGFAULT,
+    "abort": ABORT,
+    "SIGKILL": KILLED,
+    "endless loop": ENDLESS,
+}

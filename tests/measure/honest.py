@@ -1,7 +1,9 @@
 """Honest sources that use much of torch, each saved twice in one worker: no change is reported, no worker replaced.
 
     python -m tests.measure.honest [--gpu] [NAME...]
+    python -m tests.measure.honest [--gpu] --twenty
 
+The second plays twenty saves, 2 s apart, with and without a package that patches torch, and prints their seconds.
 Prints a line per save, how long a look at the process takes, and the workers that were there at the end.
 """
 
@@ -10,8 +12,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from tests.faults.row import GOOD_TRITON, for_gpu
@@ -122,6 +126,20 @@ GPU_ONLY = {
 WRONG_WORDS = ("changed process", "restored", "opponent changed", "clock replaced")
 
 
+def twenty(bench: Workbench) -> int:
+    medians, workers = {}, set(bench.workers())
+    for name in ("plain", "a package that patches torch"):
+        taken = []
+        for _ in range(20):
+            time.sleep(2.0)
+            taken.append(bench.answer(bench.save(solution_py=HONEST[name]), 60).seconds)
+        medians[name] = statistics.median(taken[2:])
+        print(f"{name}:", *(f"{seconds:.2f}" for seconds in taken), flush=True)
+        figure(f"{name}, from the third save on", f"{medians[name]:.2f} s")
+    figure("workers replaced", str(len(workers - set(bench.workers()))))
+    return 0
+
+
 def main() -> int:
     gpu = "--gpu" in sys.argv
     wanted = [word for word in sys.argv[1:] if not word.startswith("--")]
@@ -137,6 +155,8 @@ def main() -> int:
     try:
         bench.answer((0, 0, 0.0), 180)
         bench.settle(60, quiet=1.5)
+        if "--twenty" in sys.argv:
+            return twenty(bench)
         before = set(bench.workers())
         for _ in range(2):
             for name, text in sources.items():

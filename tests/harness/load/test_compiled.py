@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from harness.load import compiled
-from harness.private import torch_private
 
 
 def test_a_copy_has_its_own_code_and_does_the_same() -> None:
@@ -29,7 +28,7 @@ def test_what_is_no_function_is_taken_as_it_is() -> None:
 def pieces(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Modules that stand for the compiler's; not imported yet."""
     names = ["colorsys", "sndhdr_of_no_python", "wave"]
-    monkeypatch.setattr(torch_private, "COMPILE_IMPORTS", tuple(names))
+    monkeypatch.setattr(compiled, "_pieces", names.copy())
     monkeypatch.setattr(compiled, "_waiting", [])
     for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)

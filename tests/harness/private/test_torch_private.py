@@ -129,8 +129,8 @@ import json, types
 from harness import worker
 from harness.private import torch_private
 said = []
-channel = types.SimpleNamespace(emit=said.append, quiet_for=lambda seconds: True)
-worker._warm_up(channel, types.SimpleNamespace(warm=lambda: said.append("GPU")))
+channel = types.SimpleNamespace(emit=lambda event, **_: said.append(event), quiet_for=lambda seconds: True)
+worker._warm_up(channel, types.SimpleNamespace(warm=lambda: said.append("GPU"), memory_free=lambda: 1.0))
 print(json.dumps([said, torch_private.dynamo_is_loaded()]))
 """
 
