@@ -133,7 +133,7 @@ def main(device: str) -> None:
     while True:
         message, read_at = channel.next()
         _serve(channel, message, read_at, environment, cache, watch)
-        if gpu is not None:
+        if gpu is not None and message.get("request") == "import":  # a spare's warm-up was interrupted for it
             _load_compiler(channel)
         if len(sys.modules) > settled + MANY_MODULES:
             cache.drop("solution")  # the next run reloads it; frozen, its reference cycles would never be freed

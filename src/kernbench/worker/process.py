@@ -107,6 +107,7 @@ class ChildProcess:
         self.gpu_free = 1.0
         """Share of the GPU's memory that was free when it had warmed up."""
         self.became_warm = asyncio.Event()
+        """Or it has ended."""
         self._frozen = self._greeted = False
         self._wire = WireCheck(program.pid) if is_checked else None
         program.on_stopped = self._stopped
@@ -229,6 +230,7 @@ class ChildProcess:
         if self.environment is None and self.problem is None:
             self.problem = Unusable("broken", self._why_it_ended())
         self._ready.set()
+        self.became_warm.set()
         self.messages.put_nowait(None)
 
     def _stopped(self) -> None:

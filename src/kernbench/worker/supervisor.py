@@ -283,7 +283,7 @@ class Supervisor:
             self._emit(WorkerChanged("ready", environment))
         began = time.monotonic()
         await child.became_warm.wait()
-        if child is self._child and (seconds := time.monotonic() - began) >= SLOW_WARM_UP:
+        if child is self._child and child.warm and (seconds := time.monotonic() - began) >= SLOW_WARM_UP:
             self._emit(LogLine(f"the worker was warm {fmt.seconds(seconds)} after its start"))
 
     async def _start(self) -> ChildProcess:
