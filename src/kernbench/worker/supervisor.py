@@ -284,7 +284,11 @@ class Supervisor:
         began = time.monotonic()
         await child.became_warm.wait()
         if child is self._child and child.warm and (seconds := time.monotonic() - began) >= SLOW_WARM_UP:
-            self._emit(LogLine(f"the worker was warm {fmt.seconds(seconds)} after its start"))
+            self._emit(
+                LogLine(
+                    f"the worker was warm {fmt.seconds(seconds)} after it was ready: it has loaded torch's compiler"
+                )
+            )
 
     async def _start(self) -> ChildProcess:
         child = await ChildProcess.start(
