@@ -138,6 +138,7 @@ async def test_brackets_are_not_markup(engine: FakeEngine) -> None:
         engine.say(READY, *whole_run(), LogLine("loaded w[/b] [red]x[bf16]"), Notice("kept m[bf16] [/x]"))
         await settle(pilot)
         await pilot.press("5")
+        await until(pilot, lambda: "loaded w[/b]" in screen_text(app))
         text = screen_text(app)
         assert "qwen m[bf16] 47" in text
         assert "loaded w[/b] [red]x[bf16]" in text
