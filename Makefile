@@ -4,6 +4,7 @@
 # make lint      only lint and types
 # make gpu-test  the tests that need a GPU
 # make faults    play the table of faults (GPU=1: those that need a GPU) and write it to build/faults.md
+# make gates     play the cheats, then the honest oddities (GPU=1: on a GPU), and write them to build/gates.md
 # make fuzz      more than 20,000 made-up lines, logs, tasks, settings and profiles
 # make soak      MINUTES=30 of good and bad saves (GPU=1 on a GPU); grows nothing
 # make kill9     kill -9 of the workbench N=200 times (TORCH=1 with torch, LOAD=15 under load)
@@ -29,7 +30,7 @@ OWN_SITE = -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
 NEEDS_CUDA = -c 'import json, sys; parts = json.load(sys.stdin)["install"][0]["metadata"]["requires_dist"]; \
   sys.exit(not any(part.startswith(("nvidia-", "cuda-")) for part in parts))'
 
-.PHONY: demo test test-long lint gpu-test faults fuzz soak kill9 measure clean
+.PHONY: demo test test-long lint gpu-test faults gates fuzz soak kill9 measure clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
@@ -61,6 +62,12 @@ gpu-test: $(VENV)/installed-dev
 faults: $(VENV)/installed-dev
 	@mkdir -p build
 	$(BIN)/python -m tests.faults $(if $(GPU),--gpu) --output build/faults$(if $(GPU),-gpu).md
+
+gates: $(VENV)/installed-dev
+	@mkdir -p build
+	@caught=0; $(BIN)/python -m tests.gates $(if $(GPU),--device cuda) --output build/gates$(if $(GPU),-gpu).md || caught=1; \
+	$(BIN)/python -m tests.gates $(if $(GPU),--device cuda) --honest --output build/gates-honest$(if $(GPU),-gpu).md \
+	  && exit $$caught
 
 # So many examples of each property.
 CASES ?= 2500

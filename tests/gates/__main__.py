@@ -1,0 +1,5 @@
+import sys
+
+from tests.gates.play import main
+
+sys.exit(main(sys.argv[1:]))
