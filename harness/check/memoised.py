@@ -25,7 +25,7 @@ def second_call_is_cheaper(
     clock: Clock, function: Callable[..., Any], seen: CaseInputs, new: CaseInputs, mutates: tuple[str, ...]
 ) -> bool:
     """Measures a few calls on new values, after a warm-up call on known ones."""
-    warm, fresh = (copies(item.inputs) if mutates else item.inputs for item in (seen, new))
+    warm, fresh = (copies(item.inputs) for item in (seen, new))  # kept for later sources: this one may write to them
     calls = [Call(None, lambda: function(**warm))]
     calls += [Call(_restorer(fresh, new.inputs, mutates), lambda: function(**fresh))] * (1 + REPEATS)
     try:

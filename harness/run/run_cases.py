@@ -6,6 +6,7 @@ answers the cases. A cancel takes effect between steps and blocks.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 from collections.abc import Callable
@@ -217,10 +218,11 @@ class Run:
 
     def _load_reference(self) -> Reference:
         task, source, build = self.task, self.request.source, self.request.build
-        if self.cache.holds("reference", source, task):
-            return self.cache.reference(task, source, build)
-        with self.watch.task_files():
-            return self.cache.reference(task, source, build)
+        is_loaded = self.cache.holds("reference", source, task)
+        with contextlib.nullcontext() if is_loaded else self.watch.task_files():
+            reference = self.cache.reference(task, source, build)
+        self.watch.keep_reference(reference)
+        return reference
 
     def _cases(self) -> list[Case]:
         return [self.task.case(case_id) for case_id in self.request.cases]

@@ -10,6 +10,7 @@ import importlib
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from harness.load.failure import SIDE_PREFIX
 from harness.shared import findings
@@ -29,6 +30,8 @@ class ProcessWatch:
         self._fingerprint: Fingerprint | None = None
         self._opponents: dict[str, Functions] = {}
         """By module."""
+        self._reference: tuple[Any, dict[str, Any]] = (None, {})
+        """The loaded reference and its functions."""
         self._inherited: Mapping[str, int] = {}
         self._last: Mapping[str, int] = {}
         """What the last look found replaced: nothing runs between its run and the next."""
@@ -65,11 +68,12 @@ class ProcessWatch:
         mine = [name for name, value in news.items() if self._inherited.get(name) != value]
         left = [name for name in news if name not in mine]
         packages = [list(item) for item in changes.by_packages]
-        if changes.restored or news or packages:
-            emit("changed", restored=list(changes.restored), replaced=mine, left=left, packages=packages)
-        self._told.update(news)
-        self.changed = self.changed or listed(mine)
-        spoiled = self._changed_opponents()
+        spoiled = [name for name in self._changed_opponents() if name not in self._told]
+        if changes.restored or news or packages or spoiled:
+            replaced = [*mine, *spoiled]
+            emit("changed", restored=list(changes.restored), replaced=replaced, left=left, packages=packages)
+        self._told.update([*news, *spoiled])
+        self.changed = self.changed or listed([*mine, *spoiled])
         named: tuple[tuple[FindingCode, list[str]], ...] = (
             ("process_changed", mine),
             ("changed_before", left),
@@ -95,6 +99,11 @@ class ProcessWatch:
             known.accept(settings, replaced)
         self._watch_opponents()
 
+    def keep_reference(self, reference: Any) -> None:
+        """Watches the functions that the harness has taken from it."""
+        if self._reference[0] is not reference:
+            self._reference = (reference, dict(vars(reference)))
+
     def _watch_opponents(self) -> None:
         loaded = {name for name in sys.modules if name.startswith(OPPONENTS)}
         self._opponents = {name: kept for name, kept in self._opponents.items() if name in loaded}
@@ -105,9 +114,14 @@ class ProcessWatch:
 
     def _changed_opponents(self) -> list[str]:
         loaded = [kept for name, kept in self._opponents.items() if name in sys.modules]
-        return [f"{owner}.{name}" for kept in loaded for owner, name, _ in kept.replaced()] + [
-            name for kept in loaded for name in kept.rewritten()
-        ]
+        reference, taken = self._reference
+        current = vars(reference) if taken else {}
+        other = [f"reference.{name.strip('_')}" for name, value in taken.items() if current.get(name) is not value]
+        return (
+            other
+            + [f"{owner}.{name}" for kept in loaded for owner, name, _ in kept.replaced()]
+            + [name for kept in loaded for name in kept.rewritten()]
+        )
 
 
 def _user_name(module: str) -> str:

@@ -118,4 +118,17 @@ LEAKS: list[Fault] = [
          call("import sys\nfor n, m in list(sys.modules.items()):\n"
               "    if n.startswith('_kb_reference') and hasattr(m, 'softmax'): m.softmax = lambda x: x"),
          "opponent changed: .*reference", "ok wrong runtime_error"),
+    leak("the reference's name of torch",
+         call("import sys\n" + SLOW + "import types\nslow = types.SimpleNamespace(softmax=slower(torch.softmax))\n"
+              "for n, m in list(sys.modules.items()):\n"
+              "    if n.startswith('_kb_reference') and hasattr(m, 'softmax'): m.torch = slow"),
+         "after the source changed reference.torch", "build_error"),
+    *(leak(f"the reference's {name}, as the harness holds it",
+           call("import gc\nfrom harness.inputs.reference import Reference\n"
+                f"for r in [o for o in gc.get_objects() if type(o) is Reference]: r.{name} = {other}"),
+           rf"opponent changed: .*reference\.{name.strip('_')}", "ok wrong runtime_error", quick=name == "entry")
+      for name, other in (("entry", "lambda x: x"), ("_make", "lambda *a, **k: {'x': torch.zeros(8, 32)}"))),
+    leak("inputs that it writes to unless it is watched",
+         call("from torch.utils._python_dispatch import _get_current_dispatch_mode as m\nif m() is None: x.mul_(2)"),
+         "", "ok wrong"),
 ]  # fmt: skip
