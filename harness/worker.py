@@ -37,7 +37,9 @@ _write, _exit, _loads, _now = os.write, os._exit, json.loads, time.perf_counter
 
 
 class Channel:
-    """Lines to and from the workbench."""
+    """Lines to and from the workbench. Its slots leave no room for another `emit`."""
+
+    __slots__ = ("_cancelled", "_events", "_free", "_lock", "_pid", "_requests", "_sent", "_waiting")
 
     def __init__(self, requests: int, events: int) -> None:
         self._requests, self._events, self._pid, self._sent = requests, events, os.getpid(), 0

@@ -24,6 +24,7 @@ CHUNK = 1 << 20
 GPU_CHUNK = 1 << 25
 """On a GPU every chunk costs two synchronizations, so a chunk may take a gigabyte or two of copies."""
 EXACT = Tolerance(0.0, 0.0)
+MOST_NAMED = 3
 
 
 def form(outputs: Outputs, expected: Outputs, layout: str) -> str | None:
@@ -44,6 +45,9 @@ def _form(name: str, got: torch.Tensor | None, wanted: torch.Tensor | None, layo
         return f"{name} is None, expected a tensor" if got is None else f"{name} is a tensor, expected None"
     if type(got) is not torch.Tensor:
         return f"{name} is of type {type(got).__name__}, not a plain torch.Tensor"
+    own = sorted(attribute for attribute in vars(got) if hasattr(torch.Tensor, attribute))
+    if own:  # they would be called in place of torch's when it is compared
+        return f"{name} has its own {fmt.joined(own[:MOST_NAMED])}, not torch.Tensor's"
     if got.shape != wanted.shape:
         return f"{name} has shape {list(got.shape)}, expected {list(wanted.shape)}"
     if got.dtype != wanted.dtype:
@@ -66,7 +70,9 @@ def compare(outputs: Outputs, truth: Outputs, task: Task, fresh: bool = False) -
     """All outputs against truth; `fresh` if they came from guarded memory, where the sentinel can be recognized."""
     errors: dict[str, OutputError] = {}
     ratios: dict[str, float] = {}
-    for (name, got), wanted in zip(outputs.items(), truth.values(), strict=False):
+    if len(outputs) != len(truth):
+        return Verdict(f"{fmt.plural(len(outputs), 'output')}, but truth has {len(truth)}")
+    for (name, got), wanted in zip(outputs.items(), truth.values(), strict=True):
         if got is None or wanted is None:
             continue
         if got.shape != wanted.shape:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from types import MappingProxyType
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 from harness.device.gpu import Gpu
@@ -26,7 +27,8 @@ ROOM = 256 << 20
 class CaseInputs:
     """One draw of a case's inputs, with truth and the reference's outputs computed on first use.
 
-    Lazy on purpose: the candidate runs before anything here has computed the correct result.
+    Lazy on purpose: the candidate runs before anything here has computed the correct result. Read-only, because it is
+    kept for later sources.
     """
 
     def __init__(self, reference: Reference, case: Case, draw: Draw, device: str) -> None:
@@ -41,19 +43,23 @@ class CaseInputs:
     @property
     def truth(self) -> Outputs:
         if self._truth is None:
-            self._truth = self._reference.truth(self._case, self.inputs)
+            self._truth = _read_only(self._reference.truth(self._case, self.inputs))
         return self._truth
 
     @property
     def expected(self) -> Outputs:
         """The reference's outputs in the production dtype."""
         if self._expected is None:
-            self._expected = self._reference.outputs(self._case, copies(self.inputs))
+            self._expected = _read_only(self._reference.outputs(self._case, copies(self.inputs)))
         return self._expected
 
     @property
     def nbytes(self) -> int:
         return nbytes(self.inputs) + nbytes(self._truth or {}) + nbytes(self._expected or {})
+
+
+def _read_only(outputs: Outputs) -> Outputs:
+    return cast("Outputs", MappingProxyType(outputs))
 
 
 class RunCache:

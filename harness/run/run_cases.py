@@ -57,6 +57,7 @@ class Run:
         self.threads, self.watch = ThreadWatch(), watch
         self.opponents = Opponents(request, cache, self.environment.interpreted)
         self.progress = Progress(emit, cancelled, len(request.cases))
+        self.watch.begin_run(request.task)
 
     def go(self) -> None:
         self.cache.first_case = self.request.cases[0] if self.request.cases else None

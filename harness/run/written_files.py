@@ -3,7 +3,8 @@
 An audit hook sees what Python code opens for writing, renames or removes before that happens, so the report is ahead of
 the change. The hook may run anywhere, even while an event is being written; it only notes the name. A thread sends it,
 or the next event of the run. A process that the kernel starts is not seen into: then only `unseen` is reported. Files
-that define the task are also listed as `task_files`, unless only the task's own code writes them.
+that define the task are also listed as `task_files`, unless only the task's own code writes them, and so are the log
+and the stored sources.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ CHANGED = {
 STARTS = frozenset("subprocess.Popen os.system os.posix_spawn os.spawn os.exec os.fork os.forkpty".split())
 EVENTS = STARTS.union(CHANGED)
 FIELDS = ("files", "task_files")
+LOG, RUNS, SOURCES = "ITERATIONS.md", "runs.jsonl", "sources"
 STDLIB = (sysconfig.get_path("stdlib") + os.sep, "<frozen ")
 
 
@@ -42,6 +44,9 @@ class Report:
     def __init__(self, folder: str, source: str, emit: Emit, task_files: Collection[str] = ()) -> None:
         self._folder, self._sources, self._emit = os.path.realpath(folder), (source, folder), emit
         self._task_files = frozenset(task_files)
+        sources = os.path.dirname(os.path.realpath(source))
+        self._stored = sources + os.sep if os.path.basename(sources) == SOURCES else None
+        self._log = (os.path.join(self._folder, LOG), os.path.join(os.path.dirname(sources), RUNS))
         self._known: dict[Any, str] = {}
         """By path as written: where it is below the folder."""
         self._noted: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
@@ -66,8 +71,11 @@ class Report:
         below = self._known.get(path)
         if below is None:
             place, name = os.path.split(os.path.abspath(os.fsdecode(path)))
-            below = os.path.relpath(os.path.join(os.path.realpath(place), name), self._folder)
+            whole = os.path.join(os.path.realpath(place), name)
+            below = os.path.relpath(whole, self._folder)
             self._known[path] = below
+            if whole in self._log or (self._stored and whole.startswith(self._stored) and os.path.lexists(whole)):
+                self._note("task_files", below)
             if not any(part.startswith(".") for part in below.split(os.sep)):  # the state folder, or outside
                 self._note("files", below)
         if below in self._task_files and not self._is_task_code(caller):

@@ -30,10 +30,12 @@ class Functions:
     """The functions, classes and modules of some tables, as they are now."""
 
     def __init__(self, tables: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+        tables = list(tables)
         self.tables = [
             (owner, table, {**dict.fromkeys(watched_names.inherited(owner)), **_watched(table)})
             for owner, table in tables
         ]
+        self._closed = [(owner, table, frozenset(table)) for owner, table in tables if watched_names.is_closed(owner)]
         found = {id(value): value for _, _, kept in self.tables for value in kept.values() if _is_function(value)}
         self._code = [(item, item.__code__, item.__defaults__, item.__kwdefaults__) for item in found.values()]
 
@@ -44,6 +46,10 @@ class Functions:
             for name, value in kept.items():
                 if get(name) is not value:
                     yield owner, name, get(name)
+        for owner, table, names in self._closed:
+            if len(table) > len(names):
+                more = (name for name in table if name not in names)
+                yield from ((owner, name, table[name]) for name in more if watched_names.is_watched(table[name]))
 
     def rewritten(self) -> dict[str, int]:
         """Functions whose code or defaults were exchanged in place, each with the identity of its code."""
@@ -66,7 +72,7 @@ class Fingerprint:
         self._packages = _packages()
         self._functions = Functions(watched_names.owners())
         self._restorable = [(item, item.read()) for item in settings.RESTORED]
-        self._kept = settings.kept()
+        self._kept, self._constants = settings.kept(), watched_names.constants()
 
     def look(self, restore: bool = True, mentions: Callable[[str], bool] = lambda name: True) -> Changes:
         """What has changed since; puts settings back, unless the source is still to run with its own.
@@ -75,7 +81,8 @@ class Fingerprint:
         """
         restored = self._restore(mentions) if restore else []
         replaced: dict[str, int] = dict.fromkeys(settings.changed(self._kept), 0)
-        by_packages = []
+        constants, by_packages = watched_names.constants(), []
+        replaced |= {f"a constant of {name}": 0 for name, was in self._constants.items() if constants.get(name) != was}
         for owner, name, now in list(self._functions.replaced()):
             package = watched_names.package_of(now)
             if (owner, name) in watched_names.FOLLOWS_SETTINGS:

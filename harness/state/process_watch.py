@@ -35,6 +35,8 @@ class ProcessWatch:
         self._inherited: Mapping[str, int] = {}
         self._last: Mapping[str, int] = {}
         """What the last look found replaced: nothing runs between its run and the next."""
+        self._task: tuple[Any, str] = (None, "None")
+        """The run's task and its text: cases, tolerances, and all else that a row is judged by."""
         self._told: set[str] = set()
         self.changed = ""
         """What the source of this run has changed for good, in words."""
@@ -45,6 +47,9 @@ class ProcessWatch:
         """Takes the fingerprint, once nothing more is imported."""
         if self._fingerprint is None:
             self._fingerprint = Fingerprint()
+
+    def begin_run(self, task: Any) -> None:
+        self._task = (task, repr(task))
 
     def before_load(self) -> None:
         """Notes what earlier sources have left behind, so that this one is not blamed for it."""
@@ -117,11 +122,13 @@ class ProcessWatch:
         reference, taken = self._reference
         current = vars(reference) if taken else {}
         other = [f"reference.{name.strip('_')}" for name, value in taken.items() if current.get(name) is not value]
-        return (
-            other
-            + [f"{owner}.{name}" for kept in loaded for owner, name, _ in kept.replaced()]
-            + [name for kept in loaded for name in kept.rewritten()]
-        )
+        task, text = self._task
+        return [
+            *(["the task's settings"] if repr(task) != text else []),
+            *other,
+            *(f"{owner}.{name}" for kept in loaded for owner, name, _ in kept.replaced()),
+            *(name for kept in loaded for name in kept.rewritten()),
+        ]
 
 
 def _user_name(module: str) -> str:

@@ -1,7 +1,8 @@
 """The closed list of functions that a source must not replace: by identity, with their code and defaults.
 
 It covers the harness and Triton whole, the parts of torch that references call, builtins and clocks. Torch's own tables
-as a whole would take 66 to 131 ms a look and change with every first compile. Names that are new never count.
+as a whole would take 66 to 131 ms a look and change with every first compile. Names that are new never count, except in
+the harness's own classes.
 """
 
 from __future__ import annotations
@@ -51,6 +52,25 @@ def inherited(owner: str) -> set[str]:
     """Names that a class has from its bases: one that it gets itself later hides the other."""
     kind = next((kind for kind in CLASSES if kind.__name__ == owner), object)
     return {name for base in kind.__mro__[1:-1] for name in vars(base)} - vars(kind).keys()
+
+
+def constants() -> dict[str, int]:
+    """A hash of the harness's constants, by module: tables of findings, tolerances of a check, numbers of calls."""
+    return {
+        name: hash(tuple((key, repr(value)) for key, value in list(vars(module).items()) if _is_constant(key, value)))
+        for name, module in list(sys.modules.items())
+        if name.partition(".")[0] == "harness" and isinstance(module, types.ModuleType)
+    }
+
+
+def _is_constant(name: str, value: Any) -> bool:
+    return name.isupper() and isinstance(value, (int, float, str, tuple, list, dict, frozenset, set))
+
+
+def is_closed(owner: str) -> bool:
+    """Whether it is a class of the harness: one gets no new methods, and one that it got would hide another."""
+    module, _, name = owner.rpartition(".")
+    return module.partition(".")[0] == "harness" and isinstance(getattr(sys.modules.get(module), name, None), type)
 
 
 def is_watched(value: Any) -> bool:

@@ -123,6 +123,13 @@ def test_a_home_that_cannot_be_written_leaves_the_cache_to_torch(
         assert "TRITON_CACHE_DIR" not in os.environ
 
 
+def test_no_other_emit_fits_into_the_channel() -> None:
+    channel = worker.Channel(0, 1)
+    with pytest.raises(AttributeError):
+        channel.emit = print  # type: ignore[method-assign]
+    assert not hasattr(channel, "__dict__")
+
+
 @pytest.mark.parametrize("pieces", [0, 2, len(COMPILE_IMPORTS)])
 def test_a_worker_is_warm_when_nothing_slow_is_left(monkeypatch: pytest.MonkeyPatch, pieces: int) -> None:
     """Also the imports that it makes while it is idle: a save that comes meanwhile waits for one of them, and the rest

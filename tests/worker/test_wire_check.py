@@ -25,7 +25,7 @@ ROW = {
     "vs_best": {"speedup": 1.2, "low": 1.1, "high": 1.3, "verdict": "faster"}, "blocks": 8, "dropped": 0, "checked": 1,
     "samples": SAMPLES, "wall": {"baseline_us": 100.0, "solution_us": 50.0, "speedup": 2.0},
 }  # fmt: skip
-COLD = {"name": "throttled", "help": "let it cool down", "red": True, "code": "throttled"}
+COLD = {"name": "throttled", "help": "let it cool down", "red": False, "code": "throttled"}
 STRAY = {"name": "other stream", "help": "wait for it", "red": False, "code": "other_stream"}
 CASES = [{"id": name, "kind": "case"} for name in ("a", "b", "z")] + [{"id": "g", "kind": "check"}]
 RUN: Line = {"request": "run", "run": "r", "cases": ["a", "b", "g"], "task": {"cases": CASES}, "controls": True,
@@ -114,6 +114,7 @@ REFUSED: dict[str, tuple[list[Line], dict[str, Any]]] = {
     "it sent a malformed line (started)": ([{"event": "started", "environment": {"device": 5}}], {}),
     "it sent a malformed line (step)": ([STARTED, {**STEP, "index": 4}], {}),
     "it sent a malformed line (finding)": ([STARTED, {"event": "finding", "finding": "x"}], {}),
+    "it reported a finding with another meaning (throttled)": ([STARTED, row(findings=[{**COLD, "red": True}])], {}),
     "it sent a malformed line (failed)": ([STARTED, {**FAILED, "status": "ok"}], {}),
     "it sent a malformed line (wrote)": ([STARTED, {**WROTE, "task_files": [3]}], {}),
     "it sent a malformed line (loaded)": ([STARTED, {"event": "loaded", "compiler": 3}], {}),

@@ -17,6 +17,7 @@ from typing import Any, get_args
 
 from harness.shared import stats
 from harness.shared.errors import Where
+from harness.shared.findings import DEFINITIONS
 from harness.shared.lines import UNREADABLE, decode_checked
 from harness.shared.results import TIMES, CaseResult, Finding, Ratio
 from harness.shared.run_request import Environment, Step
@@ -134,7 +135,7 @@ class Answer:
         decode_checked(Environment, message["environment"])
 
     def _read_finding(self, message: dict[str, Any]) -> None:
-        decode_checked(Finding, message["finding"])
+        _check_finding(decode_checked(Finding, message["finding"]))
 
     def _read_changed(self, message: dict[str, Any]) -> None:
         named = [*message["restored"], *message["replaced"], *message["left"]]
@@ -207,6 +208,8 @@ class Answer:
         row, before = decode_checked(CaseResult, message["result"]), self._rows.get(name)
         if before is None and name != next(case for case in self._cases if case not in self._rows):
             raise Refused(f"it reported the row of {name} out of order")
+        for finding in row.findings:
+            _check_finding(finding)
         if before is not None and not _may_follow(before, row):
             raise Refused(f"it changed the row of {name} after it was done")
         timed = self._kinds.get(name) == "case" and row.status == "ok"
@@ -272,3 +275,10 @@ def _spent_ms(row: CaseResult) -> float:
 def _shown(name: Any) -> str:
     """A name from the line; it may be anything."""
     return one_line(str(name)[:40])
+
+
+def _check_finding(finding: Finding) -> None:
+    """What disqualifies is decided here, not in the process of the source."""
+    known = DEFINITIONS.get(finding.code) if finding.code else None
+    if known is not None and finding.disqualifying != known.disqualifying:
+        raise Refused(f"it reported a finding with another meaning ({_shown(finding.name)})")

@@ -133,3 +133,17 @@ def test_an_output_that_is_still_being_written_is_called_so(task: Task, monkeypa
     problem = compare.compare({"out": got}, {"out": wanted}, task).problem
     assert problem is not None
     assert problem.startswith("out changed at [0] while it was being checked; is work still running in a thread")
+
+
+def test_truth_that_is_gone_is_not_agreement(task: Task) -> None:
+    found = compare.compare({"output 0": torch.ones(2), "output 1": torch.ones(2)}, {"output 0": torch.ones(2)}, task)
+    assert found.problem == "2 outputs, but truth has 1"
+    assert compare.compare({"output 0": torch.ones(2)}, {}, task).problem == "1 output, but truth has 0"
+
+
+def test_a_tensor_that_brings_methods_along_is_no_plain_one() -> None:
+    wanted, got = {"output 0": torch.ones(2)}, torch.ones(2)
+    got.note = "a name that torch does not use"  # type: ignore[attr-defined]
+    assert compare.form({"output 0": got}, wanted, "any") is None
+    got.detach = got.to = lambda *_: torch.ones(2)  # type: ignore[method-assign, assignment]
+    assert compare.form({"output 0": got}, wanted, "any") == "output 0 has its own detach and to, not torch.Tensor's"

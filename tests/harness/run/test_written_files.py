@@ -104,3 +104,26 @@ def test_a_failing_report_is_not_the_kernels_failure() -> None:
         for strange in (3, None, b"\xff", "\ud800"):
             written_files._hook("open", (strange, "w", 577))
         written_files._hook("open", ("x", None, None))
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (".kernbench/sources/5eed/solution.py", True),
+        (".kernbench/sources/01d0/solution.py", True),
+        (".kernbench/sources/5eed/made.txt", False),
+        (".kernbench/build/made.so", False),
+        (".kernbench/runs.jsonl", True),
+        ("ITERATIONS.md", True),
+    ],
+)
+def test_the_log_and_stored_sources_are_the_tasks_own(tmp_path: Path, place: str, told: bool) -> None:
+    source = tmp_path / ".kernbench" / "sources" / "5eed"
+    for folder in (source, source.parent / "01d0", tmp_path / ".kernbench" / "build"):
+        folder.mkdir(parents=True)
+        (folder / "solution.py").touch()
+    sent: list[list[str]] = []
+    with written_files.reported(str(tmp_path), str(source), lambda _, **said: sent.append(said["task_files"])) as emit:
+        (tmp_path / place).write_text("forged")
+        emit("case", task_files=[])
+    assert [place in names for names in sent[:1]] == [told]

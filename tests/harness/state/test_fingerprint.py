@@ -92,3 +92,29 @@ def test_what_a_package_does_at_its_import_stays(tmp_path: Path) -> None:
     assert found[0] == {**QUIET, "restored": ["the environment"], "packages": [["torch.relu", "kb_patcher"]]}
     assert found[1] == QUIET
     assert found[2] == ["PATCHER_HOME"]
+
+
+def test_what_a_row_is_judged_by_counts_as_the_opponent() -> None:
+    begin = "(watch.begin_run(task), watch.keep_reference(reference), {})[-1]"
+    first, honest, wider, entry, method, again = played(
+        "exec('from harness.shared.task import Tolerance; from harness.inputs.reference import Reference;"
+        " task = types.SimpleNamespace(tolerance=dict(float32=Tolerance(1, 1)));"
+        " reference = types.SimpleNamespace(entry=len, _make=max)', globals()) or " + begin,
+        "run('x = 1')",
+        "run('import __main__ as m; m.task.tolerance[\\'float32\\'] = 3')",
+        "[watch.begin_run(task), run('import __main__ as m; m.reference._make = min')][-1]",
+        "run('import harness.shared.results as r; r.Verdict.__getattribute__ = lambda s, n: None')",
+        "run('x = 2')",
+    )
+    assert (first, honest) == ({}, QUIET)
+    assert (wider["codes"], wider["replaced"]) == (["opponent_changed"], ["the task's settings"])
+    assert (entry["codes"], entry["replaced"]) == (["opponent_changed"], ["reference.make"])
+    assert "harness.shared.results.Verdict.__getattribute__" in method["replaced"]
+    assert "process_changed" in method["codes"]
+    assert again["left"] == ["harness.shared.results.Verdict.__getattribute__"]
+
+
+def test_a_table_of_the_harness_is_not_to_be_changed() -> None:
+    (found,) = played("run('import harness.shared.findings as f; f.DEFINITIONS.pop(\"forked\")')")
+    assert found["replaced"] == ["a constant of harness.shared.findings"]
+    assert found["codes"] == ["process_changed"]
