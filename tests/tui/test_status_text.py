@@ -418,3 +418,10 @@ def test_the_state_tells_of_a_save_that_waits_and_of_another_workbench() -> None
     assert words.state(board, engine) == ("paused",)
     engine.waits = True
     assert words.state(board, engine)[0] == "paused, save pending"
+
+
+def test_an_unsteady_row_says_so_first() -> None:
+    differs = "output 0 differs at [0, 0]: got 0.5, expected 0.25 (allowed 1e-05)"
+    assert failure_text.brief(CaseResult("a", "wrong", detail=differs), 60) == "0.5, not 0.25 at output 0[0, 0]"
+    unsteady = CaseResult("a", "wrong", detail=f"unsteady: wrong in one of two runs; {differs}")
+    assert failure_text.brief(unsteady, 60) == "unsteady: wrong in one of two runs; output 0[0, 0] 0.5, not…"

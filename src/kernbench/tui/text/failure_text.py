@@ -25,7 +25,7 @@ _SHORTER = (
     (re.compile(r", expected "), ", not "),
     (re.compile(r"\b(?:Accelerator|Runtime)Error: CUDA error: "), ""),
 )
-_PLACE_FIRST = re.compile(r"^(?P<place>.+\[[\d, ]*\]) (?P<values>\S+, not \S+)$")
+_PLACE_FIRST = re.compile(r"^(?P<place>[^:;]+\[[\d, ]*\]) (?P<values>\S+, not \S+)$")
 
 
 def sentence(result: CaseResult) -> str:
