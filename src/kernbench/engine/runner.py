@@ -24,8 +24,8 @@ from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Task
-from kernbench.engine.run_progress import RunProgress
-from kernbench.engine.second_try import SecondTry
+from kernbench.engine.conversation.run_progress import RunProgress
+from kernbench.engine.conversation.second_try import SecondTry
 from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.log.entries.log_lock import PATIENCE
 from kernbench.log.logbook import Logbook, author, floor_key
