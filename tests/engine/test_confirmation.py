@@ -287,6 +287,10 @@ async def test_one_that_was_left_is_confirmed_after_the_next_start(watched: Watc
     best = best_now(it)
     assert best is not None
     assert best.iteration == 3
+    older = await it.confirmed(2)
+    assert (older.run, older.confirmed) == (it.session.logbook.journal.summaries[1].run, False)
+    assert older.why == "it was not timed against #3, which is best now; run it again to compare them"
+    assert len(asked.requests) == 1
 
 
 async def test_without_room_for_a_spare_the_worker_is_started_again(watched: Watch, folder: Path) -> None:

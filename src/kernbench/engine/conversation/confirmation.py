@@ -157,27 +157,18 @@ class Confirmations:
         return True
 
     async def _settle_late(self) -> None:
-        """Takes those out of the line that another process has confirmed, or that cannot be best any more."""
-        for item in tuple(self._line):
-            settled, why = await self._logbook.in_thread(self._look_at, item)
-            if settled:
-                self._line.remove(item)
-            elif why:
-                await self._settle(item, Confirmed(item.summary.run, False, why))
+        """Refuses those that cannot be best any more, and takes those that are settled out of the line."""
+        if self._line:
+            await self._tell(*await self._logbook.in_thread(self._refuse_late, self._line[0]))
 
-    def _look_at(self, item: Candidate) -> tuple[bool, str]:
-        """Whether the run is settled, and else why it cannot be best; in a thread."""
+    def _refuse_late(self, item: Candidate) -> tuple[list[Confirmed], str]:
+        """Every run of the series that waits but cannot be best any more, in the line or not; in a thread."""
         self._logbook.journal.read_new()
         series = self._series(item)
-        run = next((run for run in series if run.run == item.summary.run), None)
-        if run is None or not run.is_unsettled:
-            return True, ""
-        if may_be_best(series, run):
-            return False, ""
-        best = best_of(series)
-        if best is None or best.geomean == run.best_geomean:
-            return False, "a later run of the same source was wrong"
-        return False, f"it was not timed against {_name(best)}, which is best now; {AGAIN}"
+        late = [run for run in series if run.is_unsettled and not may_be_best(series, run)]
+        events = [Confirmed(run.run, False, _too_late(series, run)) for run in late]
+        problems = [self._logbook.confirm(event, item.request.task.baseline, PATIENCE) for event in events]
+        return events, next(filter(None, problems), "")
 
     def _series(self, item: Candidate) -> list[Summary]:
         request, summary = item.request, item.summary
@@ -226,13 +217,22 @@ class Confirmations:
             judged[line.case] = line
 
     async def _settle(self, item: Candidate, event: Confirmed) -> None:
-        """On disk first, then on the screen. Earlier runs of the same source that still wait are settled with it."""
+        """On disk first, then on the screen. Other runs of the same source that wait are settled with it, and those
+        that cannot be best any more are refused."""
         self._line.remove(item)
-        events, problem = await self._logbook.in_thread(self._store, item, event)
-        for settled in events:
-            self._emit(settled)
+        await self._tell(*await self._logbook.in_thread(self._store, item, event))
+        await self._tell(*await self._logbook.in_thread(self._refuse_late, item))
+
+    async def _tell(self, events: Sequence[Confirmed], problem: str) -> None:
+        unsettled = await self._logbook.in_thread(self._unsettled)
+        self._line = [item for item in self._line if item.summary.run in unsettled]
+        for event in events:
+            self._emit(event)
         if problem:
             self._emit(Notice(f"the confirmation is not noted in the entry: {problem}", "warning"))
+
+    def _unsettled(self) -> set[str]:
+        return {run.run for run in self._logbook.journal.summaries if run.is_unsettled}
 
     def _store(self, item: Candidate, event: Confirmed) -> tuple[list[Confirmed], str]:
         names = {item.summary.source, item.summary.identity}
@@ -301,6 +301,14 @@ def meet(one: Ratio, other: Ratio) -> bool:
     """Whether two intervals overlap if each is widened by the margin on either side."""
     down, up = 1 - stats.MARGIN, 1 + stats.MARGIN
     return one.low * down <= other.high * up and other.low * down <= one.high * up
+
+
+def _too_late(series: Sequence[Summary], run: Summary) -> str:
+    """Why a run cannot be best any more."""
+    best = best_of(series)
+    if best is None or best.geomean == run.best_geomean:
+        return "a later run of the same source was wrong"
+    return f"it was not timed against {_name(best)}, which is best now; {AGAIN}"
 
 
 def _name(run: Summary) -> str:
