@@ -111,17 +111,18 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
     titles = ("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")
     sources, usual = {path.name for path in (journal.state / "sources").glob("*")}, loaded.baseline
     rows: list[tuple[str, ...]] = [titles]
+    found = best.find(loaded, journal, pulled)
     for entry in entries:
-        rows.append(_log_row(entry, best.outcome(entries, entry), entries.is_best_now(entry), sources, usual))
+        is_unconfirmed = found.is_unconfirmed and entries.is_best_now(entry)
+        rows.append(_log_row(entry, best.outcome(entries, entry), is_unconfirmed, sources, usual))
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
-    found = best.find(loaded, journal, pulled).summary
-    if found is not None and found.dropped:
-        speed = fmt.times(found.geomean)
-        click.echo(f"kernbench: the best is still #{found.iteration} ({speed}), whose entry was dropped", err=True)
+    if found.summary is not None and found.summary.dropped:
+        named = f"#{found.summary.iteration} ({fmt.times(found.summary.geomean)})"
+        click.echo(f"kernbench: the best is still {named}, whose entry was dropped", err=True)
 
 
-def _log_row(entry: Summary, outcome: str, is_best_now: bool, sources: set[str], usual: str) -> tuple[str, ...]:
+def _log_row(entry: Summary, outcome: str, is_unconfirmed: bool, sources: set[str], usual: str) -> tuple[str, ...]:
     """`sources` are those kept here. `usual` is the task's own baseline; an entry over another one is marked."""
     from harness.shared.format import DASH
     from kernbench import render
@@ -132,7 +133,7 @@ def _log_row(entry: Summary, outcome: str, is_best_now: bool, sources: set[str],
         remarks.append("source not in this state folder")
     if other := entry_text.over(entry, usual):
         remarks.append(other)
-    if is_best_now and not written and entry.confirmed is None:
+    if is_unconfirmed:
         remarks.append("unconfirmed")
     if entry.repeats is not None:
         remarks.append(f"same source as #{entry.repeats}")

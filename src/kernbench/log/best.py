@@ -42,6 +42,8 @@ class Best:
     """The run that made it best, with the entry about its source if there is one; a PulledEntry from a pulled log."""
     reason: NoBestReason | None = None
     """Why there is none."""
+    is_unconfirmed: bool = False
+    """It became best with a run of an older version, which confirmed nothing."""
 
     @property
     def key(self) -> Key | None:
@@ -70,7 +72,8 @@ def find(
     if found := journal.best(series):
         made = _made_with(journal, series, found.source) if found.iteration is None else None
         number = (made or found).iteration or entries.number_of(journal, found.source)
-        return Best(series, replace(made or found, iteration=number, dropped=journal.is_dropped((made or found).run)))
+        shown = replace(made or found, iteration=number, dropped=journal.is_dropped((made or found).run))
+        return Best(series, shown, is_unconfirmed=found.confirmed is None)
     if written := _written(task, journal, entries, l2):
         return Best(series, written)
     return Best(series, reason=_why_none(journal, series))
