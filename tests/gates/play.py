@@ -113,7 +113,7 @@ class Stage:
             paths = os.pathsep.join([str(self._code / "src"), str(self._code)])
             os.chdir(self.root)  # `-m` would import the code of the folder it is started in
             self._bench = Workbench(folder, "--budget", str(BUDGET_MS), deadlines=DEADLINES, PYTHONPATH=paths)
-            self._bench.answer((0, 0, 0.0), WITHIN)
+            self._bench.is_best(self._bench.answer((0, 0, 0.0), WITHIN), WITHIN)
             self._bench.answer(self._bench.save(solution_py=GOOD), WITHIN)
         return self._bench
 
@@ -124,11 +124,11 @@ class Stage:
         text = source.source.replace("FOLDER", str(bench.folder))
         try:
             answer = bench.answer(bench.save(solution_py=text), WITHIN)
+            became_best = bench.is_best(answer, WITHIN)
         except Silent as problem:
             self.close()
             return Played(source, "refused", False, None, str(problem), "", time.monotonic() - began)
         verdict, words = judge(answer)
-        became_best = bool(answer.finished.get("best"))
         after = self._honest(bench)
         if after or became_best:
             self.close()  # it would be loaded next to every later source
