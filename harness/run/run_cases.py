@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from harness.check import clock_guard, forks, task_controls
+from harness.check.between_calls import BetweenCalls
 from harness.check.threads import ThreadWatch
 from harness.device import environment
 from harness.inputs.cache import RunCache
@@ -61,7 +62,8 @@ class Run:
 
     def go(self) -> None:
         self.cache.first_case = self.request.cases[0] if self.request.cases else None
-        self.emit("started", environment=self.environment)
+        fixed = self.request.fixed_seed or self.cache.fixed.seed
+        self.emit("started", environment=self.environment, fixed_seed=fixed)
         try:
             self._whole()
         except Cancelled:
@@ -89,7 +91,7 @@ class Run:
             for case in self._cases():
                 self.progress.step("baseline", case)
                 self._load_compiler()
-                material = self.cache.material(reference, case, Draw(0), self.device)
+                material = self.cache.material(reference, case, self.cache.fixed, self.device)
                 self.opponents.baseline(reference, case)(**copies(material.inputs))
                 self.cache.trim()
             gc.collect()
@@ -109,7 +111,7 @@ class Run:
             for case in self._cases():
                 self.progress.step("baseline", case)
                 function = self.opponents.baseline(reference, case)
-                function(**copies(self.cache.material(reference, case, Draw(0), self.device).inputs))
+                function(**copies(self.cache.material(reference, case, self.cache.fixed, self.device).inputs))
                 self.progress.step("time", case)
                 self.emit("floor", case=case.id, floor=self._floor(reference, case, function))
             self.emit("finished")
@@ -122,7 +124,8 @@ class Run:
             self.cache.trim()
 
     def _floor(self, reference: Reference, case: Case, function: Callable[..., Any]) -> float:
-        masters = [self.cache.material(reference, case, Draw(seed), self.device).inputs for seed in (0, 1)]
+        draws = self.cache.fixed, Draw(1)
+        masters = [self.cache.material(reference, case, draw, self.device).inputs for draw in draws]
         return self.timer.floor(function, masters, self.progress.pulse(case))
 
     def _set_up(self) -> None:
@@ -141,6 +144,7 @@ class Run:
         self.progress.step("load")
         self.cache.drop("solution")
         self.watch.before_load()
+        between = BetweenCalls(self.threads)
         try:
             solution = self.cache.function(
                 "solution", "solution.py", self.request.source, self.task, self.request.build
@@ -165,7 +169,7 @@ class Run:
             self.emit("controls", passed=True)
         for finding in self.opponents.load_best():
             self.emit("finding", finding=finding)
-        self._answer(RunContext(self.request, self.environment, solution, reference, self.cache))
+        self._answer(RunContext(self.request, self.environment, solution, reference, self.cache, between))
         for found in (self.threads.left_running(), forks.came_back()):
             if found is not None:
                 self.emit("finding", finding=found)

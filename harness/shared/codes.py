@@ -36,6 +36,7 @@ FindingCode = Literal[
     "fewer_checks",
     "forked",
     "impossible_time",
+    "left_set",
     "left_threads",
     "less_accurate",
     "library_kernels_only",

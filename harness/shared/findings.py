@@ -57,6 +57,11 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "{us} us, but the memory bus needs at least {floor_us} us for these bytes: some work was not done",
         disqualifying=True,
     ),
+    "left_set": Definition(
+        "left between calls",
+        "after the call had returned there was {what}, which disturbs the other side; undo it before returning",
+        disqualifying=True,
+    ),
     "left_threads": Definition(
         "left threads running",
         "{threads} still running after the last call; join all threads before returning",

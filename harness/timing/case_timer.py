@@ -25,8 +25,9 @@ from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTi
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 from harness.timing import blocks, clocks, kernel_ledger, wall_pass
-from harness.timing.input_sets import rotation
+from harness.timing.input_sets import WorkingSet, rotation
 from harness.timing.samples import Timing
+from harness.timing.spot_checks import SpotChecks
 
 Beat = Callable[[], None]
 DEVICE_PASS, WITH_WALL = 0.72, 0.86
@@ -44,6 +45,8 @@ class Timed:
     findings: list[Finding] = field(default_factory=list)
     load: Load | None = None
     """Of other programs, meanwhile; only on a CPU."""
+    sets: list[WorkingSet] = field(default_factory=list)
+    """The inputs that were used."""
 
 
 class CaseTimer:
@@ -54,12 +57,12 @@ class CaseTimer:
     def _cpu_load(self) -> CpuLoad:
         return CpuLoad()
 
-    def time(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
+    def time(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks) -> Timed:
         if self._gpu is None:
-            return self._on_cpu(sides, masters, beat)
+            return self._on_cpu(sides, masters, beat, spots)
         with gpu.locked(self._gpu.uuid, beat):
             gpu.reset_persisting_l2()
-            return self._on_gpu(self._gpu, sides, masters, beat)
+            return self._on_gpu(self._gpu, sides, masters, beat, spots)
 
     def floor(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
         """A/A floor: how far the function deviates from itself in four short runs."""
@@ -67,23 +70,26 @@ class CaseTimer:
             clock = self.clock()
             return blocks.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
 
-    def _on_cpu(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
-        bench = self._bench(clocks.WallClock(), masters, len(sides), beat)
+    def _on_cpu(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks) -> Timed:
+        bench = self._bench(clocks.WallClock(), masters, len(sides), beat, spots=spots)
         self._cpu_load.begin()
         samples = bench.run(sides)
         load = self._cpu_load.end()
         times = {name: samples.time_us(name) for name in sides}
         wall = {name: value for name, value in times.items() if value is not None}
-        return Timed(samples, "wall", wall, load=load)
+        return Timed(samples, "wall", wall, load=load, sets=bench.rotation.used())
 
-    def _on_gpu(self, device: gpu.Gpu, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
+    def _on_gpu(
+        self, device: gpu.Gpu, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks
+    ) -> Timed:
         began = time.perf_counter()
-        bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS)
+        bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS, spots)
         instead: list[Finding] = []
         try:
             samples = bench.run(sides)
         except (LostRecords, clocks.Unsteady) as problem:
-            bench = self._bench(clocks.EventClock(device.flush(self._request.condition)), masters, len(sides), beat)
+            clock = clocks.EventClock(device.flush(self._request.condition))
+            bench = self._bench(clock, masters, len(sides), beat, spots=spots)
             samples, instead = bench.run(sides), [_by_events(problem)]
         timed = Timed(samples, bench.clock.name)
         bench.rotation.begin_block()
@@ -91,6 +97,7 @@ class CaseTimer:
         # the bench knows its budget, which is larger if calls are long
         left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
         timed.wall = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
+        timed.sets = bench.rotation.used()
         timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
         return timed
 
@@ -105,11 +112,23 @@ class CaseTimer:
             return clocks.EventClock(flush)
 
     def _bench(
-        self, clock: clocks.Clock, masters: Sequence[Inputs], sides: int, beat: Beat, share: float = 1.0
+        self,
+        clock: clocks.Clock,
+        masters: Sequence[Inputs],
+        sides: int,
+        beat: Beat,
+        share: float = 1.0,
+        spots: SpotChecks | None = None,
     ) -> blocks.Bench:
         began = time.perf_counter() if self._gpu is not None else None
         sets = rotation(self._gpu.device if self._gpu else "cpu", masters, self._request.task.mutates, sides)
-        return blocks.Bench(clock, sets, self._request.budget_ms * share, beat, began=began)
+        spots = spots or SpotChecks(self._request.task.mutates, overwrites=self.overwrites, most_bytes=0)
+        return blocks.Bench(clock, sets, self._request.budget_ms * share, beat, spots=spots, began=began)
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether results are overwritten before they are let go; with a warm L2, that would change what is in it."""
+        return self._gpu is None or self._request.condition != "warm"
 
     def row(self, case: Case, result: CaseResult, timed: Timed, missing: Explanation | None) -> CaseResult:
         """The numbers of a correct row; `missing` explains a missing baseline."""

@@ -36,6 +36,8 @@ class Call(NamedTuple):
     side: str = ""
     beside: str = ""
     """The side that this one alternates with, if sides alternate in pairs."""
+    after: Callable[[Any], None] | None = None
+    """Gets the result, outside of the timed span, before it is let go."""
 
 
 class Measured(NamedTuple):
@@ -69,6 +71,8 @@ class WallClock:
             start = now()
             result = run()
             end = now()
+            if call.after is not None:
+                call.after(result)
             del result  # freed outside the timed span, before the next call allocates
             times.append(Measured((end - start) / 1000))
         return times
@@ -124,6 +128,9 @@ class DeviceClock:
             begin = now()
             result = call.run()
             took[about].append((now() - begin) / 1000)
+            if call.after is not None:
+                flush.pause()
+                call.after(result)
             del result  # before the next call allocates, so that it gets the same address
         for about, times in took.items():
             self._learn(about[0], _nearly_all(times), laps[about])
@@ -166,8 +173,11 @@ class EventClock:
             self._flush()
             start, end = event(enable_timing=True), event(enable_timing=True)
             start.record()
-            call.run()
+            result = call.run()
             end.record()
+            if call.after is not None:
+                call.after(result)
+            del result
             pairs.append((start, end))
         self._torch.cuda.synchronize()
         return [Measured(start.elapsed_time(end) * 1000) for start, end in pairs]

@@ -43,6 +43,8 @@ def medians(
         result = call.run()
         synchronize()
         end = now()
+        if call.after is not None:
+            call.after(result)
         del result
         return end - start
 

@@ -16,6 +16,7 @@ from harness.timing import blocks as timing
 from harness.timing import case_timer, clocks, wall_pass
 from harness.timing.input_sets import WorkingSet
 from harness.timing.samples import Timing
+from harness.timing.spot_checks import SpotChecks
 
 
 class FakeRotation:
@@ -30,10 +31,15 @@ class FakeRotation:
         self.blocks += 1
 
     def take(self) -> WorkingSet:
-        return WorkingSet({}, 0, None)
+        return WorkingSet({}, 0, {}, ())
 
-    def refill(self, working: WorkingSet) -> WorkingSet:
-        return working
+    def next_call(self) -> tuple[WorkingSet, None]:
+        return self.take(), None
+
+    def used(self) -> list[WorkingSet]:
+        return []
+
+    def refill(self, working: WorkingSet) -> None: ...
 
 
 class FakeClock:
@@ -424,8 +430,8 @@ def test_a_row_timed_by_event_pairs_says_why(
     left: list[float] = []
     monkeypatch.setattr(wall_pass, "medians", lambda *words: left.append(words[-1]) or {})
     monkeypatch.setattr(case_timer.time, "perf_counter", lambda: 5.0)
-    monkeypatch.setattr(watch, "_bench", lambda clock, *_: timing.Bench(clock, FakeRotation(), 1.0, lambda: None))  # type: ignore[arg-type]
-    (finding,) = watch._on_gpu(gpu, {"solution": lambda: 5.0}, [], lambda: None).findings
+    monkeypatch.setattr(watch, "_bench", lambda clock, *_, **__: timing.Bench(clock, FakeRotation(), 1.0, lambda: None))  # type: ignore[arg-type]
+    (finding,) = watch._on_gpu(gpu, {"solution": lambda: 5.0}, [], lambda: None, SpotChecks()).findings
     assert finding.code == code
     assert says in finding.help
     assert left == [pytest.approx(0.86 / 0.72 * 1e6)]  # of a bench that was given a millisecond
