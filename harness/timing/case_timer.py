@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from harness.device import gpu, roofline
-from harness.device.activity import LostRecords
+from harness.device.activity import ForgedRecords, LostRecords
 from harness.device.cpu_load import CpuLoad, Load
 from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
@@ -82,7 +82,7 @@ class CaseTimer:
         instead: list[Finding] = []
         try:
             samples = bench.run(sides)
-        except (LostRecords, clocks.Unsteady) as problem:
+        except (ForgedRecords, LostRecords, clocks.Unsteady) as problem:
             bench = self._bench(clocks.EventClock(device.flush(self._request.condition)), masters, len(sides), beat)
             samples, instead = bench.run(sides), [_by_events(problem)]
         timed = Timed(samples, bench.clock.name)
@@ -91,8 +91,14 @@ class CaseTimer:
         # the bench knows its budget, which is larger if calls are long
         left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
         timed.wall = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
-        timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
+        timed.findings = [*self._ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
         return timed
+
+    def _ledger_findings(self, samples: Timing) -> list[Finding]:
+        calls, libraries = samples.activities, self._request.task.libraries
+        return kernel_ledger.findings(
+            calls.get("solution") or [], calls.get("baseline") or [], samples.checked, libraries
+        )
 
     def clock(self) -> clocks.Clock:
         """The best clock available here."""
@@ -172,10 +178,6 @@ def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
     return WallTime(base, own, base / own if own and base else None)
 
 
-def _ledger_findings(samples: Timing) -> list[Finding]:
-    return kernel_ledger.findings(samples.activities.get("solution") or [], samples.activities.get("baseline") or [])
-
-
 def _neighbours(device: gpu.Gpu) -> list[Finding]:
     others = device.nvml.foreign_processes()
     if not others:
@@ -191,7 +193,9 @@ def _disturbed(row: CaseResult, load: Load | None) -> list[Finding]:
 
 
 def _by_events(problem: Exception) -> Finding:
-    """The finding that explains the missing device time."""
+    """The finding that explains the missing device time; forged records disqualify, lost ones may have any cause."""
+    if isinstance(problem, ForgedRecords):
+        return findings.make("forged_records", problem=problem)
     if isinstance(problem, LostRecords):
         return findings.make("event_pairs", problem=problem)
     return findings.make("not_recovered", problem=problem)
