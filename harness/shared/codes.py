@@ -32,6 +32,7 @@ FindingCode = Literal[
     "busy_machine",
     "changed_before",
     "clock_replaced",
+    "device_wall_mismatch",
     "event_pairs",
     "fewer_checks",
     "forged_records",

@@ -41,6 +41,12 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "the source replaced {names}; do not patch the clocks that kernbench times with",
         disqualifying=True,
     ),
+    "device_wall_mismatch": Definition(
+        "device and wall time disagree",
+        "the {side} took {us} us on the device but {wall_us} us by the wall clock, and its launches do not explain it;"
+        " do the same work whether or not a profiler is active",
+        disqualifying=True,
+    ),
     "event_pairs": Definition(
         "event pairs", "{problem}; timed with CUDA event pairs instead, which add a few microseconds per call"
     ),

@@ -24,7 +24,7 @@ from harness.shared.codes import Explanation
 from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
-from harness.timing import blocks, clocks, kernel_ledger, wall_pass
+from harness.timing import blocks, clocks, kernel_ledger, wall_check, wall_pass
 from harness.timing.input_sets import rotation
 from harness.timing.samples import Timing
 
@@ -90,8 +90,10 @@ class CaseTimer:
         flush = device.flush(self._request.condition)
         # the bench knows its budget, which is larger if calls are long
         left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
-        timed.wall = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
-        timed.findings = [*self._ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
+        host = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
+        timed.wall = {name: times.us for name, times in host.items()}
+        timed.findings = [*self._ledger_findings(samples), *_mismatch(samples, host)]
+        timed.findings += [*_neighbours(device), *_throttled(samples), *instead]
         return timed
 
     def _ledger_findings(self, samples: Timing) -> list[Finding]:
@@ -176,6 +178,17 @@ def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
     if timed.clock == "wall":
         return WallTime(base, own, ratio.speedup if ratio else None)
     return WallTime(base, own, base / own if own and base else None)
+
+
+def _mismatch(samples: Timing, host: dict[str, wall_pass.HostTime]) -> list[Finding]:
+    """Whether the wall pass contradicts the device time; needs the records of both sides."""
+    calls = samples.activities
+    own, base = (wall_check.on_device(calls.get(name) or []) for name in ("solution", "baseline"))
+    if own is None or base is None or not {"solution", "baseline"} <= host.keys():
+        return []
+    pairs = (own, host["solution"]), (base, host["baseline"])
+    found = wall_check.mismatch(*pairs, lambda: samples.estimate("baseline", "solution"))
+    return [found] if found is not None else []
 
 
 def _neighbours(device: gpu.Gpu) -> list[Finding]:

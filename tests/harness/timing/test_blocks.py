@@ -382,7 +382,7 @@ def test_the_wall_pass_makes_fewer_calls_of_long_ones_and_where_little_time_is_l
     monkeypatch.setattr(clocks, "now", lambda: now)
     monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
     found = wall_pass.medians(["baseline", "solution"], lambda name: clocks.Call(None, run), lambda: None, left_ns)
-    assert found == {"baseline": call_us, "solution": call_us}
+    assert found == {"baseline": (call_us, call_us), "solution": (call_us, call_us)}
     assert made == 2 * calls
 
 
@@ -399,7 +399,20 @@ def test_the_wall_of_a_side_is_not_that_of_its_first_calls_after_another(monkeyp
     found = wall_pass.medians(
         ["baseline", "best", "solution"], lambda name: clocks.Call(None, lambda: run(name)), lambda: None
     )
-    assert found == {"baseline": 20, "best": 20, "solution": 20}
+    assert found == {"baseline": (20, 20), "best": (20, 20), "solution": (20, 20)}
+
+
+def test_the_wall_pass_tells_launches_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0
+
+    def passing(us: int) -> None:
+        nonlocal now
+        now += us * 1000
+
+    monkeypatch.setattr(clocks, "now", lambda: now)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: passing(30))
+    found = wall_pass.medians(["solution"], lambda name: clocks.Call(None, lambda: passing(12)), lambda: None)
+    assert found == {"solution": wall_pass.HostTime(us=42, launch_us=12)}
 
 
 @pytest.mark.parametrize(
