@@ -14,9 +14,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.device import gpu, roofline
+import torch
+
+from harness.device import environment, gpu, roofline
 from harness.device.activity import ForgedRecords, LostRecords
+from harness.device.cpu_bandwidth import CpuBandwidth
 from harness.device.cpu_load import CpuLoad, Load
+from harness.inputs import tensor_layout
 from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
 from harness.shared import format as fmt
@@ -25,10 +29,11 @@ from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTi
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 from harness.timing import blocks, clocks, kernel_ledger, wall_check, wall_pass
-from harness.timing.input_sets import rotation
+from harness.timing.input_sets import Rotation, rotation
 from harness.timing.samples import Timing
 
 Beat = Callable[[], None]
+_bandwidth = CpuBandwidth()
 DEVICE_PASS, WITH_WALL = 0.72, 0.86
 """Shares of a row's budget on a GPU at which the device pass and the wall pass end (the latter after its minimum of
 calls); the rest is for the findings and the output check, which take a slow host up to 10 ms."""
@@ -49,6 +54,8 @@ class Timed:
 class CaseTimer:
     def __init__(self, request: RunRequest, device: gpu.Gpu | None) -> None:
         self._request, self._gpu = request, device
+        self._rotated = 0
+        """Bytes of the last row's inputs that each call read from memory; 0 if that is not sure."""
 
     @functools.cached_property
     def _cpu_load(self) -> CpuLoad:
@@ -72,6 +79,7 @@ class CaseTimer:
         self._cpu_load.begin()
         samples = bench.run(sides)
         load = self._cpu_load.end()
+        self._rotated = _rotated(bench.rotation, masters[0], self._request.task.mutates)
         times = {name: samples.time_us(name) for name in sides}
         wall = {name: value for name, value in times.items() if value is not None}
         return Timed(samples, "wall", wall, load=load)
@@ -160,7 +168,10 @@ class CaseTimer:
         return replace(row, findings=(*row.findings, *_disturbed(row, timed.load)))
 
     def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
-        """Adds the fraction of the copy bandwidth, and a finding if the time is impossibly short."""
+        """Adds the fraction of a GPU's copy bandwidth, and a finding if the time is impossibly short."""
+        if self._gpu is None and result.solution_us is not None and result.clock == "wall":
+            beyond = _bandwidth.impossible(traffic, self._rotated, result.solution_us, result.baseline_us)
+            return replace(result, findings=(*result.findings, beyond)) if beyond else result
         if self._gpu is None or bandwidth is None or result.solution_us is None or result.clock != "device":
             return result
         beyond = None
@@ -171,6 +182,16 @@ class CaseTimer:
             roofline=roofline.fraction(traffic, result.solution_us, bandwidth),
             findings=(*result.findings, beyond) if beyond else result.findings,
         )
+
+
+def _rotated(rotation: Rotation, inputs: Inputs, mutates: tuple[str, ...]) -> int:
+    """Bytes of the inputs that no call finds in the cache: at another address than in the calls before, and not
+    restored just before the call. Gaps do not count, and an expanded element counts once."""
+    if rotation.bytes < 2 * environment.last_level_cache():  # for lack of memory
+        return 0
+    tensors = [value for name, value in inputs.items() if name not in mutates and isinstance(value, torch.Tensor)]
+    spans = ((tensor_layout.span_bytes(value), value.nbytes) for value in tensors if tensor_layout.plain(value))
+    return sum(map(min, spans))
 
 
 def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
