@@ -56,7 +56,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "forged_records": Definition(
         "forged records",
-        "{problem}: the source launched the kernels that separate timed calls, so its work cannot be told apart;"
+        "{problem}: the source launched the kernels that separate timed calls, so records cannot be assigned to calls;"
         " launch only your own kernels",
         disqualifying=True,
     ),

@@ -86,7 +86,7 @@ class Task:
     ignore: tuple[str, ...] = ()
     """Patterns of files and folders that are not part of a source."""
     libraries: bool = False
-    """Whether a source may spend its time in a library's kernels: then that is no finding."""
+    """Whether a source may spend its time in a library's kernels without a finding."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)

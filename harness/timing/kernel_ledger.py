@@ -127,7 +127,7 @@ def _nothing_ran(calls: Sequence[Activity]) -> Finding | None:
 
 
 def _other_stream(calls: Sequence[Activity]) -> Finding | None:
-    """A stream that the caller's waits for is no matter: its work is in the call's time, and done when it ends."""
+    """Only work that nothing waits for: a joined stream's is part of the call's time, and done when the call ends."""
     followed = [call for call in calls if call.next_ns is not None]
     late = [call for call in followed if call.late_us > LATE_SHARE * call.busy_us]
     if 2 * len(late) <= len(followed):
