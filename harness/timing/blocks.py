@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from harness.device.activity import Activity
 from harness.shared import stats
 from harness.timing.clocks import Call, Clock, Measured, Unsteady
 from harness.timing.input_sets import Rotation, WorkingSet
@@ -93,8 +94,9 @@ class Bench:
     def run(self, sides: Sides) -> Timing:
         with _quiet():
             began = time.perf_counter() if self.began is None else self.began
-            calls, batch = self._warm_up(sides)
+            calls, batch, checked = self._warm_up(sides)
             timing = self._blocks(sides, calls, batch, began)
+            timing.checked = checked
             timing.last = self._one_more(sides[self.candidate])
         return timing
 
@@ -107,8 +109,9 @@ class Bench:
 
         return Call(prepare, _bound(name, function, working), name, beside, after)
 
-    def _warm_up(self, sides: Sides) -> tuple[int, int]:
-        """A few calls of each side; the fastest decide the calls per block and the blocks per batch."""
+    def _warm_up(self, sides: Sides) -> tuple[int, int, Activity | None]:
+        """A few calls of each side; the fastest decide the calls per block and the blocks per batch. Also returns what
+        the candidate's last one ran, whose result is judged."""
         few = 2 if self.clock.batch == 1 else 4
         planned = [
             Planned((0, 0), name, self.call(name, function, is_last_before=name == self.candidate and left == 0))
@@ -116,15 +119,17 @@ class Bench:
             for left in reversed(range(few))
         ]
         times: dict[str, list[float]] = {name: [] for name in sides}
+        checked: Activity | None = None
         for plan, measured in zip(planned, self.clock.measure([plan.call for plan in planned]), strict=True):
             times[plan.side].append(measured.us)
+            checked = measured.activity if plan.side == self.candidate else checked
         slowest = max(min(values) for values in times.values())
         if slowest > LONG_CALL_US:
             self.budget_ms *= LONG_BUDGET
         cost = max(slowest + self.clock.extra_us, 0.1)
         cost *= sum(len(group) for group in self._groups(sides))
         calls = max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / cost)))
-        return calls, max(1, min(self.clock.batch, int(LONGEST_BATCH_US / calls / cost)))
+        return calls, max(1, min(self.clock.batch, int(LONGEST_BATCH_US / calls / cost))), checked
 
     def _groups(self, sides: Sides) -> list[list[str]]:
         """Which sides alternate with each other."""

@@ -14,9 +14,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.device import gpu, roofline
-from harness.device.activity import LostRecords
+import torch
+
+from harness.device import environment, gpu, roofline
+from harness.device.activity import ForgedRecords, LostRecords
+from harness.device.cpu_bandwidth import CpuBandwidth
 from harness.device.cpu_load import CpuLoad, Load
+from harness.inputs import tensor_layout
 from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
 from harness.shared import format as fmt
@@ -24,12 +28,13 @@ from harness.shared.codes import Explanation
 from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
-from harness.timing import blocks, clocks, kernel_ledger, wall_pass
-from harness.timing.input_sets import WorkingSet, rotation
+from harness.timing import blocks, clocks, kernel_ledger, wall_check, wall_pass
+from harness.timing.input_sets import Rotation, WorkingSet, rotation
 from harness.timing.samples import Timing
 from harness.timing.spot_checks import SpotChecks
 
 Beat = Callable[[], None]
+_bandwidth = CpuBandwidth()
 DEVICE_PASS, WITH_WALL = 0.72, 0.86
 """Shares of a row's budget on a GPU at which the device pass and the wall pass end (the latter after its minimum of
 calls); the rest is for the findings and the output check, which take a slow host up to 10 ms."""
@@ -52,6 +57,8 @@ class Timed:
 class CaseTimer:
     def __init__(self, request: RunRequest, device: gpu.Gpu | None) -> None:
         self._request, self._gpu = request, device
+        self._rotated = 0
+        """Bytes of the last row's inputs that each call read from memory; 0 if that is not sure."""
 
     @functools.cached_property
     def _cpu_load(self) -> CpuLoad:
@@ -75,6 +82,7 @@ class CaseTimer:
         self._cpu_load.begin()
         samples = bench.run(sides)
         load = self._cpu_load.end()
+        self._rotated = _rotated(bench.rotation, masters[0], self._request.task.mutates)
         times = {name: samples.time_us(name) for name in sides}
         wall = {name: value for name, value in times.items() if value is not None}
         return Timed(samples, "wall", wall, load=load, sets=bench.rotation.used())
@@ -87,7 +95,7 @@ class CaseTimer:
         instead: list[Finding] = []
         try:
             samples = bench.run(sides)
-        except (LostRecords, clocks.Unsteady) as problem:
+        except (ForgedRecords, LostRecords, clocks.Unsteady) as problem:
             clock = clocks.EventClock(device.flush(self._request.condition))
             bench = self._bench(clock, masters, len(sides), beat, spots=spots)
             samples, instead = bench.run(sides), [_by_events(problem)]
@@ -96,10 +104,18 @@ class CaseTimer:
         flush = device.flush(self._request.condition)
         # the bench knows its budget, which is larger if calls are long
         left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
-        timed.wall = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
+        host = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
+        timed.wall = {name: times.us for name, times in host.items()}
         timed.sets = bench.rotation.used()
-        timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
+        timed.findings = [*self._ledger_findings(samples), *_mismatch(samples, host)]
+        timed.findings += [*_neighbours(device), *_throttled(samples), *instead]
         return timed
+
+    def _ledger_findings(self, samples: Timing) -> list[Finding]:
+        calls, libraries = samples.activities, self._request.task.libraries
+        return kernel_ledger.findings(
+            calls.get("solution") or [], calls.get("baseline") or [], samples.checked, libraries
+        )
 
     def clock(self) -> clocks.Clock:
         """The best clock available here."""
@@ -171,7 +187,10 @@ class CaseTimer:
         return replace(row, findings=(*row.findings, *_disturbed(row, timed.load)))
 
     def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
-        """Adds the fraction of the copy bandwidth, and a finding if the time is impossibly short."""
+        """Adds the fraction of a GPU's copy bandwidth, and a finding if the time is impossibly short."""
+        if self._gpu is None and result.solution_us is not None and result.clock == "wall":
+            beyond = _bandwidth.impossible(traffic, self._rotated, result.solution_us, result.baseline_us)
+            return replace(result, findings=(*result.findings, beyond)) if beyond else result
         if self._gpu is None or bandwidth is None or result.solution_us is None or result.clock != "device":
             return result
         beyond = None
@@ -184,6 +203,16 @@ class CaseTimer:
         )
 
 
+def _rotated(rotation: Rotation, inputs: Inputs, mutates: tuple[str, ...]) -> int:
+    """Bytes of the inputs that no call finds in the cache: at another address than in the calls before, and not
+    restored just before the call. Gaps do not count, and an expanded element counts once."""
+    if rotation.bytes < 2 * environment.last_level_cache():  # for lack of memory
+        return 0
+    tensors = [value for name, value in inputs.items() if name not in mutates and isinstance(value, torch.Tensor)]
+    spans = ((tensor_layout.span_bytes(value), value.nbytes) for value in tensors if tensor_layout.plain(value))
+    return sum(map(min, spans))
+
+
 def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
     own, base = timed.wall.get("solution"), timed.wall.get("baseline")
     if timed.clock == "wall":
@@ -191,8 +220,15 @@ def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
     return WallTime(base, own, base / own if own and base else None)
 
 
-def _ledger_findings(samples: Timing) -> list[Finding]:
-    return kernel_ledger.findings(samples.activities.get("solution") or [], samples.activities.get("baseline") or [])
+def _mismatch(samples: Timing, host: dict[str, wall_pass.HostTime]) -> list[Finding]:
+    """Whether the wall pass contradicts the device time; needs the records of both sides."""
+    calls = samples.activities
+    own, base = (wall_check.on_device(calls.get(name) or []) for name in ("solution", "baseline"))
+    if own is None or base is None or not {"solution", "baseline"} <= host.keys():
+        return []
+    pairs = (own, host["solution"]), (base, host["baseline"])
+    found = wall_check.mismatch(*pairs, lambda: samples.estimate("baseline", "solution"))
+    return [found] if found is not None else []
 
 
 def _neighbours(device: gpu.Gpu) -> list[Finding]:
@@ -210,7 +246,9 @@ def _disturbed(row: CaseResult, load: Load | None) -> list[Finding]:
 
 
 def _by_events(problem: Exception) -> Finding:
-    """The finding that explains the missing device time."""
+    """The finding that explains the missing device time; forged records disqualify, lost ones may have any cause."""
+    if isinstance(problem, ForgedRecords):
+        return findings.make("forged_records", problem=problem)
     if isinstance(problem, LostRecords):
         return findings.make("event_pairs", problem=problem)
     return findings.make("not_recovered", problem=problem)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from harness.device.activity import Activity, LostRecords, Recorder, attribute
 from harness.device.flush import Flush
-from harness.device.gpu import Gpu
+from harness.device.gpu import Gpu, reset_persisting_l2
 from harness.shared.results import ClockName
 
 now = time.perf_counter_ns  # saved before any user code can replace it
@@ -95,6 +95,7 @@ class DeviceClock:
         self._batches = 0
 
     def measure(self, calls: Sequence[Call]) -> list[Measured]:
+        reset_persisting_l2()
         before = self._gpu.nvml.state()
         laps = {about: self._laps(*about) for about in {(call.side, call.beside) for call in calls}}
         self._recorder.start(host_too=self._batches < WITH_LAUNCHES)
@@ -110,7 +111,9 @@ class DeviceClock:
         if reasons:
             raise Unsteady(", ".join(sorted(reasons)))
         self._batches += 1
-        return [Measured(item.busy_us, item) for item in attribute(records, self._flush.names, len(calls))]
+        pauses = sum((call.prepare is not None) + (call.after is not None) for call in calls)
+        found = attribute(records, self._flush.names, len(calls), pauses)
+        return [Measured(item.busy_us, item) for item in found]
 
     def _laps(self, side: str, beside: str) -> float:
         """The same flush length before both alternating sides, for the one that is slower to launch."""

@@ -30,6 +30,8 @@ class Timing:
     """Times of each side's calls by block, if sides alternate call by call; the n-th of each make up a round."""
     activities: dict[str, list[Activity]] = field(default_factory=dict)
     """What each timed call of a side ran on the device, if the clock records it."""
+    checked: Activity | None = None
+    """What the solution ran in the last call before timing, whose result was judged; None if that was not recorded."""
     busy: dict[str, float] = field(default_factory=dict)
     """CPUs that a side kept busy on average, over all threads; only if a batch is one block."""
     dropped: int = 0
