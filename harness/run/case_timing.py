@@ -78,7 +78,7 @@ class CaseTiming:
         timed.findings += self._other_kernels(case, timed.samples)
         timed.findings += [left] if (left := between.taken()) is not None else []
         problem, stale = self._timed_output(timed.samples, materials)
-        problem = problem or self._written_input(timed.sets)
+        problem = problem or written_input(timed.sets, self.context.task.mutates)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
         result = _with_error(self._with_threads(result, timed.samples), first.largest_error, materials[0].expected)
@@ -98,13 +98,6 @@ class CaseTiming:
                 if failure.side == "solution":
                     raise
                 sides = MappingProxyType({name: side for name, side in sides.items() if name != failure.side})
-
-    def _written_input(self, sets: list[WorkingSet]) -> str | None:
-        """An input that timed calls wrote to, in some of the sets."""
-        mutates = self.context.task.mutates
-        some = random.sample(sets, min(LOOKED_AT, len(sets)))
-        names = (compare.changed_inputs(working.expected(), working.inputs, mutates) for working in some)
-        return next((wrote_to(name) for name in names if name is not None), None)
 
     def _other_kernels(self, case: Case, timed: Timing) -> list[Finding]:
         """Whether the compiled baseline is another one than in an earlier worker."""
@@ -161,6 +154,13 @@ class CaseTiming:
             else findings.make("too_many_threads", busy=fmt.fixed(busy, 1), allowed=allowed)
         )
         return replace(result, findings=(*result.findings, more))
+
+
+def written_input(sets: list[WorkingSet], mutates: tuple[str, ...]) -> str | None:
+    """An input that timed calls wrote to, in some of the sets."""
+    some = random.sample(sets, min(LOOKED_AT, len(sets)))
+    names = (compare.changed_inputs(working.expected(), working.inputs, mutates) for working in some)
+    return next((wrote_to(name) for name in names if name is not None), None)
 
 
 def _with_error(result: CaseResult, reached: float | None, expected: Outputs) -> CaseResult:

@@ -48,6 +48,7 @@ FindingCode = Literal[
     "not_recovered",
     "one_sided_graph",
     "opponent_changed",
+    "opponent_slowed",
     "other_baseline_kernels",
     "other_stream",
     "other_work_timed",

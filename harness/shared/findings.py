@@ -115,6 +115,12 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         " leave the reference and the baseline alone",
         disqualifying=True,
     ),
+    "opponent_slowed": Definition(
+        "baseline slowed down",
+        "the baseline took {now_us} us next to the source and {alone_us} us before it was loaded;"
+        " leave nothing running between calls",
+        disqualifying=True,
+    ),
     "other_baseline_kernels": Definition(
         "other baseline kernels",
         "the compiled baseline runs {now}, in an earlier worker {before}: its time and the speedup over it do not"

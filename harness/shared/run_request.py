@@ -67,3 +67,5 @@ class RunRequest:
     """Validate the task first (once per task hash)."""
     build: str = ""
     """Folder for compiled images."""
+    judge: str = ""
+    """Where a confirmation hands over its results."""

@@ -8,6 +8,7 @@ large ones in strips. In the warm L2 condition nothing is: it would change what 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -52,10 +53,12 @@ class SpotChecks:
     """Results are kept only as long as they fit in."""
     on_return: Callable[[bool], None] = lambda is_solution: None
     """Called after every call."""
+    most: int = KEPT
+    """Results that are kept at random."""
     before: KeptCall | None = None
     """Of the last call before timing."""
     _kept: list[KeptCall] = field(default_factory=list)
-    _calls: int = 0
+    _calls: Counter[str] = field(default_factory=Counter)
 
     @property
     def kept(self) -> list[KeptCall]:
@@ -63,15 +66,17 @@ class SpotChecks:
 
     def take(self, side: str, result: Any, working: WorkingSet, is_last_before: bool = False) -> None:
         """Every call of the solution is as likely to be kept as every other. The other sides get the same treatment,
-        but for the copy: what the host does between two calls decides what is in its caches."""
+        copies included: what the host does between two calls decides what is in its caches."""
         is_solution = side == "solution"
         self.on_return(is_solution)
-        self._calls += is_solution and not is_last_before
-        place = _drawn(max(1, self._calls)) if self._calls > KEPT else self._calls - 1
+        self._calls[side] += not is_last_before
+        place = _drawn(self._calls[side]) if self._calls[side] > self.most else self._calls[side] - 1
+        copied = self._copied(result, working) if is_last_before or place < self.most else None
         if is_last_before:
-            self.before = self._copied(result, working)
-        elif is_solution and place < KEPT and (copied := self._copied(result, working)) is not None:
+            self.before = copied
+        elif is_solution and copied is not None:
             self._kept[place : place + 1] = [copied]
+        del copied
         if self.overwrites:
             for value in tensors(result):
                 if value.untyped_storage().data_ptr() not in working.storages:
