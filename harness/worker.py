@@ -114,11 +114,11 @@ class Channel:
 
 
 def main(device: str) -> None:
-    channel = _private_channel()
+    channel = private_channel()
     channel.emit("hello", protocol=PROTOCOL)
     channel.start_reading()
     forks.install()
-    device = _prepare(channel, device)
+    device = prepare(channel, device)
     from harness.device import environment as machine
     from harness.device.gpu import Gpu
     from harness.inputs.cache import RunCache
@@ -159,7 +159,7 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
     kind = message.get("request")
     if kind == "import":
         watch.import_packages([str(name) for name in message["packages"]])
-    if kind not in ("run", "floor", "prepare"):
+    if kind not in ("run", "floor", "prepare", "confirm"):
         return
     name = str(message.get("run"))
 
@@ -174,7 +174,7 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
         with written_files.reported(request.task.folder, request.source, emit, task_files) as emit_all:
             ahead = kind == "prepare"
             run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name, ahead), watch)
-            (run.prepare if ahead else run.floors if kind == "floor" else run.go)()
+            {"run": run.go, "floor": run.floors, "prepare": run.prepare, "confirm": run.confirm}[kind]()
     except BaseException as problem:  # an internal error must not end the worker silently
         from harness.load.failure import Paths, describe
 
@@ -187,7 +187,7 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
     channel.forget(name)
 
 
-def _private_channel() -> Channel:
+def private_channel() -> Channel:
     """Makes the pipes private; from now on user code prints to the log and reads from /dev/null."""
     events, requests = os.dup(1), os.dup(0)
     os.dup2(2, 1)
@@ -199,7 +199,7 @@ def _private_channel() -> Channel:
     return Channel(requests, events)
 
 
-def _prepare(channel: Channel, device: str) -> str:
+def prepare(channel: Channel, device: str) -> str:
     """Imports torch and triton and chooses the device; on failure reports why and exits."""
     try:
         import torch

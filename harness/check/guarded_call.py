@@ -66,7 +66,7 @@ def touched(call: GuardedCall, material: CaseInputs, task: Task) -> str | None:
     """What the call did to its inputs that it must not; None if nothing."""
     changed = compare.changed_inputs(material.inputs, call.inputs, task.mutates)
     if changed is not None:
-        return _wrote_to(changed)
+        return wrote_to(changed)
     shared = compare.aliased(call.outputs, call.inputs) if not task.mutates else None
     if shared is not None and compare.aliased(material.expected, material.inputs) is None:
         return f"{shared[0]} shares memory with input {shared[1]!r}; return a new tensor"
@@ -78,9 +78,9 @@ def _resized(call: GuardedCall, material: CaseInputs, task: Task) -> str | None:
     for name, value in material.inputs.items():
         kept = call.inputs[name]
         if isinstance(value, torch.Tensor) and name not in task.mutates and kept.shape != value.shape:
-            return _wrote_to(name)
+            return wrote_to(name)
     return None
 
 
-def _wrote_to(name: str) -> str:
+def wrote_to(name: str) -> str:
     return f"the call wrote to its input {name!r}, which is not listed in mutates"

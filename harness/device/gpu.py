@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import functools
 import os
 import tempfile
 import time
@@ -26,6 +27,10 @@ SPOILING = 0x8 | 0x20 | 0x40 | 0x80
 USUAL_LAPS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
 """Flush lengths that most sides need; prepared before the first row is timed."""
 
+PERSISTING_L2, ACCESS_POLICY_WINDOW = 6, 1
+"""CU_LIMIT_PERSISTING_L2_CACHE_SIZE and CU_STREAM_ATTRIBUTE_ACCESS_POLICY_WINDOW."""
+_NO_WINDOW = (ctypes.c_byte * 64)()
+"""A CUstreamAttrValue of zeros: a window of no bytes."""
 PROOF, LONG_LAPS = 3, 8.0
 """Number and length of the flushes that test a recorder: long enough that the surrounding events add little."""
 
@@ -139,11 +144,34 @@ def _lock(handle: int) -> bool:
 
 
 def reset_persisting_l2() -> None:
-    """Unpins L2 lines, which survive any flush if a solution pinned them: sets the limit to zero, then resets."""
-    with contextlib.suppress(OSError):
-        library = ctypes.CDLL("libcuda.so.1")
-        library.cuCtxSetLimit(ctypes.c_int(6), ctypes.c_size_t(0))  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
-        library.cuCtxResetPersistingL2Cache()
+    """Unpins L2 lines, which survive any flush if a solution pinned them.
+
+    Resets all that pins: the access policy window of the current stream, the part of the L2 that is set aside for
+    pinned lines, which is none by default, and the lines themselves. A window of another stream stays, but pins nothing
+    without a part set aside. Before every batch, so it makes few calls: a limit that is still at its default is only
+    read.
+    """
+    import torch
+
+    driver = _driver()
+    if driver is None:
+        return
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    driver.cuStreamSetAttribute(stream, ctypes.c_int(ACCESS_POLICY_WINDOW), _NO_WINDOW)
+    aside = ctypes.c_size_t()
+    known = driver.cuCtxGetLimit(ctypes.byref(aside), ctypes.c_int(PERSISTING_L2)) == 0
+    if aside.value or not known:
+        driver.cuCtxSetLimit(ctypes.c_int(PERSISTING_L2), ctypes.c_size_t(0))
+    driver.cuCtxResetPersistingL2Cache()
+
+
+@functools.cache
+def _driver() -> Any:
+    """CUDA's driver library, or None."""
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
 
 
 class Gpu:

@@ -7,6 +7,7 @@ changed helper is never missed and an unchanged reference is not reloaded.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, cast
@@ -31,10 +32,11 @@ class CaseInputs:
     kept for later sources.
     """
 
-    def __init__(self, reference: Reference, case: Case, draw: Draw, device: str) -> None:
+    def __init__(self, reference: Reference, case: Case, draw: Draw, device: str, inputs: Inputs | None = None) -> None:
+        """`inputs` are given if they are not those of the draw, but made from them."""
         self._reference, self._case = reference, case
         self.draw = draw
-        self.inputs: Inputs = reference.make(case, draw, device)
+        self.inputs: Inputs = reference.make(case, draw, device) if inputs is None else inputs
         self.verdicts: WeakKeyDictionary[Callable[..., Any], Verdict] = WeakKeyDictionary()
         """Verdicts of functions called with these inputs; dropped together with their source."""
         self._truth: Outputs | None = None
@@ -72,6 +74,8 @@ class RunCache:
         self._materials: dict[tuple[str, str, str, Draw], CaseInputs] = {}
         self.first_case: str | None = None
         """The first case of the last run."""
+        self.fixed = Draw(random.SystemRandom().randrange(1, 1 << 31))
+        """The draw whose inputs are kept. Another one in every worker, so that no source can know it in advance."""
 
     def reference(self, task: Task, source: str, build: str) -> Reference:
         side = self._side("reference", source, task, build)
@@ -137,7 +141,7 @@ class RunCache:
         found = self._materials.get(key)
         if found is None:
             found = CaseInputs(reference, case, draw, device)
-        if draw.seed == 0:
+        if draw == self.fixed:
             self._materials[key] = found
         return found
 

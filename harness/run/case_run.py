@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from harness.check.threads import ThreadWatch
-from harness.inputs.reference import Draw, forms
+from harness.inputs.reference import forms
 from harness.load.exception_text import one_line
 from harness.load.failure import BadTask
 from harness.run.case_timing import CaseTiming
@@ -74,7 +74,7 @@ class CaseRun:
         """Adds the comparison that was missing because the baseline was still compiling."""
         case = row.case
         try:
-            materials = [self._context.material(case, Draw(seed)) for seed in (0, self._context.request.seed)]
+            materials = [self._context.material(case, draw) for draw in self._context.masters()]
             done = row.result
             bare = CaseResult(
                 case.id, "ok", known=case.known, error=done.error, errors=done.errors, inputs=done.inputs, checked=1
@@ -92,7 +92,7 @@ class CaseRun:
         self._progress.step("recheck", row.case)
         slow = self._slow_checks(row.case)
         try:
-            fixed = self._context.material(row.case, Draw(0))
+            fixed = self._context.material(row.case, self._context.fixed)
             beat = self._progress.pulse(row.case, "recheck")
             judgement = slow.run(row.case, self._context.solution, fixed, beat)
         except (Cancelled, BadTask):
@@ -127,7 +127,10 @@ class CaseRun:
         context, interpreted = self._context, self._context.environment.interpreted
         clock = None if interpreted or case.kind != "case" else self._timer.clock()
         seed = context.request.seed
-        return SlowChecks(context.task, context.reference, context.device, seed, interpreted, clock, self._threads)
+        kept, masters = self._contest.kept.pop(case.id, []), context.masters()
+        return SlowChecks(
+            context.task, context.reference, context.device, seed, interpreted, clock, self._threads, kept, masters
+        )
 
     def _land(self, result: CaseResult) -> None:
         if result.detail is not None:  # it may quote names that the source chose

@@ -1,17 +1,23 @@
 """Times a correct case: the solution against its opponents, plus checks on the timed calls.
 
 `Opponents` selects the sides, `CaseTimer` times them and makes the row. The output of a timed call is checked like any
-other, and a row whose sides were not comparable gets a finding.
+other, and a row whose sides were not comparable gets a finding. The results that were kept at random are judged by the
+slow checks, so that the row need not wait for them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
 from harness.check import clock_guard, compare
+from harness.check.guarded_call import wrote_to
+from harness.device import environment
 from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import BadOutput, Outputs, copies, named_outputs
 from harness.load import builds
@@ -26,7 +32,14 @@ from harness.shared.results import CaseResult, Finding, OutputError
 from harness.shared.task import Case
 from harness.timing import blocks
 from harness.timing.case_timer import CaseTimer, Timed
+from harness.timing.input_sets import WorkingSet
 from harness.timing.samples import Timing
+from harness.timing.spot_checks import KeptCall, SpotChecks
+
+LOOKED_AT = 4
+"""Input sets whose values are compared after timing."""
+ROOM = 16
+"""A result is kept if it takes less than one of so many parts of the memory."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,8 @@ class CaseTiming:
     opponents: Opponents
     timer: CaseTimer
     progress: Progress
+    kept: dict[str, list[KeptCall]] = field(default_factory=dict)
+    """Results of timed calls by case, to be judged."""
 
     def time(self, case: Case, result: CaseResult, materials: list[CaseInputs], patient: bool = False) -> CaseResult:
         """The row with its times; waits for a baseline that is not compiled yet only if `patient`."""
@@ -45,7 +60,7 @@ class CaseTiming:
             first = self.opponents.first_baseline(reference, case, materials[0])
         baseline, missing = first.function, first.missing
         best = None if self.opponents.best is baseline else self.opponents.best
-        sides: blocks.Sides = {}
+        sides: dict[str, Callable[..., Any]] = {}
         if baseline is not None:
             sides["baseline"] = baseline
         if best is not None and self.opponents.best_is_right(reference, materials[0]):
@@ -53,11 +68,17 @@ class CaseTiming:
         sides["solution"] = self.context.solution
         self.progress.say_once(clock_guard.restore_clocks())
         self.progress.step("time", case)
-        timed = self._measured(case, sides, [material.inputs for material in materials])
+        between = self.context.between
+        room = self._free_memory() // ROOM
+        spots = SpotChecks(self.context.task.mutates, self.timer.overwrites, room, between.look)
+        timed = self._measured(case, MappingProxyType(sides), [material.inputs for material in materials], spots)
+        self.kept[case.id] = spots.kept
         if baseline is not None and "baseline" not in timed.samples.samples:
             missing = explain("baseline_fails_again")
         timed.findings += self._other_kernels(case, timed.samples)
+        timed.findings += [left] if (left := between.taken()) is not None else []
         problem, stale = self._timed_output(timed.samples, materials)
+        problem = problem or written_input(timed.sets, self.context.task.mutates)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
         result = _with_error(self._with_threads(result, timed.samples), first.largest_error, materials[0].expected)
@@ -65,15 +86,18 @@ class CaseTiming:
         traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
         return self.timer.with_roofline(row, traffic, self.context.environment.bandwidth)
 
-    def _measured(self, case: Case, sides: blocks.Sides, masters: list[Any]) -> Timed:
+    def _free_memory(self) -> int:
+        return environment.free_memory() if self.context.device == "cpu" else environment.free_gpu_memory()
+
+    def _measured(self, case: Case, sides: blocks.Sides, masters: list[Any], spots: SpotChecks) -> Timed:
         """Times the sides; drops a side that fails, unless it is the solution."""
         while True:
             try:
-                return self.timer.time(sides, masters, self.progress.pulse(case))
+                return self.timer.time(sides, masters, self.progress.pulse(case), spots)
             except blocks.SideFailed as failure:
                 if failure.side == "solution":
                     raise
-                sides = {name: side for name, side in sides.items() if name != failure.side}
+                sides = MappingProxyType({name: side for name, side in sides.items() if name != failure.side})
 
     def _other_kernels(self, case: Case, timed: Timing) -> list[Finding]:
         """Whether the compiled baseline is another one than in an earlier worker."""
@@ -130,6 +154,13 @@ class CaseTiming:
             else findings.make("too_many_threads", busy=fmt.fixed(busy, 1), allowed=allowed)
         )
         return replace(result, findings=(*result.findings, more))
+
+
+def written_input(sets: list[WorkingSet], mutates: tuple[str, ...]) -> str | None:
+    """An input that timed calls wrote to, in some of the sets."""
+    some = random.sample(sets, min(LOOKED_AT, len(sets)))
+    names = (compare.changed_inputs(working.expected(), working.inputs, mutates) for working in some)
+    return next((wrote_to(name) for name in names if name is not None), None)
 
 
 def _with_error(result: CaseResult, reached: float | None, expected: Outputs) -> CaseResult:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from harness.check.between_calls import BetweenCalls
 from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import Draw, Reference
 from harness.shared.run_request import Environment, RunRequest
@@ -19,6 +20,7 @@ class RunContext:
     solution: Callable[..., Any]
     reference: Reference
     cache: RunCache
+    between: BetweenCalls
 
     @property
     def task(self) -> Task:
@@ -27,6 +29,15 @@ class RunContext:
     @property
     def device(self) -> str:
         return self.environment.device
+
+    @property
+    def fixed(self) -> Draw:
+        """The draw that stays the same from run to run."""
+        return Draw(self.request.fixed_seed) if self.request.fixed_seed else self.cache.fixed
+
+    def masters(self) -> list[Draw]:
+        """The draws of the inputs that are timed."""
+        return [self.fixed, *([Draw(self.request.seed)] if self.request.seed else [])]
 
     def material(self, case: Case, draw: Draw) -> CaseInputs:
         return self.cache.material(self.reference, case, draw, self.device)

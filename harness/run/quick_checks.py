@@ -29,7 +29,7 @@ class QuickChecks:
     def run(self, case: Case) -> tuple[CheckResult, list[CaseInputs]]:
         """The result, and the inputs for timing, those of the fixed seed first."""
         self.progress.step("inputs", case)
-        fixed = self.context.material(case, Draw(0))
+        fixed = self.context.material(case, self.context.fixed)
         self.progress.step(self._first_step(), case)
         began = time.perf_counter()
         call = self._call(fixed)

@@ -10,20 +10,24 @@ import contextlib
 import gc
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from harness.check import clock_guard, forks, task_controls
+from harness.check.between_calls import BetweenCalls
 from harness.check.threads import ThreadWatch
 from harness.device import environment
 from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw, Reference, copies
+from harness.judging.handover import Sender
 from harness.load import builds, compiled
 from harness.load.exception_text import one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.precompile import server
 from harness.run.case_run import CaseRun
+from harness.run.confirmation import ConfirmedRows
 from harness.run.context import RunContext
 from harness.run.failures import CaseFailures
 from harness.run.opponents import Opponents
@@ -60,10 +64,18 @@ class Run:
         self.watch.begin_run(request.task)
 
     def go(self) -> None:
+        self._answered(self._whole)
+
+    def confirm(self) -> None:
+        """Times the source once more; its results go to the judge."""
+        self._answered(self._confirmed)
+
+    def _answered(self, work: Callable[[], None]) -> None:
         self.cache.first_case = self.request.cases[0] if self.request.cases else None
-        self.emit("started", environment=self.environment)
+        fixed = self.request.fixed_seed or self.cache.fixed.seed
+        self.emit("started", environment=self.environment, fixed_seed=fixed)
         try:
-            self._whole()
+            work()
         except Cancelled:
             self.emit("cancelled")
         except BadTask as problem:
@@ -89,7 +101,7 @@ class Run:
             for case in self._cases():
                 self.progress.step("baseline", case)
                 self._load_compiler()
-                material = self.cache.material(reference, case, Draw(0), self.device)
+                material = self.cache.material(reference, case, self.cache.fixed, self.device)
                 self.opponents.baseline(reference, case)(**copies(material.inputs))
                 self.cache.trim()
             gc.collect()
@@ -109,7 +121,7 @@ class Run:
             for case in self._cases():
                 self.progress.step("baseline", case)
                 function = self.opponents.baseline(reference, case)
-                function(**copies(self.cache.material(reference, case, Draw(0), self.device).inputs))
+                function(**copies(self.cache.material(reference, case, self.cache.fixed, self.device).inputs))
                 self.progress.step("time", case)
                 self.emit("floor", case=case.id, floor=self._floor(reference, case, function))
             self.emit("finished")
@@ -122,7 +134,8 @@ class Run:
             self.cache.trim()
 
     def _floor(self, reference: Reference, case: Case, function: Callable[..., Any]) -> float:
-        masters = [self.cache.material(reference, case, Draw(seed), self.device).inputs for seed in (0, 1)]
+        draws = self.cache.fixed, Draw(1)
+        masters = [self.cache.material(reference, case, draw, self.device).inputs for draw in draws]
         return self.timer.floor(function, masters, self.progress.pulse(case))
 
     def _set_up(self) -> None:
@@ -138,8 +151,35 @@ class Run:
 
     def _whole(self) -> None:
         self._set_up()
-        self.progress.step("load")
         self.cache.drop("solution")
+        between = BetweenCalls(self.threads)
+        solution = self._load_solution()
+        if solution is None:
+            return
+        self._tell_builder()
+        reference = self._load_reference()
+        if self.request.controls:
+            task_controls.run_controls(
+                reference, self.cache, self.device, lambda case: self.progress.step("check", case)
+            )
+            self.emit("controls", passed=True)
+        for finding in self.opponents.load_best():
+            self.emit("finding", finding=finding)
+        self._answer(RunContext(self.request, self.environment, solution, reference, self.cache, between))
+        self._conclude()
+        self.emit("finished")
+
+    def _conclude(self) -> None:
+        """Reports what the source leaves in the process."""
+        for found in (self.threads.left_running(), forks.came_back()):
+            if found is not None:
+                self.emit("finding", finding=found)
+        self._own_clocks()
+        self._look(is_over=True)
+
+    def _load_solution(self) -> Callable[..., Any] | None:
+        """The source's entry; None if it failed to load, which is reported."""
+        self.progress.step("load")
         self.watch.before_load()
         try:
             solution = self.cache.function(
@@ -152,26 +192,48 @@ class Run:
             self._failed("build_error", fault.message, fault.where, fault.traceback, elsewhere)
             if poisoned:
                 self.failures.leave()
-            return
+            return None
         self.failures.entry = solution
         self._own_clocks()
         self._look()
-        self._tell_builder()
-        reference = self._load_reference()
-        if self.request.controls:
-            task_controls.run_controls(
-                reference, self.cache, self.device, lambda case: self.progress.step("check", case)
+        return solution
+
+    def _confirmed(self) -> None:
+        """Everything that the source is compared with is loaded, and the baseline timed, before the source is."""
+        self._set_up()
+        self.cache.drop("solution")
+        sender, between = Sender(self.request.judge, self.device), BetweenCalls(self.threads)
+        with contextlib.closing(sender):
+            reference = self._load_reference()
+            for finding in self.opponents.load_best():
+                self.emit("finding", finding=finding)
+            rows = ConfirmedRows(
+                self.request, self.environment, reference, self.opponents, self.timer, self.progress, between
             )
-            self.emit("controls", passed=True)
-        for finding in self.opponents.load_best():
-            self.emit("finding", finding=finding)
-        self._answer(RunContext(self.request, self.environment, solution, reference, self.cache))
-        for found in (self.threads.left_running(), forks.came_back()):
-            if found is not None:
-                self.emit("finding", finding=found)
-        self._own_clocks()
-        self._look(is_over=True)
+            for case in self._cases():
+                self._load_compiler()
+                rows.time_alone(case)
+            solution = self._load_solution()
+            if solution is None:
+                return
+            for case in self._cases():
+                self._confirm_row(rows, case, solution)
+            self._conclude()
+            self.progress.step("recheck")
+            rows.hand_over(sender)
         self.emit("finished")
+
+    def _confirm_row(self, rows: ConfirmedRows, case: Case, solution: Callable[..., Any]) -> None:
+        try:
+            row = rows.time(case, solution)
+        except (Cancelled, BadTask):
+            raise
+        except BaseException as problem:
+            row = replace(self.failures.row(case, problem), checked=2)
+        self.progress.done += 1
+        self.emit("case", result=row)
+        if row.status == "runtime_error" and self.failures.is_poisoned():
+            self.failures.leave()
 
     def _answer(self, context: RunContext) -> None:
         """Answers every case first, so that all rows appear soon; slower work follows the last row."""

@@ -1,8 +1,9 @@
-"""The slow checks of a case: other values, untouched inputs, no aliasing, identical bits twice, the task's `check`."""
+"""The slow checks of a case: results of timed calls, other values, untouched inputs, no aliasing, identical bits twice,
+the task's `check`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,14 +12,18 @@ import torch
 from harness.check import compare, memoised
 from harness.check.guarded_call import CheckResult, GuardedCall, judge, touched
 from harness.check.threads import ThreadWatch
-from harness.inputs import tensor_layout
+from harness.inputs import tensor_layout, variation
 from harness.inputs.cache import CaseInputs
-from harness.inputs.reference import Draw, Outputs, Reference
+from harness.inputs.reference import BadOutput, Draw, Outputs, Reference, named_outputs
 from harness.load.failure import BadTask, describe
 from harness.shared.findings import make
 from harness.shared.results import Finding
 from harness.shared.task import Case, Task
 from harness.timing.clocks import Clock
+from harness.timing.spot_checks import KeptCall
+
+WIDE, WIDER = 64.0, 4.0
+"""Spreads of values; the second where the first is too much for the reference itself."""
 
 
 @dataclass(frozen=True)
@@ -31,16 +36,23 @@ class SlowChecks:
     clock: Clock | None = None
     """Measures what a call does; None if nothing is timed."""
     threads: ThreadWatch | None = None
+    kept: Sequence[KeptCall] = ()
+    """Results of timed calls."""
+    masters: Sequence[Draw] = ()
+    """What the inputs of timed calls were drawn from."""
 
     def draws(self) -> list[Draw]:
         if not self.reference.scales:
             return [Draw(self.seed + 1), Draw(self.seed + 2)]
-        draws = [Draw(self.seed + 1, spread=4.0), Draw(self.seed + 2, spread=0.25), Draw(self.seed + 3, offset=3.0)]
+        draws = [Draw(self.seed + 1, spread=WIDE), Draw(self.seed + 2, spread=0.25), Draw(self.seed + 3, offset=3.0)]
         return draws[:1] if self.interpreted else draws
 
     def run(self, case: Case, function: Callable[..., Any], fixed: CaseInputs, beat: Callable[[], None]) -> CheckResult:
         """Runs all slow checks of one case; `beat` is called between calls and may raise to stop."""
         judgement, findings = self._twice(case, function, fixed, beat)
+        if judgement.problem is not None:
+            return replace(judgement, findings=(*judgement.findings, *findings))
+        judgement = self._timed_calls(case, fixed, beat)
         if judgement.problem is not None:
             return replace(judgement, findings=(*judgement.findings, *findings))
         less: list[bool] = []
@@ -50,10 +62,34 @@ class SlowChecks:
             if self.clock is not None and (self.clock.name != "device" or not less):  # records need no second draw
                 less.append(memoised.second_call_is_cheaper(self.clock, function, fixed, material, self.task.mutates))
             judgement = self._draw(function, fixed, material)
+            if judgement.problem is None and draw.spread == WIDE and not self._proves(material):
+                draw = replace(draw, spread=WIDER)
+                judgement = self._draw(function, fixed, CaseInputs(self.reference, case, draw, self.device))
             if judgement.problem is not None:
                 detail = f"{judgement.problem} ({draw})"
                 return replace(judgement, problem=detail, findings=(*findings, *judgement.findings))
         return CheckResult(findings=(*findings, make("result_kept")) if less and all(less) else findings)
+
+    def _timed_calls(self, case: Case, fixed: CaseInputs, beat: Callable[[], None]) -> CheckResult:
+        """Judges the results that were kept while the calls were timed."""
+        for call in self.kept:
+            beat()
+            draw = self.masters[call.master]
+            master = fixed if draw == fixed.draw else CaseInputs(self.reference, case, draw, self.device)
+            material = CaseInputs(self.reference, case, draw, self.device, variation.varied(master.inputs, call.lot))
+            problem = self._timed_call(call, material, fixed)
+            if problem is not None and self._reference_holds(material):
+                return CheckResult(f"{problem} (in a timed call)")
+        return CheckResult()
+
+    def _timed_call(self, call: KeptCall, material: CaseInputs, fixed: CaseInputs) -> str | None:
+        inputs = {**material.inputs, **call.mutated}
+        try:
+            outputs = named_outputs(call.result, inputs, self.task.mutates, fixed.expected)
+        except BadOutput as problem:
+            return str(problem)
+        wrong = compare.form(outputs, fixed.expected, self.task.layout)
+        return wrong or compare.compare(outputs, material.truth, self.task).problem
 
     def _twice(
         self, case: Case, function: Callable[..., Any], fixed: CaseInputs, beat: Callable[[], None]
@@ -104,6 +140,10 @@ class SlowChecks:
         if judgement.problem is None or judgement.findings or self._reference_holds(material):
             return judgement
         return CheckResult()
+
+    def _proves(self, material: CaseInputs) -> bool:
+        """Whether a source that is right for these values is right."""
+        return _finite(material.truth) and self._reference_holds(material)
 
     def _reference_holds(self, material: CaseInputs) -> bool:
         """Whether the reference passes: values this wide may exceed the tolerance for any source, proving nothing."""

@@ -41,12 +41,24 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "the source replaced {names}; do not patch the clocks that kernbench times with",
         disqualifying=True,
     ),
+    "device_wall_mismatch": Definition(
+        "device and wall time disagree",
+        "the {side} took {us} us on the device but {wall_us} us by the wall clock, and its launches do not explain it;"
+        " do the same work whether or not a profiler is active",
+        disqualifying=True,
+    ),
     "event_pairs": Definition(
         "event pairs", "{problem}; timed with CUDA event pairs instead, which add a few microseconds per call"
     ),
     "fewer_checks": Definition(
         "fewer checks",
         "ran out of memory ({detail}) while checking other input values; those already checked were correct",
+    ),
+    "forged_records": Definition(
+        "forged records",
+        "{problem}: the source launched the kernels that separate timed calls, so records cannot be assigned to calls;"
+        " launch only your own kernels",
+        disqualifying=True,
     ),
     "forked": Definition(
         "forked",
@@ -57,6 +69,11 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "{us} us, but the memory bus needs at least {floor_us} us for these bytes: some work was not done",
         disqualifying=True,
     ),
+    "left_set": Definition(
+        "left between calls",
+        "after the call had returned there was {what}, which disturbs the other side; undo it before returning",
+        disqualifying=True,
+    ),
     "left_threads": Definition(
         "left threads running",
         "{threads} still running after the last call; join all threads before returning",
@@ -65,8 +82,16 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "less accurate than the baseline",
         "the largest error is more than twice the baseline's; check the accumulation dtype and fast-math functions",
     ),
+    "less_work_timed": Definition(
+        "less work timed",
+        "{less} of {calls} timed calls ran less of `{kernel}` than the call whose result was checked;"
+        " do the same work in every call",
+        disqualifying=True,
+    ),
     "library_kernels_only": Definition(
-        "library kernels only", "only library kernels ran ({kernel}); did the solution fall back?"
+        "library kernels",
+        "{share} of the time is spent in library kernels ({kernel}); did the solution fall back? If the task is about"
+        " calling a library, set `libraries = true` in task.toml",
     ),
     "no_kernel_ran": Definition(
         "no kernel ran",
@@ -90,6 +115,12 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         " leave the reference and the baseline alone",
         disqualifying=True,
     ),
+    "opponent_slowed": Definition(
+        "baseline slowed down",
+        "the baseline took {now_us} us next to the source and {alone_us} us before it was loaded;"
+        " leave nothing running between calls",
+        disqualifying=True,
+    ),
     "other_baseline_kernels": Definition(
         "other baseline kernels",
         "the compiled baseline runs {now}, in an earlier worker {before}: its time and the speedup over it do not"
@@ -97,7 +128,14 @@ DEFINITIONS: dict[FindingCode, Definition] = {
     ),
     "other_stream": Definition(
         "other stream",
-        "kernels ran on a stream other than the caller's; make the caller's stream wait, or launch on it",
+        "in {late} of {calls} calls work on another stream was still running when the next call began;"
+        " make the caller's stream wait for it, or launch on it",
+        disqualifying=True,
+    ),
+    "other_work_timed": Definition(
+        "other work timed",
+        "{other} of {calls} timed calls ran `{kernel}` more or less than the call whose result was checked;"
+        " does the work depend on values, or is something tuned again?",
     ),
     "out_of_bounds_write": Definition(
         "out-of-bounds write", OUT_OF_BOUNDS + "; check the bounds of the last block or row", disqualifying=True

@@ -55,7 +55,9 @@ class RunRequest:
     cases: tuple[str, ...] = ()
     """Ids in the order to run them; `check` cases come last."""
     seed: int = 0
-    """The fresh seed of this run; the fixed seed is 0."""
+    """The fresh seed of this run; 0 if there is none."""
+    fixed_seed: int = 0
+    """The seed that stays the same from run to run; 0 for the worker's own."""
     budget_ms: float = 100.0
     condition: Literal["cold", "warm", "dirty"] = "cold"
     """State of the L2 before every timed call on a GPU."""
@@ -65,3 +67,5 @@ class RunRequest:
     """Validate the task first (once per task hash)."""
     build: str = ""
     """Folder for compiled images."""
+    judge: str = ""
+    """Where a confirmation hands over its results."""

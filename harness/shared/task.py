@@ -85,6 +85,8 @@ class Task:
     """The task's files other than task.toml and cases.json: reference, baseline, and files they use."""
     ignore: tuple[str, ...] = ()
     """Patterns of files and folders that are not part of a source."""
+    libraries: bool = False
+    """Whether a source may spend its time in a library's kernels without a finding."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)
@@ -105,7 +107,7 @@ DEFAULT_TOLERANCE = {
 }
 _DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
 """Defaults of the fields that Task requires."""
-_NOT_RULES = frozenset("name folder summary ignore hash old_hash files cases tolerance".split())
+_NOT_RULES = frozenset("name folder summary ignore libraries hash old_hash files cases tolerance".split())
 _NOT_CASE_RULES = frozenset("label models known weight".split())
 
 

@@ -39,7 +39,8 @@ DTYPES = frozenset(
     "bool uint8 int8 int16 int32 int64 complex64 complex128".split()
 )
 TASK_KEYS = frozenset(
-    "name entry summary baseline device threads mutates rowwise layout ignore tolerance case smoke check grid".split()
+    "name entry summary baseline device threads mutates rowwise layout libraries ignore tolerance "
+    "case smoke check grid".split()
 )
 CASE_KEYS = frozenset("id label kind headline models known axes".split())
 KINDS = ("case", "smoke", "check")
@@ -110,6 +111,7 @@ def load(folder: Path) -> Task:
         old_hash=old_task_hash(folder, baseline),
         files=tuple(task_files(folder, baseline)),
         ignore=_ignore(path, data, baseline),
+        libraries=_flag(path, "libraries", data.get("libraries", False)),
     )
     return replace(task, hash=task_hash(task))
 
@@ -377,6 +379,12 @@ def _choice(path: Path, key: str, value: Any, allowed: tuple[str, ...]) -> str:
     if value not in allowed:
         raise TaskError(path, key, f"{shown(value)} is not one of {', '.join(allowed)}")
     return str(value)
+
+
+def _flag(path: Path, key: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TaskError(path, key, f"must be true or false, not {shown(value)}")
+    return value
 
 
 def _count(path: Path, key: str, value: Any, most: int) -> int:

@@ -19,15 +19,18 @@ import itertools
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from harness.device.activity import Activity
 from harness.shared import stats
 from harness.timing.clocks import Call, Clock, Measured, Unsteady
 from harness.timing.input_sets import Rotation, WorkingSet
 from harness.timing.samples import Timing
+from harness.timing.spot_checks import SpotChecks
 
 MIN_BLOCKS = max(8, stats.FEWEST_BLOCKS)
 MAX_BLOCKS = 400
@@ -62,7 +65,7 @@ class SideFailed(Exception):
         self.side = side
 
 
-Sides = dict[str, Callable[..., Any]]
+Sides = Mapping[str, Callable[..., Any]]
 
 
 class Planned(NamedTuple):
@@ -84,38 +87,49 @@ class Bench:
     beat: Callable[[], None]
     candidate: str = "solution"
     lot: random.Random = field(default_factory=random.Random)
+    spots: SpotChecks = field(default_factory=SpotChecks)
     began: float | None = None
     """When the budget started, if not with the first call: on a GPU it includes large copies of inputs."""
 
     def run(self, sides: Sides) -> Timing:
         with _quiet():
             began = time.perf_counter() if self.began is None else self.began
-            calls, batch = self._warm_up(sides)
+            calls, batch, checked = self._warm_up(sides)
             timing = self._blocks(sides, calls, batch, began)
+            timing.checked = checked
             timing.last = self._one_more(sides[self.candidate])
         return timing
 
-    def call(self, name: str, function: Callable[..., Any], beside: str = "") -> Call:
-        """One call of a side on the next input set."""
-        working = self.rotation.take()
-        return Call(working.restore, _bound(name, function, working), name, beside)
+    def call(self, name: str, function: Callable[..., Any], beside: str = "", is_last_before: bool = False) -> Call:
+        """One call of a side on the next input set; `is_last_before`: its candidate's last one before timing."""
+        working, prepare = self.rotation.next_call()
 
-    def _warm_up(self, sides: Sides) -> tuple[int, int]:
-        """A few calls of each side; the fastest decide the calls per block and the blocks per batch."""
+        def after(result: Any) -> None:
+            self.spots.take(name, result, working, is_last_before)
+
+        return Call(prepare, _bound(name, function, working), name, beside, after)
+
+    def _warm_up(self, sides: Sides) -> tuple[int, int, Activity | None]:
+        """A few calls of each side; the fastest decide the calls per block and the blocks per batch. Also returns what
+        the candidate's last one ran, whose result is judged."""
         few = 2 if self.clock.batch == 1 else 4
         planned = [
-            Planned((0, 0), name, self.call(name, function)) for name, function in sides.items() for _ in range(few)
+            Planned((0, 0), name, self.call(name, function, is_last_before=name == self.candidate and left == 0))
+            for name, function in sides.items()
+            for left in reversed(range(few))
         ]
         times: dict[str, list[float]] = {name: [] for name in sides}
+        checked: Activity | None = None
         for plan, measured in zip(planned, self.clock.measure([plan.call for plan in planned]), strict=True):
             times[plan.side].append(measured.us)
+            checked = measured.activity if plan.side == self.candidate else checked
         slowest = max(min(values) for values in times.values())
         if slowest > LONG_CALL_US:
             self.budget_ms *= LONG_BUDGET
         cost = max(slowest + self.clock.extra_us, 0.1)
         cost *= sum(len(group) for group in self._groups(sides))
         calls = max(1, min(MAX_CALLS, int(self.budget_ms * 1000 / GOAL_BLOCKS / cost)))
-        return calls, max(1, min(self.clock.batch, int(LONGEST_BATCH_US / calls / cost)))
+        return calls, max(1, min(self.clock.batch, int(LONGEST_BATCH_US / calls / cost))), checked
 
     def _groups(self, sides: Sides) -> list[list[str]]:
         """Which sides alternate with each other."""
@@ -125,7 +139,7 @@ class Bench:
         return [[name, self.candidate] for name in others]
 
     def _blocks(self, sides: Sides, calls: int, batch: int, began: float) -> Timing:
-        timing = Timing({name: [] for name in sides}, activities={name: [] for name in sides})
+        timing = Timing(dict.fromkeys(sides, ()), activities={name: [] for name in sides})
         watch, size, groups, asked = Usage(list(sides)), batch, self._groups(sides), 0
         while timing.blocks < MAX_BLOCKS:
             self.beat()
@@ -206,12 +220,11 @@ class Bench:
         """Two calls like the timed ones, on one set whose values change in between; returns the second result."""
         working = self.rotation.take()
         self._plain(function, working)
-        working = self.rotation.refill(working)
+        self.rotation.refill(working)
         return self._plain(function, working), working
 
     def _plain(self, function: Callable[..., Any], working: WorkingSet) -> Any:
-        if working.restore is not None:
-            working.restore()
+        working.restore()
         return _bound(self.candidate, function, working)()
 
 
@@ -241,9 +254,9 @@ def _sort_in(timing: Timing, planned: Sequence[Planned], measured: Sequence[Meas
             timing.activities[plan.side].append(item.activity)
     for block in blocks.values():
         for name, values in block.items():
-            timing.samples[name].append(stats.interquartile_mean(values))
+            timing.samples[name] += (stats.interquartile_mean(values),)  # a source cannot edit tuples
         if in_rounds:
-            timing.rounds.append(block)
+            timing.rounds += (MappingProxyType({name: tuple(values) for name, values in block.items()}),)
 
 
 def _bound(name: str, function: Callable[..., Any], working: WorkingSet) -> Callable[[], Any]:

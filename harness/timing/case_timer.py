@@ -14,9 +14,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.device import gpu, roofline
-from harness.device.activity import LostRecords
+import torch
+
+from harness.device import environment, gpu, roofline
+from harness.device.activity import ForgedRecords, LostRecords
+from harness.device.cpu_bandwidth import CpuBandwidth
 from harness.device.cpu_load import CpuLoad, Load
+from harness.inputs import tensor_layout
 from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
 from harness.shared import format as fmt
@@ -24,11 +28,13 @@ from harness.shared.codes import Explanation
 from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
-from harness.timing import blocks, clocks, kernel_ledger, wall_pass
-from harness.timing.input_sets import rotation
+from harness.timing import blocks, clocks, kernel_ledger, wall_check, wall_pass
+from harness.timing.input_sets import Rotation, WorkingSet, rotation
 from harness.timing.samples import Timing
+from harness.timing.spot_checks import SpotChecks
 
 Beat = Callable[[], None]
+_bandwidth = CpuBandwidth()
 DEVICE_PASS, WITH_WALL = 0.72, 0.86
 """Shares of a row's budget on a GPU at which the device pass and the wall pass end (the latter after its minimum of
 calls); the rest is for the findings and the output check, which take a slow host up to 10 ms."""
@@ -44,22 +50,26 @@ class Timed:
     findings: list[Finding] = field(default_factory=list)
     load: Load | None = None
     """Of other programs, meanwhile; only on a CPU."""
+    sets: list[WorkingSet] = field(default_factory=list)
+    """The inputs that were used."""
 
 
 class CaseTimer:
     def __init__(self, request: RunRequest, device: gpu.Gpu | None) -> None:
         self._request, self._gpu = request, device
+        self._rotated = 0
+        """Bytes of the last row's inputs that each call read from memory; 0 if that is not sure."""
 
     @functools.cached_property
     def _cpu_load(self) -> CpuLoad:
         return CpuLoad()
 
-    def time(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
+    def time(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks) -> Timed:
         if self._gpu is None:
-            return self._on_cpu(sides, masters, beat)
+            return self._on_cpu(sides, masters, beat, spots)
         with gpu.locked(self._gpu.uuid, beat):
             gpu.reset_persisting_l2()
-            return self._on_gpu(self._gpu, sides, masters, beat)
+            return self._on_gpu(self._gpu, sides, masters, beat, spots)
 
     def floor(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
         """A/A floor: how far the function deviates from itself in four short runs."""
@@ -67,32 +77,51 @@ class CaseTimer:
             clock = self.clock()
             return blocks.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
 
-    def _on_cpu(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
-        bench = self._bench(clocks.WallClock(), masters, len(sides), beat)
+    def alone(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
+        """Microseconds of a function that nothing alternates with."""
+        with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
+            bench = self._bench(self.clock(), masters, 1, beat, share=0.25)
+            return bench.run({bench.candidate: function}).time_us(bench.candidate) or 0.0
+
+    def _on_cpu(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks) -> Timed:
+        bench = self._bench(clocks.WallClock(), masters, len(sides), beat, spots=spots)
         self._cpu_load.begin()
         samples = bench.run(sides)
         load = self._cpu_load.end()
+        self._rotated = _rotated(bench.rotation, masters[0], self._request.task.mutates)
         times = {name: samples.time_us(name) for name in sides}
         wall = {name: value for name, value in times.items() if value is not None}
-        return Timed(samples, "wall", wall, load=load)
+        return Timed(samples, "wall", wall, load=load, sets=bench.rotation.used())
 
-    def _on_gpu(self, device: gpu.Gpu, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat) -> Timed:
+    def _on_gpu(
+        self, device: gpu.Gpu, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks
+    ) -> Timed:
         began = time.perf_counter()
-        bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS)
+        bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS, spots)
         instead: list[Finding] = []
         try:
             samples = bench.run(sides)
-        except (LostRecords, clocks.Unsteady) as problem:
-            bench = self._bench(clocks.EventClock(device.flush(self._request.condition)), masters, len(sides), beat)
+        except (ForgedRecords, LostRecords, clocks.Unsteady) as problem:
+            clock = clocks.EventClock(device.flush(self._request.condition))
+            bench = self._bench(clock, masters, len(sides), beat, spots=spots)
             samples, instead = bench.run(sides), [_by_events(problem)]
         timed = Timed(samples, bench.clock.name)
         bench.rotation.begin_block()
         flush = device.flush(self._request.condition)
         # the bench knows its budget, which is larger if calls are long
         left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
-        timed.wall = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
-        timed.findings = [*_ledger_findings(samples), *_neighbours(device), *_throttled(samples), *instead]
+        host = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
+        timed.wall = {name: times.us for name, times in host.items()}
+        timed.sets = bench.rotation.used()
+        timed.findings = [*self._ledger_findings(samples), *_mismatch(samples, host)]
+        timed.findings += [*_neighbours(device), *_throttled(samples), *instead]
         return timed
+
+    def _ledger_findings(self, samples: Timing) -> list[Finding]:
+        calls, libraries = samples.activities, self._request.task.libraries
+        return kernel_ledger.findings(
+            calls.get("solution") or [], calls.get("baseline") or [], samples.checked, libraries
+        )
 
     def clock(self) -> clocks.Clock:
         """The best clock available here."""
@@ -105,11 +134,23 @@ class CaseTimer:
             return clocks.EventClock(flush)
 
     def _bench(
-        self, clock: clocks.Clock, masters: Sequence[Inputs], sides: int, beat: Beat, share: float = 1.0
+        self,
+        clock: clocks.Clock,
+        masters: Sequence[Inputs],
+        sides: int,
+        beat: Beat,
+        share: float = 1.0,
+        spots: SpotChecks | None = None,
     ) -> blocks.Bench:
         began = time.perf_counter() if self._gpu is not None else None
         sets = rotation(self._gpu.device if self._gpu else "cpu", masters, self._request.task.mutates, sides)
-        return blocks.Bench(clock, sets, self._request.budget_ms * share, beat, began=began)
+        spots = spots or SpotChecks(self._request.task.mutates, overwrites=self.overwrites, most_bytes=0)
+        return blocks.Bench(clock, sets, self._request.budget_ms * share, beat, spots=spots, began=began)
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether results are overwritten before they are let go; with a warm L2, that would change what is in it."""
+        return self._gpu is None or self._request.condition != "warm"
 
     def row(self, case: Case, result: CaseResult, timed: Timed, missing: Explanation | None) -> CaseResult:
         """The numbers of a correct row; `missing` explains a missing baseline."""
@@ -152,7 +193,10 @@ class CaseTimer:
         return replace(row, findings=(*row.findings, *_disturbed(row, timed.load)))
 
     def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
-        """Adds the fraction of the copy bandwidth, and a finding if the time is impossibly short."""
+        """Adds the fraction of a GPU's copy bandwidth, and a finding if the time is impossibly short."""
+        if self._gpu is None and result.solution_us is not None and result.clock == "wall":
+            beyond = _bandwidth.impossible(traffic, self._rotated, result.solution_us, result.baseline_us)
+            return replace(result, findings=(*result.findings, beyond)) if beyond else result
         if self._gpu is None or bandwidth is None or result.solution_us is None or result.clock != "device":
             return result
         beyond = None
@@ -165,6 +209,16 @@ class CaseTimer:
         )
 
 
+def _rotated(rotation: Rotation, inputs: Inputs, mutates: tuple[str, ...]) -> int:
+    """Bytes of the inputs that no call finds in the cache: at another address than in the calls before, and not
+    restored just before the call. Gaps do not count, and an expanded element counts once."""
+    if rotation.bytes < 2 * environment.last_level_cache():  # for lack of memory
+        return 0
+    tensors = [value for name, value in inputs.items() if name not in mutates and isinstance(value, torch.Tensor)]
+    spans = ((tensor_layout.span_bytes(value), value.nbytes) for value in tensors if tensor_layout.plain(value))
+    return sum(map(min, spans))
+
+
 def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
     own, base = timed.wall.get("solution"), timed.wall.get("baseline")
     if timed.clock == "wall":
@@ -172,8 +226,15 @@ def _wall(timed: Timed, ratio: Ratio | None) -> WallTime | None:
     return WallTime(base, own, base / own if own and base else None)
 
 
-def _ledger_findings(samples: Timing) -> list[Finding]:
-    return kernel_ledger.findings(samples.activities.get("solution") or [], samples.activities.get("baseline") or [])
+def _mismatch(samples: Timing, host: dict[str, wall_pass.HostTime]) -> list[Finding]:
+    """Whether the wall pass contradicts the device time; needs the records of both sides."""
+    calls = samples.activities
+    own, base = (wall_check.on_device(calls.get(name) or []) for name in ("solution", "baseline"))
+    if own is None or base is None or not {"solution", "baseline"} <= host.keys():
+        return []
+    pairs = (own, host["solution"]), (base, host["baseline"])
+    found = wall_check.mismatch(*pairs, lambda: samples.estimate("baseline", "solution"))
+    return [found] if found is not None else []
 
 
 def _neighbours(device: gpu.Gpu) -> list[Finding]:
@@ -191,7 +252,9 @@ def _disturbed(row: CaseResult, load: Load | None) -> list[Finding]:
 
 
 def _by_events(problem: Exception) -> Finding:
-    """The finding that explains the missing device time."""
+    """The finding that explains the missing device time; forged records disqualify, lost ones may have any cause."""
+    if isinstance(problem, ForgedRecords):
+        return findings.make("forged_records", problem=problem)
     if isinstance(problem, LostRecords):
         return findings.make("event_pairs", problem=problem)
     return findings.make("not_recovered", problem=problem)

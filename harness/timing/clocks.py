@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from harness.device.activity import Activity, LostRecords, Recorder, attribute
 from harness.device.flush import Flush
-from harness.device.gpu import Gpu
+from harness.device.gpu import Gpu, reset_persisting_l2
 from harness.shared.results import ClockName
 
 now = time.perf_counter_ns  # saved before any user code can replace it
@@ -36,6 +36,8 @@ class Call(NamedTuple):
     side: str = ""
     beside: str = ""
     """The side that this one alternates with, if sides alternate in pairs."""
+    after: Callable[[Any], None] | None = None
+    """Gets the result, outside of the timed span, before it is let go."""
 
 
 class Measured(NamedTuple):
@@ -69,6 +71,8 @@ class WallClock:
             start = now()
             result = run()
             end = now()
+            if call.after is not None:
+                call.after(result)
             del result  # freed outside the timed span, before the next call allocates
             times.append(Measured((end - start) / 1000))
         return times
@@ -91,6 +95,7 @@ class DeviceClock:
         self._batches = 0
 
     def measure(self, calls: Sequence[Call]) -> list[Measured]:
+        reset_persisting_l2()
         before = self._gpu.nvml.state()
         laps = {about: self._laps(*about) for about in {(call.side, call.beside) for call in calls}}
         self._recorder.start(host_too=self._batches < WITH_LAUNCHES)
@@ -106,7 +111,9 @@ class DeviceClock:
         if reasons:
             raise Unsteady(", ".join(sorted(reasons)))
         self._batches += 1
-        return [Measured(item.busy_us, item) for item in attribute(records, self._flush.names, len(calls))]
+        pauses = sum((call.prepare is not None) + (call.after is not None) for call in calls)
+        found = attribute(records, self._flush.names, len(calls), pauses)
+        return [Measured(item.busy_us, item) for item in found]
 
     def _laps(self, side: str, beside: str) -> float:
         """The same flush length before both alternating sides, for the one that is slower to launch."""
@@ -124,6 +131,9 @@ class DeviceClock:
             begin = now()
             result = call.run()
             took[about].append((now() - begin) / 1000)
+            if call.after is not None:
+                flush.pause()
+                call.after(result)
             del result  # before the next call allocates, so that it gets the same address
         for about, times in took.items():
             self._learn(about[0], _nearly_all(times), laps[about])
@@ -166,8 +176,11 @@ class EventClock:
             self._flush()
             start, end = event(enable_timing=True), event(enable_timing=True)
             start.record()
-            call.run()
+            result = call.run()
             end.record()
+            if call.after is not None:
+                call.after(result)
+            del result
             pairs.append((start, end))
         self._torch.cuda.synchronize()
         return [Measured(start.elapsed_time(end) * 1000) for start, end in pairs]

@@ -8,18 +8,22 @@ filling counts as a touch. Tensors that a case mutates are restored just before 
 condition says so.
 
 On a GPU the flush before each call empties the cache, and all sides of a block work on the same addresses.
+
+The values change too (harness/inputs/variation.py): on a CPU before every call, on a GPU, where the records show
+whether a call did all its work, before every block.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from harness.device import environment
-from harness.inputs import tensor_layout
+from harness.inputs import tensor_layout, variation
 from harness.inputs.reference import Inputs, copies, nbytes
 
 PAGE = 4096
@@ -28,15 +32,67 @@ SMALLEST_SET = 512
 """Minimum size of a set; inputs of a few bytes would otherwise make millions of sets."""
 
 
-@dataclass(frozen=True)
-class WorkingSet:
-    """Inputs of one timed call."""
+_drawn = random.SystemRandom().randrange
 
-    inputs: Inputs
-    master: int
-    """Index of the master that the values came from."""
-    restore: Callable[[], None] | None
-    """Undoes what an earlier call wrote; None if the task mutates nothing."""
+
+class WorkingSet:
+    """Inputs of timed calls: copies of a master's, with the values of a lot."""
+
+    def __init__(self, inputs: Inputs, master: int, values: Inputs, mutates: tuple[str, ...]) -> None:
+        """`master` is the index of the master that `values` are of; `inputs` hold them already."""
+        self.inputs = inputs
+        self._mutated = [name for name in mutates if tensor_layout.plain(values[name])]
+        self._take(master, values)
+
+    def _take(self, master: int, values: Inputs) -> None:
+        self.master, self.lot, self._values = master, 0, values
+        self._strips = variation.strips(self.inputs, values)
+
+    def refill(self, master: int, values: Inputs) -> None:
+        """The same addresses with another master's values: a source that caches results by address fails on it."""
+        for name, value in self.inputs.items():
+            if isinstance(value, torch.Tensor) and tensor_layout.plain(value):
+                tensor_layout.flat(value).copy_(tensor_layout.flat(values[name]))
+            else:
+                self.inputs[name] = values[name]
+        self._take(master, values)
+
+    @property
+    def is_mutated(self) -> bool:
+        return bool(self._mutated)
+
+    def renew(self) -> None:
+        """Undoes what an earlier call wrote, and puts in the values of a new lot."""
+        for strips in self._strips.values():
+            strips.undo(self.lot)
+        self.lot = _drawn(1, variation.LOTS)
+        self._put_back()
+        for strips in self._strips.values():
+            strips.put(self.lot)
+
+    def restore(self) -> None:
+        """Undoes what an earlier call wrote."""
+        self._put_back()
+        for name in self._mutated:
+            if name in self._strips:
+                self._strips[name].put(self.lot)
+
+    def _put_back(self) -> None:
+        for name in self._mutated:
+            tensor_layout.flat(self.inputs[name]).copy_(tensor_layout.flat(self._values[name]))
+
+    def expected(self) -> Inputs:
+        """The inputs as they are to be before a call."""
+        return variation.varied(self._values, self.lot)
+
+    @functools.cached_property
+    def storages(self) -> frozenset[int]:
+        """Addresses of the memory that the inputs are in."""
+        tensors = (value for value in self.inputs.values() if isinstance(value, torch.Tensor))
+        return frozenset(value.untyped_storage().data_ptr() for value in tensors if tensor_layout.plain(value))
+
+
+Prepare = Callable[[], None]
 
 
 class CpuRotation:
@@ -60,6 +116,14 @@ class CpuRotation:
     def begin_block(self) -> None:
         pass
 
+    def next_call(self) -> tuple[WorkingSet, Prepare | None]:
+        """The set of the next call, and what to do before it."""
+        working = self.take()
+        return working, working.renew
+
+    def used(self) -> list[WorkingSet]:
+        return [*self._sets.values()]
+
     def take(self) -> WorkingSet:
         index = self._next % self.count
         self._next += 1
@@ -68,8 +132,9 @@ class CpuRotation:
             found = self._sets[index] = self._working_set(index)
         return found
 
-    def refill(self, working: WorkingSet) -> WorkingSet:
-        return _refilled(working, self._masters, self._mutates)
+    def refill(self, working: WorkingSet) -> None:
+        owner = (working.master + 1) % len(self._masters)
+        working.refill(owner, self._masters[owner])
 
     def _owner(self, index: int) -> int:
         """Neighboring sets contain the same values, so that within a block the sides work on equal data."""
@@ -93,7 +158,7 @@ class CpuRotation:
         inputs = dict(master)
         for name, start in self._places.items():
             inputs[name] = tensor_layout.carve(self._arena, index * self._stride + start, master[name])
-        return WorkingSet(inputs, owner, _restorer(inputs, master, self._mutates))
+        return WorkingSet(inputs, owner, master, self._mutates)
 
 
 class GpuRotation:
@@ -111,18 +176,27 @@ class GpuRotation:
         self._sets = []
         for index in range(self.count):
             owner = index % len(masters)
-            inputs = copies(masters[owner])
-            self._sets.append(WorkingSet(inputs, owner, _restorer(inputs, masters[owner], mutates)))
-        self._block = -1
+            self._sets.append(WorkingSet(copies(masters[owner]), owner, masters[owner], mutates))
+        self._block, self._is_begun = -1, False
 
     def begin_block(self) -> None:
-        self._block += 1
+        self._block, self._is_begun = self._block + 1, False
+
+    def next_call(self) -> tuple[WorkingSet, Prepare | None]:
+        working, is_first, self._is_begun = self.take(), not self._is_begun, True
+        if is_first:
+            return working, working.renew
+        return working, working.restore if working.is_mutated else None
+
+    def used(self) -> list[WorkingSet]:
+        return self._sets[: self._block + 1]
 
     def take(self) -> WorkingSet:
         return self._sets[max(self._block, 0) % self.count]
 
-    def refill(self, working: WorkingSet) -> WorkingSet:
-        return _refilled(working, self._masters, self._mutates)
+    def refill(self, working: WorkingSet) -> None:
+        owner = (working.master + 1) % len(self._masters)
+        working.refill(owner, self._masters[owner])
 
 
 Rotation = CpuRotation | GpuRotation
@@ -130,17 +204,6 @@ Rotation = CpuRotation | GpuRotation
 
 def rotation(device: str, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> Rotation:
     return (CpuRotation if device == "cpu" else GpuRotation)(masters, mutates, sides)
-
-
-def _refilled(working: WorkingSet, masters: Sequence[Inputs], mutates: tuple[str, ...]) -> WorkingSet:
-    """The same addresses with another master's values: a source that caches results by address fails on it."""
-    owner = (working.master + 1) % len(masters)
-    inputs = dict(masters[owner])
-    for name, value in working.inputs.items():
-        if isinstance(value, torch.Tensor) and tensor_layout.plain(value):
-            tensor_layout.flat(value).copy_(tensor_layout.flat(inputs[name]))
-            inputs[name] = value
-    return WorkingSet(inputs, owner, _restorer(inputs, masters[owner], mutates))
 
 
 def _repeat(template: torch.Tensor, rows: torch.Tensor) -> None:
@@ -160,22 +223,6 @@ def _layout(master: Inputs) -> tuple[dict[str, int], int]:
             places[name] = tensor_layout.aligned_start(0, end, value)
             end = places[name] + tensor_layout.span_bytes(value)
     return places, end
-
-
-def _restorer(inputs: Inputs, master: Inputs, mutates: tuple[str, ...]) -> Callable[[], None] | None:
-    pairs = [
-        (tensor_layout.flat(inputs[name]), tensor_layout.flat(master[name]))
-        for name in mutates
-        if tensor_layout.plain(master[name])
-    ]
-    if not pairs:
-        return None
-
-    def restore() -> None:
-        for target, source in pairs:
-            target.copy_(source)
-
-    return restore
 
 
 def _coprime(at_least: int, turn: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,12 +24,14 @@ independent, so differences do not tie either."""
 class Timing:
     """Samples of one case: microseconds per block and side."""
 
-    samples: dict[str, list[float]] = field(default_factory=dict)
+    samples: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """A time is the robust mean of a block's calls; if sides alternate in pairs, the candidate has blocks with each."""
-    rounds: list[dict[str, list[float]]] = field(default_factory=list)
+    rounds: tuple[Mapping[str, tuple[float, ...]], ...] = ()
     """Times of each side's calls by block, if sides alternate call by call; the n-th of each make up a round."""
     activities: dict[str, list[Activity]] = field(default_factory=dict)
     """What each timed call of a side ran on the device, if the clock records it."""
+    checked: Activity | None = None
+    """What the solution ran in the last call before timing, whose result was judged; None if that was not recorded."""
     busy: dict[str, float] = field(default_factory=dict)
     """CPUs that a side kept busy on average, over all threads; only if a batch is one block."""
     dropped: int = 0
@@ -43,11 +45,11 @@ class Timing:
         values = self.samples.get(side)
         return stats.interquartile_mean(values) if values else None
 
-    def paired_with(self, side: str, other: str) -> list[float]:
+    def paired_with(self, side: str, other: str) -> Sequence[float]:
         """A side's times from the blocks in which it alternated with another: the same kernel took 1.45 us when paired
         with one side and 1.77 us with another. All of its times if the two never alternated."""
         shared = [block[side] for block in self.rounds if side in block and other in block]
-        return [stats.interquartile_mean(times) for times in shared] or self.samples.get(side, [])
+        return [stats.interquartile_mean(times) for times in shared] or self.samples.get(side, ())
 
     def estimate(self, over: str, under: str) -> stats.Estimate | None:
         """How much faster one side is than another; None if there are too few blocks."""

@@ -9,6 +9,7 @@ CUPTI in the process costs 4 to 8 us per call on that host; `tests/measure/measu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from harness.shared import stats
 from harness.timing import clocks
@@ -21,19 +22,31 @@ LONG_NS = 1_000_000
 WALL_NS = 12_000_000
 """Enough for thirty launch-bound calls; the median of a long call needs fewer."""
 
+Span = tuple[int, int]
+"""Nanoseconds of a call with the wait for the device, and until it returned."""
+
+
+class HostTime(NamedTuple):
+    """Median microseconds of one side's calls."""
+
+    us: float
+    """With the wait for the device."""
+    launch_us: float
+    """Until the call returned; all of it if the call itself waits."""
+
 
 def medians(
     names: Sequence[str],
     next_call: Callable[[str], clocks.Call],
     flush: Callable[[], None],
     left_ns: float = WALL_NS,
-) -> dict[str, float]:
-    """Median microseconds per side, within the remaining time."""
+) -> dict[str, HostTime]:
+    """Times per side, within the remaining time."""
     import torch
 
     synchronize, now = torch.cuda.synchronize, clocks.now
 
-    def span(name: str) -> int:
+    def span(name: str) -> Span:
         call = next_call(name)
         if call.prepare is not None:
             call.prepare()
@@ -41,22 +54,28 @@ def medians(
         synchronize()
         start = now()
         result = call.run()
+        launched = now()
         synchronize()
         end = now()
+        if call.after is not None:
+            call.after(result)
         del result
-        return end - start
+        return end - start, launched - start
 
-    times: dict[str, list[int]] = {name: [] for name in names}
+    times: dict[str, list[Span]] = {name: [] for name in names}
     began = now()
     for turn in range(TURNS):
         if turn >= FEWEST_TURNS and now() - began > min(left_ns, WALL_NS):
             break
         for name in names[:: 1 if turn % 2 else -1]:
             times[name] += _turn(lambda name=name: span(name))  # type: ignore[misc]
-    return {name: stats.median(values) / 1000 for name, values in times.items()}
+    return {
+        name: HostTime(*(stats.median(part) / 1000 for part in zip(*spans, strict=True)))
+        for name, spans in times.items()
+    }
 
 
-def _turn(span: Callable[[], int]) -> list[int]:
+def _turn(span: Callable[[], Span]) -> list[Span]:
     """The spans that count."""
     settling = [span() for _ in range(SETTLING)]
-    return settling if min(settling) >= LONG_NS else [span() for _ in range(COUNTED)]
+    return settling if min(settling)[0] >= LONG_NS else [span() for _ in range(COUNTED)]

@@ -177,18 +177,6 @@ class Workbench:
         }
         return Answer(rows, finished, "".join(self.said[at[1] :]), moment - at[2])
 
-    def is_best(self, answer: Answer, seconds: float) -> bool:
-        """Whether a run became best, once it is confirmed; an earlier version confirms nothing."""
-        finished = answer.finished
-        if not finished.get("awaits"):
-            return bool(finished.get("best"))
-
-        def confirmed() -> dict[str, Any] | None:
-            lines = (event for _at, event in self.lines if event["event"] == "confirmed")
-            return next((event for event in lines if event["run"] == finished["run"]), None)
-
-        return bool(self.wait(confirmed, seconds, "confirmation")["confirmed"])
-
     def recovered(self, seconds: float, text: str = GOOD) -> float:
         """Seconds from a good save to its first right row; all of its rows must be right."""
         at = self.save(solution_py=text)

@@ -30,6 +30,7 @@ TASK = {
     "mutates": ["x"],
     "rowwise": ["x"],
     "layout": "any",
+    "libraries": True,
     "ignore": ["*.pt"],
     "tolerance": {"float32": {"atol": 1e-3, "rtol": 0}},
     "case": CASES,

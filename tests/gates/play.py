@@ -3,7 +3,9 @@
     python -m tests.gates [--device cuda] [--honest] [--code FOLDER] [--output FILE] [NAME...]
 
 A NAME is part of a cheat's name or its class. The honest kernel is saved before and after every source: it must be
-right, and neither faster nor slower than itself. `--code` plays against another checkout.
+right, and neither faster nor slower than itself. A source that would be best is waited for until it is confirmed or
+refused. `harmless` is a cheat that was not noticed and gained nothing: right, and no faster than the honest kernel.
+`--code` plays against another checkout.
 """
 
 from __future__ import annotations
@@ -28,13 +30,15 @@ from tests.gates.oddities import ODDITIES
 from tests.gates.record import CLASSES, GPU_TASK, TASK, Cheat, Oddity
 
 CAUGHT = ("wrong", "disqualified", "refused")
-VERDICTS = (*CAUGHT, "note", "passed")
+VERDICTS = (*CAUGHT, "harmless", "note", "passed")
 RIGHT = {"ok", "interpreted"}
 SOURCES_PER_WORKBENCH = 12
 WITHIN = 90.0
 """Seconds for an answer."""
 DEADLINES = {"build": 60, "check": 20, "time": 20}
 BUDGET_MS = 30
+NO_GAIN = 1.02
+"""A speedup that the noise of this machine may have."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,14 @@ def judge(answer: Answer) -> tuple[str, str]:
     return ("note" if found else "passed"), names
 
 
+def gains_nothing(answer: Answer) -> bool:
+    """Whether a right source is no faster than the honest kernel, which is its baseline."""
+    mean = answer.finished.get("geomean")
+    return (
+        mean is not None and mean < NO_GAIN and not any(row.get("verdict") == "faster" for row in answer.rows.values())
+    )
+
+
 def is_red(finding: dict[str, Any]) -> bool:
     return bool(finding.get("red") or finding.get("disqualifying"))
 
@@ -113,7 +125,7 @@ class Stage:
             paths = os.pathsep.join([str(self._code / "src"), str(self._code)])
             os.chdir(self.root)  # `-m` would import the code of the folder it is started in
             self._bench = Workbench(folder, "--budget", str(BUDGET_MS), deadlines=DEADLINES, PYTHONPATH=paths)
-            self._bench.is_best(self._bench.answer((0, 0, 0.0), WITHIN), WITHIN)
+            self._bench.answer((0, 0, 0.0), WITHIN)
             self._bench.answer(self._bench.save(solution_py=GOOD), WITHIN)
         return self._bench
 
@@ -124,16 +136,33 @@ class Stage:
         text = source.source.replace("FOLDER", str(bench.folder))
         try:
             answer = bench.answer(bench.save(solution_py=text), WITHIN)
-            became_best = bench.is_best(answer, WITHIN)
         except Silent as problem:
             self.close()
             return Played(source, "refused", False, None, str(problem), "", time.monotonic() - began)
         verdict, words = judge(answer)
+        became_best, why = self._promoted(bench, answer)
+        if verdict in ("note", "passed") and why:
+            verdict, words = "refused", why
+        elif verdict in ("note", "passed") and not became_best and gains_nothing(answer):
+            verdict = "harmless"
         after = self._honest(bench)
         if after or became_best:
             self.close()  # it would be loaded next to every later source
         speedup = answer.finished.get("geomean")
         return Played(source, verdict, became_best, speedup, words.strip(), after, time.monotonic() - began)
+
+    def _promoted(self, bench: Workbench, answer: Answer) -> tuple[bool, str]:
+        """Whether the source is best, once that is decided, and why it was refused."""
+        finished = answer.finished
+        if not finished.get("best") or not finished.get("awaits"):
+            return bool(finished.get("best")), ""
+
+        def settled() -> dict[str, Any] | None:
+            events = (event for _at, event in bench.lines if event["event"] == "confirmed")
+            return next((event for event in events if event["run"] == finished["run"]), None)
+
+        found = bench.wait(settled, WITHIN, "confirmation")
+        return bool(found["confirmed"]), "" if found["confirmed"] else str(found["why"])
 
     def _honest(self, bench: Workbench) -> str:
         """Saves the honest kernel, twice if it seems uneven: a busy machine may disturb one save."""
@@ -236,7 +265,8 @@ def main(words: Sequence[str]) -> int:
         os.chdir("/")
         shutil.rmtree(stage.root, ignore_errors=True)
     print("\n".join(summary(played)))
-    missed = [item for item in played if (item.is_harmed if given.honest else item.verdict not in CAUGHT) or item.after]
+    caught = (*CAUGHT, "harmless")
+    missed = [item for item in played if (item.is_harmed if given.honest else item.verdict not in caught) or item.after]
     return 1 if missed or not played else 0
 
 

@@ -29,10 +29,10 @@ WRONG = {
     "NaN": ("def scale(x, factor):\n    y = x * 2\n    y[3, 5] = float('nan')\n    return y", "is nan at [3, 5]"),
     "lower precision": ("def scale(x, factor): return (x.half() * 2).float()", "output 0 differs at ["),
     "wrong on one seed only": (
-        "def scale(x, factor): return x * 2 if abs(x[0, 0].item() + 1.1258) > 1e-3 else x * 2.1",
+        "def scale(x, factor): return x * 2 if abs(x[0, 0].item() - (-0.8201)) > 1e-3 else x * 2.1",
         "output 0 differs",
     ),
-    "wrong on wide values": ("def scale(x, factor): return (x * 2).clamp(-10, 10)", "spread 4"),
+    "wrong on wide values": ("def scale(x, factor): return (x * 2).clamp(-10, 10)", "spread 64"),
     "wrong after timing": (
         "n = []\ndef scale(x, factor):\n    n.append(1)\n    return x * 2 if len(n) < 4 else x",
         "(in a timed call)",

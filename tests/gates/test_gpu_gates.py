@@ -77,13 +77,12 @@ WRONG = {
 }
 FOUND = {
     "other stream": (
-        "side = torch.cuda.Stream()\ndef scale(x, factor):\n    out = torch.empty_like(x)\n"
+        "side = torch.cuda.Stream()\ndef scale(x, factor):\n    out = launch(x, factor)\n"
         "    side.wait_stream(torch.cuda.current_stream())\n"
-        "    with torch.cuda.stream(side):\n        launch(x, factor, out)\n"
-        "    torch.cuda.current_stream().wait_stream(side)\n    return out",
+        "    with torch.cuda.stream(side):\n        torch.cuda._sleep(200_000)\n    return out",
         "other stream",
     ),
-    "library fallback": ("def scale(x, factor): return x * factor", "library kernels only"),
+    "library fallback": ("def scale(x, factor): return x * factor", "library kernels"),
     "graph on one side": (GRAPH.replace(PRELUDE, ""), "graph on one side"),
     "different work on the first call": (
         "seen = set()\ndef scale(x, factor):\n    if x.data_ptr() not in seen:\n        seen.add(x.data_ptr())\n"

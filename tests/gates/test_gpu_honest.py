@@ -61,6 +61,16 @@ HONEST: dict[str, dict[str, str]] = {
         + "def scale(x, factor): return launch(torch.empty_like(x).copy_(x), factor, torch.empty_like(x).zero_())\n"
     },
     "autotuned": {"solution_py": AUTOTUNED + PLAIN},
+    "another stream that is waited for": {
+        "solution_py": PRELUDE + "side = torch.cuda.Stream()\ndef scale(x, factor):\n    out = torch.empty_like(x)\n"
+        "    side.wait_stream(torch.cuda.current_stream())\n"
+        "    with torch.cuda.stream(side):\n        launch(x, factor, out)\n"
+        "    torch.cuda.current_stream().wait_stream(side)\n    return out\n"
+    },
+    "a library, where the task is about one": {
+        "task_toml": GPU_TASK.replace('entry = "scale"', 'entry = "scale"\nlibraries = true'),
+        "solution_py": "def scale(x, factor): return x * factor\n",
+    },
     "a graph on both sides": {"solution_py": GRAPH, "baseline_py": GRAPH},
     "in place": {
         "task_toml": GPU_TASK.replace('entry = "scale"', 'entry = "scale"\nmutates = ["x"]'),

@@ -6,13 +6,14 @@ import ast
 import re
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 
 import pytest
 
 from tests.faults.workbench import Answer
 from tests.gates.cheats import CHEATS
 from tests.gates.oddities import ODDITIES
-from tests.gates.play import chosen, judge, markdown, summary, uneven
+from tests.gates.play import chosen, gains_nothing, judge, markdown, summary, uneven
 from tests.gates.record import CLASSES, Cheat, Oddity
 
 EVERYTHING: list[Cheat | Oddity] = [*CHEATS, *ODDITIES]
@@ -94,6 +95,14 @@ def test_a_save_is_judged(given: Answer, verdict: str) -> None:
 )
 def test_an_honest_save_is_even_or_not(given: Answer, is_even: bool) -> None:
     assert (uneven(given) == "") == is_even
+
+
+@pytest.mark.parametrize(
+    ("mean", "verdict", "nothing"), [(0.7, "slower", True), (1.0, "faster", False), (1.2, "unclear", False)]
+)
+def test_a_cheat_that_gains_nothing_is_harmless(mean: float, verdict: str, nothing: bool) -> None:
+    given = answer(verdict=verdict)
+    assert gains_nothing(replace(given, finished={"geomean": mean})) == nothing
 
 
 def test_a_name_or_a_class_chooses() -> None:

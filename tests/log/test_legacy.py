@@ -27,7 +27,9 @@ VALUES: dict[str, Any] = {
     "threads": "2 threads", "kernel": "at::native::x", "empty": 1, "calls": 9, "side": "past the end",
     "elements": "1 element", "tensor": "output 0", "processes": "1 other process", "operators": "torch.ops.a.b",
     "allowed": 1, "busy": 2.4, "cpus": 4, "dropped": 3, "cause": "software thermal", "counts": "1 kernel in 2 calls",
-    "files": "reference.py", "now": "`fused grid 66`", "before": "`fused grid 132`",
+    "files": "reference.py", "now": "`fused grid 66`", "before": "`fused grid 132`", "what": "a torch mode",
+    "now_us": "9.1", "alone_us": "4.2",
+    "wall_us": 80.0, "less": 9, "other": 4, "late": 7, "share": "97%",
 }  # fmt: skip
 OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("skipped", "needs a GPU: here small cases are checked on the CPU, and nothing is timed", "needs_gpu"),
@@ -48,8 +50,9 @@ OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("timeout", "no end after 1 s while checking; stopped", "worker_timeout"),
 ]
 ALWAYS_CODED = {
-    "busy_machine", "changed_before", "forked", "opponent_changed", "other_baseline_kernels", "process_changed",
-    "task_files_changed", "unsteady",
+    "busy_machine", "changed_before", "device_wall_mismatch", "forged_records", "forked", "left_set",
+    "less_work_timed", "opponent_changed", "opponent_slowed", "other_baseline_kernels", "other_work_timed",
+    "process_changed", "task_files_changed", "unsteady",
 }  # fmt: skip
 """Never written without their code."""
 OLD_FINDINGS: list[tuple[str, str, FindingCode]] = [

@@ -26,7 +26,7 @@ ROW = {
     "samples": SAMPLES, "wall": {"baseline_us": 100.0, "solution_us": 50.0, "speedup": 2.0},
 }  # fmt: skip
 COLD = {"name": "throttled", "help": "let it cool down", "red": False, "code": "throttled"}
-STRAY = {"name": "other stream", "help": "wait for it", "red": False, "code": "other_stream"}
+STRAY = {"name": "other stream", "help": "wait for it", "red": True, "code": "other_stream"}
 CASES = [{"id": name, "kind": "case"} for name in ("a", "b", "z")] + [{"id": "g", "kind": "check"}]
 RUN: Line = {"request": "run", "run": "r", "cases": ["a", "b", "g"], "task": {"cases": CASES}, "controls": True,
              "best": "/best", "floors": {}}  # fmt: skip

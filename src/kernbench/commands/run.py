@@ -339,8 +339,8 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
     import json
     from dataclasses import asdict
 
+    from kernbench.ncu import sanitizer as sanitize
     from kernbench.task import snapshot
-    from kernbench.worker import sanitizer as sanitize
     from kernbench.worker.process import harness_folder
 
     device = "cuda:0" if options.device in (None, "auto", "cuda") else options.device

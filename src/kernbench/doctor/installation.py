@@ -20,9 +20,8 @@ from harness.shared.errors import UserError
 from kernbench.machine import tool
 from kernbench.machine.git import Git
 from kernbench.machine.plain_text import one_line
-from kernbench.ncu import nsight
+from kernbench.ncu import nsight, sanitizer
 from kernbench.task.lookup import repository_root
-from kernbench.worker import sanitizer
 from kernbench.worker.process import harness_folder
 
 PROBE_SECONDS = 60.0

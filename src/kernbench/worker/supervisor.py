@@ -24,6 +24,7 @@ from harness.shared.run_request import Environment
 from kernbench import render
 from kernbench.events import Event, LogLine, Notice, WorkerChanged
 from kernbench.worker.deadlines import Deadlines, compiler_below
+from kernbench.worker.judge import Judge, JudgeLost
 from kernbench.worker.precompiler import Precompiler
 from kernbench.worker.process import ChildProcess, Unusable, WorkerLost, exit_text, harness_folder
 from kernbench.worker.spares import MOST, Spares
@@ -59,6 +60,7 @@ class Supervisor:
         self._child: ChildProcess | None = None
         self._has_spares = spares
         self.spares = Spares(lambda: self._start(), emit, MOST if spares else 0)
+        self.judge = Judge(lambda: self._start("judge"))
         self._first_size: int | None = None
         self._run: str | None = None
         self._step = "load"
@@ -108,6 +110,8 @@ class Supervisor:
             return
         self.spares.stop_warming()
         self.builder.freeze()
+        if request.get("request") != "confirm":
+            self.judge.freeze()
         self._run = str(request["run"])
         self._ask(child, request)
         try:
@@ -152,6 +156,28 @@ class Supervisor:
             self._resting.set()
             self.spares.thaw()
             self.builder.thaw()
+            self.judge.thaw()
+
+    async def confirm(self, request: dict[str, Any]) -> AsyncGenerator[dict[str, Any] | WorkerLost, None]:
+        """`talk` for a confirmation; what the judge says comes before the end, as `judged` messages."""
+        run = str(request["run"])
+        try:
+            await self.ready()
+            address = await self.judge.listen(request)
+            talk = self.talk({**request, "request": "confirm", "judge": address})
+            async with contextlib.aclosing(talk) as conversation:
+                async for message in conversation:
+                    if isinstance(message, dict) and message.get("event") == "finished":
+                        limit = self.deadlines.of("check") * max(1, len(request["cases"]))
+                        async for verdict in self.judge.verdicts(run, limit, lambda: self._cancelled):
+                            yield verdict
+                        if self._cancelled:
+                            message = WorkerLost("cancelled", "recheck", None, "a newer save")
+                    yield message
+        except JudgeLost as problem:
+            yield WorkerLost("crashed", "recheck", None, str(problem))
+        finally:
+            self.judge.cancel(run)
 
     def _ask(self, child: ChildProcess, request: dict[str, Any]) -> None:
         self._enter("load")
@@ -263,6 +289,7 @@ class Supervisor:
         await self.spares.close()
         await self.spares.started()
         await self.builder.close()
+        await self.judge.close()
 
     async def _current(self) -> ChildProcess:
         if self._child is not None and self._child.alive:
@@ -290,16 +317,18 @@ class Supervisor:
                 )
             )
 
-    async def _start(self) -> ChildProcess:
+    async def _start(self, module: str = "worker") -> ChildProcess:
+        device = self._child.environment.device if self._child is not None and self._child.environment else self.device
         child = await ChildProcess.start(
             self.python,
             self._harness,
-            self.device,
+            self.device if module == "worker" else device,
             lambda line: self._emit(LogLine(line)),
             self._threads,
+            module=module,
             on_left=lambda text: self._emit(Notice(text, "warning")),
         )
-        if self._trust.packages:
+        if self._trust.packages and module == "worker":
             child.send({"request": "import", "packages": self._trust.packages})
         return child
 

@@ -31,6 +31,7 @@ ANY_TIME = frozenset({"wrote", "failed"})
 COMMON = ANY_TIME | {"step", "finished", "cancelled"}
 EVENTS = {
     "run": COMMON | {"started", "loaded", "controls", "finding", "built", "case", "held", "changed"},
+    "confirm": COMMON | {"started", "finding", "case", "held", "changed"},
     "floor": COMMON | {"floor"},
     "prepare": COMMON,
 }
@@ -117,7 +118,7 @@ class Answer:
         if kind not in ANY_TIME:
             if self.has_ended:
                 raise Refused(f"it sent an event after the end of the run ({kind})")
-            if self._kind == "run" and bool(self._seen["started"]) == (kind == "started"):
+            if self._kind in ("run", "confirm") and bool(self._seen["started"]) == (kind == "started"):
                 raise Refused(f"it sent an event {'twice' if kind == 'started' else 'before the start'} ({kind})")
         self._seen[kind] += 1
         read: Callable[[dict[str, Any]], None] | None = getattr(self, f"_read_{kind}", None)

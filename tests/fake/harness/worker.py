@@ -10,9 +10,8 @@ DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER
                       patch (reports that it replaced torch.softmax), find (finds that replaced, but in its first run)
 ON = "b"              the case on which it does so; every case if left out
 CONFIRM_US = 80.0     what a call takes when the source is confirmed; TIME_US if left out
-CONFIRM_DO = "wrong"  what a confirmation does: one of the above, or judge (finds a judged call wrong), keep (judges
-                      nothing), find (reports a finding that disqualifies), wait (while the task has a .wait),
-                      crash_once (in the first process that confirms)
+CONFIRM_DO = "wrong"  what a confirmation does: one of the above, or find (reports a finding that disqualifies), wait
+                      (while the task has a .wait), crash_once (in the first process that confirms)
 SAYS = "\\u001b"      what it prints, and the words of syntax and raise; written as in JSON
 
 lies.json, next to solution.py, lists false events and when to send them: first, load, row (before the first) or end.
@@ -152,9 +151,6 @@ class Worker:
                 self.free.wait()
             if result["status"] == "runtime_error" and todo == "cuda":
                 os._exit(70)
-        for case in cases if is_confirming and todo != "keep" else ():
-            problem = "call 7 differs from the reference" if todo == "judge" and where in (None, case) else None
-            self.emit("judged", run=run, case=case, calls=100, problem=problem)
         self.emit("finished", run=run)
         self.lie(request, "end")
 

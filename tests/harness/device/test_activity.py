@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from harness.device import roofline
-from harness.device.activity import Activity, LostRecords, Names, Record, attribute
+from harness.device.activity import Activity, ForgedRecords, LostRecords, Names, Record, attribute
 from harness.device.kineto import Kineto, read
 from harness.timing import kernel_ledger
 
@@ -106,15 +107,52 @@ def test_records_go_to_the_call_that_launched_them_whatever_their_stream_and_ord
         record("mark", 25, 31, 6),
         record("kernel", 32, 41, 7),
     ]
-    first, second = attribute(records[::-1], NAMES, 2)
+    first, second = attribute(records[::-1], NAMES, 2, pauses=1)
     assert first.names == ("kernel", "late")
     assert second.names == ("kernel",)
     assert (first.streams, first.home) == ({7, 9}, 7)
+    assert (first.next_ns, second.next_ns) == (20, None)  # the pause, which comes before the next mark
 
 
 def test_marks_that_do_not_add_up_are_refused() -> None:
     with pytest.raises(LostRecords, match="2 calls left 1 mark "):
         attribute([record("mark", 0, 1, 1)], NAMES, 2)
+
+
+MARK, PAUSE, OWN = (record(name, 0, 1, 1) for name in ("mark", "pause", "own"))
+
+
+def numbered(*records: Record) -> list[Record]:
+    return [item._replace(correlation=number) for number, item in enumerate(records, 1)]
+
+
+@pytest.mark.parametrize(
+    ("records", "pauses", "problem"),
+    [
+        ((MARK, OWN, MARK), None, "1 call left 2 marks in the activity records, and kernbench launched 1"),
+        ((MARK, OWN, MARK), 0, "1 call left 2 marks"),
+        ((MARK, OWN, PAUSE, OWN), 0, "1 call left 1 pause in the activity records, and kernbench launched 0"),
+        ((PAUSE, MARK, PAUSE, OWN), 1, "1 call left 2 pauses"),
+    ],
+)
+def test_a_mark_or_pause_too_many_was_launched_by_the_source(
+    records: tuple[Record, ...], pauses: int | None, problem: str
+) -> None:
+    """Everything after it would belong to no call, or to the next one."""
+    with pytest.raises(ForgedRecords, match=problem):
+        attribute(numbered(*records), NAMES, 1, pauses)
+
+
+@pytest.mark.parametrize("pauses", [None, 1])
+def test_the_pauses_that_were_launched_are_no_forgery(pauses: int | None) -> None:
+    (found,) = attribute(numbered(PAUSE, OWN, MARK, OWN), NAMES, 1, pauses)
+    assert found.names == ("own",)
+
+
+def test_a_pause_too_few_was_lost() -> None:
+    with pytest.raises(LostRecords, match="1 call left 0 pauses"):
+        attribute(numbered(MARK, OWN), NAMES, 1, pauses=1)
+    assert not issubclass(ForgedRecords, LostRecords)  # a forgery must not be handled as a loss
 
 
 def test_busy_is_the_union_of_what_the_span_covers() -> None:
@@ -124,8 +162,8 @@ def test_busy_is_the_union_of_what_the_span_covers() -> None:
     assert call().busy_us == 0
 
 
-def codes(solution: list[Activity], baseline: list[Activity]) -> list[str | None]:
-    return [finding.code for finding in kernel_ledger.findings(solution, baseline)]
+def codes(solution: list[Activity], baseline: list[Activity], **more: Any) -> list[str | None]:
+    return [finding.code for finding in kernel_ledger.findings(solution, baseline, **more)]
 
 
 def test_an_honest_row_raises_nothing() -> None:
@@ -137,13 +175,137 @@ def test_an_honest_row_raises_nothing() -> None:
 def test_what_makes_a_time_untrue_is_named() -> None:
     own, other = call(record("own", 0, 1, 1)), call(record("baseline", 0, 1, 1))
     assert codes([own, call()], [other]) == ["no_kernel_ran", "uneven_calls"]
-    assert codes([call(record("own", 0, 1, 1, stream=13))], [other]) == ["other_stream"]
     assert codes([own, call(*own.records, record("more", 2, 3, 2))], [other]) == ["uneven_calls"]
-    assert codes([call(record("void at::native::vectorized_elementwise_kernel", 0, 1, 1))], [other]) == [
-        "library_kernels_only"
-    ]
     assert codes([call(record("own", 0, 1, 1, graph=True))], [other]) == ["one_sided_graph"]
     assert codes([own], [call(record("b", 0, 1, 1, graph=True))]) == ["one_sided_graph"]
+
+
+def on_two_streams(end: int, next_ns: int | None) -> Activity:
+    """10 us on the caller's stream, and as long on another one up to `end`."""
+    records = (record("own", 0, 10_000, 1), record("beside", end - 10_000, end, 2, stream=13))
+    return Activity(records, home=7, next_ns=next_ns)
+
+
+def test_only_work_that_runs_into_the_next_call_is_on_another_stream() -> None:
+    joined, late, hardly = (
+        on_two_streams(12_000, 12_500),
+        on_two_streams(18_000, 12_000),
+        on_two_streams(13_000, 12_000),
+    )
+    assert [item.late_us for item in (joined, late, hardly)] == [0, 6, 1]
+    assert codes([joined] * 5, []) == []
+    assert codes([hardly] * 5, []) == []  # 1 of 13 us
+    assert codes([late] * 3 + [joined] * 2, []) == ["other_stream"]
+    assert codes([late] * 2 + [joined] * 2, []) == []
+    (found,) = kernel_ledger.findings([late] * 3 + [joined], [])
+    assert found.disqualifying
+    assert found.help.startswith("in 3 of 4 calls work on another stream was still running")
+
+
+def test_after_the_last_call_of_a_batch_nothing_is_late() -> None:
+    last = on_two_streams(90_000, None)
+    assert last.late_us == 0
+    assert codes([last] * 5, []) == []
+
+
+def test_late_work_of_two_streams_counts_once() -> None:
+    beside = [record("beside", 15_000, 25_000, at, stream=13 + at) for at in (2, 3)]
+    assert Activity((record("own", 0, 10_000, 1), *beside), home=7, next_ns=12_000).late_us == 10
+
+
+LIBRARY = "void at::native::vectorized_elementwise_kernel"
+
+
+@pytest.mark.parametrize(
+    ("of_the_library_ns", "libraries", "found"),
+    [(9_000, False, ["library_kernels_only"]), (8_990, False, []), (9_000, True, [])],
+)
+def test_a_librarys_share_of_the_time_decides(of_the_library_ns: int, libraries: bool, found: list[str]) -> None:
+    mixed = call(
+        record("own", 0, 10_000 - of_the_library_ns, 1), record(LIBRARY, 20_000, 20_000 + of_the_library_ns, 2)
+    )
+    assert codes([mixed] * 3, [mixed] * 3, libraries=libraries) == found
+
+
+def test_a_librarys_kernels_are_a_note_with_their_share() -> None:
+    (found,) = kernel_ledger.findings([call(record(LIBRARY, 0, 100, 1))] * 3, [])
+    assert not found.disqualifying
+    assert found.help.startswith(
+        f"100% of the time is spent in library kernels ({LIBRARY}); did the solution fall back?"
+    )
+
+
+def launched(name: str, *grid: int) -> Record:
+    sizes = (*grid, 1, 1, 1)[:3]
+    return Record(name, 0, 1000, 7, 1, launch=struct.pack("<8i", *sizes, 128, 1, 1, 0, 0))
+
+
+WHOLE = call(launched("own", 64, 2), launched("sum", 8))
+HALF = call(launched("own", 64), launched("sum", 8))
+
+
+def compared(checked: Activity, *timed: Activity) -> tuple[str | None, str] | None:
+    found = kernel_ledger.less_than_checked(checked, timed)
+    return None if found is None else (found.code, found.help.partition(" than ")[0])
+
+
+def test_the_same_work_as_in_the_checked_call_raises_nothing() -> None:
+    assert compared(WHOLE, *[WHOLE] * 9) is None
+    split = call(launched("own", 64), launched("own", 64), launched("sum", 8))  # as many programs in two launches
+    assert compared(WHOLE, *[split] * 9) is None
+
+
+def test_less_work_than_in_the_checked_call_disqualifies() -> None:
+    assert compared(WHOLE, *[HALF] * 9) == ("less_work_timed", "9 of 9 timed calls ran less of `own`")
+    assert compared(WHOLE, *[call(launched("own", 64, 2))] * 9) == (
+        "less_work_timed",
+        "9 of 9 timed calls ran less of `sum`",
+    )
+    assert compared(WHOLE, *[HALF] * 8, WHOLE) == ("less_work_timed", "8 of 9 timed calls ran less of `own`")
+    assert codes([HALF] * 9, [WHOLE] * 9, checked=WHOLE) == ["less_work_timed"]
+    (found,) = kernel_ledger.findings([HALF] * 9, [], checked=WHOLE)
+    assert found.disqualifying
+
+
+def test_another_kernel_in_its_place_is_less_work_too() -> None:
+    """A kernel that does part of the work may have any name."""
+    assert compared(WHOLE, *[call(launched("part", 64, 2), launched("sum", 8))] * 9) == (
+        "less_work_timed",
+        "9 of 9 timed calls ran less of `own`",
+    )
+
+
+def test_more_work_and_work_that_depends_on_values_is_a_note() -> None:
+    more = call(*WHOLE.records, launched("tuned again", 4))
+    assert compared(WHOLE, more, *[WHOLE] * 8) == (
+        "other_work_timed",
+        "1 of 9 timed calls ran `tuned again` more or less",
+    )
+    assert compared(WHOLE, *[HALF] * 6, *[WHOLE] * 3) == (
+        "other_work_timed",
+        "6 of 9 timed calls ran `own` more or less",
+    )
+    found = kernel_ledger.less_than_checked(WHOLE, [more])
+    assert found is not None
+    assert not found.disqualifying
+
+
+def test_without_launches_kernels_are_counted() -> None:
+    """torch's profiler does not say how a kernel was launched."""
+    plain = call(record("own", 0, 1, 1), record("own", 1, 2, 2))
+    assert compared(plain, *[plain] * 9) is None
+    assert compared(WHOLE, *[call(record("own", 0, 1, 1), record("sum", 1, 2, 2))] * 9) is None
+    assert compared(plain, *[call(record("own", 0, 1, 1))] * 9) == (
+        "less_work_timed",
+        "9 of 9 timed calls ran less of `own`",
+    )
+
+
+@pytest.mark.parametrize(("name", "counts"), [("Memcpy HtoD", False), ("Memcpy DtoH", False), ("Memcpy DtoD", True)])
+def test_a_copy_of_parameters_is_not_the_work(name: str, counts: bool) -> None:
+    """A source may keep the descriptor of a tensor that it has seen before."""
+    checked = call(record(name, 0, 1, 1), *WHOLE.records)
+    assert (compared(checked, *[WHOLE] * 9) is not None) is counts
 
 
 def test_the_ledger_lists_kernels_with_their_mean_time() -> None:

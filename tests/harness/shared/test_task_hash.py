@@ -76,6 +76,7 @@ DOES_NOT = {
         "[tolerance]\nfloat64 = { atol = 1e-9, rtol = 1e-9 }",
     ),
     "what is ignored": ("task.toml", 'summary = "s"', 'summary = "s"\nignore = ["out.pt"]'),
+    "that libraries are allowed": ("task.toml", 'summary = "s"', 'summary = "s"\nlibraries = true'),
     "a label": ("cases.json", '"label": "A"', '"label": "B"'),
     "a model": ("cases.json", '["m"]', '["m", "n"]'),
     "a known time": ("cases.json", '"us": 1', '"us": 2'),

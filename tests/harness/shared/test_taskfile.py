@@ -69,6 +69,13 @@ MALFORMED = [
         "ignore",
         "'*.py' matches solution.py, which every run",
     ),
+    (
+        "libraries by name",
+        ('device = "cpu"', 'libraries = ["cublas"]'),
+        "libraries",
+        "must be true or false, not ['cublas']",
+    ),
+    ("libraries as a number", ('device = "cpu"', "libraries = 1"), "libraries", "must be true or false, not 1"),
     ("an ignored table", ('device = "cpu"', 'ignore = ["cases*"]'), "ignore", "matches cases.json"),
     ("ignore without a list", ('device = "cpu"', 'ignore = "out.pt"'), "ignore", "list"),
     ("an empty axis", ("rows = [1, 3]", "rows = []"), "grid", "no values"),
@@ -90,6 +97,12 @@ def test_a_mistake_is_named_by_file_and_key(folder: Path, change: tuple[str, str
 def test_ignore_names_files_and_folders(folder: Path) -> None:
     (folder / "task.toml").write_text(GOOD.replace('device = "cpu"', 'device = "cpu"\nignore = ["e*", "dumps/"]'))
     assert taskfile.load(folder).ignore == ("e*", "dumps")
+
+
+def test_a_task_says_whether_libraries_are_its_matter(folder: Path) -> None:
+    assert taskfile.load(folder).libraries is False
+    (folder / "task.toml").write_text(GOOD.replace('device = "cpu"', 'device = "cpu"\nlibraries = true'))
+    assert taskfile.load(folder).libraries is True
 
 
 def test_a_byte_order_mark_is_no_mistake(folder: Path) -> None:

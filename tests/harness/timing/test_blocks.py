@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from harness.device.activity import LostRecords
+from harness.device.activity import ForgedRecords, LostRecords
 from harness.timing import blocks as timing
 from harness.timing import case_timer, clocks, wall_pass
 from harness.timing.input_sets import WorkingSet
 from harness.timing.samples import Timing
+from harness.timing.spot_checks import SpotChecks
 
 
 class FakeRotation:
@@ -30,10 +31,15 @@ class FakeRotation:
         self.blocks += 1
 
     def take(self) -> WorkingSet:
-        return WorkingSet({}, 0, None)
+        return WorkingSet({}, 0, {}, ())
 
-    def refill(self, working: WorkingSet) -> WorkingSet:
-        return working
+    def next_call(self) -> tuple[WorkingSet, None]:
+        return self.take(), None
+
+    def used(self) -> list[WorkingSet]:
+        return []
+
+    def refill(self, working: WorkingSet) -> None: ...
 
 
 class FakeClock:
@@ -382,7 +388,7 @@ def test_the_wall_pass_makes_fewer_calls_of_long_ones_and_where_little_time_is_l
     monkeypatch.setattr(clocks, "now", lambda: now)
     monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
     found = wall_pass.medians(["baseline", "solution"], lambda name: clocks.Call(None, run), lambda: None, left_ns)
-    assert found == {"baseline": call_us, "solution": call_us}
+    assert found == {"baseline": (call_us, call_us), "solution": (call_us, call_us)}
     assert made == 2 * calls
 
 
@@ -399,13 +405,27 @@ def test_the_wall_of_a_side_is_not_that_of_its_first_calls_after_another(monkeyp
     found = wall_pass.medians(
         ["baseline", "best", "solution"], lambda name: clocks.Call(None, lambda: run(name)), lambda: None
     )
-    assert found == {"baseline": 20, "best": 20, "solution": 20}
+    assert found == {"baseline": (20, 20), "best": (20, 20), "solution": (20, 20)}
+
+
+def test_the_wall_pass_tells_launches_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0
+
+    def passing(us: int) -> None:
+        nonlocal now
+        now += us * 1000
+
+    monkeypatch.setattr(clocks, "now", lambda: now)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: passing(30))
+    found = wall_pass.medians(["solution"], lambda name: clocks.Call(None, lambda: passing(12)), lambda: None)
+    assert found == {"solution": wall_pass.HostTime(us=42, launch_us=12)}
 
 
 @pytest.mark.parametrize(
     ("problem", "code", "says"),
     [
         (LostRecords("6 calls left 5 marks in the activity records"), "event_pairs", "6 calls left 5 marks"),
+        (ForgedRecords("6 calls left 7 marks"), "forged_records", "6 calls left 7 marks: the source launched"),
         (clocks.Unsteady("hardware thermal"), "not_recovered", "stayed throttled (hardware thermal)"),
     ],
 )
@@ -417,15 +437,15 @@ def test_a_row_timed_by_event_pairs_says_why(
             raise problem
 
     gpu: Any = SimpleNamespace(flush=lambda condition: None, nvml=SimpleNamespace(foreign_processes=lambda: 0))
-    request: Any = SimpleNamespace(condition="cold", budget_ms=100.0)
+    request: Any = SimpleNamespace(condition="cold", budget_ms=100.0, task=SimpleNamespace(libraries=False))
     watch = case_timer.CaseTimer(request, gpu)
     monkeypatch.setattr(watch, "clock", Failing)
     monkeypatch.setattr(clocks, "EventClock", lambda flush: FakeClock())
     left: list[float] = []
     monkeypatch.setattr(wall_pass, "medians", lambda *words: left.append(words[-1]) or {})
     monkeypatch.setattr(case_timer.time, "perf_counter", lambda: 5.0)
-    monkeypatch.setattr(watch, "_bench", lambda clock, *_: timing.Bench(clock, FakeRotation(), 1.0, lambda: None))  # type: ignore[arg-type]
-    (finding,) = watch._on_gpu(gpu, {"solution": lambda: 5.0}, [], lambda: None).findings
-    assert finding.code == code
+    monkeypatch.setattr(watch, "_bench", lambda clock, *_, **__: timing.Bench(clock, FakeRotation(), 1.0, lambda: None))  # type: ignore[arg-type]
+    (finding,) = watch._on_gpu(gpu, {"solution": lambda: 5.0}, [], lambda: None, SpotChecks()).findings
+    assert (finding.code, finding.disqualifying) == (code, code == "forged_records")
     assert says in finding.help
     assert left == [pytest.approx(0.86 / 0.72 * 1e6)]  # of a bench that was given a millisecond

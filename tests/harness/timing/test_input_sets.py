@@ -64,7 +64,6 @@ def test_mutated_inputs_are_restored_before_each_call() -> None:
     rotation = CpuRotation(masters(), ("x",), 2)
     working = rotation.take()
     working.inputs["x"].zero_()
-    assert working.restore is not None
     working.restore()
     assert torch.equal(working.inputs["x"], masters()[working.master]["x"])  # type: ignore[arg-type]
 
@@ -80,7 +79,8 @@ def test_a_refilled_set_has_the_old_addresses_and_other_values() -> None:
     rotation = CpuRotation(masters(), (), 2)
     working = rotation.take()
     address = working.inputs["x"].data_ptr()
-    other = rotation.refill(working)
-    assert other.master != working.master
-    assert other.inputs["x"].data_ptr() == address
-    assert torch.equal(other.inputs["x"], masters()[other.master]["x"])  # type: ignore[arg-type]
+    before = working.master
+    rotation.refill(working)
+    assert working.master != before
+    assert working.inputs["x"].data_ptr() == address
+    assert torch.equal(working.inputs["x"], masters()[working.master]["x"])  # type: ignore[arg-type]

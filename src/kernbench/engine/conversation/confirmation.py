@@ -1,8 +1,9 @@
 """Confirms a best in a clean worker while nothing else is to be done; until then its run is only `best?`.
 
 The worker of a run has executed other sources, and the source itself has seen the run's seed. So a new worker times the
-rows of the run again, with a new seed, and judges many of the timed calls. The run is best if the rows are right,
-nothing disqualifies them, every row was judged without a problem, and the geomeans of both agree.
+rows of the run again, with a new seed, and the judge, a process that never loads a solution, compares many of the timed
+calls with the reference. The run is best if the rows are right, nothing disqualifies them, every row was judged without
+a problem, and the geomeans of both agree.
 
 The newest run comes first. A save cancels a confirmation, which then waits for the next idle time; after WAITS_AT_MOST
 seconds it comes before the next save. A worker lost for another reason is replaced once.
@@ -10,6 +11,7 @@ seconds it comes before the next save. A worker lost for another reason is repla
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 import secrets
@@ -30,6 +32,7 @@ from kernbench.events import Confirmed, Confirming, Event, Notice, RunStarted, S
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs import comparison
 from kernbench.log.runs.series import best_of, may_be_best
+from kernbench.worker.judge import JudgeLost
 from kernbench.worker.process import WorkerLost
 from kernbench.worker.supervisor import Supervisor
 
@@ -85,6 +88,8 @@ class Confirmations:
         self._supervisor, self._logbook, self._emit, self._wrote = supervisor, logbook, emit, wrote
         self._line: list[Candidate] = []
         """Newest first."""
+        self._preparing: asyncio.Task[None] | None = None
+        """Starts the judge; kept here, because a task that nothing refers to may be lost."""
         self.running: Summary | None = None
         """The run whose source is being confirmed."""
         self.comes_first = False
@@ -126,13 +131,13 @@ class Confirmations:
         """Confirms the one that has waited long enough; a save does not cancel it."""
         await self._settle_late()
         item = self._overdue()
-        if item is None or not await self._clean_worker():
+        if item is None or not await self._may_begin(lambda: False):
             return
         waited = fmt.seconds(WAITS_AT_MOST)
         self._emit(Notice(f"confirming {_name(item.summary)} before this save: it has waited {waited}"))
         self.comes_first = True
         try:
-            await self._confirm(item)
+            await self._confirm(item, lambda: False)
         finally:
             self.comes_first = False
 
@@ -140,11 +145,24 @@ class Confirmations:
         """Confirms the next one; returns whether that took a new worker, and another may be left."""
         await self._settle_late()
         item = self._line[0] if self._line else None
-        if item is None or is_interrupted() or not await self._clean_worker():
+        if item is None or not await self._may_begin(is_interrupted):
             return False
         if not is_interrupted():
-            await self._confirm(item)
+            await self._confirm(item, is_interrupted)
         return True
+
+    async def _may_begin(self, is_interrupted: Callable[[], bool]) -> bool:
+        """Whether the judge is ready and the worker is a new one. A save does not wait for the judge to start."""
+        self._preparing = asyncio.create_task(self._prepare_judge())
+        while not self._preparing.done():
+            if is_interrupted():
+                return False
+            await asyncio.wait([self._preparing], timeout=0.05)
+        return not is_interrupted() and await self._clean_worker()
+
+    async def _prepare_judge(self) -> None:
+        with contextlib.suppress(JudgeLost):  # the attempt reports it
+            await self._supervisor.judge.prepare()
 
     async def _clean_worker(self) -> bool:
         """Replaces the worker: by a spare, or, where there is no room for one, by starting it again."""
@@ -174,11 +192,11 @@ class Confirmations:
         request, summary = item.request, item.summary
         return self._logbook.series(request.task, summary.environment, request.condition)
 
-    async def _confirm(self, item: Candidate) -> None:
+    async def _confirm(self, item: Candidate, is_interrupted: Callable[[], bool]) -> None:
         self.running = item.summary
         self._emit(Confirming(item.summary.run, item.summary.iteration, True))
         try:
-            attempt = await self._attempt(item)
+            attempt = await self._attempt(item, is_interrupted)
         finally:
             self.running = None
             self._emit(Confirming(item.summary.run, item.summary.iteration, False))
@@ -190,20 +208,22 @@ class Confirmations:
         if attempt.lost is None or item.lost >= TRIES:
             await self._settle(item, verdict(item.summary, attempt))
 
-    async def _attempt(self, item: Candidate) -> Attempt | None:
+    async def _attempt(self, item: Candidate, is_interrupted: Callable[[], bool]) -> Attempt | None:
         """None if a save or a profile came first."""
         seed, began = random.SystemRandom().randrange(1, 2**31), time.monotonic()
         request = replace(item.request, run=f"confirm-{secrets.token_hex(4)}", seed=seed)
         about = item.summary
         started = RunStarted(request.run, about.source, "command", request.cases, about.at, about.baseline)
         progress, judged = RunProgress(request.task, started, request.source, 0), dict[str, Judged]()
-        talk = self._supervisor.talk({"request": "confirm", **to_dict(request)})
+        talk = self._supervisor.confirm({"request": "confirm", **to_dict(request)})
         async with contextlib.aclosing(talk) as conversation:
             async for message in conversation:
                 if isinstance(message, WorkerLost):
                     seconds = time.monotonic() - began
                     return None if message.kind == "cancelled" else Attempt(progress, judged, message, seconds)
                 self._take(message, progress, judged)
+                if is_interrupted():  # the judge was loading the task when the save came
+                    self._supervisor.cancel()
         return None if progress.cancelled else Attempt(progress, judged, None, time.monotonic() - began)
 
     def _take(self, message: dict[str, Any], progress: RunProgress, judged: dict[str, Judged]) -> None:
@@ -260,7 +280,8 @@ def _refusal(attempt: Attempt) -> str:
     """What went wrong, of the worker, a row or a call; empty if nothing did."""
     progress, lost = attempt.progress, attempt.lost
     if lost is not None:
-        return f"the worker {lost.detail} while {render.STEP_WORDS.get(lost.step, lost.step)} (in the confirmation)"
+        doing = f"the worker {lost.detail} while {render.STEP_WORDS.get(lost.step, lost.step)}"
+        return f"{lost.detail if lost.detail.startswith('the judge ') else doing} (in the confirmation)"
     if progress.failure is not None:
         said = progress.failure
         return f"{render.place(said.where, said.message)} (in the confirmation)"

@@ -35,6 +35,8 @@ class RunProgress:
         self.results: dict[str, CaseResult] = {}
         self.findings: tuple[Finding, ...] = ()
         self.environment: Environment | None = None
+        self.fixed_seed = 0
+        """The seed that stays the same from run to run in the worker that answered; 0 if unknown."""
         self.controls_passed = False
         """The task passed its controls."""
         self.failure: BuildFailed | None = None
@@ -70,6 +72,7 @@ class RunProgress:
             return [replace(self._at, compiler=str(message["compiler"]))] if self._at is not None else []
         if kind == "started":
             self.environment = decode_checked(Environment, message.get("environment") or {})
+            self.fixed_seed = int(message.get("fixed_seed", 0))
             self.findings = ()  # of a worker that was not clean, if this is the second start
         elif kind == "finding":
             self.findings += (decode_checked(Finding, message["finding"]),)

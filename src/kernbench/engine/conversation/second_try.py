@@ -54,7 +54,8 @@ class SecondTry:
         is_fit = progress.started.reason in ("save", "open") and not progress.wrote
         rows = [row for case in request.task.cases if (row := progress.results.get(case.id)) and row.status == "wrong"]
         if is_fit and rows and not any(finding.disqualifying for finding in summary.findings):
-            self._next = WrongRun(progress.started, request, rows[:MOST_ROWS])
+            same = replace(request, fixed_seed=progress.fixed_seed)
+            self._next = WrongRun(progress.started, same, rows[:MOST_ROWS])
 
     async def carry_out(self, is_interrupted: Callable[[], bool]) -> bool:
         """Tries the last run's wrong rows again; returns whether that took a spare."""

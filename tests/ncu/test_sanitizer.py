@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from harness.shared.taskfile import load
 from kernbench.cli import cli
-from kernbench.worker import sanitizer
+from kernbench.ncu import sanitizer
 from tests.gates.test_gpu_gates import PRELUDE
 from tests.harness.child import TASK, write_task
 from tests.harness.cuda.test_cuda import CUDA_FILE, CUDA_SOLUTION

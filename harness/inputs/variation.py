@@ -1,0 +1,95 @@
+"""Other values for the same inputs: in every floating tensor, strips get values from another place in it.
+
+Timed calls get values that no earlier call has seen, so a result that was kept from one of them is wrong for the next.
+The values depend on the master and on a number, the lot, and on nothing else: a call is judged later with inputs made
+again from these two. Values from the same tensor are as likely as its own. Integers stay: they may be places in other
+tensors, and so do tensors that overlap themselves.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from harness.inputs import tensor_layout
+from harness.inputs.reference import Inputs, copies
+
+CHUNK = 1 << 16
+"""Elements with one strip among them."""
+SHARE = 64
+"""One of so many elements is in a strip."""
+LOTS = 1 << 48
+_SPREAD, _STEP = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
+"""Odd numbers that scatter lots over 64 bits."""
+
+
+class Strips:
+    """The strips of one tensor that is a copy of another, its master."""
+
+    def __init__(self, target: torch.Tensor, master: torch.Tensor, number: int) -> None:
+        self._target, self._master = _in_rows(target), _in_rows(master)
+        length = self._target.shape[-1]
+        self._width = max(1, length // SHARE)
+        self._places, self._salt = length - self._width + 1, number * _STEP
+
+    def put(self, lot: int) -> None:
+        """Puts the values of a lot into the master's."""
+        if lot and self._places > 1:
+            place, other = self._chosen(lot)
+            self._target.narrow(-1, place, self._width).copy_(self._master.narrow(-1, other, self._width))
+
+    def undo(self, lot: int) -> None:
+        if lot and self._places > 1:
+            place, _other = self._chosen(lot)
+            self._target.narrow(-1, place, self._width).copy_(self._master.narrow(-1, place, self._width))
+
+    def _chosen(self, lot: int) -> tuple[int, int]:
+        """The strip's place, and that of its values."""
+        mixed = (lot * _SPREAD + self._salt) >> 8 & (LOTS - 1)
+        place, step = mixed % self._places, 1 + (mixed >> 24) % (self._places - 1)
+        return place, (place + step) % self._places
+
+
+def strips(inputs: Inputs, master: Inputs) -> dict[str, Strips]:
+    """Of the inputs whose values may vary; `inputs` are copies of the master's in the same layout."""
+    return {
+        name: Strips(inputs[name], value, number)
+        for number, (name, value) in enumerate(master.items())
+        if isinstance(value, torch.Tensor) and _may_vary(value)
+    }
+
+
+def varied(master: Inputs, lot: int) -> Inputs:
+    """A copy of the master with the values of a lot."""
+    made = copies(master)
+    for strip in strips(made, master).values():
+        strip.put(lot)
+    return made
+
+
+def _may_vary(tensor: torch.Tensor) -> bool:
+    if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor_layout.plain(tensor):
+        return False
+    return tensor.numel() > 1 and not _overlaps_itself(tensor)
+
+
+def _overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether two of its elements may have one address: where a step is not beyond all that the smaller steps reach."""
+    reached = 0
+    for step, length in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if length > 1 and step <= reached:
+            return True
+        reached += (length - 1) * step
+    return False
+
+
+def _is_dense(tensor: torch.Tensor) -> bool:
+    return tensor_layout.span(tensor.shape, tensor.stride()) == tensor.numel()
+
+
+def _in_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """A dense tensor as rows of about CHUNK elements; one with gaps, which may hold anything, as it is."""
+    if not _is_dense(tensor):
+        return tensor.detach()
+    rows = max(1, tensor.numel() // CHUNK)
+    length = tensor.numel() // rows
+    return tensor_layout.flat(tensor)[: rows * length].view(rows, length)

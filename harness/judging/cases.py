@@ -1,0 +1,98 @@
+"""Judges calls by their inputs' seed and lot: the same inputs are made again here, and the exact results from them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from harness.check import compare
+from harness.inputs import variation
+from harness.inputs.cache import CaseInputs, RunCache
+from harness.inputs.reference import BadOutput, Draw, named_outputs
+from harness.shared.run_request import RunRequest
+from harness.shared.task import Case
+
+
+class Judging:
+    """One confirmation."""
+
+    def __init__(self, request: RunRequest, device: str) -> None:
+        self._request, self._task, self._device = request, request.task, device
+        self._reference = RunCache().reference(request.task, request.source, request.build)
+        self._masters: tuple[str, dict[int, CaseInputs]] = "", {}
+        self._calls = dict.fromkeys(request.cases, 0)
+        self._problems: dict[str, str | None] = dict.fromkeys(request.cases)
+
+    def take(self, header: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+        """A call: its case, the seed and lot of its inputs, and how its tensors make up its result."""
+        case = self._task.case(str(header["case"]))
+        self._calls[case.id] += 1
+        if self._problems[case.id] is None:
+            self._problems[case.id] = self._problem(case, header, tensors)
+
+    def results(self) -> dict[str, tuple[int, str | None]]:
+        """By case: how many calls were judged, and what was wrong with the first that was wrong."""
+        return {case: (calls, self._problems[case]) for case, calls in self._calls.items()}
+
+    def _problem(self, case: Case, header: dict[str, Any], tensors: list[torch.Tensor]) -> str | None:
+        seed, lot = int(header["seed"]), int(header["lot"])
+        if seed not in seeds(self._request):
+            return "a call with inputs that were not asked for was handed over"
+        master, task = self._master(case, seed), self._task
+        material = CaseInputs(self._reference, case, master.draw, self._device, variation.varied(master.inputs, lot))
+        mutated = dict(zip(header["mutated"], tensors, strict=False))
+        try:
+            result = rebuilt(header["result"], tensors[len(mutated) :])
+            outputs = named_outputs(result, {**material.inputs, **mutated}, task.mutates, master.expected)
+        except BadOutput as problem:
+            return str(problem)
+        wrong = compare.form(outputs, master.expected, task.layout)
+        wrong = wrong or compare.compare(outputs, material.truth, task).problem
+        if wrong is None or compare.compare(material.expected, material.truth, task).problem is not None:
+            return None
+        return wrong
+
+    def _master(self, case: Case, seed: int) -> CaseInputs:
+        if self._masters[0] != case.id:
+            self._masters = case.id, {}
+        known = self._masters[1]
+        if seed not in known:
+            known[seed] = CaseInputs(self._reference, case, Draw(seed), self._device)
+        return known[seed]
+
+
+def seeds(request: RunRequest) -> tuple[int, int]:
+    """Of the inputs of a confirmation."""
+    return request.seed, request.seed + 1
+
+
+def described(result: Any) -> tuple[Any, list[torch.Tensor]]:
+    """A result without its tensors, and those in order."""
+    if type(result) is torch.Tensor:
+        return 0, [result]
+    if type(result) is dict:
+        parts = {str(name): described(value) for name, value in result.items()}
+        return {name: form for name, (form, _) in parts.items()}, [one for _, more in parts.values() for one in more]
+    if type(result) in (tuple, list):
+        listed = [described(value) for value in result]
+        return [form for form, _ in listed], [one for _, more in listed for one in more]
+    return None if result is None else str(type(result).__name__), []
+
+
+def rebuilt(form: Any, tensors: list[torch.Tensor]) -> Any:
+    """The result that `described` took apart."""
+    left = iter(tensors)
+
+    def build(part: Any) -> Any:
+        if type(part) is int:
+            return next(left)
+        if type(part) is dict:
+            return {name: build(value) for name, value in part.items()}
+        if type(part) is list:
+            return [build(value) for value in part]
+        if part is not None:
+            raise BadOutput(f"it returned a {part}, not a tensor")
+        return None
+
+    return build(form)

@@ -1,0 +1,144 @@
+"""The worker's part of a confirmation: the source is timed once more, in a worker that loaded its opponents first.
+
+Nothing here compares results: the calls that were kept go to the judge, a process that never loads a solution. The
+baseline is timed alone before the source is loaded, so that a source that slows it down is noticed, however it does so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from harness.check import clock_guard
+from harness.check.between_calls import BetweenCalls
+from harness.device import environment
+from harness.inputs.reference import Draw, Inputs, Outputs, Reference, copies, forms, named_outputs
+from harness.judging.cases import described, seeds
+from harness.judging.handover import Sender
+from harness.run.case_timing import ROOM, written_input
+from harness.run.opponents import Opponents
+from harness.run.progress import Progress
+from harness.shared import findings
+from harness.shared import format as fmt
+from harness.shared.results import CaseResult
+from harness.shared.run_request import Environment, RunRequest
+from harness.shared.task import Case
+from harness.timing.blocks import SideFailed
+from harness.timing.case_timer import CaseTimer, Timed
+from harness.timing.spot_checks import KeptCall, SpotChecks, tensors
+
+CASE_BYTES = 64 << 20
+"""Results of a case that are kept for the judge."""
+FEWEST, MOST, ALL = 2, 64, 128
+"""Calls to judge: of a case, and of all cases together where their results are small."""
+SLOWER = {"cpu": 1.3, "cuda": 1.15}
+"""A baseline that takes so many times as long next to the source as alone was slowed down."""
+SLOWER_US = 2.0
+
+
+@dataclass
+class ConfirmedRows:
+    request: RunRequest
+    environment: Environment
+    reference: Reference
+    opponents: Opponents
+    timer: CaseTimer
+    progress: Progress
+    between: BetweenCalls
+    _alone: dict[str, float] = field(default_factory=dict)
+    _kept: dict[str, list[KeptCall]] = field(default_factory=dict)
+
+    @property
+    def _device(self) -> str:
+        return self.environment.device
+
+    def _masters(self, case: Case) -> list[Inputs]:
+        return [self.reference.make(case, Draw(seed), self._device) for seed in seeds(self.request)]
+
+    def time_alone(self, case: Case) -> None:
+        """Times the baseline before the source is loaded."""
+        self.progress.step("baseline", case)
+        masters = self._masters(case)
+        function = self.opponents.baseline(self.reference, case)
+        function(**copies(masters[0]))
+        self.progress.step("time", case)
+        self._alone[case.id] = self.timer.alone(function, masters, self.progress.pulse(case))
+
+    def time(self, case: Case, solution: Callable[..., Any]) -> CaseResult:
+        self.progress.step("inputs", case)
+        masters = self._masters(case)
+        self.progress.step("build", case)
+        first = solution(**copies(masters[0]))
+        baseline = self.opponents.baseline(self.reference, case)
+        inputs = copies(masters[0])
+        expected = named_outputs(baseline(**inputs), inputs, self.request.task.mutates)
+        sides = {"baseline": baseline, "solution": solution}
+        if self.opponents.best is not None and self.opponents.best is not baseline:
+            sides = {"best": self.opponents.best, **sides}
+        self.progress.say_once(clock_guard.restore_clocks())
+        most = self._calls_to_judge(first)
+        del first
+        self.progress.step("time", case)
+        timed, spots = self._timed(case, sides, masters, most)
+        if self._is_slowed(case, timed):  # once more: another program may have been the reason
+            timed, spots = self._timed(case, sides, masters, most)
+        self._more_calls(solution, timed, spots, most)
+        self._kept[case.id] = spots.kept
+        return self._row(case, timed, masters[0], expected)
+
+    def _timed(
+        self, case: Case, sides: dict[str, Callable[..., Any]], masters: list[Inputs], most: int
+    ) -> tuple[Timed, SpotChecks]:
+        task = self.request.task
+        free = environment.free_memory() if self._device == "cpu" else environment.free_gpu_memory()
+        spots = SpotChecks(task.mutates, self.timer.overwrites, free // ROOM, self.between.look, most)
+        timed = self.timer.time(MappingProxyType(sides), masters, self.progress.pulse(case), spots)
+        timed.samples.last = None
+        return timed, spots
+
+    def _calls_to_judge(self, result: Any) -> int:
+        size = max(1, sum(value.nbytes for value in tensors(result)))
+        share = math.ceil(ALL / max(1, len(self.request.cases)))
+        return max(FEWEST, min(CASE_BYTES // size, max(MOST, share)))
+
+    def _more_calls(self, solution: Callable[..., Any], timed: Timed, spots: SpotChecks, most: int) -> None:
+        """Calls like the timed ones, where fewer were timed than are to be judged."""
+        for number in range(most - len(spots.kept)):
+            working = timed.sets[number % len(timed.sets)]
+            working.renew()
+            try:
+                spots.take("solution", solution(**working.inputs), working)
+            except BaseException as problem:
+                raise SideFailed("solution") from problem
+
+    def _is_slowed(self, case: Case, timed: Timed) -> bool:
+        now, alone = timed.samples.time_us("baseline"), self._alone[case.id]
+        limit = SLOWER["cpu" if self._device == "cpu" else "cuda"]
+        return now is not None and now > alone * limit + SLOWER_US
+
+    def _row(self, case: Case, timed: Timed, inputs: Inputs, expected: Outputs) -> CaseResult:
+        result = CaseResult(case.id, "ok", known=case.known, inputs=forms(inputs), checked=2)
+        if (left := self.between.taken()) is not None:
+            timed.findings.append(left)
+        if self._is_slowed(case, timed):
+            now, alone = map(fmt.microseconds, (timed.samples.time_us("baseline"), self._alone[case.id]))
+            timed.findings.append(findings.make("opponent_slowed", now_us=now, alone_us=alone))
+        problem = written_input(timed.sets, self.request.task.mutates)
+        if problem is not None:
+            return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings)
+        row = self.timer.row(case, result, timed, None)
+        traffic = self.reference.traffic(case, inputs, expected)
+        return self.timer.with_roofline(row, traffic, self.environment.bandwidth)
+
+    def hand_over(self, sender: Sender) -> None:
+        """After the last time was taken."""
+        for case in self.request.cases:
+            for call in self._kept.pop(case, []):
+                form, own = described(call.result)
+                header = {"case": case, "seed": seeds(self.request)[call.master], "lot": call.lot}
+                header |= {"mutated": [*call.mutated], "result": form}
+                sender.send(header, [*call.mutated.values(), *own])
+        sender.finish()

@@ -1,0 +1,122 @@
+"""Results of timed calls: a few, chosen at random, are kept to be judged; all are overwritten before they are let go.
+
+Which results are kept is decided after their calls have returned, so a source cannot tell a judged call from another.
+Memory that still holds a result, or a result that a source has kept, is worthless to the next call: it is overwritten,
+large ones in strips. In the warm L2 condition nothing is: it would change what is in the cache.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from harness.inputs import tensor_layout
+from harness.timing.input_sets import WorkingSet
+
+KEPT = 2
+"""Results of a row that are kept at random, besides one of a call before timing."""
+WHOLE = 1 << 20
+"""Bytes up to which a result is overwritten wholly."""
+STRIP, APART = 4 << 10, 256 << 10
+"""Bytes of a strip, and of the piece that it is in."""
+WHOLE_AT_RANDOM = 64
+"""One of so many large results is overwritten wholly."""
+BYTE = 0xFF
+"""All bits set is NaN in every floating-point format of torch."""
+
+_drawn = random.SystemRandom().randrange
+
+
+@dataclass(frozen=True)
+class KeptCall:
+    """A copy of what a timed call returned, and how to make its inputs again."""
+
+    result: Any
+    mutated: dict[str, torch.Tensor]
+    """The inputs that the task mutates, as the call left them."""
+    master: int
+    lot: int
+
+
+@dataclass
+class SpotChecks:
+    """The calls of one row."""
+
+    mutates: tuple[str, ...] = ()
+    overwrites: bool = True
+    most_bytes: int = 1 << 62
+    """Results are kept only as long as they fit in."""
+    on_return: Callable[[bool], None] = lambda is_solution: None
+    """Called after every call."""
+    most: int = KEPT
+    """Results that are kept at random."""
+    before: KeptCall | None = None
+    """Of the last call before timing."""
+    _kept: list[KeptCall] = field(default_factory=list)
+    _calls: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def kept(self) -> list[KeptCall]:
+        return [*([self.before] if self.before is not None else []), *self._kept]
+
+    def take(self, side: str, result: Any, working: WorkingSet, is_last_before: bool = False) -> None:
+        """Every call of the solution is as likely to be kept as every other. The other sides get the same treatment,
+        copies included: what the host does between two calls decides what is in its caches."""
+        is_solution = side == "solution"
+        self.on_return(is_solution)
+        self._calls[side] += not is_last_before
+        place = _drawn(self._calls[side]) if self._calls[side] > self.most else self._calls[side] - 1
+        copied = self._copied(result, working) if is_last_before or place < self.most else None
+        if is_last_before:
+            self.before = copied
+        elif is_solution and copied is not None:
+            self._kept[place : place + 1] = [copied]
+        del copied
+        if self.overwrites:
+            for value in tensors(result):
+                if value.untyped_storage().data_ptr() not in working.storages:
+                    overwrite(value)
+
+    def _copied(self, result: Any, working: WorkingSet) -> KeptCall | None:
+        if sum(tensor_layout.span_bytes(value) for value in tensors(result)) > self.most_bytes:
+            return None
+        mutated = {name: tensor_layout.copy(working.inputs[name]) for name in self.mutates}
+        return KeptCall(_copy(result), mutated, working.master, working.lot)
+
+
+def tensors(result: Any) -> Iterator[torch.Tensor]:
+    """The plain tensors of a result."""
+    items = result.values() if type(result) is dict else result if type(result) in (tuple, list) else (result,)
+    return (item for item in items if type(item) is torch.Tensor and tensor_layout.plain(item))
+
+
+def _copy(result: Any) -> Any:
+    if type(result) is dict:
+        return {name: _copy(value) for name, value in result.items()}
+    if type(result) in (tuple, list):
+        return [_copy(value) for value in result]
+    if type(result) is torch.Tensor and tensor_layout.plain(result) and not vars(result):
+        with torch.inference_mode(result.is_inference()):
+            return tensor_layout.copy(result)
+    return result
+
+
+def overwrite(tensor: torch.Tensor) -> None:
+    """Sets all bits; in a large tensor, those of a strip at a random place in every piece."""
+    if not tensor.numel():
+        return
+    with torch.inference_mode(tensor.is_inference()):
+        if tensor_layout.span(tensor.shape, tensor.stride()) != tensor.numel():  # what is between is not a result
+            tensor.detach().fill_(float("nan") if tensor.is_floating_point() or tensor.is_complex() else 1)
+            return
+        raw = tensor_layout.flat(tensor).view(torch.uint8)
+        if raw.numel() <= WHOLE or not _drawn(WHOLE_AT_RANDOM):
+            raw.fill_(BYTE)
+            return
+        pieces = raw[: raw.numel() // APART * APART].view(-1, APART)
+        pieces.narrow(1, _drawn(APART - STRIP + 1), STRIP).fill_(BYTE)

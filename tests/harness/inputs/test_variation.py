@@ -1,0 +1,81 @@
+"""Other values for the same inputs: made again from the lot, undone exactly, and only where values may vary."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from harness.inputs import variation
+from harness.inputs.reference import copies
+
+LOT = 0x1234_5678_9ABC
+
+
+def master() -> dict[str, object]:
+    generator = torch.Generator().manual_seed(1)
+    wide = torch.randn(70, 96, generator=generator)
+    return {
+        "x": torch.randn(300, 700, generator=generator),
+        "sliced": wide[3:60, 5:50],
+        "half": torch.randn(999, generator=generator).to(torch.bfloat16),
+        "places": torch.arange(640),
+        "spread out": torch.arange(7.0).expand(3, 7),
+        "one": torch.ones(1),
+        "factor": 2.0,
+    }
+
+
+def test_a_lot_changes_floating_values_and_nothing_else() -> None:
+    before, made = master(), variation.varied(master(), LOT)
+    changed = {
+        name: int((made[name] != value).sum()) for name, value in before.items() if isinstance(value, torch.Tensor)
+    }
+    assert 300 * 700 // 100 < changed["x"] < 300 * 700 // 50
+    assert changed["sliced"] > 0 < changed["half"]
+    assert [changed[name] for name in ("places", "spread out", "one")] == [0, 0, 0]
+    assert made["factor"] == 2.0
+
+
+def test_values_come_from_the_same_tensor() -> None:
+    x = master()["x"]
+    assert isinstance(x, torch.Tensor)
+    assert set(variation.varied({"x": x}, LOT)["x"].unique().tolist()) <= set(x.unique().tolist())
+
+
+def test_what_is_between_the_rows_of_a_slice_is_not_touched() -> None:
+    wide = torch.arange(64.0 * 64).view(64, 64)
+    inputs = {"x": wide.clone()[:, 8:40]}
+    for strips in variation.strips(inputs, {"x": wide[:, 8:40]}).values():
+        strips.put(LOT)
+    whole = inputs["x"]._base
+    assert whole is not None
+    assert torch.equal(whole[:, :8], wide[:, :8])
+    assert torch.equal(whole[:, 40:], wide[:, 40:])
+    assert not torch.equal(whole, wide)
+
+
+@pytest.mark.parametrize("lot", [1, 2, 77, variation.LOTS - 1])
+def test_a_lot_is_undone_exactly_and_the_next_one_depends_on_itself_alone(lot: int) -> None:
+    values = master()
+    inputs = copies(values)
+    for strips in variation.strips(inputs, values).values():
+        strips.put(LOT)
+        strips.undo(LOT)
+    assert all(_same(inputs[name], values[name]) for name in values)
+    for strips in variation.strips(inputs, values).values():
+        strips.put(LOT)
+        strips.undo(LOT)
+        strips.put(lot)
+    again = variation.varied(values, lot)
+    assert all(_same(inputs[name], again[name]) for name in values)
+
+
+def test_lots_differ() -> None:
+    made = [variation.varied(master(), lot)["half"] for lot in range(1, 40)]
+    assert len({tuple(value.tolist()) for value in made}) > 35
+
+
+def _same(one: object, other: object) -> bool:
+    return (
+        torch.equal(one, other) if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) else one == other
+    )

@@ -1,0 +1,128 @@
+"""Results of timed calls: kept at random as they were, overwritten before they are let go."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from harness.inputs import variation
+from harness.timing import spot_checks
+from harness.timing.input_sets import CpuRotation, WorkingSet
+from harness.timing.spot_checks import SpotChecks
+
+
+def working(**inputs: torch.Tensor) -> WorkingSet:
+    return WorkingSet(dict(inputs), 0, {name: value.clone() for name, value in inputs.items()}, ())
+
+
+def test_every_call_is_as_likely_to_be_kept() -> None:
+    found: Counter[float] = Counter()
+    for _ in range(300):
+        spots = SpotChecks()
+        for number in range(20):
+            spots.take("solution", torch.full((3,), float(number)), working())
+        found.update(kept.result[0].item() for kept in spots.kept)
+    assert sum(found.values()) == 300 * spot_checks.KEPT
+    assert len(found) == 20
+    assert max(found.values()) < 4 * min(found.values())
+
+
+def test_the_last_call_before_timing_is_always_kept() -> None:
+    spots = SpotChecks()
+    spots.take("solution", torch.ones(3), working(), is_last_before=True)
+    for _ in range(50):
+        spots.take("solution", torch.zeros(3), working())
+    assert spots.before is not None
+    assert torch.equal(spots.before.result, torch.ones(3))
+    assert len(spots.kept) == 1 + spot_checks.KEPT
+
+
+def test_a_kept_result_is_a_copy_with_the_lot_of_its_call() -> None:
+    values = torch.arange(2048.0)
+    place = working(x=values.clone())
+    place.renew()
+    spots, result = SpotChecks(), place.inputs["x"] * 2
+    spots.take("solution", result, place)
+    (kept,) = spots.kept
+    assert result.isnan().all()
+    assert torch.equal(kept.result, variation.varied({"x": values}, kept.lot)["x"] * 2)
+
+
+def test_results_of_other_sides_are_overwritten_but_not_kept() -> None:
+    spots, result = SpotChecks(), torch.ones(5)
+    spots.take("baseline", result, working())
+    assert (spots.kept, bool(result.isnan().all())) == ([], True)
+
+
+def test_an_input_that_is_returned_is_left_alone() -> None:
+    place = working(x=torch.ones(8))
+    SpotChecks().take("solution", (place.inputs["x"][2:5], torch.ones(3)), place)
+    assert torch.equal(place.inputs["x"], torch.ones(8))
+
+
+def test_nothing_is_overwritten_with_a_warm_cache() -> None:
+    result = torch.ones(5)
+    SpotChecks(overwrites=False).take("solution", result, working())
+    assert torch.equal(result, torch.ones(5))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float8_e4m3fn, torch.int32, torch.bool])
+def test_every_format_can_be_overwritten(dtype: torch.dtype) -> None:
+    result = torch.zeros(64).to(dtype)
+    spot_checks.overwrite(result)
+    assert (result.view(torch.uint8) == 0xFF).all()
+
+
+def test_a_large_result_is_overwritten_in_strips_and_one_of_many_wholly(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = torch.zeros(3 << 20, dtype=torch.uint8)
+    monkeypatch.setattr(spot_checks, "_drawn", lambda below: below - 1)
+    spot_checks.overwrite(result)
+    assert int((result == 0xFF).sum()) == 12 * spot_checks.STRIP
+    monkeypatch.setattr(spot_checks, "_drawn", lambda below: 0)
+    spot_checks.overwrite(result)
+    assert (result == 0xFF).all()
+
+
+def test_what_is_between_the_rows_of_a_result_is_left_alone() -> None:
+    wide = torch.zeros(8, 8)
+    spot_checks.overwrite(wide[:, 2:5])
+    assert (int(wide.isnan().sum()), bool(wide[:, 2:5].isnan().all())) == (24, True)
+
+
+def test_results_with_a_gradient_or_of_inference_mode_can_be_overwritten() -> None:
+    with_gradient = torch.ones(4, requires_grad=True) * 2
+    with torch.inference_mode():
+        inferred = torch.ones(4)
+    for result in (with_gradient, inferred):
+        SpotChecks().take("solution", result, working())
+        assert result.isnan().all()
+
+
+def test_a_result_too_large_for_its_room_is_not_kept() -> None:
+    spots = SpotChecks(most_bytes=100)
+    spots.take("solution", torch.ones(1000), working())
+    assert spots.kept == []
+
+
+def test_values_change_before_every_call_on_a_cpu() -> None:
+    rotation = CpuRotation([{"x": torch.randn(4096)}], (), 1)
+    lots = set()
+    for _ in range(20):
+        place, prepare = rotation.next_call()
+        assert prepare is not None
+        prepare()
+        lots.add(place.lot)
+        assert torch.equal(place.inputs["x"], place.expected()["x"])
+    assert len(lots) == 20
+
+
+def test_a_mutated_input_is_restored_with_the_values_of_its_lot() -> None:
+    rotation = CpuRotation([{"x": torch.randn(4096)}], ("x",), 1)
+    place, prepare = rotation.next_call()
+    assert prepare is not None
+    prepare()
+    place.inputs["x"].zero_()
+    place.restore()
+    assert torch.equal(place.inputs["x"], place.expected()["x"])
