@@ -121,9 +121,10 @@ def not_best(summary: Summary) -> str:
     return f"{'undecided' if summary.undecided else 'not best'}: {summary.not_best}"
 
 
-def confirmation(event: Confirmed) -> str:
-    """What came of a run that would be best."""
-    return f"{'confirmed as best' if event.confirmed else 'not the best'}: {event.why}"
+def confirmation(event: Confirmed, number: int | None) -> str:
+    """What came of a run that would be best; `number` is that of its entry."""
+    name = f"#{number} is " if number is not None else ""
+    return f"{name}{'confirmed as best' if event.confirmed else 'not the best'}: {event.why}"
 
 
 def interval(ratio: Ratio) -> str:

@@ -55,12 +55,12 @@ def test_json_lines_have_the_promised_shape(folder: Path) -> None:
 def test_a_run_that_would_be_best_is_confirmed_before_the_command_ends(folder: Path) -> None:
     first = kernbench(folder, "run", "-m", "first").stdout.splitlines()
     assert " · best? over eager · " in first[-2]
-    assert first[-1] == "confirmed as best: 2.00x [2.00, 2.00] in a new worker; 192 calls judged"
+    assert first[-1] == "#1 is confirmed as best: 2.00x [2.00, 2.00] in a new worker; 192 calls judged"
     assert re.search(r" 2\.00x ±0\.1% +first, best now ", kernbench(folder, "log").stdout)
     write(folder, "TIME_US = 25.0\nCONFIRM_US = 50.0")
     refused = kernbench(folder, "run", "-m", "second").stdout.splitlines()
     numbers = "4.00x [4.00, 4.00] in the run, 2.00x [2.00, 2.00] when confirmed in a new worker"
-    assert refused[-1] == f"not the best: {numbers}"
+    assert refused[-1] == f"#2 is not the best: {numbers}"
     assert " refused " in kernbench(folder, "log").stdout
     assert f"- refused: {numbers}\n" in kernbench(folder, "show", "2").stdout
     write(folder, "TIME_US = 20.0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import time
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
@@ -242,6 +243,23 @@ async def test_an_interrupted_one_has_its_turn_if_the_newer_is_refused(watched: 
     best = best_now(it)
     assert best is not None
     assert best.iteration == 1
+
+
+async def test_a_save_does_not_wait_for_the_judge_to_load_the_task(watched: Watch, folder: Path) -> None:
+    it, asked = await opened(watched, folder, 'TIME_US = 50.0\nJUDGE = "hang"')
+    await reached(lambda: len(asked.requests) == 1)
+    began = time.monotonic()
+    write(folder, "TIME_US = 200.0")
+    await it.ended(2)
+    assert time.monotonic() - began < 20.0  # the judge sleeps for 60, and is waited for for 30
+
+
+async def test_what_a_kernel_writes_while_it_is_confirmed_is_not_a_save(watched: Watch, folder: Path) -> None:
+    it, _asked = await opened(watched, folder, 'TIME_US = 50.0\nCONFIRM_DO = "generate"')
+    assert (await it.confirmed()).confirmed
+    await it.until(lambda: any(text.startswith("the kernel wrote generated.py") for text in said(it)))
+    await asyncio.sleep(0.5)
+    assert len(it.of(RunStarted)) == 1
 
 
 async def test_a_source_that_is_run_again_is_in_the_line_once(watched: Watch, folder: Path) -> None:

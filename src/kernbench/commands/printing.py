@@ -150,7 +150,9 @@ class TablePrinter(Printer):
 
     def on_confirmed(self, event: Confirmed) -> None:
         self._clear()
-        click.echo(render.confirmation(event))
+        runs = self.session.logbook.journal.summaries
+        number = next((run.iteration for run in reversed(runs) if run.run == event.run), None)
+        click.echo(render.confirmation(event, number))
 
     def on_failure(self, failure: BuildFailed) -> None:
         self._clear()

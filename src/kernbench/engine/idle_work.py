@@ -97,7 +97,7 @@ class IdleWork:
 
     async def _prepare(self, situation: Situation) -> None:
         order = situation.floors_order(self.options)
-        if not await self._prepare_spares(order):
+        if not await self._prepare_spares(order) and not await self._prepare_again(order):
             return
         took_spare = await self.runner.second_try.carry_out(self.wake.is_set)
         if took_spare and not await self._prepare_spares(order):
@@ -108,6 +108,15 @@ class IdleWork:
             await self.explainer.prepare(device, self.wake)
         if self.options.floors and order is not None:
             await self._measure_floors(order)
+
+    async def _prepare_again(self, order: RunOrder | None) -> bool:
+        """After a spare was lost: a confirmation cannot wait for the next idle time, which may not come."""
+        for _ in range(spares.TRIES):
+            if self.wake.is_set() or not (self.supervisor.pids and self.runner.confirmations.is_waiting):
+                return False
+            if await self._prepare_spares(order):
+                return True
+        return False
 
     async def _confirm(self, order: RunOrder | None) -> bool:
         """Confirms every run that would be best, each in a new worker; False if a job arrives first."""

@@ -16,7 +16,7 @@ import contextlib
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -40,8 +40,11 @@ WAITS_AT_MOST = 30.0
 """Seconds for which saves may keep a confirmation waiting."""
 TRIES = 2
 PATIENCE = 0.2
-"""Seconds to wait for the lock of ITERATIONS.md."""
+"""Seconds to wait for the lock of ITERATIONS.md; also those that a save waits for a judge that is just starting."""
 AGAIN = "run it again to compare them"
+Message = dict[str, Any] | WorkerLost | None
+Conversation = AsyncGenerator[dict[str, Any] | WorkerLost, None]
+CANCELLED = WorkerLost("cancelled", "load", None, "the worker was not asked yet")
 
 
 @dataclass
@@ -130,8 +133,8 @@ class Confirmations:
     async def come_first(self) -> None:
         """Confirms the one that has waited long enough; a save does not cancel it."""
         await self._settle_late()
-        item = self._overdue()
-        if item is None or not await self._may_begin(lambda: False):
+        item, end = self._overdue(), time.monotonic() + PATIENCE
+        if item is None or not await self._may_begin(lambda: time.monotonic() > end):
             return
         waited = fmt.seconds(WAITS_AT_MOST)
         self._emit(Notice(f"confirming {_name(item.summary)} before this save: it has waited {waited}"))
@@ -217,14 +220,31 @@ class Confirmations:
         progress, judged = RunProgress(request.task, started, request.source, 0), dict[str, Judged]()
         talk = self._supervisor.confirm({"request": "confirm", **to_dict(request)})
         async with contextlib.aclosing(talk) as conversation:
-            async for message in conversation:
-                if isinstance(message, WorkerLost):
-                    seconds = time.monotonic() - began
-                    return None if message.kind == "cancelled" else Attempt(progress, judged, message, seconds)
+            message = await self._first(conversation, is_interrupted)
+            while isinstance(message, dict):
                 self._take(message, progress, judged)
-                if is_interrupted():  # the judge was loading the task when the save came
+                if is_interrupted():  # perhaps before the worker was asked
                     self._supervisor.cancel()
-        return None if progress.cancelled else Attempt(progress, judged, None, time.monotonic() - began)
+                message = await anext(conversation, None)
+        if progress.cancelled is not None or (message is not None and message.kind == "cancelled"):
+            return None
+        return Attempt(progress, judged, message, time.monotonic() - began)
+
+    async def _first(self, conversation: Conversation, is_interrupted: Callable[[], bool]) -> Message:
+        """The first message. A save does not wait for the judge, which loads the task's reference before it."""
+
+        async def wait() -> Message:
+            return await anext(conversation, None)
+
+        waiting = asyncio.create_task(wait())
+        try:
+            while not waiting.done() and (self._supervisor.busy or not is_interrupted()):
+                await asyncio.wait([waiting], timeout=0.05)
+        finally:
+            is_done = waiting.done()
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+        return waiting.result() if is_done else CANCELLED
 
     def _take(self, message: dict[str, Any], progress: RunProgress, judged: dict[str, Judged]) -> None:
         if message.get("event") == "wrote":
@@ -239,7 +259,7 @@ class Confirmations:
     async def _settle(self, item: Candidate, event: Confirmed) -> None:
         """On disk first, then on the screen. Other runs of the same source that wait are settled with it, and those
         that cannot be best any more are refused."""
-        self._line.remove(item)
+        self._line = [other for other in self._line if other is not item]
         await self._tell(*await self._logbook.in_thread(self._store, item, event))
         await self._tell(*await self._logbook.in_thread(self._refuse_late, item))
 
