@@ -119,14 +119,15 @@ class IdleWork:
         return False
 
     async def _confirm(self, order: RunOrder | None) -> bool:
-        """Confirms every run that would be best, each in a new worker; False if a job arrives first."""
+        """Confirms every run that would be best, each in a new worker; False if a job arrives first, or if the workers
+        made room for a profile."""
         if order is not None and not self.recalled.is_set():
             await self.runner.recall(order)
             self.recalled.set()
         while await self.runner.confirmations.carry_out(self.wake.is_set):
             if not await self._prepare_spares(order):
                 return False
-        return not self.wake.is_set()
+        return bool(self.supervisor.pids) and not self.wake.is_set()
 
     async def confirm_now(self) -> None:
         """The same for a command that ends with its run, with one spare at a time."""

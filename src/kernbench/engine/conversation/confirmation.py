@@ -161,7 +161,11 @@ class Confirmations:
             if is_interrupted():
                 return False
             await asyncio.wait([self._preparing], timeout=0.05)
-        return not is_interrupted() and await self._clean_worker()
+        if (
+            is_interrupted() or self._supervisor.is_gpu_lent or not self._supervisor.pids
+        ):  # or they made room for a profile
+            return False
+        return await self._clean_worker()
 
     async def _prepare_judge(self) -> None:
         with contextlib.suppress(JudgeLost):  # the attempt reports it
