@@ -1,8 +1,8 @@
 """Detects results cached between calls: a second call on equal values that does less than the first.
 
-Timed calls see the same few input sets many times; a source that caches results, by address or by value, is timed
-looking them up. Here it gets values it has never seen, several times in a row. On a GPU the activity records show what
-each call did; on a CPU its time does, with a wide margin, and every draw must agree.
+A source that caches results, by address or by value, would be timed looking them up. Here it gets values it has never
+seen, several times in a row. On a GPU the activity records show what each call did; on a CPU its time does, with a wide
+margin, and every draw must agree.
 """
 
 from __future__ import annotations

@@ -103,7 +103,10 @@ def set_compiler_settings(before: dict[tuple[str, str], Any]) -> None:
 
 def mode_depths() -> tuple[int, ...]:
     """How many modes are active; the default device is one of them."""
-    functions, dispatches = (NAMES.find(f"torch._C:_len_torch_{kind}_stack") for kind in ("function", "dispatch"))
+    functions, dispatches = (
+        NAMES.find("torch._C:_len_torch_function_stack"),
+        NAMES.find("torch._C:_len_torch_dispatch_stack"),
+    )
     if functions is None or dispatches is None:
         return ()
     return functions() - (_device_mode() is not None), dispatches()

@@ -1,7 +1,7 @@
 """The worker's part of a confirmation: the source is timed once more, in a worker that loaded its opponents first.
 
-Nothing here compares results: the calls that were kept go to the judge, a process that never loads a solution. The
-baseline is timed alone before the source is loaded, so that a source that slows it down is noticed, however it does so.
+Nothing here compares results: the calls that were kept go to the judge, a process that never loads a solution. Baseline
+and best are timed alone before the source is loaded, so that a source that slows them down is noticed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from harness.device import environment
 from harness.inputs.reference import Draw, Inputs, Outputs, Reference, copies, forms, named_outputs
 from harness.judging.cases import described, seeds
 from harness.judging.handover import Sender
-from harness.run.case_timing import ROOM, written_input
+from harness.run.case_timing import written_input
 from harness.run.opponents import Opponents
 from harness.run.progress import Progress
 from harness.shared import findings
 from harness.shared import format as fmt
-from harness.shared.results import CaseResult
+from harness.shared.results import CaseResult, Finding
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Case
 from harness.timing.blocks import SideFailed
@@ -37,6 +37,8 @@ FEWEST, MOST, ALL = 2, 64, 128
 SLOWER = {"cpu": 1.3, "cuda": 1.15}
 """A baseline that takes so many times as long next to the source as alone was slowed down."""
 SLOWER_US = 2.0
+ROOM_TO_JUDGE = 4
+"""A result is kept if it takes less than one of so many parts of the free memory."""
 
 
 @dataclass
@@ -48,7 +50,8 @@ class ConfirmedRows:
     timer: CaseTimer
     progress: Progress
     between: BetweenCalls
-    _alone: dict[str, float] = field(default_factory=dict)
+    _alone: dict[tuple[str, str], float] = field(default_factory=dict)
+    """Microseconds by case and side."""
     _kept: dict[str, list[KeptCall]] = field(default_factory=dict)
 
     @property
@@ -58,32 +61,33 @@ class ConfirmedRows:
     def _masters(self, case: Case) -> list[Inputs]:
         return [self.reference.make(case, Draw(seed), self._device) for seed in seeds(self.request)]
 
+    def _others(self, case: Case) -> dict[str, Callable[..., Any]]:
+        """What the source is compared with."""
+        baseline, best = self.opponents.baseline(self.reference, case), self.opponents.best
+        return {"baseline": baseline} | ({"best": best} if best is not None and best is not baseline else {})
+
     def time_alone(self, case: Case) -> None:
-        """Times the baseline before the source is loaded."""
+        """Times baseline and best before the source is loaded."""
         self.progress.step("baseline", case)
         masters = self._masters(case)
-        function = self.opponents.baseline(self.reference, case)
-        function(**copies(masters[0]))
-        self.progress.step("time", case)
-        self._alone[case.id] = self.timer.alone(function, masters, self.progress.pulse(case))
+        for side, function in self._others(case).items():
+            function(**copies(masters[0]))
+            self.progress.step("time", case)
+            self._alone[case.id, side] = self.timer.alone(function, masters, self.progress.pulse(case))
 
     def time(self, case: Case, solution: Callable[..., Any]) -> CaseResult:
         self.progress.step("inputs", case)
         masters = self._masters(case)
         self.progress.step("build", case)
         first = solution(**copies(masters[0]))
-        baseline = self.opponents.baseline(self.reference, case)
-        inputs = copies(masters[0])
-        expected = named_outputs(baseline(**inputs), inputs, self.request.task.mutates)
-        sides = {"baseline": baseline, "solution": solution}
-        if self.opponents.best is not None and self.opponents.best is not baseline:
-            sides = {"best": self.opponents.best, **sides}
+        sides, inputs = {**self._others(case), "solution": solution}, copies(masters[0])
+        expected = named_outputs(sides["baseline"](**inputs), inputs, self.request.task.mutates)
         self.progress.say_once(clock_guard.restore_clocks())
         most = self._calls_to_judge(first)
         del first
         self.progress.step("time", case)
         timed, spots = self._timed(case, sides, masters, most)
-        if self._is_slowed(case, timed):  # once more: another program may have been the reason
+        if self._slowed(case, timed):  # once more: another program may have been the reason
             timed, spots = self._timed(case, sides, masters, most)
         self._more_calls(solution, timed, spots, most)
         self._kept[case.id] = spots.kept
@@ -94,7 +98,7 @@ class ConfirmedRows:
     ) -> tuple[Timed, SpotChecks]:
         task = self.request.task
         free = environment.free_memory() if self._device == "cpu" else environment.free_gpu_memory()
-        spots = SpotChecks(task.mutates, self.timer.overwrites, free // ROOM, self.between.look, most)
+        spots = SpotChecks(task.mutates, self.timer.overwrites, free // ROOM_TO_JUDGE, self.between.look, most)
         timed = self.timer.time(MappingProxyType(sides), masters, self.progress.pulse(case), spots)
         timed.samples.last = None
         return timed, spots
@@ -114,18 +118,21 @@ class ConfirmedRows:
             except BaseException as problem:
                 raise SideFailed("solution") from problem
 
-    def _is_slowed(self, case: Case, timed: Timed) -> bool:
-        now, alone = timed.samples.time_us("baseline"), self._alone[case.id]
-        limit = SLOWER["cpu" if self._device == "cpu" else "cuda"]
-        return now is not None and now > alone * limit + SLOWER_US
+    def _slowed(self, case: Case, timed: Timed) -> list[Finding]:
+        """The sides that take longer next to the source than alone."""
+        limit, found = SLOWER["cpu" if self._device == "cpu" else "cuda"], []
+        for side in self._others(case):
+            now, alone = timed.samples.time_us(side), self._alone.get((case.id, side))
+            if now is not None and alone is not None and now > alone * limit + SLOWER_US:
+                values = {"now_us": fmt.microseconds(now), "alone_us": fmt.microseconds(alone)}
+                found.append(findings.make("opponent_slowed", side=side, **values))
+        return found
 
     def _row(self, case: Case, timed: Timed, inputs: Inputs, expected: Outputs) -> CaseResult:
         result = CaseResult(case.id, "ok", known=case.known, inputs=forms(inputs), checked=2)
         if (left := self.between.taken()) is not None:
             timed.findings.append(left)
-        if self._is_slowed(case, timed):
-            now, alone = map(fmt.microseconds, (timed.samples.time_us("baseline"), self._alone[case.id]))
-            timed.findings.append(findings.make("opponent_slowed", now_us=now, alone_us=alone))
+        timed.findings += self._slowed(case, timed)
         problem = written_input(timed.sets, self.request.task.mutates)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings)

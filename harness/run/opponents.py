@@ -38,8 +38,15 @@ class FirstCall:
 
 
 class Opponents:
-    def __init__(self, request: RunRequest, cache: RunCache, interpreted: bool) -> None:
-        self.request, self.task, self.cache = request, request.task, cache
+    def __init__(
+        self,
+        request: RunRequest,
+        cache: RunCache,
+        interpreted: bool,
+        on_loaded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_loaded` is called when a baseline's file has been loaded."""
+        self.request, self.task, self.cache, self._on_loaded = request, request.task, cache, on_loaded
         self.interpreted = interpreted
         self.best: Callable[..., Any] | None = None
         self._paths = Paths(self.task.folder, request.source, request.best)
@@ -92,6 +99,7 @@ class Opponents:
             folder = os.path.dirname(name)
             task, name = replace(task, folder=folder), os.path.basename(name)
         function = self.cache.function("baseline", name, folder, task, self.request.build)
+        self._on_loaded()
         mine, other = self.cache.side("baseline"), self.cache.side("solution")
         if mine is not None and other is not None and mine.operators.shared & other.operators.shared:
             raise NoBaseline(explain("baseline_shares_operator", file=name))

@@ -59,7 +59,7 @@ class Run:
         self.paths = Paths(self.task.folder, request.source, request.best)
         self.failures = CaseFailures(self.environment, self.paths, cache)
         self.threads, self.watch = ThreadWatch(), watch
-        self.opponents = Opponents(request, cache, self.environment.interpreted)
+        self.opponents = Opponents(request, cache, self.environment.interpreted, watch.watch_opponents)
         self.progress = Progress(emit, cancelled, len(request.cases))
         self.watch.begin_run(request.task)
 

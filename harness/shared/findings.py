@@ -1,7 +1,8 @@
 """Every finding: its code, its name, advice, and whether it disqualifies the source.
 
-The checks themselves are in harness/check, harness/timing, harness/device and harness/run; each creates its finding
-with `make`; only `unsteady` is found by the workbench. The definitions are here because all of those folders need them.
+The checks themselves are in harness/check, harness/timing, harness/device, harness/state and harness/run; each creates
+its finding with `make`. The workbench finds `unsteady` and `task_files_changed`. The definitions are here because all of
+those folders need them.
 """
 
 from __future__ import annotations
@@ -116,8 +117,8 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         disqualifying=True,
     ),
     "opponent_slowed": Definition(
-        "baseline slowed down",
-        "the baseline took {now_us} us next to the source and {alone_us} us before it was loaded;"
+        "opponent slowed down",
+        "the {side} took {now_us} us next to the source and {alone_us} us before it was loaded;"
         " leave nothing running between calls",
         disqualifying=True,
     ),

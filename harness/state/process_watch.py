@@ -102,14 +102,15 @@ class ProcessWatch:
         yield
         if known is not None:
             known.accept(settings, replaced)
-        self._watch_opponents()
+        self.watch_opponents()
 
     def keep_reference(self, reference: Any) -> None:
         """Watches the functions that the harness has taken from it."""
         if self._reference[0] is not reference:
             self._reference = (reference, dict(vars(reference)))
 
-    def _watch_opponents(self) -> None:
+    def watch_opponents(self) -> None:
+        """Call it when a file of the reference's or the baseline's has been loaded."""
         loaded = {name for name in sys.modules if name.startswith(OPPONENTS)}
         self._opponents = {name: kept for name, kept in self._opponents.items() if name in loaded}
         for name in loaded - self._opponents.keys():

@@ -81,9 +81,12 @@ class WorkingSet:
         for name in self._mutated:
             tensor_layout.flat(self.inputs[name]).copy_(tensor_layout.flat(self._values[name]))
 
-    def expected(self) -> Inputs:
-        """The inputs as they are to be before a call."""
-        return variation.varied(self._values, self.lot)
+    def undone(self) -> Inputs:
+        """Puts the master's values back into the strips, and returns the master's inputs, which these should equal."""
+        for strips in self._strips.values():
+            strips.undo(self.lot)
+        self.lot = 0
+        return self._values
 
     @functools.cached_property
     def storages(self) -> frozenset[int]:

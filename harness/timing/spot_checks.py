@@ -7,6 +7,7 @@ large ones in strips. In the warm L2 condition nothing is: it would change what 
 
 from __future__ import annotations
 
+import ctypes
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,7 +30,7 @@ WHOLE_AT_RANDOM = 64
 BYTE = 0xFF
 """All bits set is NaN in every floating-point format of torch."""
 
-_drawn = random.SystemRandom().randrange
+_drawn, _set = random.SystemRandom().randrange, ctypes.memset
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,9 @@ def _copy(result: Any) -> Any:
 def overwrite(tensor: torch.Tensor) -> None:
     """Sets all bits; in a large tensor, those of a strip at a random place in every piece."""
     if not tensor.numel():
+        return
+    if tensor.is_cpu and tensor.is_contiguous() and tensor.nbytes <= WHOLE:
+        _set(tensor.data_ptr(), BYTE, tensor.nbytes)  # by the C library: torch takes 50 us
         return
     with torch.inference_mode(tensor.is_inference()):
         if tensor_layout.span(tensor.shape, tensor.stride()) != tensor.numel():  # what is between is not a result

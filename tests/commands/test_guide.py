@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from harness.shared import stats, taskfile
+from harness.shared.findings import DEFINITIONS
 from harness.shared.task import DEFAULT_TOLERANCE
 from tests import ROOT
 
 GUIDE = ROOT / "src" / "kernbench" / "guide"
 TOPICS = sorted(path.stem for path in GUIDE.glob("*.md"))
-FIRST_PAGES = {"architecture", "best", "tasks", "words"}
+FIRST_PAGES = {"architecture", "best", "findings", "tasks", "trust", "words"}
 NAMED_PATH = re.compile(r"`((?:src|harness)/[\w./]*)`")
 
 
@@ -62,13 +63,35 @@ def test_a_terminal_gets_the_page_through_the_pager(tmp_path: Path) -> None:
     assert (tmp_path / "paged").read_text(encoding="utf-8").rstrip() == page("best").rstrip()
 
 
+def section(name: str) -> str:
+    """The section of the page about findings, as it is there."""
+    return next(part for part in re.split(r"\n(?=## )", page("findings")) if part.startswith(f"## {name}\n"))
+
+
+@pytest.mark.parametrize("words", [["left between calls"], ["Left", "between", "CALLS"]])
+def test_the_name_of_a_finding_prints_its_section_alone(words: list[str]) -> None:
+    shown = guide(*words)
+    assert (shown.returncode, shown.stdout) == (0, section("left between calls"))
+
+
+def test_every_name_of_a_finding_is_found() -> None:
+    from click.testing import CliRunner
+
+    from kernbench.commands.guide import guide as command
+
+    for name in {known.name for known in DEFINITIONS.values()}:
+        assert CliRunner().invoke(command, [name]).output.startswith(f"## {name}\n\n`"), name
+
+
 @pytest.mark.parametrize(
-    ("topic", "hint"), [("bset", "did you mean best?"), ("zzz", "`kernbench guide` lists the topics")]
+    ("topic", "hint"),
+    [("bset", " (did you mean best?)"), ("unstedy", " (did you mean unsteady?)"), ("zzz", "")],
 )
 def test_an_unknown_topic_is_one_sentence(topic: str, hint: str) -> None:
     refused = guide(topic)
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr == f"kernbench: the guide has no page {topic!r}; {hint}\n"
+    pages = "its pages are architecture, best, findings, tasks, trust and words"
+    assert refused.stderr == f"kernbench: the guide has no page or finding {topic!r}{hint}; {pages}\n"
 
 
 def test_topics_are_completed() -> None:
@@ -121,3 +144,29 @@ def test_tasks_has_the_true_defaults(tmp_path: Path) -> None:
 def test_best_names_the_true_limits() -> None:
     limits = {f"{1 + stats.MARGIN:.2f}x", f"{stats.WORST_HEADLINE:.2f}x"}
     assert set(re.findall(r"\d\.\d+x", page("best"))) == limits
+
+
+def test_findings_says_of_every_code_whether_it_disqualifies() -> None:
+    """In the section with its name; every section is about a finding."""
+    wanted: dict[str, dict[str, str]] = {}
+    for code, known in DEFINITIONS.items():
+        wanted.setdefault(known.name, {})[code] = "disqualifies" if known.disqualifying else "is a note"
+    names = re.findall(r"^## (.*)$", page("findings"), re.MULTILINE)
+    said = {
+        name: dict(re.findall(r"`(\w+)` (disqualifies|is a note)", " ".join(section(name).split()))) for name in names
+    }
+    assert said == wanted
+    assert names == sorted(wanted, key=str.lower)
+
+
+def test_a_section_about_a_finding_is_short() -> None:
+    for name in {known.name for known in DEFINITIONS.values()}:
+        text = " ".join(section(name).split("\n")[2:])
+        assert 2 <= len(re.findall(r"[.?](?= |$)", text)) <= 5, name
+        assert len(text) < 480, name
+
+
+def test_every_page_that_a_page_names_exists() -> None:
+    named = {name for topic in TOPICS for name in re.findall(r"`kernbench guide ([a-z]+)`", page(topic))}
+    assert named <= {*TOPICS}
+    assert named >= {"trust", "findings"}

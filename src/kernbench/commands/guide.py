@@ -20,18 +20,25 @@ def complete_topic(_ctx: click.Context, _param: click.Parameter, incomplete: str
 
 
 @click.command()
-@click.argument("topic", required=False, shell_complete=complete_topic)
-def guide(topic: str | None) -> None:
-    """Read about how kernbench works. Without TOPIC, lists the pages.
+@click.argument("words", nargs=-1, metavar="[TOPIC]", shell_complete=complete_topic)
+def guide(words: tuple[str, ...]) -> None:
+    """Read about how kernbench works. TOPIC is a page, or the name of a finding. Without it, lists the pages.
 
     \b
     kernbench guide
     kernbench guide best
+    kernbench guide left between calls
     """
-    if topic is None:
+    topic, known = " ".join(words).lower(), pages()
+    if not topic:
         _list_topics()
-        return
-    text = _page(topic).read_text(encoding="utf-8")
+    elif topic in known:
+        _show(known[topic].read_text(encoding="utf-8"))
+    else:
+        click.echo(_finding(topic, known))
+
+
+def _show(text: str) -> None:
     if sys.stdout.isatty():
         click.echo_via_pager(text)
     else:
@@ -52,18 +59,20 @@ def _title(path: Path) -> str:
     return next(line.removeprefix("# ") for line in lines if line.startswith("# "))
 
 
-def _page(topic: str) -> Path:
+def _finding(name: str, known: dict[str, Path]) -> str:
+    """The section about a finding."""
     from difflib import get_close_matches
 
     from harness.shared import format as fmt
     from harness.shared.errors import UserError
 
-    known = pages()
-    if topic in known:
-        return known[topic]
-    near = get_close_matches(topic, known, 3)
-    hint = f"did you mean {fmt.joined(near, 'or')}?" if near else "`kernbench guide` lists the topics"
-    raise UserError(f"the guide has no page {topic!r}; {hint}")
+    parts = known["findings"].read_text(encoding="utf-8").split("\n## ")[1:]
+    sections = {part.partition("\n")[0].lower(): f"## {part.rstrip()}" for part in parts}
+    if name in sections:
+        return sections[name]
+    near = get_close_matches(name, [*known, *sections], 3)
+    hint = f" (did you mean {fmt.joined(near, 'or')}?)" if near else ""
+    raise UserError(f"the guide has no page or finding {name!r}{hint}; its pages are {fmt.joined(list(known))}")
 
 
 COMMANDS = (guide,)

@@ -107,22 +107,24 @@ def test_a_result_too_large_for_its_room_is_not_kept() -> None:
 
 
 def test_values_change_before_every_call_on_a_cpu() -> None:
-    rotation = CpuRotation([{"x": torch.randn(4096)}], (), 1)
-    lots = set()
+    master = {"x": torch.randn(4096)}
+    rotation, lots = CpuRotation([master], (), 1), set()
     for _ in range(20):
         place, prepare = rotation.next_call()
         assert prepare is not None
         prepare()
         lots.add(place.lot)
-        assert torch.equal(place.inputs["x"], place.expected()["x"])
+        assert torch.equal(place.inputs["x"], variation.varied(master, place.lot)["x"])
     assert len(lots) == 20
+    assert torch.equal(place.undone()["x"], place.inputs["x"])
 
 
 def test_a_mutated_input_is_restored_with_the_values_of_its_lot() -> None:
-    rotation = CpuRotation([{"x": torch.randn(4096)}], ("x",), 1)
+    master = {"x": torch.randn(4096)}
+    rotation = CpuRotation([master], ("x",), 1)
     place, prepare = rotation.next_call()
     assert prepare is not None
     prepare()
     place.inputs["x"].zero_()
     place.restore()
-    assert torch.equal(place.inputs["x"], place.expected()["x"])
+    assert torch.equal(place.inputs["x"], variation.varied(master, place.lot)["x"])
