@@ -20,6 +20,7 @@ CHUNK = 1 << 16
 SHARE = 64
 """One of so many elements is in a strip."""
 LOTS = 1 << 48
+"""Lot 0 stands for the master's own values."""
 _SPREAD, _STEP = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 """Odd numbers that scatter lots over 64 bits."""
 _move = ctypes.memmove
@@ -34,7 +35,12 @@ class Strips:
         length = self._target.shape[-1]
         self._width = max(1, length // SHARE)
         self._places, self._salt = length - self._width + 1, number * _STEP
-        self._is_raw = target.is_cpu and _is_dense(target)
+        self._raw: tuple[range, int, int, int] | None = None
+        """On a CPU: the offsets of the rows, the two addresses, and the bytes of an element."""
+        if target.is_cpu and _is_dense(target):
+            size, rows = self._target.element_size(), self._target.shape[0]
+            offsets = range(0, rows * length * size, length * size)
+            self._raw = offsets, self._target.data_ptr(), self._master.data_ptr(), size
 
     def put(self, lot: int) -> None:
         """Puts the values of a lot into the master's."""
@@ -48,13 +54,13 @@ class Strips:
 
     def _copy(self, place: int, other: int) -> None:
         """The values at another place of the master; on a CPU by the C library, because torch takes 20 us per copy."""
-        if not self._is_raw:
+        if self._raw is None:
             self._target.narrow(-1, place, self._width).copy_(self._master.narrow(-1, other, self._width))
             return
-        size, (rows, length) = self._target.element_size(), self._target.shape
-        target, master = self._target.data_ptr() + place * size, self._master.data_ptr() + other * size
-        for start in range(0, rows * length * size, length * size):
-            _move(target + start, master + start, self._width * size)
+        offsets, target, master, size = self._raw
+        target, master, count = target + place * size, master + other * size, self._width * size
+        for offset in offsets:
+            _move(target + offset, master + offset, count)
 
     def _chosen(self, lot: int) -> tuple[int, int]:
         """The strip's place, and that of its values."""

@@ -22,13 +22,14 @@ CLASSES = (
     "torch._ops:OpOverload", "torch._ops:OpOverloadPacket", "torch:Generator", "torch.autograd:Function",
 )  # fmt: skip
 _UNSEEN = "a source that changes it is not noticed"
+_FUNCTIONS, _DISPATCHES = "torch._C:_len_torch_function_stack", "torch._C:_len_torch_dispatch_stack"
 NAMES = PrivateNames(
     {
         **dict.fromkeys(CLASSES, _UNSEEN),
         "torch:_GLOBAL_DEVICE_CONTEXT": "a default device that a source sets is not restored",
         "torch.library:_impls": _UNSEEN,
-        "torch._C:_len_torch_function_stack": _UNSEEN,
-        "torch._C:_len_torch_dispatch_stack": _UNSEEN,
+        _FUNCTIONS: _UNSEEN,
+        _DISPATCHES: _UNSEEN,
     }
 )
 FLAGS = (
@@ -103,10 +104,7 @@ def set_compiler_settings(before: dict[tuple[str, str], Any]) -> None:
 
 def mode_depths() -> tuple[int, ...]:
     """How many modes are active; the default device is one of them."""
-    functions, dispatches = (
-        NAMES.find("torch._C:_len_torch_function_stack"),
-        NAMES.find("torch._C:_len_torch_dispatch_stack"),
-    )
+    functions, dispatches = NAMES.find(_FUNCTIONS), NAMES.find(_DISPATCHES)
     if functions is None or dispatches is None:
         return ()
     return functions() - (_device_mode() is not None), dispatches()

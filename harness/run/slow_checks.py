@@ -72,11 +72,14 @@ class SlowChecks:
 
     def _timed_calls(self, case: Case, fixed: CaseInputs, beat: Callable[[], None]) -> CheckResult:
         """Judges the results that were kept while the calls were timed."""
+        masters = {fixed.draw: fixed}
         for call in self.kept:
             beat()
             draw = self.masters[call.master]
-            master = fixed if draw == fixed.draw else CaseInputs(self.reference, case, draw, self.device)
-            material = CaseInputs(self.reference, case, draw, self.device, variation.varied(master.inputs, call.lot))
+            if draw not in masters:
+                masters[draw] = CaseInputs(self.reference, case, draw, self.device)
+            values = variation.varied(masters[draw].inputs, call.lot)
+            material = CaseInputs(self.reference, case, draw, self.device, values)
             problem = self._timed_call(call, material, fixed)
             if problem is not None and self._reference_holds(material):
                 return CheckResult(f"{problem} (in a timed call)")

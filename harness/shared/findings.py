@@ -1,8 +1,8 @@
 """Every finding: its code, its name, advice, and whether it disqualifies the source.
 
-The checks themselves are in harness/check, harness/timing, harness/device, harness/state and harness/run; each creates
-its finding with `make`. The workbench finds `unsteady` and `task_files_changed`. The definitions are here because all of
-those folders need them.
+The checks are in harness/check, harness/timing, harness/device, harness/state and harness/run; each creates its finding
+with `make`. The workbench finds `unsteady` and `task_files_changed`. The definitions are here because all of those
+folders need them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import math
-import random
+import os
 from collections.abc import Callable, Sequence
 
 import torch
@@ -32,7 +32,8 @@ SMALLEST_SET = 512
 """Minimum size of a set; inputs of a few bytes would otherwise make millions of sets."""
 
 
-_drawn = random.SystemRandom().randrange
+_random = os.urandom
+"""Bound before any source could replace it."""
 
 
 class WorkingSet:
@@ -65,7 +66,7 @@ class WorkingSet:
         """Undoes what an earlier call wrote, and puts in the values of a new lot."""
         for strips in self._strips.values():
             strips.undo(self.lot)
-        self.lot = _drawn(1, variation.LOTS)
+        self.lot = int.from_bytes(_random(6), "little") or 1
         self._put_back()
         for strips in self._strips.values():
             strips.put(self.lot)

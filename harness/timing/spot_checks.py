@@ -8,7 +8,7 @@ large ones in strips. In the warm L2 condition nothing is: it would change what 
 from __future__ import annotations
 
 import ctypes
-import random
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +30,8 @@ WHOLE_AT_RANDOM = 64
 BYTE = 0xFF
 """All bits set is NaN in every floating-point format of torch."""
 
-_drawn, _set = random.SystemRandom().randrange, ctypes.memset
+_random, _set = os.urandom, ctypes.memset
+"""Bound before any source could replace them."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +91,14 @@ class SpotChecks:
         return KeptCall(_copy(result), mutated, working.master, working.lot)
 
 
+def _drawn(below: int) -> int:
+    return int.from_bytes(_random(6), "little") % below
+
+
 def tensors(result: Any) -> Iterator[torch.Tensor]:
     """The plain tensors of a result."""
+    if type(result) is torch.Tensor and tensor_layout.plain(result):
+        return iter((result,))
     items = result.values() if type(result) is dict else result if type(result) in (tuple, list) else (result,)
     return (item for item in items if type(item) is torch.Tensor and tensor_layout.plain(item))
 
