@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from kernbench.engine.runner import RunOutcome
 from kernbench.engine.session import Session
-from kernbench.events import BuildFailed, Event, RunCancelled, RunFinished, Summary
+from kernbench.events import BuildFailed, Confirmed, Event, RunCancelled, RunFinished, Summary
 from kernbench.worker.deadlines import Deadlines
 
 TASK = """
@@ -70,9 +71,25 @@ class Watched:
             lambda: sum(isinstance(e, (RunFinished, BuildFailed, RunCancelled)) for e in self.events) >= count
         )
 
+    async def confirmed(self, count: int = 1) -> Confirmed:
+        """Until so many runs that would be best are confirmed or refused; the last of them."""
+        await self.until(lambda: len(self.of(Confirmed)) >= count)
+        event = self.of(Confirmed)[count - 1]
+        assert isinstance(event, Confirmed)
+        return event
+
 
 def summaries(watched: Watched) -> list[Summary]:
     return [event.summary for event in watched.of(RunFinished)]  # type: ignore[attr-defined]
+
+
+async def run_and_confirm(session: Session, iteration: bool) -> RunOutcome | None:
+    """A run as `kernbench run` makes it, to its confirmation if it would be best; with what came of that."""
+    outcome = await session.run_once(iteration)
+    await session.confirm()
+    runs = session.logbook.journal.summaries
+    settled = (run for run in runs if isinstance(outcome, Summary) and run.run == outcome.run)
+    return next(settled, outcome)
 
 
 async def reached(condition: Callable[[], bool], seconds: float = 60.0) -> None:

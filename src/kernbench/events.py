@@ -1,7 +1,8 @@
 """What the engine reports: one stream of frozen events, read by the journal, the screen and the commands.
 
 A run is RunStarted, then Progress and CaseLanded in any order (a case may land twice: after its quick checks and after
-the slow ones), then exactly one of RunFinished, BuildFailed or RunCancelled.
+the slow ones), then exactly one of RunFinished, BuildFailed or RunCancelled. A finished run that would be best waits
+for its Confirmed, which comes once a new worker has timed and judged its source again.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ class Summary:
     vs_best: Ratio | None = None
     """Direct interleaved ratio to the best source before this run, over the headline rows."""
     best: bool = False
-    """This source became (or, re-timed, still is) the best of its series."""
+    """This source became (or, re-timed, still is) the best of its series; `holds` says whether that counts."""
     best_geomean: float | None = None
     """Geomean of the series' best before this run."""
     not_best: str = ""
@@ -206,6 +207,10 @@ class Summary:
     """Hash of the solution's code; empty in runs of older versions."""
     dropped: bool = False
     """`kernbench drop` removed its entry from the log; set for the best only."""
+    confirmed: bool | None = None
+    """What its confirmation in a new worker said; None if there was none."""
+    awaits: bool = False
+    """It would be best, and a confirmation was due when it ended; runs of older versions became best at once."""
     environment: Environment = field(default_factory=Environment)
 
     @property
@@ -226,12 +231,27 @@ class Summary:
         return self.code[:8] or self.source
 
     @property
+    def holds(self) -> bool:
+        """Whether its `best` counts: it is confirmed, or no confirmation is due."""
+        return self.best and (self.confirmed is True or (self.confirmed is None and not self.awaits))
+
+    @property
+    def is_unsettled(self) -> bool:
+        """`best?`: it would be best, and its confirmation has not ended."""
+        return self.best and self.awaits and self.confirmed is None
+
+    @property
+    def is_refused(self) -> bool:
+        """It would have been best, but its confirmation disagreed."""
+        return self.best and self.confirmed is False
+
+    @property
     def counted(self) -> bool:
         """Whether the stall rule counts it: an iteration of a new, right source that was not the best already, neither
-        interpreted, undecided nor timed only against the best."""
+        interpreted, undecided, refused nor timed only against the best."""
         kept_its_place = self.best and not self.new_best
         progress = self.iteration is not None and self.repeats is None and not self.environment.interpreted
-        progress = progress and self.right and self.baseline != "best" and not self.undecided
+        progress = progress and self.right and self.baseline != "best" and not (self.undecided or self.is_refused)
         return progress and not kept_its_place
 
     @property
@@ -246,9 +266,9 @@ class Summary:
 
     @property
     def took_over(self) -> bool:
-        """It became best with this run. The best is never timed against itself, so one that only kept its place has no
-        `vs_best`."""
-        return self.best and (self.best_geomean is None or self.vs_best is not None)
+        """It became best with this run, or does so once it is confirmed. The best is never timed against itself, so one
+        that only kept its place has no `vs_best`."""
+        return self.best and not self.is_refused and (self.best_geomean is None or self.vs_best is not None)
 
     @property
     def new_best(self) -> bool:
@@ -278,6 +298,31 @@ class PulledEntry(Summary):
 @dataclass(frozen=True)
 class RunFinished:
     summary: Summary
+
+
+@dataclass(frozen=True)
+class Confirming:
+    """The confirmation of a run has begun, or has stopped: it has ended, or a save came first."""
+
+    run: str
+    iteration: int | None
+    is_running: bool
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A run's confirmation has ended: the `confirmed` line of runs.jsonl, of `run --json` and of `watch --json`."""
+
+    run: str
+    confirmed: bool
+    why: str
+    """One sentence; a refusal says what disagreed."""
+    geomean: float | None = None
+    low: float | None = None
+    high: float | None = None
+    judged: int = 0
+    """Calls whose results were compared with the reference."""
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -337,6 +382,8 @@ Event = (
     | BuildFailed
     | RunCancelled
     | RunFinished
+    | Confirming
+    | Confirmed
     | LogLine
     | Notice
     | ProfileStarted

@@ -10,7 +10,7 @@ from harness.shared import format as fmt
 from harness.shared.errors import Where
 from harness.shared.results import CaseResult, Ratio
 from harness.shared.run_request import Environment
-from kernbench.events import Progress, PulledEntry, Summary
+from kernbench.events import Confirmed, Progress, PulledEntry, Summary
 from kernbench.machine.plain_text import one_line
 
 SIGNS = {"faster": "▲", "slower": "▼", "same": "=", "unclear": "?"}
@@ -29,6 +29,8 @@ COUNTED = {"build_error": "build error", "runtime_error": "error", "timeout": "t
 """Statuses that are counted as nouns: `2 errors`, but `2 wrong`."""
 FAILURE_ORDER = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
 """Statuses of a failed case, the most informative first: a wrong value says more than a crash."""
+UNSETTLED = "best?"
+"""The word for a run that would be best and waits for its confirmation."""
 MOVES = "profile again, re-read the log, or change direction"
 """What to do about a stall."""
 STEP_WORDS = {
@@ -89,7 +91,7 @@ def checks(results: Iterable[CaseResult]) -> str:
 
 def outcome(summary: Summary) -> str:
     """One word for an iteration: improved, best, same, slower, undecided, or how it failed; a pulled entry keeps its
-    word.
+    word. One that would be best is `best?` until it is confirmed, or `refused`.
 
     A run of only some cases is neither better nor worse than a run of all.
     """
@@ -101,6 +103,8 @@ def outcome(summary: Summary) -> str:
         return "checked"
     if not summary.complete:
         return "partial"
+    if summary.is_unsettled or summary.is_refused:
+        return UNSETTLED if summary.is_unsettled else "refused"
     if summary.best:
         return "first" if summary.best_geomean is None else "improved" if summary.took_over else "best"
     if summary.undecided:
@@ -115,6 +119,17 @@ def not_best(summary: Summary) -> str:
     if not summary.not_best:
         return ""
     return f"{'undecided' if summary.undecided else 'not best'}: {summary.not_best}"
+
+
+def confirmation(event: Confirmed, number: int | None) -> str:
+    """What came of a run that would be best; `number` is that of its entry."""
+    name = f"#{number} is " if number is not None else ""
+    return f"{name}{'confirmed as best' if event.confirmed else 'not the best'}: {event.why}"
+
+
+def interval(ratio: Ratio) -> str:
+    """A geomean with both ends, for two numbers that are compared: `1.42x [1.40, 1.44]`."""
+    return f"{fmt.times(ratio.speedup)} [{fmt.fixed(ratio.low, 2)}, {fmt.fixed(ratio.high, 2)}]"
 
 
 def counts(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:

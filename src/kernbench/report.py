@@ -12,7 +12,7 @@ from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task
 from kernbench import render
-from kernbench.events import BuildFailed, RunStarted, Summary
+from kernbench.events import BuildFailed, Confirmed, RunStarted, Summary
 
 HEADER = ("case", "base us", "now us", "speedup", "verdict", "vs best", "% roof", "error")
 
@@ -28,6 +28,10 @@ def case_line(result: CaseResult, run: str) -> str:
 
 def finished_line(summary: Summary) -> str:
     return encode("finished", summary)
+
+
+def confirmed_line(event: Confirmed) -> str:
+    return encode("confirmed", event)
 
 
 def failed_lines(failure: BuildFailed, started: RunStarted, environment: Environment | None) -> list[str]:
@@ -90,8 +94,8 @@ def outcome(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
         parts.append(f"worst {summary.worst.label} {fmt.times(summary.worst.speedup)}")
     if summary.vs_best is not None:
         parts.append(f"against best {fmt.geomean(summary.vs_best)}")
-    if summary.best:
-        parts.append(f"best so far over {summary.baseline}" if summary.took_over else "still the best")
+    if standing := _standing(summary):
+        parts.append(standing)
     if summary.repeats is not None:
         parts.append(f"same source as #{summary.repeats}")
     if why_not := render.not_best(summary):
@@ -104,6 +108,14 @@ def outcome(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
         parts.append(fmt.seconds(summary.seconds))
     about = [summary.environment.device_name, summary.environment.condition, f"baseline {summary.baseline}"]
     return " · ".join(parts) + f"  ({', '.join(part for part in about if part)})"
+
+
+def _standing(summary: Summary) -> str:
+    if summary.is_unsettled or summary.is_refused:
+        return f"{render.outcome(summary)} over {summary.baseline}"
+    if not summary.best:
+        return ""
+    return f"best so far over {summary.baseline}" if summary.took_over else "still the best"
 
 
 def _own_row(case: Case, result: CaseResult) -> bool:

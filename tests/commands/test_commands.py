@@ -34,7 +34,7 @@ def lines(result: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
 def test_json_lines_have_the_promised_shape(folder: Path) -> None:
     result = kernbench(folder, "run", "--json")
     assert result.returncode == 0
-    start, *cases, finished = lines(result)
+    start, *cases, finished, confirmed = lines(result)
     assert (start["event"], start["schema"], start["task"]) == ("start", 1, "toy")
     assert [case["id"] for case in cases] == list(start["cases"])
     keys = (
@@ -43,10 +43,32 @@ def test_json_lines_have_the_promised_shape(folder: Path) -> None:
     )
     assert set(keys.split()) <= set(cases[0])
     assert cases[0]["verdict"] == "faster"
-    keys = "run source geomean low high verdict best stalled counts environment"
+    keys = "run source geomean low high verdict best confirmed awaits stalled counts environment"
     assert set(keys.split()) <= set(finished)
+    assert (finished["best"], finished["confirmed"], finished["awaits"]) == (True, None, True)
+    assert set(confirmed) == set("event run confirmed why geomean low high judged seconds".split())
+    assert (confirmed["event"], confirmed["run"], confirmed["confirmed"]) == ("confirmed", finished["run"], True)
     assert "NaN" not in result.stdout
     assert not (folder / "ITERATIONS.md").exists()
+
+
+def test_a_run_that_would_be_best_is_confirmed_before_the_command_ends(folder: Path) -> None:
+    first = kernbench(folder, "run", "-m", "first").stdout.splitlines()
+    assert " · best? over eager · " in first[-2]
+    assert first[-1] == "#1 is confirmed as best: 2.00x [2.00, 2.00] in a new worker; 192 calls judged"
+    assert re.search(r" 2\.00x ±0\.1% +first, best now ", kernbench(folder, "log").stdout)
+    write(folder, "TIME_US = 25.0\nCONFIRM_US = 50.0")
+    refused = kernbench(folder, "run", "-m", "second").stdout.splitlines()
+    numbers = "4.00x [4.00, 4.00] in the run, 2.00x [2.00, 2.00] when confirmed in a new worker"
+    assert refused[-1] == f"#2 is not the best: {numbers}"
+    assert " refused " in kernbench(folder, "log").stdout
+    assert f"- refused: {numbers}\n" in kernbench(folder, "show", "2").stdout
+    write(folder, "TIME_US = 20.0")
+    assert " · best? over eager · " in kernbench(folder, "run", "-m", "third", "--no-confirm").stdout.splitlines()[-1]
+    log = kernbench(folder, "log").stdout
+    assert re.search(r" 5\.00x ±0\.1% +best\? ", log)
+    assert "first, best now" in log
+    assert re.search(r" 2\.00x +5\.00x best\? ", kernbench(folder.parent, "status").stdout)
 
 
 @pytest.mark.parametrize(

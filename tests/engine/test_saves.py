@@ -26,9 +26,9 @@ pytestmark = pytest.mark.anyio
 async def test_a_save_is_an_iteration_and_a_comment_is_not(watched: Callable[..., Watched], folder: Path) -> None:
     it = watched()
     await it.session.start()
-    await it.ended(1)
+    await it.confirmed()
     write(folder, "TIME_US = 25.0")
-    await it.ended(2)
+    await it.confirmed(2)
     first, second = summaries(it)
     assert (first.iteration, second.iteration) == (1, 2)
     assert second.best

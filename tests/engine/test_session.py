@@ -18,7 +18,7 @@ from kernbench.events import (
 )
 from kernbench.log.runs.series import best_of
 from kernbench.worker.deadlines import Deadlines
-from tests.sessions import HASTY, PATIENT, Watched, reached, summaries, write
+from tests.sessions import HASTY, PATIENT, Watched, reached, run_and_confirm, summaries, write
 
 pytestmark = pytest.mark.anyio
 
@@ -59,7 +59,7 @@ async def test_a_bad_row_is_named_and_the_next_save_is_served(
 ) -> None:
     it = watched(deadlines=HASTY if status == "timeout" else PATIENT)
     await it.session.start()
-    await it.ended(1)
+    await it.confirmed()
     write(folder, text)
     await it.ended(2)
     bad = summaries(it)[-1]
@@ -133,7 +133,7 @@ async def test_three_iterations_without_a_best_are_a_stall(watched: Callable[...
     stalled = []
     for time_us in (50.0, 51.0, 52.0, 53.0, 20.0, 21.0):
         write(folder, f"TIME_US = {time_us}")
-        summary = await it.session.run_once(iteration=True)
+        summary = await run_and_confirm(it.session, iteration=True)
         assert isinstance(summary, Summary)
         stalled.append(summary.stalled)
     assert stalled == [False, False, False, True, False, False]
@@ -188,7 +188,7 @@ async def test_a_timeout_dethrones_nobody_but_a_wrong_result_does(
     watched: Callable[..., Watched], folder: Path
 ) -> None:
     it = watched()
-    await it.session.run_once(iteration=True)
+    await run_and_confirm(it.session, iteration=True)
     best = it.session.logbook.journal.summaries[-1]
     series = [best, replace(best, right=False, best=False, counts={"timeout": 1, "ok": 5})]
     assert best_of(series) is best
@@ -202,7 +202,7 @@ async def test_a_best_that_is_timed_again_keeps_its_number_and_is_no_attempt(
     ended = []
     for text in ("TIME_US = 50.0", "TIME_US = 40.0", "TIME_US = 40.0", "TIME_US = 45.0", "TIME_US = 40.0"):
         write(folder, text)
-        ended.append(await it.session.run_once(iteration=True))
+        ended.append(await run_and_confirm(it.session, iteration=True))
     runs = [run for run in ended if isinstance(run, Summary)]
     assert [(run.repeats, run.stalled, run.streak) for run in runs] == [
         (None, False, 0), (None, False, 0), (2, False, 0), (None, False, 1), (2, False, 0),

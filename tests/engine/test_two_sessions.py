@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kernbench.events import (
-    Notice,
-    RunStarted,
-    Summary,
-)
-from tests.sessions import Watched, summaries, write
+from kernbench.events import Confirmed, Notice, RunStarted, Summary
+from kernbench.log.runs.series import best_of
+from tests.sessions import Watched, run_and_confirm, summaries, write
 
 pytestmark = pytest.mark.anyio
 
@@ -84,9 +81,9 @@ async def test_a_best_that_another_process_made_counts(folder: Path, watched: Ca
     """Two workbenches on one task: both know what the other has finished when they judge."""
     mine, other = watched(), watched()
     write(folder, "TIME_US = 50.0")
-    await mine.session.run_once(iteration=True)
+    await run_and_confirm(mine.session, iteration=True)
     write(folder, "TIME_US = 10.0")
-    fast = await other.session.run_once(iteration=True)
+    fast = await run_and_confirm(other.session, iteration=True)
     write(folder, "TIME_US = 30.0")
     middle = await mine.session.run_once(iteration=True)
     assert isinstance(fast, Summary)
@@ -113,22 +110,29 @@ async def test_of_two_runs_of_one_new_source_at_once_one_is_the_first(watched: C
         it.session.supervisor.take_back_gpu()
     runs = await both
     first, second = sorted((run for run in runs if isinstance(run, Summary)), key=lambda run: run.iteration or 0)
-    assert (first.repeats, first.took_over) == (None, True)
-    assert (second.repeats, second.took_over) == (1, False)
-    assert one.session.logbook.path.read_text().count("· first") == 1
+    assert (first.repeats, second.repeats) == (None, 1)
+    assert one.session.logbook.path.read_text().count("· best?") == 2
+    await two.session.confirm()
+    await one.session.confirm()
+    assert [len(it.of(Confirmed)) for it in (one, two)] == [0, 2]  # one confirmation is for both
+    runs = one.session.logbook.journal.summaries
+    assert [run.holds for run in runs] == [True, True]
+    best = best_of(runs)
+    assert best is not None
+    assert (best.run, best.iteration) == (first.run, 1)
 
 
 async def test_a_best_made_meanwhile_is_not_beaten_by_what_was_timed_beside_another(
     watched: Callable[..., Watched], folder: Path
 ) -> None:
     mine, other = watched(), watched()
-    await mine.session.run_once(iteration=True)
+    await run_and_confirm(mine.session, iteration=True)
     write(folder, 'TIME_US = 40.0\nDO = "slow"')
     running = asyncio.create_task(mine.session.run_once(iteration=True))
     await mine.until(lambda: len(mine.of(RunStarted)) == 2)
     await mine.session.supervisor.lend_gpu()
     write(folder, "TIME_US = 20.0")
-    fast = await other.session.run_once(iteration=True)
+    fast = await run_and_confirm(other.session, iteration=True)
     mine.session.supervisor.take_back_gpu()
     late = await running
     assert isinstance(fast, Summary)

@@ -18,7 +18,7 @@ from harness.shared.results import CaseResult, Finding
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Task
 from kernbench import render, report
-from kernbench.engine.run_progress import RunProgress
+from kernbench.engine.conversation.run_progress import RunProgress
 from kernbench.events import BuildFailed, CaseLanded, Progress, RunStarted, Summary
 from kernbench.log.runs import comparison
 from kernbench.worker.process import WorkerLost

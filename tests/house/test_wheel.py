@@ -113,7 +113,7 @@ def test_a_shipped_task_is_refused_in_place_and_runs_as_a_copy(programs: Path, t
     cases = {event["id"]: event for event in events if event["event"] == "case"}
     assert events[0]["event"] == "start"
     assert events[0]["schema"] == 1
-    assert events[-1]["event"] == "finished"
+    assert [event["event"] for event in events[-2:]] == ["finished", "confirmed"]
     assert {case["status"] for case in cases.values()} == {"ok"}
     assert cases["softmax_19x3072"]["solution_us"] > 0
     assert (tmp_path / "demo" / ".kernbench" / "runs.jsonl").is_file()

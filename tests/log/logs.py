@@ -131,6 +131,7 @@ def rows_of(task: Task, number: int, level: float, best: Speeds, seed: int, bloc
 
 
 def summary_of(task: Task, number: int, rows: list[CaseResult], series: list[Summary]) -> Summary:
+    """An entry's run; one that would be best is confirmed."""
     words = IDEAS[(number - 1) % len(IDEAS)]
     started = RunStarted(
         run=f"20261114T{number:06d}-abc",
@@ -155,7 +156,8 @@ def summary_of(task: Task, number: int, rows: list[CaseResult], series: list[Sum
         version="0.1.0",
         seconds=0.9,
     )
-    return comparison.numbered(comparison.summarise(task, started, {item.id: item for item in rows}, about), number)
+    summary = comparison.summarise(task, started, {item.id: item for item in rows}, about)
+    return comparison.numbered(replace(summary, confirmed=True if summary.awaits else None), number)
 
 
 def make_log(folder: Path, count: int, cases: int = 12, seed: int = 1, blocks: int = 8, odd: str = "") -> Task:

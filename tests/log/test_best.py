@@ -22,7 +22,7 @@ from kernbench.events import Summary
 from kernbench.log import overview
 from kernbench.tui.text import status_text
 from tests import FAKE
-from tests.sessions import TASK, write
+from tests.sessions import TASK, run_and_confirm, write
 
 pytestmark = pytest.mark.anyio
 Answers = dict[str, str]
@@ -50,7 +50,7 @@ class Place:
         session = Session(taskfile.load(self.folder), self.folder / state, given)
         session.notes.hypothesis = "a try"
         try:
-            outcome = await session.run_once(iteration)
+            outcome = await run_and_confirm(session, iteration)
         finally:
             await session.close()
         assert isinstance(outcome, Summary)

@@ -18,7 +18,7 @@ from kernbench.log.runs import comparison
 from kernbench.task.baseline import Baseline, BaselineError
 from tests import FAKE
 from tests.log.test_pulled_entries import said
-from tests.sessions import write
+from tests.sessions import run_and_confirm, write
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ async def run(folder: Path, words: str, state: str = ".kernbench", baseline: str
     session.notes.hypothesis, heard = words, list[object]()
     session.listen(heard.append)
     try:
-        summary = await session.run_once(iteration=True)
+        summary = await run_and_confirm(session, iteration=True)
     finally:
         await session.close()
     assert isinstance(summary, Summary)
@@ -95,7 +95,7 @@ async def test_a_hash_names_the_entry_and_not_a_later_plain_run(folder: Path) ->
     first, *_ = await run(folder, "first")
     assert isinstance(first, Summary)
     session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE, baseline="compile"))
-    await session.run_once(iteration=False)
+    await run_and_confirm(session, iteration=False)
     await session.close()
     assert said("show", str(folder), first.source[:6], state=folder / ".kernbench").startswith("## 1 · first · 2.00x")
 
@@ -213,7 +213,7 @@ async def test_another_text_of_a_file_is_another_series(folder: Path, given: str
     try:
         for text in ("def toy(x): return x\n", "def toy(x): return x.clone()\n", "def toy(x): return x\n"):
             (folder / "part.py").write_text(text)
-            seen.append(await session.run_once(iteration=True))
+            seen.append(await run_and_confirm(session, iteration=True))
     finally:
         await session.close()
     first, other, again = [summary.baseline for summary in seen if isinstance(summary, Summary)]
@@ -231,7 +231,7 @@ async def test_a_file_that_is_gone_is_one_sentence(folder: Path) -> None:
     (folder / "alt.py").unlink()
     try:
         with pytest.raises(BaselineError, match=r"cannot read the baseline alt\.py; choose another"):
-            await session.run_once(iteration=True)
+            await run_and_confirm(session, iteration=True)
     finally:
         await session.close()
     assert not session.logbook.iterations()
@@ -256,11 +256,11 @@ async def test_a_baseline_changed_in_the_task_counts_unless_another_was_asked_fo
 ) -> None:
     session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE))
     try:
-        seen = [await session.run_once(iteration=True)]
+        seen = [await run_and_confirm(session, iteration=True)]
         if asked:
             session.set_baseline(asked)
         (folder / "baseline.py").write_text("def toy(x): return x\n")
-        seen.append(await session.run_once(iteration=True))
+        seen.append(await run_and_confirm(session, iteration=True))
     finally:
         await session.close()
     assert [summary.baseline for summary in seen if isinstance(summary, Summary)] == over

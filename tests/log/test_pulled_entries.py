@@ -23,7 +23,7 @@ from kernbench.log import overview, stored_sources
 from kernbench.log.entries import iterations_file, pulled_entries
 from kernbench.log.runs.journal import Journal
 from tests import FAKE, ROOT
-from tests.sessions import Watched, write
+from tests.sessions import Watched, run_and_confirm, write
 
 pytestmark = pytest.mark.anyio
 Watch = Callable[..., Watched]
@@ -35,7 +35,7 @@ async def run(folder: Path, state: str, words: str | None = None, case: str | No
     session = Session(taskfile.load(folder), folder / state, Options(harness=FAKE, case=case, **options))  # type: ignore[arg-type]
     session.notes.hypothesis = words or ""
     try:
-        outcome = await session.run_once(iteration=words is not None)
+        outcome = await run_and_confirm(session, iteration=words is not None)
     finally:
         await session.close()
     assert isinstance(outcome, Summary)
@@ -79,9 +79,9 @@ async def test_entries_without_runs_are_listed_and_shown(shipped: Path) -> None:
 async def test_a_run_of_an_entrys_source_stands_beside_it(shipped: Path, watched: Watch) -> None:
     it = watched()
     await it.session.start()
-    await it.ended(1)
+    await it.confirmed()
     opening = it.session.logbook.journal.summaries[0]
-    assert (opening.iteration, opening.repeats, opening.best) == (None, 2, True)
+    assert (opening.iteration, opening.repeats, opening.holds) == (None, 2, True)
     listed = it.session.logbook.iterations()
     assert [(type(item), item.iteration) for item in listed] == [(PulledEntry, 1), (PulledEntry, 2)]
     assert isinstance(listed[1], PulledEntry)

@@ -27,10 +27,11 @@ from harness.shared.task import Task
 from kernbench.events import CaseLanded, RunStarted, Summary
 from kernbench.log import overview
 from kernbench.log.entries import iterations_file
-from kernbench.log.logbook import Logbook, author
+from kernbench.log.logbook import Logbook
 from kernbench.log.runs import runs_file
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import JournalError, RunsFile
+from kernbench.machine.git import author
 from tests.log.logs import make_log, make_task
 
 HERE = Path(__file__).parent

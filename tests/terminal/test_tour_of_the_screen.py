@@ -103,6 +103,7 @@ def test_the_terminal_knows_its_size_better_than_the_environment(folder: Path, o
 def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_terminal: Opens) -> None:
     terminal = open_terminal(folder, width, height)
     first = terminal.until(r"#1 .*6/6 passed")
+    terminal.until(r"2\.00x .* \(best\)")  # no longer `best?`
     assert "a m[bf16]" in first
     assert "no GPU" in first or width < 160
 

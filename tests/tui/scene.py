@@ -22,6 +22,7 @@ from harness.shared.task import Case, Task, Tolerance
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
+    Confirmed,
     Event,
     ProfileReady,
     Progress,
@@ -293,6 +294,8 @@ class FakeEngine:
         for event in events:
             if isinstance(event, RunFinished):
                 self.finished = event.summary
+            if isinstance(event, Confirmed) and self.finished is not None:
+                self.finished = dataclasses.replace(self.finished, confirmed=event.confirmed)
             for listener in self._listeners:
                 listener(event)
 
@@ -360,9 +363,10 @@ class FakeEngine:
     def best_now(self) -> Summary | None:
         """What the newest run says of it: itself, or the source before it."""
         last = self.finished or self.last_summary()
-        if last is None or last.best:
+        if last is None or last.holds:
             return last
-        return dataclasses.replace(last, source="of the best", geomean=last.best_geomean) if last.best_geomean else None
+        before = {"run": "before", "source": "of the best", "geomean": last.best_geomean}
+        return dataclasses.replace(last, **before) if last.best_geomean else None
 
     def numbers(self) -> Sequence[int]:
         return [item.iteration or 0 for item in self.history]

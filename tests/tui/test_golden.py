@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.shared.run_request import Environment
-from kernbench.events import Event, WorkerChanged
+from kernbench.events import Confirmed, Confirming, Event, WorkerChanged
 from tests.tui.scene import (
     BROKEN,
     H200,
@@ -32,6 +32,7 @@ from tests.tui.scene import (
     wrong,
 )
 
+DISAGREE = "1.31x [1.31, 1.32] in the run, 1.01x [1.00, 1.02] when confirmed in a new worker"
 GOLDEN = Path(__file__).parent / "golden"
 SCENES: dict[str, list[Event]] = {
     "idle": [],
@@ -41,6 +42,8 @@ SCENES: dict[str, list[Event]] = {
     "wrong": whole_run(wrong(2)),
     "crashed": whole_run(crashed(0)),
     "stalled": whole_run(stalled=True, best=False),
+    "confirming": [*whole_run(awaits=True), Confirming("run13", 13, True)],
+    "refused": [*whole_run(awaits=True), Confirmed("run13", False, DISAGREE)],
     "undecided": [STARTED, *landed(*unclear()), undecided()],
 }
 SIZES = [(80, 24), (120, 40), (200, 60)]

@@ -15,7 +15,7 @@ from kernbench.events import CaseLanded, Notice, Summary
 from kernbench.worker import spares
 from kernbench.worker.process import ChildProcess
 from kernbench.worker.spares import MOST, TRIES
-from tests.sessions import Watched, reached, summaries, write
+from tests.sessions import Watched, reached, run_and_confirm, summaries, write
 
 
 def state_of(pid: int) -> str:
@@ -87,7 +87,8 @@ async def test_a_gpu_without_room_for_a_spare_is_told_of_once_and_the_rest_is_do
 ) -> None:
     """As where a GPU admits one process at a time: no new try after every save, and floors all the same."""
     it = watched(standby=False)
-    assert isinstance(await it.session.run_once(iteration=False), Summary)
+    assert isinstance(await run_and_confirm(it.session, iteration=False), Summary)
+    await reached(lambda: len(it.session.supervisor.pids) == 1)
     monkeypatch.setenv(name, value)
     supervisor, tried = it.session.supervisor, list[ChildProcess]()
     start = ChildProcess.start
@@ -142,7 +143,7 @@ async def test_two_lost_in_a_row_are_both_replaced_at_once(watched: Callable[...
     it = watched(standby=False, floors=False)
     supervisor = it.session.supervisor
     await it.session.start()
-    await it.ended(1)
+    await it.confirmed()
     await reached(lambda: len(supervisor.pids) == 1 + MOST and supervisor.spares.all_are("is_prepared"))
     worker, *waiting = supervisor.pids
     for count in range(MOST):

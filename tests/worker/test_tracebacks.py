@@ -13,7 +13,7 @@ from harness.shared.lines import decode, to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task
-from kernbench.engine.run_progress import RunProgress
+from kernbench.engine.conversation.run_progress import RunProgress
 from kernbench.events import RunStarted
 from kernbench.worker import tracebacks
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.shared import taskfile
-from kernbench.engine.run_progress import RunProgress
+from kernbench.engine.conversation.run_progress import RunProgress
 from kernbench.events import RunStarted
 from tests import ROOT
 from tests.harness.child import Child, write_task

@@ -110,16 +110,19 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
         return
     titles = ("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")
     sources, usual = {path.name for path in (journal.state / "sources").glob("*")}, loaded.baseline
-    rows = [titles, *(_log_row(entry, best.outcome(entries, entry), sources, usual) for entry in entries)]
+    rows: list[tuple[str, ...]] = [titles]
+    found = best.find(loaded, journal, pulled)
+    for entry in entries:
+        is_unconfirmed = found.is_unconfirmed and entries.is_best_now(entry)
+        rows.append(_log_row(entry, best.outcome(entries, entry), is_unconfirmed, sources, usual))
     for line in report.columns(rows, left=(2, 4, 5, 6)):
         click.echo(line)
-    found = best.find(loaded, journal, pulled).summary
-    if found is not None and found.dropped:
-        speed = fmt.times(found.geomean)
-        click.echo(f"kernbench: the best is still #{found.iteration} ({speed}), whose entry was dropped", err=True)
+    if found.summary is not None and found.summary.dropped:
+        named = f"#{found.summary.iteration} ({fmt.times(found.summary.geomean)})"
+        click.echo(f"kernbench: the best is still {named}, whose entry was dropped", err=True)
 
 
-def _log_row(entry: Summary, outcome: str, sources: set[str], usual: str) -> tuple[str, ...]:
+def _log_row(entry: Summary, outcome: str, is_unconfirmed: bool, sources: set[str], usual: str) -> tuple[str, ...]:
     """`sources` are those kept here. `usual` is the task's own baseline; an entry over another one is marked."""
     from harness.shared.format import DASH
     from kernbench import render
@@ -130,6 +133,8 @@ def _log_row(entry: Summary, outcome: str, sources: set[str], usual: str) -> tup
         remarks.append("source not in this state folder")
     if other := entry_text.over(entry, usual):
         remarks.append(other)
+    if is_unconfirmed:
+        remarks.append("unconfirmed")
     if entry.repeats is not None:
         remarks.append(f"same source as #{entry.repeats}")
     words = entry_text.title(entry) if written else " ".join(entry.hypothesis.split()) or "-"
@@ -198,6 +203,9 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     if text is not None:
         click.echo(text, nl=False)
     run = summary.local_run
+    if run is not None and run.took_over and run.confirmed is None:
+        why = "it waits for a new worker" if run.awaits else "an older kernbench, which confirmed nothing, ran it"
+        click.echo(f"kernbench: unconfirmed: {why}", err=True)
     if run is None or (text is not None and run is summary and journal.made_entry(run.run)):
         return
     if text is not None:

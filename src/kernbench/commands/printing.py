@@ -13,6 +13,8 @@ from kernbench.engine.session import Session
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
+    Confirmed,
+    Confirming,
     Event,
     LogLine,
     Notice,
@@ -49,6 +51,8 @@ class Printer:
             slower = event.summary.counts.get("slower") and not self.allow_slower
             self.exit_code = 0 if event.summary.right and not slower else 1
             self.on_finish(event.summary)
+        elif isinstance(event, Confirmed):
+            self.on_confirmed(event)
         elif isinstance(event, BuildFailed):
             self.exit_code = 2 if event.status == "bad_task" else 1
             self.on_failure(event)
@@ -67,6 +71,8 @@ class Printer:
     def on_case(self, result: CaseResult) -> None: ...
 
     def on_finish(self, summary: Summary) -> None: ...
+
+    def on_confirmed(self, event: Confirmed) -> None: ...
 
     def on_failure(self, failure: BuildFailed) -> None:
         place = render.place(failure.where, failure.message)
@@ -100,6 +106,9 @@ class JsonPrinter(Printer):
             if result.id not in self._printed:
                 self._print(result)
         self._line(report.finished_line(summary))
+
+    def on_confirmed(self, event: Confirmed) -> None:
+        self._line(report.confirmed_line(event))
 
     def on_failure(self, failure: BuildFailed) -> None:
         super().on_failure(failure)
@@ -139,6 +148,12 @@ class TablePrinter(Printer):
         if summary.undecided:
             click.echo(f"to time it again: {summary.command}")
 
+    def on_confirmed(self, event: Confirmed) -> None:
+        self._clear()
+        runs = self.session.logbook.journal.summaries
+        number = next((run.iteration for run in reversed(runs) if run.run == event.run), None)
+        click.echo(render.confirmation(event, number))
+
     def on_failure(self, failure: BuildFailed) -> None:
         self._clear()
         super().on_failure(failure)
@@ -149,6 +164,9 @@ class TablePrinter(Printer):
             self._say_for_now(render.progress(event))
         elif isinstance(event, WorkerChanged) and event.state == "starting" and self._status:
             self._say_for_now("starting the worker (importing torch)")
+        elif isinstance(event, Confirming) and self._status:
+            self._clear()
+            self._say_for_now("confirming it in a new worker" if event.is_running else "")
         elif isinstance(event, LogLine):
             self._clear()
             super().on_narration(event)

@@ -56,10 +56,7 @@ def loop_options(command: _F) -> _F:
         ),
         click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one."),
         click.option(
-            "--state",
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="Folder for runs, instead of .kernbench.",
+            "--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for runs, instead of .kernbench."
         ),
         click.option(
             "--deadline",
@@ -77,6 +74,7 @@ def loop_options(command: _F) -> _F:
             flag_value="dirty",
             help="On a GPU: fill L2 with dirty lines (not yet written back).",
         ),
+        click.option("--no-confirm", is_flag=True, help="Do not confirm a new best in a new worker: it stays `best?`."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -108,6 +106,7 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         budget_ms=given["budget"],
         condition=given["condition"] or "cold",
         deadlines=Deadlines(**seconds),
+        confirm=not given["no_confirm"],
         harness=Path(os.environ["KERNBENCH_HARNESS"]) if "KERNBENCH_HARNESS" in os.environ else None,
     )
 
@@ -325,6 +324,7 @@ def run(
         session.notes.hypothesis, session.notes.next_step = message or "", next_step
         try:
             await session.run_once(iteration=message is not None)
+            await session.confirm()
         finally:
             printer.close()
             await session.close()

@@ -1,8 +1,9 @@
 """Work done while the session is idle, so that the next run is faster and its verdicts are more reliable.
 
 In order: a spare worker, the process that compiles ahead, the rows of the spare, a second spare, a second try of wrong
-rows in one of them, an ncu on standby, and the A/A floors of the current source. The session starts this when no job is
-left and wakes it when one arrives; steps not begun by then wait for the next idle time.
+rows in one of them, the confirmation of a run that would be best, an ncu on standby, and the A/A floors of the current
+source. The session starts this when no job is left and wakes it when one arrives; steps not begun by then wait for the
+next idle time.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from harness.shared.errors import UserError
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from kernbench.engine.jobs import Options
+from kernbench.engine.jobs import Job, Options
 from kernbench.engine.runner import Runner, RunOrder
 from kernbench.events import Event, Notice
 from kernbench.ncu.explainer import Explainer
@@ -70,6 +71,8 @@ class IdleWork:
     emit: Callable[[Event], None]
     wake: asyncio.Event
     """Set when a job arrives."""
+    recalled: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once runs of earlier sessions are in the line for their confirmation."""
 
     async def until_woken(self, situation: Situation) -> None:
         """Works until a job arrives, then cancels the step in progress."""
@@ -94,15 +97,53 @@ class IdleWork:
 
     async def _prepare(self, situation: Situation) -> None:
         order = situation.floors_order(self.options)
-        if not await self._prepare_spares(order):
+        if not await self._prepare_spares(order) and not await self._prepare_again(order):
             return
         took_spare = await self.runner.second_try.carry_out(self.wake.is_set)
         if took_spare and not await self._prepare_spares(order):
+            return
+        if self.options.confirm and not await self._confirm(order):
             return
         if self.options.standby and (device := situation.profiled_device()) is not None:
             await self.explainer.prepare(device, self.wake)
         if self.options.floors and order is not None:
             await self._measure_floors(order)
+
+    async def _prepare_again(self, order: RunOrder | None) -> bool:
+        """After a spare was lost: a confirmation cannot wait for the next idle time, which may not come."""
+        for _ in range(spares.TRIES):
+            if self.wake.is_set() or not (self.supervisor.pids and self.runner.confirmations.is_waiting):
+                return False
+            if await self._prepare_spares(order):
+                return True
+        return False
+
+    async def _confirm(self, order: RunOrder | None) -> bool:
+        """Confirms every run that would be best, each in a new worker; False if a job arrives first, or if the workers
+        made room for a profile."""
+        if order is not None and not self.recalled.is_set():
+            await self.runner.recall(order)
+            self.recalled.set()
+        while await self.runner.confirmations.carry_out(self.wake.is_set):
+            if not await self._prepare_spares(order):
+                return False
+        return bool(self.supervisor.pids) and not self.wake.is_set()
+
+    async def confirm_now(self) -> None:
+        """The same for a command that ends with its run, with one spare at a time."""
+        while self.runner.confirmations.is_waiting:
+            await self.supervisor.ready()
+            await self.supervisor.prepare_spare()
+            is_warm = await self._spares_are("warm")
+            if not is_warm or not await self.runner.confirmations.carry_out(self.wake.is_set):
+                break
+        if self.runner.confirmations.is_waiting:
+            self.emit(Notice("the run stays `best?`: no new worker could start to confirm it", "warning"))
+
+    async def confirm_overdue(self, job: Job) -> None:
+        """Before a save: confirms a run that saves have kept waiting."""
+        if self.options.confirm and job.reason == "save" and self.runner.confirmations.is_overdue:
+            await self.runner.confirmations.come_first()
 
     async def _prepare_spares(self, order: RunOrder | None) -> bool:
         """One after the other, each with its rows; False if a job arrives first or one of them is lost."""

@@ -1,16 +1,20 @@
-"""What a session is asked to do: its options, and a job (a save, a key, a command); and why a job ran nothing."""
+"""What a session is asked to do: its options, the supervisor they ask for, and a job (a save, a key, a command); and
+why a job ran nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from harness.shared.errors import UserError, Where
+from harness.shared.task import Task
 from harness.shared.taskfile import TaskError
 from kernbench import crash_report
-from kernbench.events import BuildFailed
+from kernbench.events import BuildFailed, Event
 from kernbench.worker.deadlines import Deadlines
+from kernbench.worker.supervisor import Supervisor
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Options:
     harness: Path | None = None
     """Replaces the measuring half in the engine's tests."""
     spares: bool = True
+    confirm: bool = True
+    """Confirm a run that would be best in a new worker; else it stays `best?`."""
     floors: bool = True
     standby: bool = True
     """Keep an ncu on standby while nothing is timed."""
@@ -37,6 +43,18 @@ class Options:
     """Use this ncu instead of the one on PATH."""
     has_keys: bool = True
     """Whether the user can press keys such as r; not in `kernbench watch`."""
+
+
+def supervisor_for(task: Task, options: Options, emit: Callable[[Event], None]) -> Supervisor:
+    return Supervisor(
+        device=options.device or ("cpu" if task.device == "cpu" else "auto"),
+        emit=emit,
+        python=options.python,
+        threads=task.threads if task.device == "cpu" else None,
+        deadlines=options.deadlines,
+        harness=options.harness,
+        spares=options.spares,
+    )
 
 
 @dataclass(frozen=True)

@@ -24,13 +24,15 @@ from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Task
-from kernbench.engine.run_progress import RunProgress
-from kernbench.engine.second_try import SecondTry
+from kernbench.engine.conversation.confirmation import Confirmations
+from kernbench.engine.conversation.run_progress import RunProgress
+from kernbench.engine.conversation.second_try import SecondTry
 from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunCancelled, RunFinished, RunStarted, Summary
 from kernbench.log.entries.log_lock import PATIENCE
-from kernbench.log.logbook import Logbook, author, floor_key
+from kernbench.log.logbook import Logbook, floor_key
 from kernbench.log.runs import comparison
-from kernbench.log.runs.series import best_of
+from kernbench.log.runs.series import best_of, may_be_best
+from kernbench.machine.git import author
 from kernbench.task import case_choice
 from kernbench.task.baseline import Baseline
 from kernbench.task.snapshot import Source
@@ -91,6 +93,7 @@ class Runner:
         self._supervisor, self._logbook, self._emit, self._wrote = supervisor, logbook, emit, wrote
         self.running: str | None = None
         self.second_try = SecondTry(supervisor, logbook, emit)
+        self.confirmations = Confirmations(supervisor, logbook, emit, wrote)
         self._told_of_cuda = False
 
     def plan(self, order: RunOrder) -> RunPlan:
@@ -124,6 +127,7 @@ class Runner:
             outcome = await self._conclude(order, progress)
             if isinstance(outcome, Summary):
                 self.second_try.run_finished(outcome, progress, plan.request)
+                self.confirmations.run_finished(outcome, progress, plan.request)
             return outcome
         finally:
             self.running = None
@@ -137,6 +141,23 @@ class Runner:
         if files and not self._told_of_cuda:
             self._told_of_cuda = True
             self._emit(Notice(f"no GPU here: not compiling {', '.join(files)}, checking only the CPU path"))
+
+    async def recall(self, order: RunOrder) -> None:
+        """Puts the newest run that may be best, and that an earlier session left unconfirmed, back into the line.
+        `order` is for any source of the task."""
+        await self._logbook.in_thread(self._recall, order)
+
+    def _recall(self, order: RunOrder) -> None:
+        series = self._logbook.series(order.task, order.environment, order.condition)
+        waiting = (run for run in reversed(series) if run.is_unsettled and may_be_best(series, run))
+        run = next(waiting, None)
+        if run is None or self.confirmations.knows(run.run) or not self._logbook.source(run.source).is_dir():
+            return
+        source = Source(run.source, run.code, self._logbook.source(run.source))
+        baseline = Baseline.parse(order.task.baseline, order.task).of(source.folder)
+        order, cases = replace(order, source=source, baseline=baseline), [case.id for case in order.task.timed]
+        request = self._request(order, run.run, cases, 0, self._best(order))
+        self.confirmations.add(run, request, self._logbook.journal.cases_of(run.run))
 
     async def measure_floor(self, order: RunOrder, case: str) -> bool:
         """Measures the A/A floor of one case for later verdicts; False if interrupted."""

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from harness.shared.regular_file import read_bytes
 from harness.shared.used_files import LARGEST_FILE
+from kernbench.engine.conversation.kernel_writes import KernelWrites, listed
 from kernbench.engine.jobs import Job
-from kernbench.engine.kernel_writes import KernelWrites, listed
 from kernbench.events import Notice
 from kernbench.log.logbook import Logbook
 from kernbench.task import snapshot, source_files

@@ -23,7 +23,7 @@ from kernbench import crash_report
 from kernbench.diagnosis.counters import TraceRow
 from kernbench.engine.archive import Archive
 from kernbench.engine.idle_work import IdleWork, Situation
-from kernbench.engine.jobs import Job, Options, bad_task, broken_down
+from kernbench.engine.jobs import Job, Options, bad_task, broken_down, supervisor_for
 from kernbench.engine.listeners import Listener, Listeners
 from kernbench.engine.run_notes import RunNotes
 from kernbench.engine.runner import Runner, RunOrder, RunOutcome, RunPlan
@@ -37,7 +37,6 @@ from kernbench.ncu.explainer import Answer, Explainer
 from kernbench.task import snapshot, source_files, watch
 from kernbench.task.baseline import Baseline
 from kernbench.worker.process import Unusable
-from kernbench.worker.supervisor import Supervisor
 
 PRUNE_EVERY, TRIM_EVERY = 3600.0, 60.0
 
@@ -56,13 +55,14 @@ class Session:
         self.logbook = Logbook(Path(task.folder), state, task, self.options.condition)
         self.logbook.keep_entries()
         self.archive = Archive(task, self.logbook)
-        self.supervisor = _supervisor(task, options, self._emit)
+        self.supervisor = supervisor_for(task, options, self._emit)
         self.explainer = Explainer(self.supervisor, self.logbook, self._emit, options.harness, options.ncu)
         self._lock = WorkbenchLock(state)
         self._saves = SaveQueue(Path(task.folder), self.logbook, options.has_keys)
         self._reads_folder = asyncio.Lock()
         """Held from a look at the folder until the queue knows what was found."""
         self._runner = Runner(self.supervisor, self.logbook, self._emit, self._saves.kernel_wrote)
+        self._runner.confirmations.after = self._kernel_stopped
         self.notes = RunNotes(self.logbook, self._runner)
         self._idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
         self._resting = False
@@ -150,6 +150,12 @@ class Session:
         self._listeners.raise_failure()
         return outcome
 
+    async def confirm(self) -> None:
+        """Confirms the run before, if it would be best; for a command that ends with its run."""
+        if self.options.confirm:
+            await self._idle_work.confirm_now()
+        self._listeners.raise_failure()
+
     def rerun(self) -> None:
         """Times the current source again, without a new entry; a pending save runs now, with its entry."""
         self._submit(Job("key", time.monotonic(), iteration=False))
@@ -204,7 +210,8 @@ class Session:
     def _carry_out(self, decision: Decision) -> None:
         if decision.job is not None:
             self._wake.set()
-            if not self.paused or decision.job.reason == "key":
+            comes_first = self._runner.confirmations.comes_first
+            if not comes_first and (not self.paused or decision.job.reason == "key"):
                 self.supervisor.cancel()
         if decision.notice is not None:
             self._emit(decision.notice)
@@ -214,7 +221,7 @@ class Session:
         async for seen in watch.changes(folder, stop, poll, self._warn, self.state):
             async with self._reads_folder:
                 found = await self.logbook.in_thread(self._saves.look)
-                running = self.running is not None or self.supervisor.is_gpu_lent
+                running = bool(self.running or self._runner.confirmations.running) or self.supervisor.is_gpu_lent
                 self._carry_out(self._saves.folder_changed(found, seen, running))
 
     async def _look_around(self) -> None:
@@ -237,6 +244,7 @@ class Session:
                 continue
             try:
                 await self._look_around()
+                await self._idle_work.confirm_overdue(job)
                 await self._execute(job)
             except Exception as problem:  # the next save is served, however this one failed
                 self._saves.failed = True
@@ -385,15 +393,3 @@ class Session:
     def _note_environment(self, event: Event) -> None:
         if isinstance(event, WorkerChanged) and event.environment is not None:
             self.logbook.environment = event.environment
-
-
-def _supervisor(task: Task, options: Options, emit: Listener) -> Supervisor:
-    return Supervisor(
-        device=options.device or ("cpu" if task.device == "cpu" else "auto"),
-        emit=emit,
-        python=options.python,
-        threads=task.threads if task.device == "cpu" else None,
-        deadlines=options.deadlines,
-        harness=options.harness,
-        spares=options.spares,
-    )

@@ -150,7 +150,7 @@ def _mark(scale: Scale, index: int, item: Summary, titled: bool) -> str:
     if item.geomean is None or not item.right:
         y = HEIGHT - BOTTOM
         return f'<path class="wrong" d="M{x - 4:.1f} {y - 4}l8 8m0 -8l-8 8">{title}</path>'
-    kind, radius = ("top", 5.0) if item.best else ("dot", 4.0)
+    kind, radius = ("top", 5.0) if item.holds else ("dot", 4.0)
     radius = radius if scale.count <= 200 else radius / 2
     return f'<circle class="{kind}" cx="{x:.1f}" cy="{scale.y(item.geomean):.1f}" r="{radius:g}">{title}</circle>'
 

@@ -67,7 +67,7 @@ def _run_row(summary: Summary) -> tuple[Any, ...]:
         summary.source,
         OUTCOMES.get(word := render.outcome(summary), word),
         summary.right,
-        summary.best,
+        summary.holds,
         summary.stalled,
         summary.hypothesis,
         summary.hypothesis_by,

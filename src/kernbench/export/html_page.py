@@ -111,7 +111,7 @@ def told_in_full(about: Collected) -> list[Summary]:
     """The entries that became best and the newest, oldest first."""
     if len(about.entries) <= TOLD_IN_FULL:
         return list(about.entries)
-    bests = [item for item in about.entries if item.best][-TOLD_IN_FULL // 2 :]
+    bests = [item for item in about.entries if item.holds][-TOLD_IN_FULL // 2 :]
     chosen = {id(item) for item in [*bests, *about.entries[len(bests) - TOLD_IN_FULL :]]}
     return [item for item in about.entries if id(item) in chosen]
 

@@ -117,7 +117,7 @@ def _path(about: Collected, pair: Pair) -> list[str]:
     """The steps that became best, and how many entries the whole log has."""
     series = series_of(about.made, about.series_for(pair.after))
     until = next((place for place, item in enumerate(series) if item.source == pair.after.source), len(series) - 1)
-    steps = [item for item in series[: until + 1] if item.took_over]
+    steps = [item for item in series[: until + 1] if item.took_over and item.holds]
     lines = [f"- {name_of(item)} {fmt.geomean(item.ratio)}: {_hypothesis(item)}" for item in steps]
     told = [*_beginning(about, pair), _tried(about, len(series), len(steps)), "", *lines, *([""] if lines else [])]
     return ["## How it came about", "", *told]

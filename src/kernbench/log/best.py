@@ -1,10 +1,10 @@
 """Which source is best: the only module that decides, for the header, the pane, `status`, `log`, `show`, `restore`,
 exports and `port`.
 
-It is the best of the task's own series by the runs on this machine. If they have none (a log that was only pulled), it
-is the last entry that the log itself calls best over the task's own baseline, unless a run here has proved its source
-wrong or the entry is about another task. A dropped entry counts too: its source stays the best until another takes
-over. If there is none either, the answer is the reason.
+It is the confirmed best of the task's own series by the runs on this machine. If they have none (a log that was only
+pulled), it is the last entry that the log itself calls best over the task's own baseline, unless a run here has proved
+its source wrong or the entry is about another task. A dropped entry counts too: its source stays the best until another
+takes over. If there is none either, the answer is the reason.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from kernbench.log.entries import pulled_entries
 from kernbench.log.entries.entry_list import EntryList, Key, key_of
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.runs.journal import Journal
-from kernbench.log.runs.series import Series
+from kernbench.log.runs.series import Series, may_be_best
 
-NoBestReason = Literal["nothing_run", "task_changed", "none_right"]
+NoBestReason = Literal["nothing_run", "task_changed", "none_right", "unsettled", "refused"]
 _WORDS: dict[NoBestReason, str] = {
     "nothing_run": "no best yet: nothing has been run on this machine",
     "task_changed": "no best yet: the task changed; nothing has been timed against {baseline} since",
     "none_right": "no best yet: no source that passed every case was timed against {baseline}",
+    "unsettled": "no best yet: the first one waits for its confirmation in a new worker",
+    "refused": "no best yet: a new worker confirmed none of the sources that would be best",
 }
 
 
@@ -40,6 +42,8 @@ class Best:
     """The run that made it best, with the entry about its source if there is one; a PulledEntry from a pulled log."""
     reason: NoBestReason | None = None
     """Why there is none."""
+    is_unconfirmed: bool = False
+    """It became best with a run of an older version, which confirmed nothing."""
 
     @property
     def key(self) -> Key | None:
@@ -68,10 +72,20 @@ def find(
     if found := journal.best(series):
         made = _made_with(journal, series, found.source) if found.iteration is None else None
         number = (made or found).iteration or entries.number_of(journal, found.source)
-        return Best(series, replace(made or found, iteration=number, dropped=journal.is_dropped((made or found).run)))
+        shown = replace(made or found, iteration=number, dropped=journal.is_dropped((made or found).run))
+        return Best(series, shown, is_unconfirmed=found.confirmed is None)
     if written := _written(task, journal, entries, l2):
         return Best(series, written)
-    return Best(series, reason="none_right" if _was_run(journal, series) else "task_changed")
+    return Best(series, reason=_why_none(journal, series))
+
+
+def _why_none(journal: Journal, series: Series) -> NoBestReason:
+    runs = journal.series(series)
+    if any(may_be_best(runs, run) for run in reversed(runs) if run.is_unsettled):
+        return "unsettled"
+    if any(run.is_refused for run in runs):
+        return "refused"
+    return "none_right" if _was_run(journal, series) else "task_changed"
 
 
 def listing(
@@ -87,14 +101,14 @@ def outcome(listed: EntryList, entry: Summary) -> str:
     word = render.outcome(entry)
     if not listed.is_best_now(entry):
         return word
-    return "best now" if word in ("best", "undecided") else f"{word}, best now"
+    return "best now" if word in ("best", "undecided", render.UNSETTLED) else f"{word}, best now"
 
 
 def _written(task: Task, journal: Journal, entries: PulledEntries, l2: str) -> PulledEntry | None:
     """The last pulled entry that the log calls best over the task's own baseline."""
     old = journal.old_hashes(task)
     written = [*entries.of(journal), *pulled_entries.dropped(journal)]
-    own = [item for item in written if item.best and _is_of(task, item, l2, old)]
+    own = [item for item in written if item.holds and _is_of(task, item, l2, old)]
     wrong = {run.source for run in journal.summaries if run.disproved} if own else set()
     newest_first = sorted(own, key=lambda item: item.iteration or 0, reverse=True)
     return next((item for item in newest_first if not _is_among(item.source, wrong)), None)

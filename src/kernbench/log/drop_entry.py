@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from harness.shared.errors import UserError
@@ -35,7 +36,8 @@ def doubt(task: Task, journal: Journal, entry: Summary) -> str:
         return "it is from another machine, so kernbench cannot tell whether it was edited by hand"
     made = next(run for run in journal.summaries if run.run == entry.run)
     number, rows = made.iteration or 0, (journal.landed_in(made.run), journal.cases_of(made.run))
-    wrote = [_lines(entry_text.EntryText(task, made, results)(number)) for results in rows]
+    words = (made, replace(made, confirmed=None))  # an entry that was locked or edited keeps the word `best?`
+    wrote = [_lines(entry_text.EntryText(task, item, results)(number)) for results in rows for item in words]
     entries = stored_sources.entries_of(task)
     entries.of(journal)
     return "" if _lines(entries.edited.text_of(entry)) in wrote else "it has lines added or changed by hand"
@@ -80,9 +82,9 @@ def _last_dropped(journal: Journal, number: int) -> DroppedEntry | None:
 
 
 def _lines(text: str) -> list[str]:
-    """Without empty lines, and without what a profile or a second try added later."""
+    """Without empty lines, and without what a profile, a second try or a confirmation added later."""
     lines = [line.rstrip("\r") for line in text.split("\n")]
-    added = ("evidence", entry_text.SECOND_TRY)
+    added = ("evidence", entry_text.SECOND_TRY, entry_text.CONFIRMED, entry_text.REFUSED)
     return [line for line in lines if line and not any(entry_text.mark_of(line, name) for name in added)]
 
 

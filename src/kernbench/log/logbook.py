@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import getpass
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -20,11 +18,12 @@ from harness.shared.errors import UserError
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from kernbench.events import Summary
+from kernbench.events import Confirmed, Summary
 from kernbench.log import best as best_source
 from kernbench.log import profile_evidence
 from kernbench.log.entries import entry_text, iterations_file
 from kernbench.log.entries.entry_list import EntryList
+from kernbench.log.entries.iterations_file import add_confirmation, add_second_try
 from kernbench.log.entries.log_lock import PATIENCE, LogbookError
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.file_thread import FileThread
@@ -32,8 +31,7 @@ from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import JournalError
 from kernbench.log.runs.series import Series, best_of
-from kernbench.machine.git import Git
-from kernbench.machine.plain_text import one_line
+from kernbench.machine.git import author
 from kernbench.task import snapshot
 from kernbench.task.lookup import cannot_be_written, make_state
 
@@ -149,7 +147,7 @@ class Logbook:
     def better_elsewhere(self, summary: Summary) -> Summary | None:
         """The log's best over the same baseline on the same device, if it is ahead of this run: nothing here was
         compared with its source."""
-        bests = [item for item in self._elsewhere.of(self.journal) if item.best]
+        bests = [item for item in self._elsewhere.of(self.journal) if item.holds]
         rivals = [item for item in bests if comparison.axis_of(item) == comparison.axis_of(summary)]
         best = max(rivals, key=lambda item: item.geomean or 0.0, default=None)
         return best if best and (best.geomean or 0.0) > (summary.geomean or 0.0) else None
@@ -213,7 +211,7 @@ class Logbook:
             if not stored:
                 store(None)
             return replace(stored[0], iteration=None), f"{problem}; {WAITS}"
-        self._confirm(entered)
+        self._note_entered(entered)
         if is_read:
             self._elsewhere.signature = self._seen.signature
         self.refresh()
@@ -250,7 +248,7 @@ class Logbook:
             self._seen.signature = None  # read the file: the entry may be there
             text, look_for = functools.partial(self._text_of, run), run.run
             number = iterations_file.append(self.path, text, at_least, self._seen, run=look_for, patience=patience)
-            self._confirm(comparison.numbered(run, number))
+            self._note_entered(comparison.numbered(run, number))
             numbers.append(number)
         if numbers:
             self.refresh()
@@ -263,9 +261,10 @@ class Logbook:
             with contextlib.suppress(UserError, OSError):
                 task = taskfile.load(self.source(run.source))
         task = task or taskfile.load(self.path.parent)
-        return entry_text.EntryText(task, run, self.journal.cases_of(run.run), self._evidence(task, run))(number)
+        rows, confirmation = self.journal.cases_of(run.run), self.journal.confirmations.get(run.run)
+        return entry_text.EntryText(task, run, rows, self._evidence(task, run), confirmation)(number)
 
-    def _confirm(self, entered: Summary) -> None:
+    def _note_entered(self, entered: Summary) -> None:
         """If this line cannot be written, the entry is found by its run later."""
         with contextlib.suppress(JournalError):
             self.journal.enter(entered.run, entered.iteration or 0)
@@ -327,11 +326,19 @@ class Logbook:
         """Corrects rows of a finished run and adds the sentence to its entry, if it has one. Returns why the entry
         could not be changed."""
         self.journal.correct(run, rows)
+        return self._add_to(run, lambda path, entry: add_second_try(path, entry, sentence, patience))
+
+    def confirm(self, event: Confirmed, usual: str, patience: float) -> str:
+        """The same for what came of a run that would be best; `usual` is the task's baseline."""
+        self.journal.confirm(event)
+        return self._add_to(event.run, lambda path, entry: add_confirmation(path, entry, event, usual, patience))
+
+    def _add_to(self, run: str, add: Callable[[Path, Summary], None]) -> str:
         entry = next((item for item in self.journal.listed() if item.run == run), None)
-        if entry is None or run in self.journal.waiting:  # an entry that waits will have the corrected rows
+        if entry is None or run in self.journal.waiting:  # an entry that waits will have it from the start
             return ""
         try:
-            iterations_file.add_second_try(self.path, entry, sentence, patience)
+            add(self.path, entry)
         except LogbookError as problem:
             return str(problem)
         self.refresh()
@@ -355,7 +362,7 @@ class Logbook:
 
     def _best_before(self, summary: Summary) -> str | None:
         """The source that was best when the run began, unless it is the run's own."""
-        runs = (run for run in reversed(self.journal.summaries) if run.best and run.at < summary.at)
+        runs = (run for run in reversed(self.journal.summaries) if run.holds and run.at < summary.at)
         return next((run.source for run in runs if run.source != summary.source), None)
 
     def text(self, number: int, source: str | None = None, at: str = "") -> str:
@@ -380,15 +387,3 @@ def floor_key(task_hash: str, baseline: str, environment: Environment, case: str
 
 def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-@functools.cache
-def author(folder: Path) -> str:
-    """The user's name, as commits in this folder would have it, in one line of valid UTF-8."""
-    name = os.fsencode(os.environ.get("GIT_AUTHOR_NAME", ""))
-    name = name or os.fsencode((Git(folder).ask("config", "user.name", seconds=2) or "").strip())
-    try:
-        name = name or os.fsencode(getpass.getuser())
-    except (OSError, KeyError):  # the system does not know this user
-        return ""
-    return one_line(name.decode(errors="replace"))

@@ -6,12 +6,15 @@ folder may be a stranger's, so every call switches them all off.
 
 from __future__ import annotations
 
+import functools
+import getpass
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from kernbench.machine import tool
+from kernbench.machine.plain_text import one_line
 
 SECONDS = 20.0
 ENVIRONMENT = {
@@ -64,3 +67,15 @@ class Git:
         off = [f"{name}={'false' if name.endswith('.required') else ''}" for name in drivers]
         command = ("status", "--porcelain", "--ignore-submodules=dirty", *words)
         return self.ask(*command, seconds=seconds, settings=[*SWITCHED_OFF, *off])
+
+
+@functools.cache
+def author(folder: Path) -> str:
+    """The user's name, as commits in this folder would have it, in one line of valid UTF-8."""
+    name = os.fsencode(os.environ.get("GIT_AUTHOR_NAME", ""))
+    name = name or os.fsencode((Git(folder).ask("config", "user.name", seconds=2) or "").strip())
+    try:
+        name = name or os.fsencode(getpass.getuser())
+    except (OSError, KeyError):  # the system does not know this user
+        return ""
+    return one_line(name.decode(errors="replace"))

@@ -16,9 +16,11 @@ from textual.containers import Horizontal, Vertical
 from textual.getters import query_one
 
 from harness.shared.errors import UserError
+from kernbench import render
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
+    Confirmed,
     Event,
     LogLine,
     Notice,
@@ -191,8 +193,13 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             )
         if isinstance(event, RunStarted | BuildFailed | TaskLoaded) or _is_failure(event):
             self.output.show()
-        if isinstance(event, RunFinished):
+        if isinstance(event, RunFinished | Confirmed):
             self.show_iterations()
+        if isinstance(event, Confirmed):
+            newest = reversed(self._bench.engine.logbook.iterations()[-status_text.RECENT_RUNS :])
+            number = next((item.iteration for item in newest if item.run == event.run), None)
+            said = render.confirmation(event, number)
+            self._bench.tell(said, "information" if event.confirmed else "warning")
         if isinstance(event, CaseLanded) and isinstance(self.app.screen, RowPage):
             self.app.screen.follow(self.board, event)
 

@@ -1,6 +1,7 @@
 """Speaks the judge's protocol and does what solution.py says in plain assignments:
 
-JUDGE = "wrong"       wrong (a call of the first case), lost (exits), hang (says nothing), refuse (cannot load the task)
+JUDGE = "wrong"       wrong (a call of the first case), part (judges only that case), lost (exits), hang (says nothing),
+                      refuse (cannot load the task)
 """
 
 import json
@@ -35,7 +36,7 @@ def main(device):
             emit("finished", run=run, problem="reference.py failed to load: no module")
             continue
         emit("listening", run=run, address="fake")
-        for index, case in enumerate(request["cases"]):
+        for index, case in enumerate(request["cases"][: 1 if todo == "part" else None]):
             problem = "output 0 differs at [0]: got 1, expected 2" if todo == "wrong" and index == 0 else None
             emit("judged", run=run, case=case, calls=CALLS, problem=problem)
         emit("finished", run=run, problem="")

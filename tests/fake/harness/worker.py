@@ -9,6 +9,9 @@ DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER
                       unsteady (wrong in the first process that runs it; another waits while the task has a .wait),
                       patch (reports that it replaced torch.softmax), find (finds that replaced, but in its first run)
 ON = "b"              the case on which it does so; every case if left out
+CONFIRM_US = 80.0     what a call takes when the source is confirmed; TIME_US if left out
+CONFIRM_DO = "wrong"  what a confirmation does: one of the above, or find (reports a finding that disqualifies), wait
+                      (while the task has a .wait), crash_once (in the first process that confirms)
 SAYS = "\\u001b"      what it prints, and the words of syntax and raise; written as in JSON
 
 lies.json, next to solution.py, lists false events and when to send them: first, load, row (before the first) or end.
@@ -79,7 +82,7 @@ class Worker:
         self.emit("warm", gpu_free=float(os.environ.get("FAKE_GPU_FREE", "1")))
         while True:
             request, self.read_at = self.requests.get()
-            if request["request"] == "run":
+            if request["request"] in ("run", "confirm"):
                 self.run(request)
             else:
                 self.floor(request)
@@ -97,7 +100,10 @@ class Worker:
         self.emit("step", run=run, step="load", case=None, index=0, count=len(cases))
         self.lie(request, "load")
         text = self.text(request["source"])
-        todo, where = self.word(text, "DO"), self.word(text, "ON")
+        is_confirming = request["request"] == "confirm"
+        todo, where = self.word(text, "CONFIRM_DO" if is_confirming else "DO"), self.word(text, "ON")
+        if is_confirming:
+            self.begin_confirmation(request, todo)
         if todo == "hang_load":
             time.sleep(60)
         if todo == "compile":
@@ -128,7 +134,8 @@ class Worker:
             self.emit("loaded", run=run, compiler={"target": ["fake", 1, 32]})
         if request["controls"]:
             self.emit("controls", run=run, passed=True)
-        own, best = self.time(text), request["best"] and self.time(self.text(request["best"]))
+        own = self.time(text, "CONFIRM_US" if is_confirming else "TIME_US")
+        best = request["best"] and self.time(self.text(request["best"]))
         for index, case in enumerate(cases):
             if run in self.cancelled:
                 self.emit("cancelled", run=run)
@@ -146,6 +153,16 @@ class Worker:
                 os._exit(70)
         self.emit("finished", run=run)
         self.lie(request, "end")
+
+    def begin_confirmation(self, request, todo):
+        if todo == "find":
+            finding = {"name": "changed process", "help": "", "red": True, "code": "process_changed"}
+            self.emit("finding", run=request["run"], finding=finding)
+        wait = os.path.join(request["task"]["folder"], ".wait")
+        while todo == "wait" and os.path.exists(wait) and request["run"] not in self.cancelled:
+            time.sleep(0.01)
+        if todo == "crash_once" and self.is_first(request):
+            os.kill(os.getpid(), signal.SIGSEGV)
 
     def lie(self, request, when):
         with contextlib.suppress(FileNotFoundError), open(os.path.join(request["source"], "lies.json")) as file:
@@ -228,9 +245,9 @@ class Worker:
         found = re.search(rf'^{name} = "(.*)"', text, re.MULTILINE)
         return found and found[1]
 
-    def time(self, text):
-        found = re.search(r"^TIME_US = ([0-9.]+)", text, re.MULTILINE)
-        return float(found[1]) if found else 100.0
+    def time(self, text, name="TIME_US"):
+        found = re.search(rf"^{name} = ([0-9.]+)", text, re.MULTILINE)
+        return float(found[1]) if found else 100.0 if name == "TIME_US" else self.time(text)
 
 
 def ratio(value):

@@ -15,7 +15,7 @@ from harness.shared import format as fmt
 from harness.shared.results import CaseResult
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.events import Summary
+from kernbench.events import Confirmed, Summary
 from kernbench.log.entries import trailer
 from kernbench.machine.plain_text import markdown, one_line, plain
 
@@ -26,28 +26,37 @@ WRAPPED = re.compile(r" {2,}(?![-*+>] |\d+[.)] |```)\S")
 BULLETS = frozenset("-*+")
 SECOND_TRY = "tried again"
 """Name of the field that is added if a wrong row is right the second time."""
+CONFIRMED, REFUSED = "confirmed", "refused"
+"""Name of the field that is added once a run that would be best was confirmed, or was not."""
 
 
 class EntryText:
     """An entry that has no number yet."""
 
     def __init__(
-        self, task: Task, summary: Summary, results: Mapping[str, CaseResult], evidence: str | None = None
+        self,
+        task: Task,
+        summary: Summary,
+        results: Mapping[str, CaseResult],
+        evidence: str | None = None,
+        confirmation: Confirmed | None = None,
     ) -> None:
         self._task, self._summary, self._results, self._evidence = task, summary, results, evidence
+        self._confirmation = confirmation
 
     def __call__(self, number: int) -> str:
         """The entry's text. A failed iteration gets a short one: it has no speedup to prove."""
         summary, is_short = self._summary, not self._summary.right
         hypothesis, move, next_step = own_lines(summary)
         lines = [
-            f"## {number} · {title(summary)} · {score(summary, self._task.baseline)}",
+            heading(number, summary, self._task.baseline),
             markdown(f"- when {' · '.join(circumstances(summary))}"),
             *([markdown(f"- with {' · '.join(provenance(summary))}")] if provenance(summary) and not is_short else []),
             *([f"- command: `{one_line(summary.command)}`"] if summary.command and not is_short else []),
             *hypothesis,
             markdown(f"- result: {result(self._task, summary, self._results)}"),
             *([f"- evidence: {self._evidence}"] if self._evidence else []),
+            *([confirmation(self._confirmation)] if self._confirmation else []),
             *move,
             *([stall(summary)] if summary.stalled else []),
             *next_step,
@@ -59,6 +68,14 @@ class EntryText:
 def title(summary: Summary) -> str:
     text = " ".join(summary.hypothesis.split()) or "no hypothesis"
     return text if len(text) <= SHORT else text[: SHORT - 3].rstrip() + "..."
+
+
+def heading(number: int, summary: Summary, usual: str) -> str:
+    return f"## {number} · {title(summary)} · {score(summary, usual)}"
+
+
+def confirmation(event: Confirmed) -> str:
+    return f"- {CONFIRMED if event.confirmed else REFUSED}: {markdown(one_line(event.why))}"
 
 
 VERSUS_BEST = {"faster": "faster than best", "slower": "slower than best", "same": "same as best"}

@@ -14,13 +14,13 @@ import errno
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.shared import regular_file
 from kernbench import render
 from kernbench.atomic_write import written_aside
-from kernbench.events import Summary
+from kernbench.events import Confirmed, Summary
 from kernbench.log.entries import entry_text, trailer
 from kernbench.log.entries.log_lock import PATIENCE, LogbookError, is_same, locked
 from kernbench.machine.plain_text import markdown, one_line
@@ -152,14 +152,34 @@ def add_evidence(path: Path, summary: Summary, evidence: str) -> None:
 def add_second_try(path: Path, summary: Summary, sentence: str, patience: float) -> None:
     """Add what came of trying rows again, below an entry's result and evidence."""
     with _own_entry(path, summary.iteration or 0, summary.source, summary.at, patience) as found:
-        result = next(entry_text.fields(found.lines, "result"), None)
-        if result is None:
-            raise _by_hand(path, summary.iteration)
-        after = result.stop
-        if entry_text.mark_of(found.lines[after], "evidence"):
-            after += next(entry_text.fields(found.lines[after:], "evidence")).stop
-        line = f"- {entry_text.SECOND_TRY}: {markdown(one_line(sentence))}{found.outcome}"
-        _replace(path, found, [*found.lines[:after], line, *found.lines[after:]])
+        line = f"- {entry_text.SECOND_TRY}: {markdown(one_line(sentence))}"
+        _replace(path, found, _with_line(path, summary, found, line))
+
+
+def add_confirmation(path: Path, summary: Summary, event: Confirmed, usual: str, patience: float) -> None:
+    """Add what came of a run that would be best, below its entry's result, and bring the entry's word up to date: in
+    the heading unless a person edited that, and in the trailer. `usual` is the task's baseline."""
+    with _own_entry(path, summary.iteration or 0, summary.source, summary.at, patience) as found:
+        head, *lines = _with_line(path, summary, found, entry_text.confirmation(event))
+        words = (replace(summary, confirmed=value) for value in (None, event.confirmed))
+        before, after = (entry_text.heading(summary.iteration or 0, item, usual) for item in words)
+        head = after + found.outcome if head == before + found.outcome else head
+        marks = [f"\n{line}".startswith(trailer.BEGIN) for line in lines]
+        if marks.count(True) == 1:
+            place = marks.index(True)
+            lines[place] = trailer.with_confirmation(lines[place].rstrip(), event.confirmed) + found.outcome
+        _replace(path, found, [head, *lines])
+
+
+def _with_line(path: Path, summary: Summary, found: LocatedEntry, line: str) -> list[str]:
+    """The entry's lines with another one below its result and evidence."""
+    result = next(entry_text.fields(found.lines, "result"), None)
+    if result is None:
+        raise _by_hand(path, summary.iteration)
+    after = result.stop
+    if entry_text.mark_of(found.lines[after], "evidence"):
+        after += next(entry_text.fields(found.lines[after:], "evidence")).stop
+    return [*found.lines[:after], line + found.outcome, *found.lines[after:]]
 
 
 def remove(path: Path, entry: Summary, store: Callable[[str], None]) -> None:

@@ -72,6 +72,8 @@ FORMS: dict[str, Callable[[Any], bool]] = {
     "verdict": lambda value: _is_code(value, VERDICTS),
     "vs_best": _is_ratio,
     "best": _is_flag,
+    "confirmed": _is_flag,
+    "awaits": _is_flag,
     "best_geomean": _is_number,
     "not_best_code": lambda value: _is_code(value, REASONS),
     "stalled": _is_flag,
@@ -104,6 +106,17 @@ def line(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> str
 def _dumped(data: Any) -> str:
     """JSON without two hyphens in a row, which would end the comment."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("--", "-\\u002d")
+
+
+def with_confirmation(line: str, confirmed: bool) -> str:
+    """A trailer's line, once its run was confirmed or refused; the line itself if it cannot be read."""
+    data = _parsed(_line(line))
+    if data is None or not isinstance(data.get("environment"), dict):
+        return line
+    data["confirmed"] = confirmed
+    last = {name: data.pop(name) for name in ("environment", "rows") if name in data}
+    first = {name: data.pop(name) for name in ("schema", *FORMS) if name in data}
+    return f"<!-- kernbench {_dumped({**first, **data, **last})} -->"
 
 
 def find(text: str, run: str) -> int:

@@ -91,12 +91,11 @@ class SummaryInputs:
 
 def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult], about: SummaryInputs) -> Summary:
     """Sums up a run. A source that is not right has no speedup; its other rows still have their times."""
-    headline = [results[case.id] for case in task.timed if case.headline and case.id in results]
-    rows = [(row, row.ratio) for row in headline]
-    timed = [(row, ratio) for row, ratio in rows if ratio is not None]
+    headline = _headline(task, results)
+    timed = [(row, ratio) for row in headline if (ratio := row.ratio) is not None]
     tried = any(row.status in ("ok", "interpreted") for row in results.values())
     right = tried and not any(row.failed for row in results.values())
-    mean = stats.geomean([ratio for _row, ratio in timed]) if right else None
+    mean, direct = means(task, results) if right else (None, None)
     old_best = best_of(about.series)
     is_best_already = old_best is not None and (old_best.source == started.source or about.is_same_as_best)
     decides = started.baseline == task.baseline
@@ -121,8 +120,9 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         wall=wall.speedup if wall else None,
         wall_low=wall.low if wall and _has_interval(headline) else None,
         wall_high=wall.high if wall and _has_interval(headline) else None,
-        vs_best=stats.geomean(_against_best(headline)) if right else None,
+        vs_best=direct,
         best=best,
+        awaits=best and not is_best_already,
         best_geomean=old_best.geomean if old_best and decides else None,
         not_best=why_not,
         not_best_code=code,
@@ -151,6 +151,17 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     )
 
 
+def means(task: Task, results: Mapping[str, CaseResult]) -> tuple[Ratio | None, Ratio | None]:
+    """The geomeans over the baseline and over the best, of the headline rows that were timed."""
+    headline = _headline(task, results)
+    over_baseline = [row.ratio for row in headline if row.ratio is not None]
+    return stats.geomean(over_baseline), stats.geomean(_against_best(headline))
+
+
+def _headline(task: Task, results: Mapping[str, CaseResult]) -> list[CaseResult]:
+    return [results[case.id] for case in task.timed if case.headline and case.id in results]
+
+
 def axis_of(run: Summary) -> tuple[str, str, str]:
     """What a speedup is measured over, and where; also works for a pulled entry, whose series is not known."""
     return run.baseline, run.environment.device_name, run.environment.l2
@@ -158,12 +169,13 @@ def axis_of(run: Summary) -> tuple[str, str, str]:
 
 def best_levels(entries: Sequence[Summary]) -> list[float | None]:
     """The geomean of the best after each entry, as measured when it became best. That may have been between two
-    entries, and timing it again does not change it."""
+    entries, and timing it again does not change it. One that waits for its confirmation is not the best yet."""
     levels: list[float | None] = []
     level: float | None = None
     for item in entries:
         before = [value for value in (level, item.best_geomean) if value is not None]
-        level = item.geomean if item.took_over and item.geomean else max(before, default=None)
+        takes_over = item.took_over and item.holds
+        level = item.geomean if takes_over and item.geomean else max(before, default=None)
         levels.append(level)
     return levels
 

@@ -4,17 +4,17 @@ A run is a `start` line, `case` lines as they land (the last one of a case count
 `cancelled`. A `finished` run that is to have an entry is marked `unwritten`; `entered` follows once ITERATIONS.md has
 the entry, and gives its number. A run without that line is found at the next start, and its entry is written then.
 `words` lines change the hypothesis or next step of an iteration; `dropped` keeps the text of an entry that
-was removed from ITERATIONS.md, `undropped` puts it back; `corrected` changes rows of a run that has ended; `controls`
-records that a task passed its controls; `floor` keeps an A/A floor; `kept` names a source that a restore stored; `task`
-records the hash that older versions gave a task. Reading skips torn lines and anything it does not know. Opening keeps
-the Summary of every run and skips rows by their first bytes; run_rows.py reads the rows of a run on request.
+was removed from ITERATIONS.md, `undropped` puts it back; `corrected` changes rows of a run that has ended; `confirmed`
+says what came of a run that would be best; `controls` records that a task passed its controls; `floor` keeps an A/A
+floor; `kept` names a source that a restore stored; `task` records the hash that older versions gave a task. Reading
+skips torn lines and anything it does not know. Opening keeps the Summary of every run and skips rows by their first
+bytes; run_rows.py reads the rows of a run on request.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
-import gc
 import json
 import statistics
 import sys
@@ -28,10 +28,11 @@ from harness.shared.lines import SCHEMA, UNREADABLE, decode_checked, encode, to_
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
-from kernbench.events import BuildFailed, CaseLanded, NotBestCode, RunCancelled, RunStarted, Summary
+from kernbench.events import BuildFailed, CaseLanded, Confirmed, NotBestCode, RunCancelled, RunStarted, Summary
 from kernbench.log.runs import corrections, legacy, run_rows
 from kernbench.log.runs.runs_file import (
     BEGIN,
+    CONFIRMED,
     ENTERED,
     FINISHED,
     VERSION,
@@ -40,6 +41,7 @@ from kernbench.log.runs.runs_file import (
     parse_all,
 )
 from kernbench.log.runs.series import Series, best_of, series_of
+from kernbench.machine.freed_memory import no_collections
 
 FLOORS = 3
 """Measurements of one floor, each in a different idle time."""
@@ -88,6 +90,8 @@ class Journal:
         self._corrections = corrections.Corrections()
         self.waiting: dict[str, int] = {}
         """Runs whose entry is not known to be in ITERATIONS.md, each with its index in `summaries`."""
+        self.confirmations: dict[str, Confirmed] = {}
+        """By run."""
         self._begins: dict[str, int] = {}
         """Offset of each run's first line."""
         self._environment: tuple[dict[str, Any], Environment] = {}, Environment()
@@ -182,9 +186,22 @@ class Journal:
     def _take_entry(self, run: str, number: int) -> None:
         place = self.waiting.pop(run, None)
         if place is not None and self.summaries[place].iteration != number:
-            entered = copy.copy(self.summaries[place])
-            object.__setattr__(entered, "iteration", number)  # `replace` checks 50 fields, for every run of a long log
-            self.summaries[place] = entered
+            self._change(place, "iteration", number)
+
+    def _change(self, place: int, name: str, value: object) -> None:
+        changed = copy.copy(self.summaries[place])
+        object.__setattr__(changed, name, value)  # `replace` checks 50 fields, for every run of a long log
+        self.summaries[place] = changed
+
+    def confirm(self, event: Confirmed) -> None:
+        self._append(encode("confirmed", event))
+        self._take_confirmation(event)
+
+    def _take_confirmation(self, event: Confirmed) -> None:
+        self.confirmations[event.run] = event
+        places = (place for place in reversed(range(len(self.summaries))) if self.summaries[place].run == event.run)
+        if (place := next(places, None)) is not None:
+            self._change(place, "confirmed", event.confirmed)
 
     def fail(self, event: BuildFailed) -> None:
         self._append(encode("failed", event))
@@ -260,18 +277,17 @@ class Journal:
             yield run, self._corrections.applied_to_data(run, rows)
 
     def read_new(self) -> bool:
-        """Reads the runs that other processes have finished since; returns whether there were any."""
-        before = len(self.summaries)
+        """Reads the runs that other processes have finished or confirmed since; returns whether there were any."""
+        before = len(self.summaries), len(self.confirmations)
         for line in self._new_lines():
-            if line.startswith((FINISHED, ENTERED, corrections.CORRECTED, *DROPS)):
+            if line.startswith((FINISHED, ENTERED, CONFIRMED, corrections.CORRECTED, *DROPS)):
                 with contextlib.suppress(*UNREADABLE):
                     data = json.loads(line)
                     if data["event"] != "finished" or not self._knows(data["run"]):
                         self._fold(data["event"], data)
-        more = len(self.summaries) > before
-        if more:
+        if len(self.summaries) > before[0]:
             self.last_cases = self.cases_of(self.summaries[-1].run)
-        return more
+        return (len(self.summaries), len(self.confirmations)) != before
 
     def loss(self) -> str:
         """Says once that the file was emptied or removed since it was read."""
@@ -286,7 +302,7 @@ class Journal:
 
     def _read(self) -> None:
         lines = self._lines_to_open()
-        with _no_collections():
+        with no_collections():
             while batch := list(islice(lines, PARSED_AT_ONCE)):
                 for data in parse_all(batch):
                     try:
@@ -332,6 +348,8 @@ class Journal:
             self._reword(data)
         elif kind == "corrected":
             self._take_correction(data)
+        elif kind == "confirmed":
+            self._take_confirmation(decode_checked(Confirmed, data))
         elif kind == "dropped":
             self._take_drop(decode_checked(DroppedEntry, data))
         elif kind == "undropped":
@@ -373,18 +391,6 @@ class Journal:
         if run.iteration is not None and run.iteration >= MOST_ITERATIONS:
             raise ValueError("not a number that an entry can have")
         return run
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Reading makes no cycles, and the collector would look at every run again and again: a fifth of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _lands_again(row: CaseResult) -> bool:

@@ -29,6 +29,7 @@ LOOKS, BETWEEN_LOOKS = 5, 0.004
 ROW = b'{"event":"case"'
 FINISHED = b'{"event":"finished"'
 ENTERED = b'{"event":"entered"'
+CONFIRMED = b'{"event":"confirmed"'
 BEGIN = re.compile(rb'\{"event":"start","run":"([^"\\]*)"')
 END = re.compile(rb'\{"event":"(?:finished|failed|cancelled)","run":"([^"\\]*)"')
 VERSION = re.compile(rb',"schema":(\d{1,9})\b')

@@ -2,14 +2,15 @@
 
 A series is everything measured by the same task over the same baseline, on the same device, with its L2 in the same
 state; runs of two series are never compared. The series over the task's own baseline decides what is best: its first
-source that is right everywhere, until another beats it in a direct, interleaved comparison. A source that once turned
-out wrong cannot stay best.
+source that is right everywhere, until another beats it in a direct, interleaved comparison. Either counts once it is
+confirmed in a new worker. A source that once turned out wrong cannot stay best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from harness.shared.task import Task
 from kernbench.events import Summary
@@ -67,9 +68,21 @@ def best_of(series: Sequence[Summary]) -> Summary | None:
         run = series[place]
         if run.disproved:
             failed |= {run.source, run.identity}
-        elif run.best and not failed & {run.source, run.identity}:
+        elif run.holds and not failed & {run.source, run.identity}:
             return _take_over(series, place)
     return None
+
+
+def may_be_best(series: Sequence[Summary], run: Summary) -> bool:
+    """Whether a run that waits for its confirmation would be best with it: its source has not turned out wrong since,
+    and it was timed against the source that is best now."""
+    names, best = {run.source, run.identity}, best_of(series)
+    is_wrong = any(other.disproved and names & {other.source, other.identity} for other in _after(series, run))
+    return run.is_unsettled and not is_wrong and (best is None or best.geomean == run.best_geomean)
+
+
+def _after(series: Sequence[Summary], run: Summary) -> Iterator[Summary]:
+    return takewhile(lambda other: other.run != run.run, reversed(series))
 
 
 def _take_over(series: Sequence[Summary], place: int) -> Summary:
@@ -81,7 +94,7 @@ def _take_over(series: Sequence[Summary], place: int) -> Summary:
     last: Summary | None = None
     for earlier in range(place - 1, -1, -1):
         run = series[earlier]
-        if run.new_best and {run.source, run.identity} & {best.source, best.identity}:
+        if run.new_best and run.holds and {run.source, run.identity} & {best.source, best.identity}:
             return run
-        last = last or (run if run.took_over else None)
+        last = last or (run if run.took_over and run.holds else None)
     return best if best.took_over or last is None else last

@@ -23,7 +23,15 @@ AGE_FROM = 48
 OUTCOME = 9
 """Cells of an outcome, with its mark."""
 _SHORT = {"build error": "build err"}
-_STYLES = {"improved": "faster", "first": "faster", "best": "faster", "faster": "faster", "slower": "slower"}
+_STYLES = {
+    "improved": "faster",
+    "first": "faster",
+    "best": "faster",
+    render.UNSETTLED: "faster",
+    "faster": "faster",
+    "slower": "slower",
+    "refused": "slower",
+}
 
 
 class Iterations(RowView):
@@ -90,7 +98,7 @@ class Iterations(RowView):
         summary = self._iterations[-1 - index]
         word = render.outcome(summary)
         mark = BEST_NOW if isinstance(self._iterations, EntryList) and self._iterations.is_best_now(summary) else ""
-        word = "best" if mark and word == "undecided" else word  # a later run has decided it
+        word = "best" if mark and word in ("undecided", render.UNSETTLED) else word  # a later run has decided it
         style = _STYLES.get(word, "" if summary.right else "bad")
         age = pad(render.age(summary.at, self._now()), 7) if width >= AGE_FROM else ""
         stalled = "stalled | " if summary.stalled else ""

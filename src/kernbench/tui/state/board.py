@@ -18,6 +18,8 @@ from harness.shared.task import Case, Task
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
+    Confirmed,
+    Confirming,
     Event,
     Progress,
     RunCancelled,
@@ -83,6 +85,10 @@ class Board:
         self.progress: Progress | None = None
         self.progress_at: datetime | None = None
         """When the current step of the current case started (set by the caller)."""
+        self.confirming: Confirming | None = None
+        """The confirmation in progress."""
+        self.confirmation: Confirmed | None = None
+        """What came of the last one, until the next run."""
         self.failure: BuildFailed | None = None
         self.cancelled = ""
         self.solution = "solution.py"
@@ -131,6 +137,7 @@ class Board:
             return Change()
         if isinstance(event, RunStarted):
             self.run = self.last_run = event
+            self.confirmation = None
             self.progress, self.failure, self.cancelled = None, None, ""
             self._landed_last = self._fresh or self._landed_last
             self._fresh = set()
@@ -141,6 +148,11 @@ class Board:
             return Change(rows=True)
         if isinstance(event, RunFinished | BuildFailed | RunCancelled):
             return self._end(event)
+        if isinstance(event, Confirming):
+            self.confirming = event if event.is_running else None
+            return Change()
+        if isinstance(event, Confirmed):
+            return self._confirm(event)
         if isinstance(event, TaskLoaded):
             return self._change_task(event)
         if isinstance(event, WorkerChanged):
@@ -260,6 +272,12 @@ class Board:
         drawn = {case.id for case in self.task.cases if case.kind == "check"}
         self._results = {name: row for name, row in self._results.items() if name in self._fresh or name not in drawn}
         self.cases = self._order()
+
+    def _confirm(self, event: Confirmed) -> Change:
+        if self.summary is not None and self.summary.run == event.run:
+            self.summary = replace(self.summary, confirmed=event.confirmed)
+            self.confirmation = event
+        return Change()
 
     def _change_task(self, event: TaskLoaded) -> Change:
         self.task = event.task

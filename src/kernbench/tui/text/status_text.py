@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.shared import findings
 from harness.shared import format as fmt
 from kernbench import render
-from kernbench.events import RunStarted, Summary
+from kernbench.events import Confirming, RunStarted, Summary
 from kernbench.tui.state.board import Board, Row
 from kernbench.tui.state.engine_protocol import Engine
 from kernbench.tui.text.spans import Part, Span, clean, clip, fit, spell
@@ -47,11 +47,18 @@ def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[st
         return _running(board, now)
     if board.unusable:
         return ("no worker",)
+    if board.confirming is not None:
+        return _confirming(board.confirming, engine.paused)
     if board.worker == "starting":
         return ("starting the worker", "starting")
     if engine.paused:
         return ("paused, save pending", "paused, pending", "paused") if engine.waits else ("paused",)
     return ("watching",) if engine.is_alone else ("watching (another workbench is open)", "watching, shared")
+
+
+def _confirming(event: Confirming, paused: bool) -> tuple[str, ...]:
+    named = f"confirming #{event.iteration}" if event.iteration is not None else "confirming"
+    return (f"paused, {named}", "paused") if paused else (named, "confirming")
 
 
 def _running(board: Board, now: datetime | None) -> tuple[str, ...]:
@@ -142,7 +149,11 @@ def _failed_forms(summary: Summary) -> tuple[str, ...]:
 
 
 def _best(summary: Summary, best_now: Summary | None) -> str:
-    """The current best, which may differ from the run's: another process may have found a better one."""
+    """The current best, which may differ from the run's: another process may have found a better one. The run itself
+    may still be `best?`, unless another process has confirmed it."""
+    if summary.is_unsettled and (best_now is None or best_now.run != summary.run):
+        was = f", was {fmt.times(summary.best_geomean)}" if summary.best_geomean is not None else ""
+        return f"({render.UNSETTLED}{was})"
     if best_now is None:
         return ""
     if summary.best and summary.source == best_now.source:
@@ -155,6 +166,10 @@ def _best(summary: Summary, best_now: Summary | None) -> str:
 
 def _named(best: Summary) -> str:
     return f"{fmt.times(best.geomean)}, entry dropped" if best.dropped else fmt.times(best.geomean)
+
+
+def _is_busy(board: Board) -> bool:
+    return board.run is not None or board.confirming is not None
 
 
 def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
@@ -170,7 +185,7 @@ def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: da
         Part((name, clip(name, 20), clip(name, 12)), "head"),
         Part((device(clean(environment.device_name)), "") if environment else ("",)),
         Part((clean(environment.condition), "") if environment else ("",), "dim"),
-        Part(state(board, engine, now), "accent" if board.run else "warn" if engine.paused else ""),
+        Part(state(board, engine, now), "accent" if _is_busy(board) else "warn" if engine.paused else ""),
         Part(tuple(spell(form, ascii_only) for form in forms), "dim" if old else style),
     ]
     if seconds_on_it(board, now):
@@ -258,7 +273,9 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
 
 
 def _standing(summary: Summary, cause: str) -> tuple[str, ...]:
-    """Whether it is undecided or stalled, longest form first."""
+    """Whether it is refused, undecided or stalled, longest form first."""
+    if summary.is_refused:
+        return ("refused as best", "refused")
     if summary.undecided:
         return (f"undecided ({cause})", "undecided") if cause else ("undecided",)
     stalled = f"stalled: {max(summary.streak, 3)} iterations without a new best"
@@ -315,6 +332,8 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
         return f"{fmt.plural(waiting, 'row')} {need} a GPU: small cases are checked on the CPU, nothing is timed"
     if board.summary is not None and board.summary.stalled:
         return f"stalled: {render.MOVES} (h: note which)"
+    if board.confirmation is not None and not board.confirmation.confirmed:
+        return clean(render.confirmation(board.confirmation, None))
     if board.summary is not None and board.summary.not_best:
         offer = " (r: time again)" if board.summary.undecided else ""
         return clean(render.not_best(board.summary)) + offer

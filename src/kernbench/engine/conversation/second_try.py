@@ -18,7 +18,7 @@ from harness.shared import format as fmt
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
 from harness.shared.run_request import RunRequest
-from kernbench.engine.run_progress import RunProgress
+from kernbench.engine.conversation.run_progress import RunProgress
 from kernbench.events import CaseLanded, Event, Notice, RunStarted, Summary
 from kernbench.log.logbook import Logbook
 from kernbench.worker.process import WorkerLost

@@ -19,7 +19,7 @@ from harness.shared.results import CaseResult, Finding
 from harness.shared.run_request import Environment, Step
 from harness.shared.task import Task
 from kernbench import render
-from kernbench.engine.kernel_writes import listed
+from kernbench.engine.conversation.kernel_writes import listed
 from kernbench.events import BuildFailed, CaseLanded, Event, FailedStatus, Progress, RunCancelled, RunStarted
 from kernbench.worker import tracebacks
 from kernbench.worker.process import WorkerLost
