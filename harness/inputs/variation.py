@@ -20,7 +20,7 @@ CHUNK = 1 << 16
 SHARE = 64
 """One of so many elements is in a strip."""
 LOTS = 1 << 48
-"""Lot 0 stands for the master's own values."""
+"""Lot 0 means the master's own values."""
 _SPREAD, _STEP = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
 """Odd numbers that scatter lots over 64 bits."""
 _move = ctypes.memmove
