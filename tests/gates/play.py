@@ -125,7 +125,8 @@ class Stage:
             paths = os.pathsep.join([str(self._code / "src"), str(self._code)])
             os.chdir(self.root)  # `-m` would import the code of the folder it is started in
             self._bench = Workbench(folder, "--budget", str(BUDGET_MS), deadlines=DEADLINES, PYTHONPATH=paths)
-            self._bench.answer((0, 0, 0.0), WITHIN)
+            opened = self._bench.answer((0, 0, 0.0), WITHIN)
+            self._promoted(self._bench, opened)  # the honest kernel is best before any cheat is saved
             self._bench.answer(self._bench.save(solution_py=GOOD), WITHIN)
         return self._bench
 
@@ -143,7 +144,7 @@ class Stage:
         became_best, why = self._promoted(bench, answer)
         if verdict in ("note", "passed") and why:
             verdict, words = "refused", why
-        elif verdict in ("note", "passed") and not became_best and gains_nothing(answer):
+        elif isinstance(source, Cheat) and verdict in ("note", "passed") and gains_nothing(answer) and not became_best:
             verdict = "harmless"
         after = self._honest(bench)
         if after or became_best:
