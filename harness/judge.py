@@ -9,11 +9,12 @@ nothing before the first call arrives, which is after the last one was timed.
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Mapping
 from typing import Any
 
 from harness.shared.lines import PROTOCOL, decode
-from harness.shared.run_request import RunRequest
+from harness.shared.run_request import Environment, RunRequest
 from harness.worker import Channel, prepare, private_channel
 
 
@@ -22,13 +23,9 @@ def main(device: str) -> None:
     channel.emit("hello", protocol=PROTOCOL)
     channel.start_reading()
     device = prepare(channel, device)
-    from harness.device import environment as machine
-    from harness.device.gpu import Gpu
-    from harness.judging import cases  # noqa: F401  # imported before the first request
-    from harness.load import builds  # noqa: F401
-
-    gpu = None if device == "cpu" else Gpu(device)
-    channel.emit("ready", environment=machine.environment(device, gpu))
+    importlib.import_module("harness.judging.cases")  # before the first request
+    importlib.import_module("harness.judging.handover")
+    channel.emit("ready", environment=Environment(device=device))
     while True:
         message, _read_at = channel.next()
         if message.get("request") == "judge":

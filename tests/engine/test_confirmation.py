@@ -187,6 +187,7 @@ async def test_a_speedup_over_the_best_has_to_agree_too(
     [
         ('JUDGE = "wrong"', "a 16x16: output 0 differs at [0]: got 1, expected 2 (in the confirmation)"),
         ('JUDGE = "part"', "b: not judged (in the confirmation)"),
+        ('JUDGE = "none"', "a 16x16: not judged (in the confirmation)"),
         ('JUDGE = "lost"', "the judge exited with code 1 (in the confirmation)"),
         (
             'JUDGE = "refuse"',
@@ -206,6 +207,16 @@ async def test_what_goes_wrong_refuses_it(watched: Watch, folder: Path, text: st
     assert best_now(it) is None
     found = best_source.find(it.session.task, it.session.logbook.journal, PulledEntries(it.session.logbook.path))
     assert found.reason == "refused"
+
+
+async def test_without_room_for_a_judge_it_stays_unsettled(
+    watched: Watch, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_NO_JUDGE", "1")
+    it, asked = await opened(watched, folder, "TIME_US = 50.0")
+    await it.until(lambda: any("the judge did not start" in text for text in said(it)))
+    assert any(text.endswith("so runs stay `best?`; is there room for another process?") for text in said(it))
+    assert (asked.requests, it.session.logbook.journal.summaries[0].is_unsettled) == ([], True)
 
 
 async def test_a_worker_that_is_lost_once_is_replaced(watched: Watch, folder: Path) -> None:

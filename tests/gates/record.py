@@ -63,7 +63,8 @@ axes = { rows = 48, cols = 512 }
 id = "b_36x700"
 axes = { rows = 36, cols = 700 }
 """
-GPU_TASK = TASK.replace('device = "cpu"\nthreads = 1\n', "").replace("48", "4096").replace("36", "3000")
+_LARGE = TASK.replace("48", "4096").replace("36", "3000")
+GPU_TASK = _LARGE.replace('device = "cpu"\nthreads = 1\n', "libraries = true\n")
 """Rows that keep a GPU busy for some ten microseconds."""
 PART = """
 def part(x):

@@ -91,8 +91,10 @@ class Confirmations:
         self._supervisor, self._logbook, self._emit, self._wrote = supervisor, logbook, emit, wrote
         self._line: list[Candidate] = []
         """Newest first."""
-        self._preparing: asyncio.Task[None] | None = None
+        self._preparing: asyncio.Task[str] | None = None
         """Starts the judge; kept here, because a task that nothing refers to may be lost."""
+        self._no_judge = ""
+        """Why the judge did not start, as last reported."""
         self.running: Summary | None = None
         """The run whose source is being confirmed."""
         self.comes_first = False
@@ -161,15 +163,25 @@ class Confirmations:
             if is_interrupted():
                 return False
             await asyncio.wait([self._preparing], timeout=0.05)
-        if (
-            is_interrupted() or self._supervisor.is_gpu_lent or not self._supervisor.pids
-        ):  # or they made room for a profile
+        if problem := self._preparing.result():
+            self._say_no_judge(problem)
             return False
-        return await self._clean_worker()
+        is_taken = self._supervisor.is_gpu_lent or not self._supervisor.pids  # the workers made room for a profile
+        return not is_interrupted() and not is_taken and await self._clean_worker()
 
-    async def _prepare_judge(self) -> None:
-        with contextlib.suppress(JudgeLost):  # the attempt reports it
+    async def _prepare_judge(self) -> str:
+        """Why there is none; empty if it is ready."""
+        try:
             await self._supervisor.judge.prepare()
+        except JudgeLost as problem:
+            return str(problem)
+        return ""
+
+    def _say_no_judge(self, problem: str) -> None:
+        """Once. Where only one process may use the GPU, none can start next to the worker."""
+        if problem != self._no_judge:
+            self._no_judge = problem
+            self._emit(Notice(f"{problem}, so runs stay `best?`; is there room for another process?", "warning"))
 
     async def _clean_worker(self) -> bool:
         """Replaces the worker: by a spare, or, where there is no room for one, by starting it again."""
@@ -326,7 +338,7 @@ def _problem(task: Task, case: str, row: CaseResult | None, judged: Judged | Non
     found = next((finding for finding in row.findings if finding.disqualifying), None)
     if found is not None:
         return found.name
-    return "not judged" if judged is None else judged.problem or ""
+    return "not judged" if judged is None or not judged.calls else judged.problem or ""
 
 
 def _disagreement(run: Summary, mean: Ratio | None, direct: Ratio | None) -> str:
