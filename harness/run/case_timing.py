@@ -19,7 +19,7 @@ from harness.check import clock_guard, compare
 from harness.check.guarded_call import wrote_to
 from harness.device import environment
 from harness.inputs.cache import CaseInputs
-from harness.inputs.reference import BadOutput, Outputs, copies, named_outputs
+from harness.inputs.reference import BadOutput, Outputs, copies, named_outputs, nbytes
 from harness.load import builds
 from harness.run import baseline_kernels
 from harness.run.context import RunContext
@@ -38,6 +38,8 @@ from harness.timing.spot_checks import KeptCall, SpotChecks
 
 LOOKED_AT = 2
 """Input sets whose values are compared after timing."""
+FEWEST_KEPT, MOST_KEPT, KEPT_BYTES = 2, 8, 2 << 20
+"""Results of timed calls that are kept at random: as many as fit in, within these limits."""
 ROOM = 16
 """A result is kept if it takes less than one of so many parts of the memory."""
 
@@ -70,7 +72,8 @@ class CaseTiming:
         self.progress.step("time", case)
         between = self.context.between
         room = self._free_memory() // ROOM
-        spots = SpotChecks(self.context.task.mutates, self.timer.overwrites, room, between.look)
+        most = max(FEWEST_KEPT, min(MOST_KEPT, KEPT_BYTES // max(1, nbytes(materials[0].expected))))
+        spots = SpotChecks(self.context.task.mutates, self.timer.overwrites, room, between.look, most)
         timed = self._measured(case, MappingProxyType(sides), [material.inputs for material in materials], spots)
         self.kept[case.id] = spots.kept
         if baseline is not None and "baseline" not in timed.samples.samples:
@@ -78,7 +81,7 @@ class CaseTiming:
         timed.findings += self._other_kernels(case, timed.samples)
         timed.findings += [left] if (left := between.taken()) is not None else []
         problem, stale = self._timed_output(timed.samples, materials)
-        problem = problem or written_input(timed.sets, self.context.task.mutates)
+        problem = problem or written_input(spots.sets, self.context.task.mutates)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
         result = _with_error(self._with_threads(result, timed.samples), first.largest_error, materials[0].expected)

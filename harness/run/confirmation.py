@@ -91,7 +91,7 @@ class ConfirmedRows:
             timed, spots = self._timed(case, sides, masters, most)
         self._more_calls(solution, timed, spots, most)
         self._kept[case.id] = spots.kept
-        return self._row(case, timed, masters[0], expected)
+        return self._row(case, timed, spots, masters[0], expected)
 
     def _timed(
         self, case: Case, sides: dict[str, Callable[..., Any]], masters: list[Inputs], most: int
@@ -128,12 +128,12 @@ class ConfirmedRows:
                 found.append(findings.make("opponent_slowed", side=side, **values))
         return found
 
-    def _row(self, case: Case, timed: Timed, inputs: Inputs, expected: Outputs) -> CaseResult:
+    def _row(self, case: Case, timed: Timed, spots: SpotChecks, inputs: Inputs, expected: Outputs) -> CaseResult:
         result = CaseResult(case.id, "ok", known=case.known, inputs=forms(inputs), checked=2)
         if (left := self.between.taken()) is not None:
             timed.findings.append(left)
         timed.findings += self._slowed(case, timed)
-        problem = written_input(timed.sets, self.request.task.mutates)
+        problem = written_input(spots.sets, self.request.task.mutates)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings)
         row = self.timer.row(case, result, timed, None)

@@ -20,7 +20,7 @@ from harness.inputs import tensor_layout
 from harness.timing.input_sets import WorkingSet
 
 KEPT = 2
-"""Results of a row that are kept at random, besides one of a call before timing."""
+"""Results that are kept at random, unless another number is given, and the last one before timing."""
 WHOLE = 1 << 20
 """Bytes up to which a result is overwritten wholly."""
 STRIP, APART = 4 << 10, 256 << 10
@@ -60,11 +60,17 @@ class SpotChecks:
     before: KeptCall | None = None
     """Of the last call before timing."""
     _kept: list[KeptCall] = field(default_factory=list)
+    _sets: dict[int, WorkingSet] = field(default_factory=dict)
     _calls: Counter[str] = field(default_factory=Counter)
 
     @property
     def kept(self) -> list[KeptCall]:
         return [*([self.before] if self.before is not None else []), *self._kept]
+
+    @property
+    def sets(self) -> list[WorkingSet]:
+        """Inputs of the calls that were chosen, whether their results could be kept or not."""
+        return list({id(working): working for working in self._sets.values()}.values())
 
     def take(self, side: str, result: Any, working: WorkingSet, is_last_before: bool = False) -> None:
         """Every call of the solution is as likely to be kept as every other. The other sides get the same treatment,
@@ -74,6 +80,8 @@ class SpotChecks:
         self._calls[side] += not is_last_before
         place = _drawn(self._calls[side]) if self._calls[side] > self.most else self._calls[side] - 1
         copied = self._copied(result, working) if is_last_before or place < self.most else None
+        if is_solution and not is_last_before and place < self.most:
+            self._sets[place] = working
         if is_last_before:
             self.before = copied
         elif is_solution and copied is not None:

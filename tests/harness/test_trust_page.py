@@ -23,7 +23,8 @@ def test_checks() -> None:
 
 def test_timed_calls() -> None:
     assert f"wholly up to {spot_checks.WHOLE >> 20} MB" in TEXT
-    assert f"{SPELLED[spot_checks.KEPT].title()} results of a row, chosen at random" in TEXT
+    few, many = SPELLED[case_timing.FEWEST_KEPT].title(), SPELLED[case_timing.MOST_KEPT]
+    assert f"{few} to {many} results of a row, by their size, chosen at random" in TEXT
     assert f"up to {SPELLED[case_timing.LOOKED_AT]} sets of inputs" in TEXT
     assert f"a {SPELLED[case_timing.ROOM]} of the free memory" in TEXT
     assert f"after one call in {SPELLED[between_calls.OFTEN]}" in TEXT

@@ -118,4 +118,4 @@ def test_honest_reading_is_never_too_fast() -> None:
         torch.sum(inputs["x"])
         best = min(best, (time.perf_counter_ns() - began) / 1000)
     assert CpuBandwidth().impossible(Traffic(x.nbytes, 4), rotated({"x": x}), best, None) is None
-    assert CpuBandwidth().impossible(Traffic(x.nbytes, 4), rotated({"x": x}), best / 20, None) is not None
+    assert CpuBandwidth().impossible(Traffic(x.nbytes, 4), rotated({"x": x}), best / 10_000, None) is not None
