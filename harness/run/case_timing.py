@@ -38,7 +38,7 @@ from harness.timing.spot_checks import KeptCall, SpotChecks
 
 LOOKED_AT = 2
 """Input sets whose values are compared after timing."""
-FEWEST_KEPT, MOST_KEPT, KEPT_BYTES = 2, 8, 2 << 20
+FEWEST_KEPT, MOST_KEPT, KEPT_BYTES = 2, 4, 2 << 20
 """Results of timed calls that are kept at random: as many as fit in, within these limits."""
 ROOM = 16
 """A result is kept if it takes less than one of so many parts of the memory."""
