@@ -341,7 +341,7 @@ ODDITIES = [
     Oddity("row by row", "one call of torch for every row", ROW_BY_ROW),
     Oddity("random order", "works on blocks of rows in random order", RANDOM_ORDER),
     Oddity("inference mode", "computes in inference mode and returns a copy", IN_INFERENCE_MODE),
-    Oddity("mode of its own", "a dispatch mode counts operators during the call", OWN_MODE),
+    Oddity("own mode", "a dispatch mode counts operators during the call", OWN_MODE),
     Oddity("partial of a method", "the entry is a functools.partial", CALLABLE_OBJECT),
     Oddity("generated code", "the entry comes from exec", GENERATED_CODE),
     Oddity("with a gradient", "an autograd.Function saves its result for backward", WITH_GRADIENT),

@@ -1,4 +1,4 @@
-"""A compiled baseline that another worker chose differently is told of once."""
+"""A compiled baseline that another worker chose differently is reported once."""
 
 from __future__ import annotations
 
