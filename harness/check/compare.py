@@ -45,7 +45,7 @@ def _form(name: str, got: torch.Tensor | None, wanted: torch.Tensor | None, layo
         return f"{name} is None, expected a tensor" if got is None else f"{name} is a tensor, expected None"
     if type(got) is not torch.Tensor:
         return f"{name} is of type {type(got).__name__}, not a plain torch.Tensor"
-    own = sorted(attribute for attribute in vars(got) if hasattr(torch.Tensor, attribute))
+    own = tensor_layout.own_methods(got)
     if own:  # they would be called in place of torch's when it is compared
         return f"{name} has its own {fmt.joined(own[:MOST_NAMED])}, not torch.Tensor's"
     if got.shape != wanted.shape:

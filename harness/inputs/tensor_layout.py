@@ -62,6 +62,11 @@ def plain(tensor: torch.Tensor) -> bool:
     )
 
 
+def own_methods(tensor: torch.Tensor) -> list[str]:
+    """Attributes of this tensor alone that would be used in place of torch's."""
+    return sorted(name for name in vars(tensor) if hasattr(torch.Tensor, name))
+
+
 def flat(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor's whole span, including gaps, as one row."""
     return torch.as_strided(tensor.detach(), (span(tensor.shape, tensor.stride()),), (1,), tensor.storage_offset())

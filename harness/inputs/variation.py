@@ -2,13 +2,16 @@
 
 Timed calls get values that no earlier call has seen, so a result that was kept from one of them is wrong for the next.
 The values depend on the master and on a number, the lot, and on nothing else: a call is judged later with inputs made
-again from these two. Values from the same tensor are as likely as its own. Integers stay: they may be places in other
-tensors, and so do tensors that overlap themselves.
+again from these two. Values from the same tensor are as likely as its own.
+
+Where values depend on each other, a source may rely on that. So integers stay, which may be places in other tensors,
+and tensors that are symmetric, or in which a tenth of the values are zero or infinite, such as masks and triangles.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
 import torch
 
@@ -19,6 +22,8 @@ CHUNK = 1 << 16
 """Elements with one strip among them."""
 SHARE = 64
 """One of so many elements is in a strip."""
+LOOKED_AT, STRUCTURED = 1 << 14, 0.1
+"""Values that are looked at for zeros and infinities, and their share that means something."""
 LOTS = 1 << 48
 """Lot 0 means the master's own values."""
 _SPREAD, _STEP = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
@@ -69,19 +74,26 @@ class Strips:
         return place, (place + step) % self._places
 
 
-def strips(inputs: Inputs, master: Inputs) -> dict[str, Strips]:
-    """Of the inputs whose values may vary; `inputs` are copies of the master's in the same layout."""
-    return {
-        name: Strips(inputs[name], value, number)
-        for number, (name, value) in enumerate(master.items())
-        if isinstance(value, torch.Tensor) and _may_vary(value)
-    }
+def free_names(masters: Sequence[Inputs]) -> frozenset[str]:
+    """The inputs whose values may vary, in every master: memory may get the values of another."""
+    return frozenset.intersection(*map(_free_names, masters))
 
 
-def varied(master: Inputs, lot: int) -> Inputs:
-    """A copy of the master with the values of a lot."""
+def _free_names(master: Inputs) -> frozenset[str]:
+    return frozenset(
+        name for name, value in master.items() if isinstance(value, torch.Tensor) and _may_vary(value.detach())
+    )
+
+
+def strips(inputs: Inputs, master: Inputs, names: frozenset[str]) -> dict[str, Strips]:
+    """Of the inputs with these names; `inputs` are copies of the master's in the same layout."""
+    return {name: Strips(inputs[name], master[name], number) for number, name in enumerate(sorted(names))}
+
+
+def varied(master: Inputs, lot: int, names: frozenset[str]) -> Inputs:
+    """A copy of the master with the values of a lot, in the inputs with these names."""
     made = copies(master)
-    for strip in strips(made, master).values():
+    for strip in strips(made, master, names).values():
         strip.put(lot)
     return made
 
@@ -89,7 +101,16 @@ def varied(master: Inputs, lot: int) -> Inputs:
 def _may_vary(tensor: torch.Tensor) -> bool:
     if not (tensor.is_floating_point() or tensor.is_complex()) or not tensor_layout.plain(tensor):
         return False
-    return tensor.numel() > 1 and not _overlaps_itself(tensor)
+    return tensor.numel() > 1 and not _overlaps_itself(tensor) and not _has_structure(tensor)
+
+
+def _has_structure(tensor: torch.Tensor) -> bool:
+    some = tensor.reshape(-1)[:: max(1, tensor.numel() // LOOKED_AT)]
+    some = some if some.is_complex() else some.to(torch.float32)  # the small formats have no comparison
+    if float(((some == 0) | some.isinf()).to(torch.float32).mean()) >= STRUCTURED:
+        return True
+    is_square = tensor.ndim > 1 and tensor.shape[-1] == tensor.shape[-2] > 1
+    return is_square and bool(torch.equal(tensor, tensor.mT))
 
 
 def _overlaps_itself(tensor: torch.Tensor) -> bool:

@@ -20,7 +20,8 @@ class Judging:
     def __init__(self, request: RunRequest, device: str) -> None:
         self._request, self._task, self._device = request, request.task, device
         self._reference = RunCache().reference(request.task, request.source, request.build)
-        self._masters: tuple[str, dict[int, CaseInputs]] = "", {}
+        self._masters: tuple[str, dict[int, CaseInputs], frozenset[str]] = "", {}, frozenset()
+        """Of the last case: its inputs by seed, and the names of those that vary."""
         self._calls = dict.fromkeys(request.cases, 0)
         self._problems: dict[str, str | None] = dict.fromkeys(request.cases)
 
@@ -39,8 +40,10 @@ class Judging:
         seed, lot = int(header["seed"]), int(header["lot"])
         if seed not in seeds(self._request):
             return "a call with inputs that were not asked for was handed over"
-        master, task = self._master(case, seed), self._task
-        material = CaseInputs(self._reference, case, master.draw, self._device, variation.varied(master.inputs, lot))
+        task, (_case, masters, names) = self._task, self._known(case)
+        master = masters[seed]
+        values = variation.varied(master.inputs, lot, names)
+        material = CaseInputs(self._reference, case, master.draw, self._device, values)
         mutated = dict(zip(header["mutated"], tensors, strict=False))
         try:
             result = rebuilt(header["result"], tensors[len(mutated) :])
@@ -53,13 +56,13 @@ class Judging:
             return None
         return wrong
 
-    def _master(self, case: Case, seed: int) -> CaseInputs:
+    def _known(self, case: Case) -> tuple[str, dict[int, CaseInputs], frozenset[str]]:
         if self._masters[0] != case.id:
-            self._masters = case.id, {}
-        known = self._masters[1]
-        if seed not in known:
-            known[seed] = CaseInputs(self._reference, case, Draw(seed), self._device)
-        return known[seed]
+            draws = {seed: Draw(seed) for seed in seeds(self._request)}
+            masters = {seed: CaseInputs(self._reference, case, draw, self._device) for seed, draw in draws.items()}
+            names = variation.free_names([master.inputs for master in masters.values()])
+            self._masters = case.id, masters, names
+        return self._masters
 
 
 def seeds(request: RunRequest) -> tuple[int, int]:

@@ -78,7 +78,7 @@ class SlowChecks:
             draw = self.masters[call.master]
             if draw not in masters:
                 masters[draw] = CaseInputs(self.reference, case, draw, self.device)
-            values = variation.varied(masters[draw].inputs, call.lot)
+            values = variation.varied(masters[draw].inputs, call.lot, call.names)
             material = CaseInputs(self.reference, case, draw, self.device, values)
             problem = self._timed_call(call, material, fixed)
             if problem is not None and self._reference_holds(material):

@@ -39,15 +39,18 @@ _random = os.urandom
 class WorkingSet:
     """Inputs of timed calls: copies of a master's, with the values of a lot."""
 
-    def __init__(self, inputs: Inputs, master: int, values: Inputs, mutates: tuple[str, ...]) -> None:
-        """`master` is the index of the master that `values` are of; `inputs` hold them already."""
-        self.inputs = inputs
+    def __init__(
+        self, inputs: Inputs, master: int, values: Inputs, mutates: tuple[str, ...], names: frozenset[str]
+    ) -> None:
+        """`master` is the index of the master that `values` are of; `inputs` hold them already. `names` are those of
+        the inputs whose values vary."""
+        self.inputs, self.names = inputs, names
         self._mutated = [name for name in mutates if tensor_layout.plain(values[name])]
         self._take(master, values)
 
     def _take(self, master: int, values: Inputs) -> None:
         self.master, self.lot, self._values = master, 0, values
-        self._strips = variation.strips(self.inputs, values)
+        self._strips = variation.strips(self.inputs, values, self.names)
 
     def refill(self, master: int, values: Inputs) -> None:
         """The same addresses with another master's values: a source that caches results by address fails on it."""
@@ -103,7 +106,7 @@ class CpuRotation:
     """Sets in one arena; every call uses the next."""
 
     def __init__(self, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> None:
-        self._masters, self._mutates = masters, mutates
+        self._masters, self._mutates, self._names = masters, mutates, variation.free_names(masters)
         self._places, size = _layout(masters[0])
         self._stride = -(-max(size, SMALLEST_SET) // tensor_layout.ALIGNMENT) * tensor_layout.ALIGNMENT
         goal = 2 * environment.last_level_cache()
@@ -162,7 +165,7 @@ class CpuRotation:
         inputs = dict(master)
         for name, start in self._places.items():
             inputs[name] = tensor_layout.carve(self._arena, index * self._stride + start, master[name])
-        return WorkingSet(inputs, owner, master, self._mutates)
+        return WorkingSet(inputs, owner, master, self._mutates, self._names)
 
 
 class GpuRotation:
@@ -177,10 +180,10 @@ class GpuRotation:
         room = environment.free_gpu_memory() // 4 // size
         self.count = max(self.FEWEST, min(max(3, fitting), room))
         self.bytes = self.count * size
-        self._sets = []
+        self._sets, names = [], variation.free_names(masters)
         for index in range(self.count):
             owner = index % len(masters)
-            self._sets.append(WorkingSet(copies(masters[owner]), owner, masters[owner], mutates))
+            self._sets.append(WorkingSet(copies(masters[owner]), owner, masters[owner], mutates, names))
         self._block, self._is_begun = -1, False
 
     def begin_block(self) -> None:

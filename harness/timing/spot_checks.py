@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from harness.inputs import tensor_layout
+from harness.inputs.tensor_layout import own_methods
 from harness.timing.input_sets import WorkingSet
 
 KEPT = 2
@@ -43,6 +44,8 @@ class KeptCall:
     """The inputs that the task mutates, as the call left them."""
     master: int
     lot: int
+    names: frozenset[str] = frozenset()
+    """Of the inputs that the lot changes."""
 
 
 @dataclass
@@ -96,7 +99,7 @@ class SpotChecks:
         if sum(tensor_layout.span_bytes(value) for value in tensors(result)) > self.most_bytes:
             return None
         mutated = {name: tensor_layout.copy(working.inputs[name]) for name in self.mutates}
-        return KeptCall(_copy(result), mutated, working.master, working.lot)
+        return KeptCall(_copy(result), mutated, working.master, working.lot, working.names)
 
 
 def _drawn(below: int) -> int:
@@ -116,7 +119,7 @@ def _copy(result: Any) -> Any:
         return {name: _copy(value) for name, value in result.items()}
     if type(result) in (tuple, list):
         return [_copy(value) for value in result]
-    if type(result) is torch.Tensor and tensor_layout.plain(result) and not vars(result):
+    if type(result) is torch.Tensor and tensor_layout.plain(result) and not own_methods(result):
         with torch.inference_mode(result.is_inference()):
             return tensor_layout.copy(result)
     return result

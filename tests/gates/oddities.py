@@ -199,6 +199,14 @@ def compute(x):
 def softmax(x):
     return compute(x).clone()
 """
+WITH_A_NOTE = """
+import torch
+
+def softmax(x):
+    y = torch.softmax(x, dim=-1)
+    y.rows_per_block = 4
+    return y
+"""
 OWN_MODE = """
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -341,6 +349,7 @@ ODDITIES = [
     Oddity("row by row", "one call of torch for every row", ROW_BY_ROW),
     Oddity("random order", "works on blocks of rows in random order", RANDOM_ORDER),
     Oddity("inference mode", "computes in inference mode and returns a copy", IN_INFERENCE_MODE),
+    Oddity("note on the result", "the result carries an attribute for a later kernel", WITH_A_NOTE),
     Oddity("own mode", "a dispatch mode counts operators during the call", OWN_MODE),
     Oddity("partial of a method", "the entry is a functools.partial", CALLABLE_OBJECT),
     Oddity("generated code", "the entry comes from exec", GENERATED_CODE),

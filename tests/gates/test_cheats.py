@@ -1,4 +1,4 @@
-"""One cheat of every class against the real workbench: it is caught, and the honest kernel saved next is unharmed."""
+"""One cheat of every class against the real workbench: caught or without any gain, the next honest save unharmed."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def test_every_class_is_played() -> None:
 def test_a_cheat_is_caught_and_harms_nothing_else(stage: Stage, cheat: Cheat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(stage.root)  # the workbench changes it
     played = stage.play(cheat)
-    assert played.verdict in CAUGHT, line(played)
+    assert played.verdict in (*CAUGHT, "harmless"), line(played)
     assert not played.became_best
     assert not played.after, line(played)

@@ -25,8 +25,12 @@ def master() -> dict[str, object]:
     }
 
 
+def varied(values: dict[str, object], lot: int) -> dict[str, object]:
+    return variation.varied(values, lot, variation.free_names([values]))
+
+
 def test_a_lot_changes_floating_values_and_nothing_else() -> None:
-    before, made = master(), variation.varied(master(), LOT)
+    before, made = master(), varied(master(), LOT)
     changed = {
         name: int((made[name] != value).sum()) for name, value in before.items() if isinstance(value, torch.Tensor)
     }
@@ -39,13 +43,13 @@ def test_a_lot_changes_floating_values_and_nothing_else() -> None:
 def test_values_come_from_the_same_tensor() -> None:
     x = master()["x"]
     assert isinstance(x, torch.Tensor)
-    assert set(variation.varied({"x": x}, LOT)["x"].unique().tolist()) <= set(x.unique().tolist())
+    assert set(varied({"x": x}, LOT)["x"].unique().tolist()) <= set(x.unique().tolist())
 
 
 def test_what_is_between_the_rows_of_a_slice_is_not_touched() -> None:
     wide = torch.arange(64.0 * 64).view(64, 64)
     inputs = {"x": wide.clone()[:, 8:40]}
-    for strips in variation.strips(inputs, {"x": wide[:, 8:40]}).values():
+    for strips in variation.strips(inputs, {"x": wide[:, 8:40]}, frozenset({"x"})).values():
         strips.put(LOT)
     whole = inputs["x"]._base
     assert whole is not None
@@ -58,20 +62,33 @@ def test_what_is_between_the_rows_of_a_slice_is_not_touched() -> None:
 def test_a_lot_is_undone_exactly_and_the_next_one_depends_on_itself_alone(lot: int) -> None:
     values = master()
     inputs = copies(values)
-    for strips in variation.strips(inputs, values).values():
+    for strips in variation.strips(inputs, values, variation.free_names([values])).values():
         strips.put(LOT)
         strips.undo(LOT)
     assert all(_same(inputs[name], values[name]) for name in values)
-    for strips in variation.strips(inputs, values).values():
+    for strips in variation.strips(inputs, values, variation.free_names([values])).values():
         strips.put(LOT)
         strips.undo(LOT)
         strips.put(lot)
-    again = variation.varied(values, lot)
+    again = varied(values, lot)
     assert all(_same(inputs[name], again[name]) for name in values)
 
 
+def test_what_has_a_structure_keeps_its_values() -> None:
+    x = torch.randn(64, 64)
+    mask = torch.zeros(64, 64).masked_fill(torch.rand(64, 64) < 0.5, float("-inf"))
+    structured = {"triangle": x.tril(), "symmetric": x + x.T, "mask": mask, "sparse": x * (x > 1)}
+    assert variation.free_names([structured]) == frozenset()
+    assert variation.free_names([{"x": x, "half": torch.rand(999).to(torch.bfloat16)}]) == {"x", "half"}
+
+
+def test_only_what_varies_in_every_master_varies() -> None:
+    x = torch.randn(64, 32)
+    assert variation.free_names([{"a": x, "b": x}, {"a": x, "b": x * 0}]) == {"a"}
+
+
 def test_lots_differ() -> None:
-    made = [variation.varied(master(), lot)["half"] for lot in range(1, 40)]
+    made = [varied(master(), lot)["half"] for lot in range(1, 40)]
     assert len({tuple(value.tolist()) for value in made}) > 35
 
 

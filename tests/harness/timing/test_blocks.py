@@ -31,7 +31,7 @@ class FakeRotation:
         self.blocks += 1
 
     def take(self) -> WorkingSet:
-        return WorkingSet({}, 0, {}, ())
+        return WorkingSet({}, 0, {}, (), frozenset())
 
     def next_call(self) -> tuple[WorkingSet, None]:
         return self.take(), None

@@ -14,7 +14,8 @@ from harness.timing.spot_checks import SpotChecks
 
 
 def working(**inputs: torch.Tensor) -> WorkingSet:
-    return WorkingSet(dict(inputs), 0, {name: value.clone() for name, value in inputs.items()}, ())
+    values = {name: value.clone() for name, value in inputs.items()}
+    return WorkingSet(dict(inputs), 0, values, (), frozenset(values))
 
 
 def test_every_call_is_as_likely_to_be_kept() -> None:
@@ -47,7 +48,7 @@ def test_a_kept_result_is_a_copy_with_the_lot_of_its_call() -> None:
     spots.take("solution", result, place)
     (kept,) = spots.kept
     assert result.isnan().all()
-    assert torch.equal(kept.result, variation.varied({"x": values}, kept.lot)["x"] * 2)
+    assert torch.equal(kept.result, variation.varied({"x": values}, kept.lot, kept.names)["x"] * 2)
 
 
 def test_results_of_other_sides_are_overwritten_but_not_kept() -> None:
@@ -114,7 +115,7 @@ def test_values_change_before_every_call_on_a_cpu() -> None:
         assert prepare is not None
         prepare()
         lots.add(place.lot)
-        assert torch.equal(place.inputs["x"], variation.varied(master, place.lot)["x"])
+        assert torch.equal(place.inputs["x"], variation.varied(master, place.lot, place.names)["x"])
     assert len(lots) == 20
     assert torch.equal(place.undone()["x"], place.inputs["x"])
 
@@ -127,4 +128,11 @@ def test_a_mutated_input_is_restored_with_the_values_of_its_lot() -> None:
     prepare()
     place.inputs["x"].zero_()
     place.restore()
-    assert torch.equal(place.inputs["x"], variation.varied(master, place.lot)["x"])
+    assert torch.equal(place.inputs["x"], variation.varied(master, place.lot, place.names)["x"])
+
+
+def test_a_result_with_an_attribute_is_copied_too() -> None:
+    spots, result = SpotChecks(), torch.ones(4)
+    result.rows_per_block = 4  # type: ignore[attr-defined]
+    spots.take("solution", result, working())
+    assert torch.equal(spots.kept[0].result, torch.ones(4))
