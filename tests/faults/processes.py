@@ -34,6 +34,10 @@ def state(pid: int) -> str:
         return "Z"
 
 
+def parent(pid: int) -> int:
+    return int(_fields(pid)[1])
+
+
 def alive(pid: int) -> bool:
     return state(pid) != "Z"
 

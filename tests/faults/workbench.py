@@ -208,8 +208,8 @@ class Workbench:
         return sorted(pid for pid in ours if re.search(r" worker\b", names[pid]) and "launcher.py" not in names[pid])
 
     def launchers(self) -> list[int]:
-        ours = processes.within(self.pid, processes.marked(self.mark))
-        return sorted(pid for pid in ours if "launcher.py" in processes.name(pid))
+        """The parents of workers and spares, in their order."""
+        return [processes.parent(pid) for pid in self.workers()]
 
     def settle(self, seconds: float = 30.0, quiet: float = 0.6) -> bool:
         """Until no process of it has computed anything for a while, so that a spare is warm."""
