@@ -89,7 +89,7 @@ class ConfirmedRows:
         timed, spots = self._timed(case, sides, masters, most)
         if self._slowed(case, timed):  # once more: another program may have been the reason
             timed, spots = self._timed(case, sides, masters, most)
-        self._more_calls(solution, timed, spots, most)
+        self._more_calls(solution, spots, most)
         self._kept[case.id] = spots.kept
         return self._row(case, timed, spots, masters[0], expected)
 
@@ -108,10 +108,11 @@ class ConfirmedRows:
         share = math.ceil(ALL / max(1, len(self.request.cases)))
         return max(FEWEST, min(CASE_BYTES // size, max(MOST, share)))
 
-    def _more_calls(self, solution: Callable[..., Any], timed: Timed, spots: SpotChecks, most: int) -> None:
+    def _more_calls(self, solution: Callable[..., Any], spots: SpotChecks, most: int) -> None:
         """Calls like the timed ones, where fewer were timed than are to be judged."""
+        sets = spots.sets
         for number in range(most - len(spots.kept)):
-            working = timed.sets[number % len(timed.sets)]
+            working = sets[number % len(sets)]
             working.renew()
             try:
                 spots.take("solution", solution(**working.inputs), working)

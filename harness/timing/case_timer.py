@@ -29,7 +29,7 @@ from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTi
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 from harness.timing import blocks, clocks, kernel_ledger, wall_check, wall_pass
-from harness.timing.input_sets import Rotation, WorkingSet, rotation
+from harness.timing.input_sets import Rotation, rotation
 from harness.timing.samples import Timing
 from harness.timing.spot_checks import SpotChecks
 
@@ -50,8 +50,6 @@ class Timed:
     findings: list[Finding] = field(default_factory=list)
     load: Load | None = None
     """Of other programs, meanwhile; only on a CPU."""
-    sets: list[WorkingSet] = field(default_factory=list)
-    """The inputs that were used."""
 
 
 class CaseTimer:
@@ -91,7 +89,7 @@ class CaseTimer:
         self._rotated = _rotated(bench.rotation, masters[0], self._request.task.mutates)
         times = {name: samples.time_us(name) for name in sides}
         wall = {name: value for name, value in times.items() if value is not None}
-        return Timed(samples, "wall", wall, load=load, sets=bench.rotation.used())
+        return Timed(samples, "wall", wall, load=load)
 
     def _on_gpu(
         self, device: gpu.Gpu, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks
@@ -112,7 +110,6 @@ class CaseTimer:
         left_ns = 1e9 * (began - time.perf_counter()) + 1e6 * WITH_WALL / DEVICE_PASS * bench.budget_ms
         host = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
         timed.wall = {name: times.us for name, times in host.items()}
-        timed.sets = bench.rotation.used()
         timed.findings = [*self._ledger_findings(samples), *_mismatch(samples, host)]
         timed.findings += [*_neighbours(device), *_throttled(samples), *instead]
         return timed

@@ -128,9 +128,6 @@ class CpuRotation:
         working = self.take()
         return working, working.renew
 
-    def used(self) -> list[WorkingSet]:
-        return [*self._sets.values()]
-
     def take(self) -> WorkingSet:
         index = self._next % self.count
         self._next += 1
@@ -194,9 +191,6 @@ class GpuRotation:
         if is_first:
             return working, working.renew
         return working, working.restore if working.is_mutated else None
-
-    def used(self) -> list[WorkingSet]:
-        return self._sets[: self._block + 1]
 
     def take(self) -> WorkingSet:
         return self._sets[max(self._block, 0) % self.count]

@@ -81,7 +81,7 @@ def judge(answer: Answer) -> tuple[str, str]:
 
 
 def gains_nothing(answer: Answer) -> bool:
-    """Whether a right source is no faster than the honest kernel, which is its baseline."""
+    """Whether a source is right but not faster than the honest kernel, which is its baseline."""
     mean = answer.finished.get("geomean")
     return (
         mean is not None and mean < NO_GAIN and not any(row.get("verdict") == "faster" for row in answer.rows.values())

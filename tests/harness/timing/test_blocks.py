@@ -36,9 +36,6 @@ class FakeRotation:
     def next_call(self) -> tuple[WorkingSet, None]:
         return self.take(), None
 
-    def used(self) -> list[WorkingSet]:
-        return []
-
     def refill(self, working: WorkingSet) -> None: ...
 
 

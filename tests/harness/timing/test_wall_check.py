@@ -113,7 +113,7 @@ def test_a_row_says_so(monkeypatch: pytest.MonkeyPatch, wall_us: float, codes: l
     bench = SimpleNamespace(
         run=lambda sides: timing,
         clock=SimpleNamespace(name="device"),
-        rotation=SimpleNamespace(begin_block=lambda: None, used=list),
+        rotation=SimpleNamespace(begin_block=lambda: None),
     )
     bench.budget_ms = 1.0
     device: Any = SimpleNamespace(flush=lambda condition: None, nvml=SimpleNamespace(foreign_processes=lambda: 0))
