@@ -38,6 +38,7 @@ FindingCode = Literal[
     "forged_records",
     "forked",
     "impossible_time",
+    "inputs_kept",
     "left_set",
     "left_threads",
     "less_accurate",

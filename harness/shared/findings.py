@@ -70,6 +70,12 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "{us} us, but the memory bus needs at least {floor_us} us for these bytes: some work was not done",
         disqualifying=True,
     ),
+    "inputs_kept": Definition(
+        "inputs kept in the L2",
+        "in {slow} of {blocks} blocks, the first call on a set of inputs took longer than the others (median {longer}):"
+        " the others found their inputs in the L2. Load them without evict_last, or time with `--warm`",
+        disqualifying=True,
+    ),
     "left_set": Definition(
         "left between calls",
         "after the call had returned there was {what}, which disturbs the other side; undo it before returning",

@@ -28,7 +28,7 @@ from harness.shared.codes import Explanation
 from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTime
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
-from harness.timing import blocks, clocks, kernel_ledger, wall_check, wall_pass
+from harness.timing import blocks, clocks, first_touch, kernel_ledger, wall_check, wall_pass
 from harness.timing.input_sets import Rotation, rotation
 from harness.timing.samples import Timing
 from harness.timing.spot_checks import SpotChecks
@@ -111,6 +111,8 @@ class CaseTimer:
         host = wall_pass.medians(list(sides), lambda name: bench.call(name, sides[name]), flush, left_ns)
         timed.wall = {name: times.us for name, times in host.items()}
         timed.findings = [*self._ledger_findings(samples), *_mismatch(samples, host)]
+        kept = first_touch.finding(samples) if self._request.condition != "warm" else None
+        timed.findings += [kept] if kept is not None else []
         timed.findings += [*_neighbours(device), *_throttled(samples), *instead]
         return timed
 

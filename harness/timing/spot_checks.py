@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from harness.device.gpu import set_bytes
 from harness.inputs import tensor_layout
 from harness.inputs.tensor_layout import own_methods
 from harness.timing.input_sets import WorkingSet
@@ -31,7 +32,7 @@ WHOLE_AT_RANDOM = 64
 BYTE = 0xFF
 """All bits set is NaN in every floating-point format of torch."""
 
-_random, _set = os.urandom, ctypes.memset
+_random, _set, _set_on_gpu = os.urandom, ctypes.memset, set_bytes
 """Bound before any source could replace them."""
 
 
@@ -129,16 +130,16 @@ def overwrite(tensor: torch.Tensor) -> None:
     """Sets all bits; in a large tensor, those of a strip at a random place in every piece."""
     if not tensor.numel():
         return
-    if tensor.is_cpu and tensor.is_contiguous() and tensor.nbytes <= WHOLE:
-        _set(tensor.data_ptr(), BYTE, tensor.nbytes)  # by the C library: torch takes 50 us
-        return
-    with torch.inference_mode(tensor.is_inference()):
-        if tensor_layout.span(tensor.shape, tensor.stride()) != tensor.numel():  # what is between is not a result
+    if not tensor.is_contiguous() and tensor_layout.span(tensor.shape, tensor.stride()) != tensor.numel():
+        with torch.inference_mode(tensor.is_inference()):  # what is between is not a result
             tensor.detach().fill_(float("nan") if tensor.is_floating_point() or tensor.is_complex() else 1)
-            return
-        raw = tensor_layout.flat(tensor).view(torch.uint8)
-        if raw.numel() <= WHOLE or not _drawn(WHOLE_AT_RANDOM):
-            raw.fill_(BYTE)
-            return
-        pieces = raw[: raw.numel() // APART * APART].view(-1, APART)
-        pieces.narrow(1, _drawn(APART - STRIP + 1), STRIP).fill_(BYTE)
+        return
+    size, address = tensor.nbytes, tensor.data_ptr()
+    count, width = 1, size
+    if size > WHOLE and _drawn(WHOLE_AT_RANDOM):
+        address, count, width = address + _drawn(APART - STRIP + 1), size // APART, STRIP
+    if tensor.is_cuda:
+        _set_on_gpu(address, APART, BYTE, width, count)
+        return
+    for place in range(address, address + count * APART, APART):
+        _set(place, BYTE, width)

@@ -82,10 +82,9 @@ def judge(answer: Answer) -> tuple[str, str]:
 
 def gains_nothing(answer: Answer) -> bool:
     """Whether a source is right but not faster than the honest kernel, which is its baseline."""
-    mean = answer.finished.get("geomean")
-    return (
-        mean is not None and mean < NO_GAIN and not any(row.get("verdict") == "faster" for row in answer.rows.values())
-    )
+    mean, low = answer.finished.get("geomean"), answer.finished.get("low")
+    is_even = mean is not None and (mean < NO_GAIN or (low is not None and low <= 1.0))
+    return is_even and not any(row.get("verdict") == "faster" for row in answer.rows.values())
 
 
 def is_red(finding: dict[str, Any]) -> bool:

@@ -64,8 +64,12 @@ id = "b_36x700"
 axes = { rows = 36, cols = 700 }
 """
 _LARGE = TASK.replace("48", "4096").replace("36", "3000")
-GPU_TASK = _LARGE.replace('device = "cpu"\nthreads = 1\n', "libraries = true\n")
-"""Rows that keep a GPU busy for some ten microseconds."""
+_SMALL = """[[case]]
+id = "c_256x512"
+axes = { rows = 256, cols = 512 }
+"""
+GPU_TASK = _LARGE.replace('device = "cpu"\nthreads = 1\n', "libraries = true\n") + _SMALL
+"""Rows that keep a GPU busy for some ten microseconds, and one whose input a kernel can keep in the L2."""
 PART = """
 def part(x):
     out = torch.empty_like(x)

@@ -6,7 +6,7 @@ from harness.check import between_calls, guard
 from harness.device import cpu_bandwidth
 from harness.inputs import variation
 from harness.run import case_timing, confirmation, slow_checks
-from harness.timing import kernel_ledger, spot_checks, wall_check
+from harness.timing import first_touch, kernel_ledger, spot_checks, wall_check
 from tests import ROOT
 
 TEXT = " ".join((ROOT / "src" / "kernbench" / "guide" / "trust.md").read_text(encoding="utf-8").split())
@@ -32,6 +32,8 @@ def test_timed_calls() -> None:
 
 def test_times() -> None:
     assert f"more than {SPELLED[kernel_ledger.LESS_IN_MOST]} of the calls" in TEXT
+    longer, share = first_touch.LONGER - 1, SPELLED[first_touch.IN_MOST]
+    assert f"over {longer:.0%} longer than the others in {share} of the blocks" in TEXT
     assert f"both sides need {wall_check.SHORTEST_US:.0f} us or more" in TEXT
     assert f"Below {wall_check.SHORTEST_US:.0f} us" in TEXT
     assert f"reads {cpu_bandwidth.LEAST_READ >> 10} KB or more" in TEXT

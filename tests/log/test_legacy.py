@@ -29,7 +29,7 @@ VALUES: dict[str, Any] = {
     "allowed": 1, "busy": 2.4, "cpus": 4, "dropped": 3, "cause": "software thermal", "counts": "1 kernel in 2 calls",
     "files": "reference.py", "now": "`fused grid 66`", "before": "`fused grid 132`", "what": "a torch mode",
     "now_us": "9.1", "alone_us": "4.2",
-    "wall_us": 80.0, "less": 9, "other": 4, "late": 7, "share": "97%",
+    "wall_us": 80.0, "less": 9, "other": 4, "late": 7, "share": "97%", "slow": 8, "blocks": 9, "longer": "12%",
 }  # fmt: skip
 OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("skipped", "needs a GPU: here small cases are checked on the CPU, and nothing is timed", "needs_gpu"),
@@ -50,7 +50,7 @@ OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("timeout", "no end after 1 s while checking; stopped", "worker_timeout"),
 ]
 ALWAYS_CODED = {
-    "busy_machine", "changed_before", "device_wall_mismatch", "forged_records", "forked", "left_set",
+    "busy_machine", "changed_before", "device_wall_mismatch", "forged_records", "forked", "inputs_kept", "left_set",
     "less_work_timed", "opponent_changed", "opponent_slowed", "other_baseline_kernels", "other_work_timed",
     "process_changed", "task_files_changed", "unsteady",
 }  # fmt: skip

@@ -40,7 +40,7 @@ def opened(task: str, more: str, device: str | None) -> dict[str, Any]:
     shutil.copytree(ROOT / "kernels" / task, folder, ignore=shutil.ignore_patterns(".kernbench", "exports", "*.md"))
     entry, source = tomllib.loads((folder / "task.toml").read_text())["entry"], folder / "solution.py"
     source.write_text(source.read_text() + more.replace("ENTRY", entry))
-    words = [sys.executable, "-m", "kernbench", "watch", str(folder), "--json", "--baseline", "eager"]
+    words = [sys.executable, "-m", "kernbench", "watch", str(folder), "--json"]
     paths = f"{ROOT / 'src'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}"
     found: dict[str, Any] = {}
     with subprocess.Popen(
@@ -51,12 +51,24 @@ def opened(task: str, more: str, device: str | None) -> dict[str, Any]:
         for line in bench.stdout:
             event = json.loads(line)
             found[event["event"]] = event
+            if event["event"] == "row":
+                found.setdefault("rows", {})[event["id"]] = event
             is_over = event["event"] == "finished" and not event.get("awaits")
             if is_over or event["event"] in ("confirmed", "failed"):
                 break
         bench.terminate()
     shutil.rmtree(root, ignore_errors=True)
     return found
+
+
+def why_not(run: dict[str, Any]) -> str:
+    """Why a run is not a confirmed best; empty if it is."""
+    if "confirmed" in run:
+        return "" if run["confirmed"]["confirmed"] else str(run["confirmed"]["why"])
+    rows = run.get("rows", {}).values()
+    found = {item["name"] for row in rows for item in row.get("findings") or ()}
+    words = {str(row.get("detail") or row.get("status")) for row in rows}
+    return f"not best ({', '.join(sorted({*found, *words}))}): {run.get('finished') or run.get('failed')}"
 
 
 def main() -> None:
@@ -68,7 +80,7 @@ def main() -> None:
     given = parser.parse_args()
     runs = [opened(given.task, "", given.device) for _ in range(given.runs)]
     settled = [run for run in runs if run.get("confirmed", {}).get("confirmed")]
-    figure("confirmed", f"{len(settled)} of {len(runs)}", ", ".join(run["confirmed"]["why"] for run in runs[:1]))
+    figure("confirmed", f"{len(settled)} of {len(runs)}", "; ".join(map(why_not, runs)))
     if settled:
         took, own = (statistics.median(run[name]["seconds"] for run in settled) for name in ("confirmed", "finished"))
         figure("a confirmation takes", f"{took:.2f} s", f"its run {own:.2f} s: {took / own:.2f} times as long")

@@ -1,0 +1,52 @@
+"""Whether a source keeps its inputs in the L2 over the flush: then its first call on a set of inputs takes longer.
+
+Lines of the L2 that a kernel loads with the hint `evict_last` survive the reads of the flush: a softmax of half a
+megabyte became 9% faster that way on an H200, and the first call of each block, on another set than the calls before
+it, took 8 to 14% longer than the others. Honest kernels of that length: -2 to 3%. Inputs of several megabytes do not
+survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from harness.device.activity import Activity
+from harness.shared import format as fmt
+from harness.shared import stats
+from harness.shared.findings import make
+from harness.shared.results import Finding
+from harness.timing.samples import Timing
+
+LONGER = 1.05
+"""A first call that takes so many times the median of the others is slow."""
+IN_MOST = 0.75
+"""Share of the blocks."""
+FEWEST_BLOCKS = 8
+
+
+def finding(timing: Timing) -> Finding | None:
+    """Disqualifies if the solution's first calls are slow and the baseline's, which the flush treats alike, are not."""
+    own, base = (list(_ratios(timing, side)) for side in ("solution", "baseline"))
+    if not _is_slow(own) or _is_slow(base):
+        return None
+    slow = sum(ratio > LONGER for ratio in own)
+    return make("inputs_kept", slow=slow, blocks=len(own), longer=fmt.percent(stats.median(own) - 1))
+
+
+def _is_slow(ratios: list[float]) -> bool:
+    return len(ratios) >= FEWEST_BLOCKS and sum(ratio > LONGER for ratio in ratios) >= IN_MOST * len(ratios)
+
+
+def _ratios(timing: Timing, side: str) -> Iterator[float]:
+    """By block: the first call's time to the median of the others. A first call that launched something else, such as a
+    copy of a descriptor for the new address, does not count."""
+    for calls in _blocks(timing, side):
+        if len(calls) > 2 and calls[0].names == calls[1].names:
+            yield calls[0].busy_us / max(stats.median([call.busy_us for call in calls[1:]]), 1e-3)
+
+
+def _blocks(timing: Timing, side: str) -> Iterator[list[Activity]]:
+    calls, end = timing.activities.get(side) or [], 0
+    for block in timing.rounds:
+        begin, end = end, end + len(block.get(side, ()))
+        yield calls[begin:end]

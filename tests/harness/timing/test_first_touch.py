@@ -1,0 +1,69 @@
+"""Slow first calls show that the others found their inputs in the L2."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from harness.device.activity import Activity, Record
+from harness.timing import first_touch
+from harness.timing.samples import Timing
+
+
+def call(ns: int, *names: str) -> Activity:
+    """A call whose last kernel takes `ns`; the ones before it take a nanosecond each."""
+    all_names = (*names, "own")
+    starts = [place if place < len(names) else len(names) for place in range(len(all_names))]
+    records = [
+        Record(name, start, start + (ns if name == "own" else 1), 7, start)
+        for name, start in zip(all_names, starts, strict=True)
+    ]
+    return Activity(tuple(records), 7)
+
+
+def timing(own: list[list[Activity]], base: list[list[Activity]]) -> Timing:
+    """The blocks of two alternating sides."""
+    rounds = tuple(
+        MappingProxyType(
+            {name: tuple(item.busy_us for item in calls) for name, calls in (("solution", a), ("baseline", b))}
+        )
+        for a, b in zip(own, base, strict=True)
+    )
+    flat = {"solution": sum(own, []), "baseline": sum(base, [])}
+    return Timing({}, rounds, flat)
+
+
+EVEN = [call(1700), call(1732), call(1700), call(1668)]
+SLOW = [call(1900), *EVEN[1:]]
+
+
+def test_slow_first_calls_of_the_solution_alone_disqualify() -> None:
+    found = first_touch.finding(timing([SLOW] * 6 + [EVEN] * 2, [EVEN] * 8))
+    assert found is not None
+    assert (found.code, found.disqualifying) == ("inputs_kept", True)
+    assert "in 6 of 8 blocks" in found.help
+    assert "median 12%" in found.help
+
+
+def test_slow_first_calls_in_fewer_blocks_are_noise() -> None:
+    assert first_touch.finding(timing([SLOW] * 5 + [EVEN] * 3, [EVEN] * 8)) is None
+    assert first_touch.finding(timing([SLOW] * 7, [EVEN] * 7)) is None
+
+
+def test_slow_first_calls_of_both_sides_have_another_cause() -> None:
+    assert first_touch.finding(timing([SLOW] * 8, [SLOW] * 8)) is None
+
+
+def test_a_first_call_that_launches_more_is_not_compared() -> None:
+    other = [call(1900, "Memcpy HtoD"), *EVEN[1:]]
+    assert first_touch.finding(timing([other] * 8, [EVEN] * 8)) is None
+
+
+def test_a_row_without_records_has_nothing_to_compare() -> None:
+    assert first_touch.finding(Timing({"solution": (1.0,)})) is None
+
+
+def test_blocks_with_another_side_keep_their_place() -> None:
+    """The solution has blocks with each opponent; the baseline's calls must not be taken from those with the best."""
+    both = timing([SLOW] * 16, [EVEN] * 8 + [[]] * 8)
+    rounds = tuple(MappingProxyType({name: times for name, times in block.items() if times}) for block in both.rounds)
+    assert first_touch.finding(Timing({}, rounds, both.activities)) is not None
