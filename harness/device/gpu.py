@@ -25,7 +25,7 @@ from harness.shared.codes import THROTTLES
 
 SPOILING = 0x8 | 0x20 | 0x40 | 0x80
 """Reasons to drop a block; a power cap (0x4) affects every side equally and is only reported."""
-USUAL_LAPS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5)
+USUAL_LAPS = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0)
 """Flush lengths that most sides need; prepared before the first row is timed."""
 
 PERSISTING_L2, ACCESS_POLICY_WINDOW = 6, 1

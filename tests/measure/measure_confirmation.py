@@ -51,7 +51,7 @@ def opened(task: str, more: str, device: str | None) -> dict[str, Any]:
         for line in bench.stdout:
             event = json.loads(line)
             found[event["event"]] = event
-            if event["event"] == "row":
+            if event["event"] == "case":
                 found.setdefault("rows", {})[event["id"]] = event
             is_over = event["event"] == "finished" and not event.get("awaits")
             if is_over or event["event"] in ("confirmed", "failed"):

@@ -94,6 +94,7 @@ def test_an_edit_of_a_cuda_file_is_timed() -> None:
         ({"row_ms": 180.0, "us": 400.0}, "no false verdicts; every row within its limits"),
         ({"worst_percent": 0.6}, "no false verdicts; off by more than 0.5% (1.5% under 5 us): 4096x128"),
         ({"said": "19 same 1 slower"}, "false verdicts on 4096x128; every row within its limits"),
+        ({"said": "1 disqualified 20 same"}, "false verdicts on 4096x128; every row within its limits"),
     ],
 )
 def test_a_row_outside_any_mark_is_named(found: dict[str, Any], said: str) -> None:

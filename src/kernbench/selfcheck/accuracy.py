@@ -16,6 +16,8 @@ from kernbench.worker.process import child_environment
 
 LONG_US, LONG_BUDGET = 300, 2
 """A call that takes longer may use this many times the budget."""
+FALSE = ("faster", "slower", "disqualified")
+"""What no row may be called if both sides are the same honest kernel."""
 SLOWED_ENTRY = "rms_norm"
 SLOWED = '''"""RMSNorm with a ballast: on one shape, one program in fifty does its row twice."""
 
@@ -71,13 +73,14 @@ def _row(
     shop: TaskCopy, case: str, rows: list[CaseResult], spent: list[float], contrast: list[float]
 ) -> dict[str, object]:
     off = [abs((row.speedup or 1.0) - 1) for row in rows]
-    words = Counter(row.verdict for row in rows)
+    words = Counter(str(row.verdict) for row in rows)
+    words += Counter({"disqualified": sum(bool(row.disqualifying) for row in rows)})
     return {
         "case": shop.session.task.case(case).label,
         "us": rows[-1].solution_us,
         "worst_percent": 100 * max(off),
         "rms_percent": 100 * math.sqrt(sum(value * value for value in off) / len(off)),
-        "said": " ".join(f"{count} {word}" for word, count in sorted(words.items(), key=str)),
+        "said": " ".join(f"{count} {word}" for word, count in sorted(words.items())),
         "row_ms": 1000 * sum(spent) / len(spent),
         "do_bench_worst_percent": 100 * max((abs(value - 1) for value in contrast), default=math.nan),
     }
@@ -85,7 +88,7 @@ def _row(
 
 def _sum_up(report: Report, budget_ms: float) -> str:
     """A row may use its budget, with long calls twice that; on a CPU there is no limit."""
-    wrong = [row["case"] for row in report.rows if "faster" in row["said"] or "slower" in row["said"]]
+    wrong = [row["case"] for row in report.rows if any(word in row["said"] for word in FALSE)]
     broad = [row["case"] for row in report.rows if row["worst_percent"] > (1.5 if row["us"] < 5 else 0.5)]
     share = [row["row_ms"] / budget_ms / (LONG_BUDGET if row["us"] > LONG_US else 1) for row in report.rows]
     slow = [row["case"] for row, used in zip(report.rows, share, strict=True) if used > 1]

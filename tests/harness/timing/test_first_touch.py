@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from types import MappingProxyType
 
 from harness.device.activity import Activity, Record
@@ -28,7 +29,7 @@ def timing(own: list[list[Activity]], base: list[list[Activity]]) -> Timing:
         )
         for a, b in zip(own, base, strict=True)
     )
-    flat = {"solution": sum(own, []), "baseline": sum(base, [])}
+    flat = {"solution": list(chain(*own)), "baseline": list(chain(*base))}
     return Timing({}, rounds, flat)
 
 
