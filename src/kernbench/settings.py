@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.shared.errors import UserError
-from harness.shared.taskfile import TaskError, one_line, read_toml, shown
+from harness.shared.taskfile.values import TaskError, one_line, shown, toml
 
 
 class SettingsError(UserError):
@@ -53,7 +53,7 @@ def load(path: Path | None = None) -> Settings:
     except OSError as problem:
         raise SettingsError(path, f"cannot be read: {problem.strerror}") from None
     try:
-        data = read_toml(path)
+        data = toml(path)
     except TaskError as problem:
         raise SettingsError(path, f"{problem.key}: {problem.problem}" if problem.key else problem.problem) from None
     unknown = sorted(set(data) - {"theme", "bell", "keys"})

@@ -14,6 +14,7 @@ import pytest
 from harness.shared import stats, taskfile
 from harness.shared.findings import DEFINITIONS
 from harness.shared.task import DEFAULT_TOLERANCE
+from harness.shared.taskfile import case_tables
 from tests import ROOT
 
 GUIDE = ROOT / "src" / "kernbench" / "guide"
@@ -122,7 +123,7 @@ def rows(text: str) -> dict[str, str]:
 def test_tasks_lists_every_key_and_no_other() -> None:
     task, case = re.findall(r"^## (?:task\.toml|Keys of a case).*?(?=^## )", page("tasks"), re.MULTILINE | re.DOTALL)
     assert rows(task).keys() == taskfile.TASK_KEYS
-    assert rows(case).keys() == taskfile.CASE_KEYS
+    assert rows(case).keys() == case_tables.CASE_KEYS
 
 
 def test_tasks_has_the_true_defaults(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from harness.shared.errors import UserError, Where
 from harness.shared.task import Task
-from harness.shared.taskfile import TaskError
+from harness.shared.taskfile.values import TaskError
 from kernbench import crash_report
 from kernbench.events import BuildFailed, Event
 from kernbench.worker.deadlines import Deadlines

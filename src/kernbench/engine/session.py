@@ -18,6 +18,7 @@ from harness.shared.errors import UserError
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
+from harness.shared.taskfile.values import TaskError
 from harness.shared.used_files import NAMED_BASELINES
 from kernbench import crash_report
 from kernbench.diagnosis.counters import TraceRow
@@ -375,7 +376,7 @@ class Session:
         in_thread = self.logbook.in_thread
         try:
             task = await in_thread(taskfile.load, Path(self.task.folder))
-        except taskfile.TaskError as problem:
+        except TaskError as problem:
             self._saves.failed = True
             self._emit(await in_thread(bad_task, problem, Path(self.task.folder)))
             return False

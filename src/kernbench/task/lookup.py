@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.shared.errors import UserError
-from harness.shared.taskfile import TaskError, read_toml
+from harness.shared.taskfile.values import TaskError, toml
 
 TASK_FILE = "task.toml"
 TASKS_FOLDER = "kernels"
@@ -130,7 +130,7 @@ def _called(name: str, cwd: Path) -> Path | None:
 def _name_in(path: Path) -> str | None:
     """The name in a task.toml; None if it has none or cannot be read, which opening the task reports."""
     try:
-        name = read_toml(path).get("name")
+        name = toml(path).get("name")
     except TaskError:
         return None
     return name if isinstance(name, str) else None

@@ -21,7 +21,7 @@ from harness.shared.findings import DEFINITIONS
 from harness.shared.lines import UNREADABLE, decode_checked
 from harness.shared.results import TIMES, CaseResult, Finding, Ratio
 from harness.shared.run_request import Environment, Step
-from harness.shared.taskfile import one_line
+from harness.shared.taskfile.values import one_line
 
 GARBLED = "another process or the source itself wrote to its event pipe"
 GREETINGS = {"": ("hello",), "hello": ("ready", "unusable"), "ready": ("warm",), "warm": (), "unusable": ()}

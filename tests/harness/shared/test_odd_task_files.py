@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.shared import taskfile
-from harness.shared.taskfile import TaskError
+from harness.shared.taskfile.values import TaskError
 from harness.shared.used_files import LARGEST_FILE
 from kernbench.log import overview
 from kernbench.task import lookup

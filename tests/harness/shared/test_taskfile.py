@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.shared import taskfile
-from harness.shared.taskfile import TaskError
+from harness.shared.taskfile.values import TaskError
 from harness.shared.used_files import reached
 from kernbench.task.lookup import shipped_tasks
 

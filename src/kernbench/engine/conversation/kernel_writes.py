@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 
 from harness.shared import format as fmt
-from harness.shared.taskfile import one_line
+from harness.shared.taskfile.values import one_line
 from kernbench.events import Notice
 
 MOST_RUNS = 2

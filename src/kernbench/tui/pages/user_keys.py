@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 
 from harness.shared import format as fmt
-from harness.shared.taskfile import shown
+from harness.shared.taskfile.values import shown
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui.pages.help import list_bindings, main_bindings, named_bindings, page_bindings
 from kernbench.tui.textual_private import key_of

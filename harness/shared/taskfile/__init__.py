@@ -1,0 +1,126 @@
+"""task.toml -> Task; every error names the file and the key.
+
+`load(folder)` reads task.toml and an optional cases.json, and checks (without running it) that reference.py defines
+what the task names. The worker never reads these files; it receives the Task as JSON. Standard library only.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, cast
+
+from harness.shared.task import DEFAULT_TOLERANCE, Task, Tolerance, old_task_hash, task_hash
+from harness.shared.taskfile import values as read
+from harness.shared.taskfile.case_tables import DTYPES, read_cases
+from harness.shared.taskfile.values import TaskError, shown
+from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, is_file, syntax_tree, task_files
+
+TASK_KEYS = frozenset(
+    "name entry summary baseline device threads mutates rowwise layout libraries ignore tolerance "
+    "case smoke check grid".split()
+)
+MOST_THREADS = 1024
+
+
+def load(folder: Path) -> Task:
+    folder = folder.resolve()
+    path = folder / "task.toml"
+    data = read.toml(path, "no such file; `kernbench new NAME` creates a task to start from")
+    read.known_keys(path, "", data, TASK_KEYS)
+    entry = read.text(path, "entry", data.get("entry"))
+    if not entry.isidentifier():
+        raise TaskError(path, "entry", f"{shown(entry)} is not a function name")
+    baseline = _baseline(path, data)
+    read.file_bytes(folder / SOLUTION, "no such file; create it and define the entry named in task.toml")
+    _defines(folder / "reference.py", "entry", entry, "make_inputs")
+    if baseline not in NAMED_BASELINES:
+        _defines(folder / baseline, "entry", entry)
+    cases = read_cases(path, data)
+    task = Task(
+        name=read.text(path, "name", data.get("name", folder.name)),
+        entry=entry,
+        folder=str(folder),
+        summary=read.text(path, "summary", data.get("summary", "")),
+        baseline=baseline,
+        device=cast(Any, read.choice(path, "device", data.get("device", "cuda"), ("cuda", "cpu"))),
+        threads=read.count(path, "threads", data.get("threads", 1), MOST_THREADS),
+        mutates=read.texts(path, "mutates", data.get("mutates", [])),
+        rowwise=read.texts(path, "rowwise", data.get("rowwise", [])),
+        layout=cast(Any, read.choice(path, "layout", data.get("layout", "reference"), ("reference", "any"))),
+        tolerance=_tolerances(path, data.get("tolerance", {})),
+        cases=cases,
+        hash="",
+        old_hash=old_task_hash(folder, baseline),
+        files=tuple(task_files(folder, baseline)),
+        ignore=_ignore(path, data, baseline),
+        libraries=read.flag(path, "libraries", data.get("libraries", False)),
+    )
+    return replace(task, hash=task_hash(task))
+
+
+def _baseline(path: Path, data: dict[str, Any]) -> str:
+    default = "baseline.py" if path.with_name("baseline.py").exists() else "eager"
+    baseline = read.text(path, "baseline", data.get("baseline", default))
+    if baseline not in NAMED_BASELINES and (Path(baseline).name != baseline or not is_file(path.parent / baseline)):
+        raise TaskError(path, "baseline", f"{shown(baseline)} is not eager, compile, or a file next to task.toml")
+    return baseline
+
+
+def _ignore(path: Path, data: dict[str, Any], baseline: str) -> tuple[str, ...]:
+    patterns = tuple(pattern.rstrip("/") for pattern in read.texts(path, "ignore", data.get("ignore", [])))
+    own = () if baseline in NAMED_BASELINES else (baseline,)
+    for pattern in patterns:
+        for name in (*PARSED, SOLUTION, "reference.py", *own):
+            if fnmatchcase(name, pattern):
+                raise TaskError(path, "ignore", f"{shown(pattern)} matches {name}, which every run needs")
+    return patterns
+
+
+def _defines(path: Path, key: str, *names: str) -> None:
+    """Looks for top-level names without running the file; a star import is assumed to define anything."""
+    text = read.file_text(path, "no such file; every task needs one")
+    try:
+        tree = syntax_tree(text)
+    except SyntaxError as problem:
+        raise TaskError(path, f"line {problem.lineno or 1}", f"syntax error: {problem.msg}") from None
+    except (RecursionError, MemoryError):
+        raise TaskError(path, "", "an expression is nested too deeply for Python's parser") from None
+    except ValueError as problem:  # a NUL byte
+        raise TaskError(path, "", f"not Python: {problem}") from None
+    defined: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            defined.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            defined.add(node.id)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            defined.update((alias.asname or alias.name) for alias in node.names)
+    for name in names:
+        if name not in defined and "*" not in defined:
+            raise TaskError(path, key if name != "make_inputs" else name, f"the file does not define {shown(name)}")
+
+
+def _tolerances(path: Path, data: Any) -> dict[str, Tolerance]:
+    if not isinstance(data, dict):
+        raise TaskError(
+            path, "tolerance", "must be a table keyed by output dtype, such as float32 = { atol = 1e-5, rtol = 1e-5 }"
+        )
+    tolerances = dict(DEFAULT_TOLERANCE)
+    for dtype, bounds in data.items():
+        key = f"tolerance.{dtype}"
+        if dtype not in DTYPES:
+            raise TaskError(path, key, f"{shown(dtype)} is not a torch dtype; use one such as float32 or bfloat16")
+        if not isinstance(bounds, dict):
+            raise TaskError(path, key, "must be a table, such as { atol = 1e-5, rtol = 1e-5 }")
+        read.known_keys(path, key, bounds, frozenset({"atol", "rtol"}))
+        numbers = [bounds.get("atol", 0.0), bounds.get("rtol", 0.0)]
+        if any(
+            isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < float("inf")
+            for number in numbers
+        ):
+            raise TaskError(path, key, "atol and rtol must be non-negative numbers")
+        tolerances[dtype] = Tolerance(float(numbers[0]), float(numbers[1]))
+    return tolerances
