@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -16,19 +17,20 @@ def main() -> None:
     request = json.loads(sys.stdin.readline())
     out = os.dup(1)
     os.dup2(2, 1)
-    for case, function, inputs in _cases(request):
+    for case, call in _cases(request):
         if request.get("profiled"):
-            _profiled(function, inputs)
+            _profiled(call)
             os.write(out, (json.dumps({"case": case}) + "\n").encode())
         else:
-            ratios = [_timed(function, inputs) / _timed(function, inputs) for _ in range(request["repeats"])]
+            ratios = [_timed(call) / _timed(call) for _ in range(request["repeats"])]
             os.write(out, (json.dumps({"case": case, "ratios": ratios}) + "\n").encode())
 
 
 def _cases(request: dict[str, Any]) -> Any:
     import torch
 
-    from harness.inputs.cache import RunCache
+    from harness.inputs.cache import CaseInputs, RunCache
+    from harness.inputs.calling import bound
     from harness.inputs.reference import Draw
     from harness.shared.lines import decode
     from harness.shared.task import Task
@@ -39,25 +41,26 @@ def _cases(request: dict[str, Any]) -> Any:
     function = cache.function("solution", "solution.py", source, task, "")
     reference = cache.reference(task, source, "")
     for case in task.timed:
-        inputs = reference.make(case, Draw(0), device)
-        function(**inputs)
+        material = CaseInputs(reference, case, Draw(0), device)
+        call = bound(material.timed(function), material.inputs)
+        call()
         torch.cuda.synchronize()
-        yield case.id, function, inputs
+        yield case.id, call
 
 
-def _timed(function: Any, inputs: dict[str, Any]) -> float:
+def _timed(call: Callable[[], Any]) -> float:
     import triton.testing
 
-    return float(triton.testing.do_bench(lambda: function(**inputs)))
+    return float(triton.testing.do_bench(call))
 
 
-def _profiled(function: Any, inputs: dict[str, Any], calls: int = 5) -> None:
+def _profiled(call: Callable[[], Any], calls: int = 5) -> None:
     import torch
 
     cuda: Any = torch.cuda
     runtime = cuda.cudart()
     runtime.cudaProfilerStart()
     for _ in range(calls):
-        function(**inputs)
+        call()
     torch.cuda.synchronize()
     runtime.cudaProfilerStop()

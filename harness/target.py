@@ -145,23 +145,25 @@ class _Calls:
         """Loads a side and calls it once; returns a function that makes the profiled call on copies of the inputs."""
         import torch
 
+        from harness.inputs.cache import CaseInputs
+        from harness.inputs.calling import bound
         from harness.inputs.reference import Draw, copies, named_outputs, nbytes
 
         self._step("load", side)
         function = self._function(side)
         self._step("inputs", side)
-        inputs = self.reference.make(self.case, Draw(0), self.device)
-        placed = copies(inputs)
+        material = CaseInputs(self.reference, self.case, Draw(0), self.device)
+        inputs, placed = material.inputs, copies(material.inputs)
         self._step("build", side)
         self.compiled.clear()
-        result = function(**placed)
+        result = material.entry(function)(**placed)
         if self.device != "cpu":
             torch.cuda.synchronize()
-        outputs = named_outputs(result, placed, self.task.mutates)
+        outputs = named_outputs(result, placed, self.task.written)
         needed = nbytes(inputs) + nbytes(outputs)
         self.lines.emit("facts", side=side["name"], kernels=list(self.compiled.values()), needed_bytes=needed)
         del result, outputs
-        return lambda: function(**placed)
+        return bound(material.timed(function), placed)
 
     def _function(self, side: dict[str, Any]) -> Callable[..., Any]:
         if side["kind"] == "eager":

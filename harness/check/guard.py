@@ -71,16 +71,19 @@ class Guard(torch_private.CheckingMode):  # type: ignore[no-untyped-call]
         super().__init__()
         self._guarded: list[_Guarded] = []
 
-    def place(self, inputs: Inputs, mutates: tuple[str, ...]) -> Inputs:
-        """Copies of the inputs in bordered blocks."""
-        return {name: self._place(name, value, name in mutates) for name, value in inputs.items()}
+    def place(self, inputs: Inputs, mutates: tuple[str, ...], outputs: tuple[str, ...] = ()) -> Inputs:
+        """Copies of the inputs in bordered blocks; destinations hold the sentinel."""
+        return {name: self._place(name, value, name in mutates, name in outputs) for name, value in inputs.items()}
 
-    def _place(self, name: str, value: Any, mutated: bool) -> Any:
+    def _place(self, name: str, value: Any, mutated: bool, destination: bool) -> Any:
         if not isinstance(value, torch.Tensor) or not tensor_layout.plain(value):
             return value
         # A mutated tensor is also an output: NaN borders would hide an f(NaN) written over them.
-        border = OUTPUT_BYTE if mutated else sentinel(value.dtype)
+        border = OUTPUT_BYTE if mutated or destination else sentinel(value.dtype)
         made = self._guard(value, border, name)
+        if destination:
+            made.inside.fill_(sentinel(value.dtype))
+            return made.tensor
         tensor_layout.fill(made, value)
         return made.tensor.requires_grad_(value.requires_grad) if value.requires_grad else made.tensor
 

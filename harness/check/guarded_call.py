@@ -27,16 +27,16 @@ class GuardedCall:
     problem: str | None = None
 
     @classmethod
-    def of(cls, function: Callable[..., Any], inputs: Inputs, task: Task, fixed: CaseInputs) -> GuardedCall:
+    def of(cls, function: Callable[..., Any], material: CaseInputs, task: Task, fixed: CaseInputs) -> GuardedCall:
         """Calls the function; what the reference returns for `fixed` says which returned values count."""
-        guard = new_guard()
-        placed = guard.place(inputs, task.mutates)
+        guard, call = new_guard(), material.entry(function)
+        placed = guard.place(material.inputs, task.mutates, task.outputs)
         with guard:
-            result = function(**placed)
+            result = call(**placed)
         if any(isinstance(value, torch.Tensor) and value.is_cuda for value in placed.values()):
             torch.cuda.synchronize()
         try:
-            outputs = named_outputs(result, placed, task.mutates, fixed.expected if task.mutates else None)
+            outputs = named_outputs(result, placed, task.written, fixed.expected if task.written else None)
         except BadOutput as problem:
             return cls(result, placed, {}, guard.breach({}), str(problem))
         return cls(result, placed, outputs, guard.breach(outputs))
@@ -64,10 +64,10 @@ def judge(call: GuardedCall, material: CaseInputs, expected: Outputs, task: Task
 
 def touched(call: GuardedCall, material: CaseInputs, task: Task) -> str | None:
     """What the call did to its inputs that it must not; None if nothing."""
-    changed = compare.changed_inputs(material.inputs, call.inputs, task.mutates)
+    changed = compare.changed_inputs(material.inputs, call.inputs, task.written)
     if changed is not None:
         return wrote_to(changed)
-    shared = compare.aliased(call.outputs, call.inputs) if not task.mutates else None
+    shared = compare.aliased(call.outputs, call.inputs) if not task.written else None
     if shared is not None and compare.aliased(material.expected, material.inputs) is None:
         return f"{shared[0]} shares memory with input {shared[1]!r}; return a new tensor"
     return None
@@ -77,7 +77,7 @@ def _resized(call: GuardedCall, material: CaseInputs, task: Task) -> str | None:
     """What a call did that changed the shape of an input: it could not be timed, so no check may wait for the rows."""
     for name, value in material.inputs.items():
         kept = call.inputs[name]
-        if isinstance(value, torch.Tensor) and name not in task.mutates and kept.shape != value.shape:
+        if isinstance(value, torch.Tensor) and name not in task.written and kept.shape != value.shape:
             return wrote_to(name)
     return None
 

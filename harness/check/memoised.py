@@ -13,6 +13,7 @@ from typing import Any
 
 from harness.device.activity import ForgedRecords, LostRecords
 from harness.inputs.cache import CaseInputs
+from harness.inputs.calling import bound
 from harness.inputs.reference import Inputs, copies
 from harness.timing.clocks import Call, Clock, Measured, Unsteady
 
@@ -26,8 +27,8 @@ def second_call_is_cheaper(
 ) -> bool:
     """Measures a few calls on new values, after a warm-up call on known ones."""
     warm, fresh = (copies(item.inputs) for item in (seen, new))  # kept for later sources: this one may write to them
-    calls = [Call(None, lambda: function(**warm))]
-    calls += [Call(_restorer(fresh, new.inputs, mutates), lambda: function(**fresh))] * (1 + REPEATS)
+    first, later = bound(seen.entry(function), warm), bound(new.entry(function), fresh)
+    calls = [Call(None, first), *[Call(_restorer(fresh, new.inputs, mutates), later)] * (1 + REPEATS)]
     try:
         measured = clock.measure(calls)
     except ForgedRecords:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 from harness.device.gpu import Gpu
 from harness.inputs.reference import Draw, Inputs, Outputs, Reference, copies, nbytes
+from harness.inputs.seeding import seed_everywhere
 from harness.load import compiled as baseline
 from harness.load.failure import BadTask, Paths, describe
 from harness.load.side import Side
@@ -34,7 +35,7 @@ class CaseInputs:
 
     def __init__(self, reference: Reference, case: Case, draw: Draw, device: str, inputs: Inputs | None = None) -> None:
         """`inputs` are given if they are not those of the draw, but made from them."""
-        self._reference, self._case = reference, case
+        self._reference, self._case, self._device = reference, case, device
         self.draw = draw
         self.inputs: Inputs = reference.make(case, draw, device) if inputs is None else inputs
         self.verdicts: WeakKeyDictionary[Callable[..., Any], Verdict] = WeakKeyDictionary()
@@ -42,9 +43,30 @@ class CaseInputs:
         self._truth: Outputs | None = None
         self._expected: Outputs | None = None
 
+    def entry(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A side's function as the case calls it with these inputs. If the task is seeded, a call is so too."""
+        call = self._reference.entry_for(function, self._case)
+        return self._seeded(call) if self._reference.task.seeded else call
+
+    def _seeded(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def seeded(**inputs: Any) -> Any:
+            self.seed()
+            return call(**inputs)
+
+        return seeded
+
+    def seed(self) -> None:
+        """Sets torch's generators to what a call with these inputs starts from."""
+        seed_everywhere(self.draw.seed, self._device)
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The same for a call that is timed: the generators are seeded before it."""
+        return self._reference.entry_for(function, self._case)
+
     @property
     def truth(self) -> Outputs:
         if self._truth is None:
+            self.seed()
             self._truth = _read_only(self._reference.truth(self._case, self.inputs))
         return self._truth
 
@@ -52,6 +74,7 @@ class CaseInputs:
     def expected(self) -> Outputs:
         """The reference's outputs in the production dtype."""
         if self._expected is None:
+            self.seed()
             self._expected = _read_only(self._reference.outputs(self._case, copies(self.inputs)))
         return self._expected
 
@@ -153,6 +176,8 @@ class RunCache:
         """
         if everything:
             self._materials.clear()
+        if self._reference is not None:
+            self._reference[1].trim_states(0 if everything else self._room)
         sizes = {key: material.nbytes for key, material in self._materials.items()}
         while (excess := sum(sizes.values()) - self._room) > 0:
             others = [key for key in sizes if key[1] != self.first_case] or [*sizes]

@@ -1,14 +1,16 @@
 """reference.py -> inputs and truth.
 
 `make_inputs(case, seed, device, spread=1.0, offset=0.0)` gets the case's axes table and returns the keyword arguments
-of the entry: tensors, numbers, strings, None. `truth(**inputs)` returns unrounded results; without it, the entry runs
-on float64 copies. Any failure here is the task's fault, not the candidate's, and raises BadTask.
+of the entry: tensors, plain data, and lists, tuples and dicts of these, which are flattened here. `setup(case, device,
+dtype)` makes what an entry gets as its first argument, such as a module with weights: once per side and case, outside
+of the clock. `truth(**inputs)` returns unrounded results; without it, the entry runs on float64 copies. Any failure
+here is the task's fault, not the candidate's, and raises BadTask.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -16,7 +18,10 @@ from typing import Any
 import torch
 
 from harness.device.roofline import Traffic
-from harness.inputs import rowwise, tensor_layout
+from harness.inputs import rowwise, structure, tensor_layout
+from harness.inputs.calling import CaseEntry
+from harness.inputs.seeding import seed_everywhere
+from harness.inputs.states import States
 from harness.load.exception_text import class_name, one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.shared import format as fmt
@@ -24,7 +29,9 @@ from harness.shared.results import InputForm
 from harness.shared.task import Case, Task
 
 Inputs = dict[str, Any]
+"""Flat: a leaf of a nested argument is called `weights.norm.weight`."""
 Outputs = dict[str, "torch.Tensor | None"]
+NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,10 @@ class Reference:
     def __init__(self, task: Task, module: ModuleType, entry: Callable[..., Any], paths: Paths) -> None:
         self.task, self.entry, self.paths = task, entry, paths
         self._truth = getattr(module, "truth", None)
+        self._states = States(getattr(module, "setup", None))
+        self._structures: dict[str, tuple[tuple[str, ...], structure.Build | None]] = {}
+        """By case: the names of the flat inputs, and how to make the arguments from them."""
+        self._device = "cpu"
         self._traffic = getattr(module, "traffic", None)
         self.extra_check = getattr(module, "check", None)
         self._make = getattr(module, "make_inputs", None)
@@ -59,7 +70,8 @@ class Reference:
         """Whether make_inputs takes spread and offset (without them, a task is checked with different seeds only)."""
 
     def make(self, case: Case, draw: Draw, device: str) -> Inputs:
-        _seed_everywhere(draw.seed, device)  # for a make_inputs that uses the global generators
+        self._device = device
+        seed_everywhere(draw.seed, device)  # for a make_inputs that uses the global generators
         options = {"spread": draw.spread, "offset": draw.offset} if self.scales else {}
         try:
             made = self._make(dict(case.axes), draw.seed, device, **options)  # type: ignore[misc]
@@ -71,21 +83,41 @@ class Reference:
         if not isinstance(made, dict) or not all(isinstance(name, str) for name in made):
             kind = class_name(made)
             raise BadTask(f"make_inputs must return a dict of arguments; for case {case.id} it returned {kind}")
-        for name, value in made.items():
-            if value is not None and not isinstance(value, (torch.Tensor, int, float, str, bool)):
-                what = f"{name!r} of case {case.id} is of type {class_name(value)}"
-                raise BadTask(f"make_inputs: {what}; use tensors, numbers, strings or None")
-        for name in self.task.mutates:
-            if not isinstance(made.get(name), torch.Tensor):
-                raise BadTask(f"task.toml: mutates: make_inputs returned no tensor {name!r} for case {case.id}")
+        try:
+            leaves, build = structure.flattened(made)
+        except structure.BadLeaf as problem:
+            said = "use tensors, plain data, and lists, tuples and dicts of these"
+            raise BadTask(f"make_inputs, case {case.id}: {problem}; {said}") from None
+        names, _build = self._structures.setdefault(case.id, (tuple(leaves), build))
+        if names != tuple(leaves):
+            raise BadTask(f"make_inputs returned other arguments for another seed of case {case.id}")
+        for key in ("mutates", "outputs"):
+            for name in getattr(self.task, key):
+                if not isinstance(leaves.get(name), torch.Tensor):
+                    raise BadTask(f"task.toml: {key}: make_inputs returned no tensor {name!r} for case {case.id}")
         for name in self.task.rowwise:
-            if name not in made:
+            if name not in leaves:
                 raise BadTask(f"task.toml: rowwise: make_inputs returned no input {name!r} for case {case.id}")
-        return made
+        return leaves
+
+    def entry_for(self, function: Callable[..., Any], case: Case, exact: bool = False) -> Callable[..., Any]:
+        """An entry as the case calls it, with flat inputs by name; `exact` with a state in float64."""
+        build = self._structures[case.id][1]
+        if build is None and not self._states.are_made:
+            return function
+        dtype = torch.float64 if exact else _dtype(case)
+        try:
+            state = self._states.of(function, case, self._device, dtype)
+        except BaseException as problem:
+            raise self._blamed(f"setup failed for case {case.id}", problem) from None
+        return CaseEntry(function, build, state)
 
     def outputs(self, case: Case, inputs: Inputs) -> Outputs:
         """The entry's outputs in the production dtype."""
         return self._run(case, self.entry, inputs)
+
+    def trim_states(self, room: int) -> None:
+        self._states.trim(room)
 
     def truth(self, case: Case, inputs: Inputs) -> Outputs:
         """Unrounded results: from the task's `truth`, or from the entry on float64 copies."""
@@ -93,15 +125,17 @@ class Reference:
 
         def run(piece: Inputs) -> Outputs:
             if own is not None:
-                return self._run(case, own, copies(piece))
-            return self._run(case, self.entry, doubled(piece))
+                return self._run(case, own, copies(piece), exact=True)
+            return self._run(case, self.entry, doubled(piece), exact=True)
 
         return rowwise.in_pieces(run, inputs, self.task.rowwise)
 
     def traffic(self, case: Case, inputs: Inputs, outputs: Outputs) -> Traffic:
         """Bytes that one call must move; by default every input and every output once."""
         if self._traffic is None:
-            return Traffic(nbytes(inputs), nbytes(_each_once(outputs)))
+            used = {name: value for name, value in inputs.items() if name not in self.task.outputs}
+            weights = self._states.nbytes(self.entry, case, _dtype(case))
+            return Traffic(nbytes(used) + weights, nbytes(_each_once(outputs)))
         try:
             read, written, *flops = (float(value) for value in self._traffic(dict(case.axes)))
             return Traffic(read, written, *flops[:1])
@@ -110,10 +144,11 @@ class Reference:
                 f"traffic() failed for case {case.id}; it must return (bytes read, bytes written[, flops])", problem
             ) from None
 
-    def _run(self, case: Case, function: Callable[..., Any], inputs: Inputs) -> Outputs:
+    def _run(self, case: Case, function: Callable[..., Any], inputs: Inputs, exact: bool = False) -> Outputs:
         name = getattr(function, "__name__", self.task.entry)
+        call = self.entry_for(function, case, exact)
         try:
-            return named_outputs(function(**inputs), inputs, self.task.mutates)
+            return named_outputs(call(**inputs), inputs, self.task.written)
         except BadOutput as problem:
             raise BadTask(f"reference.py: {name} for case {case.id}: {problem}") from None
         except BaseException as problem:
@@ -124,6 +159,12 @@ class Reference:
             return problem
         fault = describe(problem, self.paths)
         return BadTask(f"{what}: {fault.message}", fault.where, fault.traceback)
+
+
+def _dtype(case: Case) -> torch.dtype:
+    """The dtype that `setup` is asked for."""
+    found: torch.dtype = getattr(torch, str(case.axes.get("dtype", "float32")))
+    return found
 
 
 class BadOutput(Exception):
@@ -149,19 +190,22 @@ def _returned(result: Any) -> Outputs:
         named = {f"output {index}": value for index, value in enumerate(result)}
     else:
         named = {"output 0": result}
-    for name, value in named.items():
-        if value is None and len(named) == 1:
-            raise BadOutput("it returned None")
-        if value is not None and not isinstance(value, torch.Tensor):
-            raise BadOutput(f"{name} is of type {class_name(value)}, not torch.Tensor")
-    return named
+    if list(named.values()) == [None]:
+        raise BadOutput("it returned None")
+    return {name: value for top, item in named.items() for name, value in _leaves(top, item)}
 
 
-def _seed_everywhere(seed: int, device: str) -> None:
-    """torch.manual_seed, but only for the devices in use: the others cost a millisecond per call."""
-    torch.default_generator.manual_seed(seed)
-    if device.startswith("cuda"):
-        torch.cuda.manual_seed(seed)
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, torch.Tensor | None]]:
+    """The tensors of one output; numbers count as tensors of no dimension."""
+    if isinstance(value, (dict, tuple, list)):
+        for key, item in structure.items(value):
+            yield from _leaves(f"{name}.{one_line(str(key))}", item)
+    elif value is None or isinstance(value, torch.Tensor):
+        yield name, value
+    elif type(value) in (bool, int, float, complex):
+        yield name, torch.tensor(value, dtype=NUMBERS[type(value)])
+    else:
+        raise BadOutput(f"{name} is of type {class_name(value)}, not torch.Tensor")
 
 
 def forms(inputs: Inputs) -> tuple[InputForm, ...]:
@@ -169,7 +213,7 @@ def forms(inputs: Inputs) -> tuple[InputForm, ...]:
     return tuple(
         InputForm(name, tuple(value.shape), tuple(value.stride()), str(value.dtype).removeprefix("torch."))
         if isinstance(value, torch.Tensor)
-        else InputForm(name, value=value)
+        else InputForm(name, value=value if isinstance(value, (int, float, str, bool)) or value is None else str(value))
         for name, value in inputs.items()
     )
 
@@ -188,9 +232,9 @@ def doubled(inputs: Inputs) -> Inputs:
 
 def _double(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_complex():
-        return tensor.detach().to(torch.complex128, copy=True)
+        return tensor.detach().to(torch.complex128, copy=True).requires_grad_(tensor.requires_grad)
     if tensor.is_floating_point():
-        return tensor.detach().to(torch.float64, copy=True)
+        return tensor.detach().to(torch.float64, copy=True).requires_grad_(tensor.requires_grad)
     return tensor_layout.copy(tensor)
 
 

@@ -74,9 +74,9 @@ class Strips:
         return place, (place + step) % self._places
 
 
-def free_names(masters: Sequence[Inputs]) -> frozenset[str]:
+def free_names(masters: Sequence[Inputs], but: tuple[str, ...] = ()) -> frozenset[str]:
     """The inputs whose values may vary, in every master: memory may get the values of another."""
-    return frozenset.intersection(*map(_free_names, masters))
+    return frozenset.intersection(*map(_free_names, masters)) - {*but}
 
 
 def _free_names(master: Inputs) -> frozenset[str]:

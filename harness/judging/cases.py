@@ -13,6 +13,9 @@ from harness.inputs.reference import BadOutput, Draw, named_outputs
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 
+TENSOR = "tensor"
+"""In the form of a result; a string with a space in it is the type of something else."""
+
 
 class Judging:
     """One confirmation."""
@@ -47,7 +50,7 @@ class Judging:
         mutated = dict(zip(header["mutated"], tensors, strict=False))
         try:
             result = rebuilt(header["result"], tensors[len(mutated) :])
-            outputs = named_outputs(result, {**material.inputs, **mutated}, task.mutates, master.expected)
+            outputs = named_outputs(result, {**material.inputs, **mutated}, task.written, master.expected)
         except BadOutput as problem:
             return str(problem)
         wrong = compare.form(outputs, master.expected, task.layout)
@@ -60,7 +63,7 @@ class Judging:
         if self._masters[0] != case.id:
             draws = {seed: Draw(seed) for seed in seeds(self._request)}
             masters = {seed: CaseInputs(self._reference, case, draw, self._device) for seed, draw in draws.items()}
-            names = variation.free_names([master.inputs for master in masters.values()])
+            names = variation.free_names([master.inputs for master in masters.values()], self._task.outputs)
             self._masters = case.id, masters, names
         return self._masters
 
@@ -73,14 +76,16 @@ def seeds(request: RunRequest) -> tuple[int, int]:
 def described(result: Any) -> tuple[Any, list[torch.Tensor]]:
     """A result without its tensors, and those in order."""
     if type(result) is torch.Tensor:
-        return 0, [result]
+        return TENSOR, [result]
     if type(result) is dict:
         parts = {str(name): described(value) for name, value in result.items()}
         return {name: form for name, (form, _) in parts.items()}, [one for _, more in parts.values() for one in more]
     if type(result) in (tuple, list):
         listed = [described(value) for value in result]
         return [form for form, _ in listed], [one for _, more in listed for one in more]
-    return None if result is None else str(type(result).__name__), []
+    if result is None or type(result) in (bool, int, float):
+        return result, []
+    return f"a {type(result).__name__}", []
 
 
 def rebuilt(form: Any, tensors: list[torch.Tensor]) -> Any:
@@ -88,14 +93,14 @@ def rebuilt(form: Any, tensors: list[torch.Tensor]) -> Any:
     left = iter(tensors)
 
     def build(part: Any) -> Any:
-        if type(part) is int:
+        if part == TENSOR:
             return next(left)
         if type(part) is dict:
             return {name: build(value) for name, value in part.items()}
         if type(part) is list:
             return [build(value) for value in part]
-        if part is not None:
-            raise BadOutput(f"it returned a {part}, not a tensor")
-        return None
+        if isinstance(part, str):
+            raise BadOutput(f"it returned {part}, not a tensor")
+        return part
 
     return build(form)

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import torch
 
 from harness.cuda import library
-from harness.inputs.cache import RunCache
+from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import Draw
 from harness.precompile import SETTINGS, fake_gpu
 from harness.private import triton_private
@@ -40,7 +40,8 @@ def jobs(request: RunRequest, said: dict[str, Any]) -> list[Job]:
         first: set[Any] = set()
         for index, case in enumerate(request.cases):
             with contextlib.suppress(BaseException):
-                entry(**reference.make(task.case(case), Draw(0), said["device"]))
+                material = CaseInputs(reference, task.case(case), Draw(0), said["device"])
+                material.entry(entry)(**material.inputs)
             if index == 0:
                 first = set(collected.jobs)
     return [job for key, job in collected.jobs.items() if key not in first]

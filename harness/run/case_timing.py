@@ -73,15 +73,17 @@ class CaseTiming:
         between = self.context.between
         room = self._free_memory() // ROOM
         most = max(FEWEST_KEPT, min(MOST_KEPT, KEPT_BYTES // max(1, nbytes(materials[0].expected))))
-        spots = SpotChecks(self.context.task.mutates, self.timer.overwrites, room, between.look, most)
-        timed = self._measured(case, MappingProxyType(sides), [material.inputs for material in materials], spots)
+        task = self.context.task
+        spots = SpotChecks(task.written, self.timer.overwrites, room, between.look, most, outputs=task.outputs)
+        called = MappingProxyType({name: materials[0].timed(function) for name, function in sides.items()})
+        timed = self._measured(case, called, materials, spots)
         self.kept[case.id] = spots.kept
         if baseline is not None and "baseline" not in timed.samples.samples:
             missing = explain("baseline_fails_again")
         timed.findings += self._other_kernels(case, timed.samples)
         timed.findings += [left] if (left := between.taken()) is not None else []
         problem, stale = self._timed_output(timed.samples, materials)
-        problem = problem or written_input(spots.sets, self.context.task.mutates)
+        problem = problem or written_input(spots.sets, task.written)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
         result = _with_error(self._with_threads(result, timed.samples), first.largest_error, materials[0].expected)
@@ -92,7 +94,7 @@ class CaseTiming:
     def _free_memory(self) -> int:
         return environment.free_memory() if self.context.device == "cpu" else environment.free_gpu_memory()
 
-    def _measured(self, case: Case, sides: blocks.Sides, masters: list[Any], spots: SpotChecks) -> Timed:
+    def _measured(self, case: Case, sides: blocks.Sides, masters: list[CaseInputs], spots: SpotChecks) -> Timed:
         """Times the sides; drops a side that fails, unless it is the solution."""
         while True:
             try:
@@ -118,7 +120,7 @@ class CaseTiming:
         timed.last = None
         task, material = self.context.task, materials[working.master]
         try:
-            outputs = named_outputs(result, working.inputs, task.mutates, materials[0].expected)
+            outputs = named_outputs(result, working.inputs, task.written, materials[0].expected)
         except BadOutput as problem:
             return str(problem), ()
         wrong = compare.form(outputs, materials[0].expected, task.layout)
@@ -133,12 +135,11 @@ class CaseTiming:
     def _returns_one_memory(self, material: CaseInputs) -> bool:
         """Whether calls on inputs at two addresses return the same memory. If so, a later timed call overwrote the
         result, which only looks stale."""
-        mutates = self.context.task.mutates
-        if mutates:  # the outputs are the inputs
+        if self.context.task.written:  # the outputs are the inputs
             return False
-        places = [copies(material.inputs) for _ in range(2)]
+        places, call = [copies(material.inputs) for _ in range(2)], material.entry(self.context.solution)
         try:
-            first, second = (named_outputs(self.context.solution(**inputs), inputs, mutates) for inputs in places)
+            first, second = (named_outputs(call(**inputs), inputs, ()) for inputs in places)
         except Exception:  # the row is already wrong; this only explains why
             return False
         return compare.shared(first, second)

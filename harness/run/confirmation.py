@@ -15,6 +15,7 @@ from typing import Any
 from harness.check import clock_guard
 from harness.check.between_calls import BetweenCalls
 from harness.device import environment
+from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import Draw, Inputs, Outputs, Reference, copies, forms, named_outputs
 from harness.judging.cases import described, seeds
 from harness.judging.handover import Sender
@@ -58,8 +59,8 @@ class ConfirmedRows:
     def _device(self) -> str:
         return self.environment.device
 
-    def _masters(self, case: Case) -> list[Inputs]:
-        return [self.reference.make(case, Draw(seed), self._device) for seed in seeds(self.request)]
+    def _masters(self, case: Case) -> list[CaseInputs]:
+        return [CaseInputs(self.reference, case, Draw(seed), self._device) for seed in seeds(self.request)]
 
     def _others(self, case: Case) -> dict[str, Callable[..., Any]]:
         """What the source is compared with."""
@@ -71,17 +72,19 @@ class ConfirmedRows:
         self.progress.step("baseline", case)
         masters = self._masters(case)
         for side, function in self._others(case).items():
-            function(**copies(masters[0]))
+            masters[0].entry(function)(**copies(masters[0].inputs))
             self.progress.step("time", case)
-            self._alone[case.id, side] = self.timer.alone(function, masters, self.progress.pulse(case))
+            called = masters[0].timed(function)
+            self._alone[case.id, side] = self.timer.alone(called, masters, self.progress.pulse(case))
 
     def time(self, case: Case, solution: Callable[..., Any]) -> CaseResult:
         self.progress.step("inputs", case)
         masters = self._masters(case)
         self.progress.step("build", case)
-        first = solution(**copies(masters[0]))
-        sides, inputs = {**self._others(case), "solution": solution}, copies(masters[0])
-        expected = named_outputs(sides["baseline"](**inputs), inputs, self.request.task.mutates)
+        first = masters[0].entry(solution)(**copies(masters[0].inputs))
+        sides = {name: masters[0].timed(side) for name, side in {**self._others(case), "solution": solution}.items()}
+        inputs = copies(masters[0].inputs)
+        expected = named_outputs(sides["baseline"](**inputs), inputs, self.request.task.written)
         self.progress.say_once(clock_guard.restore_clocks())
         most = self._calls_to_judge(first)
         del first
@@ -89,16 +92,17 @@ class ConfirmedRows:
         timed, spots = self._timed(case, sides, masters, most)
         if self._slowed(case, timed):  # once more: another program may have been the reason
             timed, spots = self._timed(case, sides, masters, most)
-        self._more_calls(solution, spots, most)
+        self._more_calls(sides["solution"], spots, most)
         self._kept[case.id] = spots.kept
-        return self._row(case, timed, spots, masters[0], expected)
+        return self._row(case, timed, spots, masters[0].inputs, expected)
 
     def _timed(
-        self, case: Case, sides: dict[str, Callable[..., Any]], masters: list[Inputs], most: int
+        self, case: Case, sides: dict[str, Callable[..., Any]], masters: list[CaseInputs], most: int
     ) -> tuple[Timed, SpotChecks]:
         task = self.request.task
         free = environment.free_memory() if self._device == "cpu" else environment.free_gpu_memory()
-        spots = SpotChecks(task.mutates, self.timer.overwrites, free // ROOM_TO_JUDGE, self.between.look, most)
+        room, look = free // ROOM_TO_JUDGE, self.between.look
+        spots = SpotChecks(task.written, self.timer.overwrites, room, look, most, outputs=task.outputs)
         timed = self.timer.time(MappingProxyType(sides), masters, self.progress.pulse(case), spots)
         timed.samples.last = None
         return timed, spots
@@ -134,7 +138,7 @@ class ConfirmedRows:
         if (left := self.between.taken()) is not None:
             timed.findings.append(left)
         timed.findings += self._slowed(case, timed)
-        problem = written_input(spots.sets, self.request.task.mutates)
+        problem = written_input(spots.sets, self.request.task.written)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings)
         row = self.timer.row(case, result, timed, None)

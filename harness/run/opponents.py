@@ -133,7 +133,7 @@ class Opponents:
         outputs = fixed.expected
         if function is not reference.entry:
             inputs = copies(fixed.inputs)
-            outputs = named_outputs(function(**inputs), inputs, self.task.mutates, fixed.expected)
+            outputs = named_outputs(fixed.entry(function)(**inputs), inputs, self.task.written, fixed.expected)
         found = compare.compare(outputs, fixed.truth, self.task)
         with contextlib.suppress(TypeError):
             fixed.verdicts[function] = found

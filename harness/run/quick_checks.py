@@ -46,7 +46,7 @@ class QuickChecks:
     def _call(self, material: CaseInputs) -> GuardedCall:
         """A checked call of the solution; running out of memory in it is the solution's fault."""
         try:
-            return GuardedCall.of(self.context.solution, material.inputs, self.context.task, material)
+            return GuardedCall.of(self.context.solution, material, self.context.task, material)
         except torch.OutOfMemoryError as problem:
             raise SideFailed("solution") from problem
 

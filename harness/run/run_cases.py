@@ -102,7 +102,7 @@ class Run:
                 self.progress.step("baseline", case)
                 self._load_compiler()
                 material = self.cache.material(reference, case, self.cache.fixed, self.device)
-                self.opponents.baseline(reference, case)(**copies(material.inputs))
+                material.entry(self.opponents.baseline(reference, case))(**copies(material.inputs))
                 self.cache.trim()
             gc.collect()
             gc.freeze()
@@ -120,8 +120,9 @@ class Run:
             reference = self._load_reference()
             for case in self._cases():
                 self.progress.step("baseline", case)
+                material = self.cache.material(reference, case, self.cache.fixed, self.device)
                 function = self.opponents.baseline(reference, case)
-                function(**copies(self.cache.material(reference, case, self.cache.fixed, self.device).inputs))
+                material.entry(function)(**copies(material.inputs))
                 self.progress.step("time", case)
                 self.emit("floor", case=case.id, floor=self._floor(reference, case, function))
             self.emit("finished")
@@ -134,9 +135,8 @@ class Run:
             self.cache.trim()
 
     def _floor(self, reference: Reference, case: Case, function: Callable[..., Any]) -> float:
-        draws = self.cache.fixed, Draw(1)
-        masters = [self.cache.material(reference, case, draw, self.device).inputs for draw in draws]
-        return self.timer.floor(function, masters, self.progress.pulse(case))
+        masters = [self.cache.material(reference, case, draw, self.device) for draw in (self.cache.fixed, Draw(1))]
+        return self.timer.floor(masters[0].timed(function), masters, self.progress.pulse(case))
 
     def _set_up(self) -> None:
         """Limits threads; gives the compiler a cache that no other task, torch, Triton or GPU shares."""

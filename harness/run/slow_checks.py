@@ -88,7 +88,7 @@ class SlowChecks:
     def _timed_call(self, call: KeptCall, material: CaseInputs, fixed: CaseInputs) -> str | None:
         inputs = {**material.inputs, **call.mutated}
         try:
-            outputs = named_outputs(call.result, inputs, self.task.mutates, fixed.expected)
+            outputs = named_outputs(call.result, inputs, self.task.written, fixed.expected)
         except BadOutput as problem:
             return str(problem)
         wrong = compare.form(outputs, fixed.expected, self.task.layout)
@@ -97,7 +97,7 @@ class SlowChecks:
     def _twice(
         self, case: Case, function: Callable[..., Any], fixed: CaseInputs, beat: Callable[[], None]
     ) -> tuple[CheckResult, tuple[Finding, ...]]:
-        first = GuardedCall.of(function, fixed.inputs, self.task, fixed)
+        first = GuardedCall.of(function, fixed, self.task, fixed)
         late = self.threads is not None and self.threads.at_work()
         judgement = judge(first, fixed, fixed.expected, self.task)
         judgement = judgement if judgement.problem else self._manners(case, first, fixed)
@@ -107,7 +107,7 @@ class SlowChecks:
         outputs = first.outputs
         del first  # frees its inputs; the outputs stay, so that the next call cannot reuse their memory
         beat()
-        second = GuardedCall.of(function, fixed.inputs, self.task, fixed)
+        second = GuardedCall.of(function, fixed, self.task, fixed)
         if compare.shared(outputs, second.outputs):
             findings = (*findings, make("output_kept"))
         elif not _same(outputs, second.outputs):
@@ -123,7 +123,7 @@ class SlowChecks:
         own, axes = self.reference.extra_check, dict(case.axes)
         if own is None:
             return CheckResult()
-        outputs = call.outputs if self.task.mutates else call.result
+        outputs = call.outputs if self.task.written else call.result
         try:
             rows = [(str(name), float(error), float(bound)) for name, error, bound in own(axes, call.inputs, outputs)]
         except BaseException as problem:
@@ -136,7 +136,7 @@ class SlowChecks:
         return CheckResult()
 
     def _draw(self, function: Callable[..., Any], fixed: CaseInputs, material: CaseInputs) -> CheckResult:
-        call = GuardedCall.of(function, material.inputs, self.task, fixed)
+        call = GuardedCall.of(function, material, self.task, fixed)
         if not _finite(material.truth):  # then only the borders can be checked
             return judge(call, material, fixed.expected, self.task) if call.breach else CheckResult()
         judgement = judge(call, material, fixed.expected, self.task)

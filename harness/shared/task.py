@@ -87,9 +87,18 @@ class Task:
     """Patterns of files and folders that are not part of a source."""
     libraries: bool = False
     """Whether a source may spend its time in a library's kernels without a finding."""
+    outputs: tuple[str, ...] = ()
+    """Inputs that the entry fills without reading them: destinations."""
+    seeded: bool = False
+    """Whether the entry draws random numbers: torch's generators are seeded before every call."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Inputs that a call writes to; they are outputs, before what it returns."""
+        return (*self.mutates, *self.outputs)
 
     @property
     def timed(self) -> tuple[Case, ...]:

@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from harness.device.activity import Activity
+from harness.inputs.calling import CaseEntry
 from harness.shared import stats
 from harness.timing.clocks import Call, Clock, Measured, Unsteady
 from harness.timing.input_sets import Rotation, WorkingSet
@@ -261,6 +262,8 @@ def _sort_in(timing: Timing, planned: Sequence[Planned], measured: Sequence[Meas
 
 def _bound(name: str, function: Callable[..., Any], working: WorkingSet) -> Callable[[], Any]:
     inputs = working.inputs
+    if isinstance(function, CaseEntry):
+        inputs, function = {}, function.bound(inputs)
 
     def call() -> Any:
         try:

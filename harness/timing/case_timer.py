@@ -21,6 +21,7 @@ from harness.device.activity import ForgedRecords, LostRecords
 from harness.device.cpu_bandwidth import CpuBandwidth
 from harness.device.cpu_load import CpuLoad, Load
 from harness.inputs import tensor_layout
+from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import Inputs
 from harness.shared import findings, stats
 from harness.shared import format as fmt
@@ -29,11 +30,13 @@ from harness.shared.results import CaseResult, ClockName, Finding, Ratio, WallTi
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 from harness.timing import blocks, clocks, first_touch, kernel_ledger, wall_check, wall_pass
-from harness.timing.input_sets import Rotation, rotation
+from harness.timing.input_sets import Rotation, Rules, rotation
 from harness.timing.samples import Timing
 from harness.timing.spot_checks import SpotChecks
 
 Beat = Callable[[], None]
+Masters = Sequence[CaseInputs]
+"""The draws that the inputs of timed calls are copies of."""
 _bandwidth = CpuBandwidth()
 DEVICE_PASS, WITH_WALL = 0.72, 0.86
 """Shares of a row's budget on a GPU at which the device pass and the wall pass end (the latter after its minimum of
@@ -62,38 +65,36 @@ class CaseTimer:
     def _cpu_load(self) -> CpuLoad:
         return CpuLoad()
 
-    def time(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks) -> Timed:
+    def time(self, sides: blocks.Sides, masters: Masters, beat: Beat, spots: SpotChecks) -> Timed:
         if self._gpu is None:
             return self._on_cpu(sides, masters, beat, spots)
         with gpu.locked(self._gpu.uuid, beat):
             gpu.reset_persisting_l2()
             return self._on_gpu(self._gpu, sides, masters, beat, spots)
 
-    def floor(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
+    def floor(self, function: Callable[..., Any], masters: Masters, beat: Beat) -> float:
         """A/A floor: how far the function deviates from itself in four short runs."""
         with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
             clock = self.clock()
             return blocks.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
 
-    def alone(self, function: Callable[..., Any], masters: Sequence[Inputs], beat: Beat) -> float:
+    def alone(self, function: Callable[..., Any], masters: Masters, beat: Beat) -> float:
         """Microseconds of a function that nothing alternates with."""
         with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
             bench = self._bench(self.clock(), masters, 1, beat, share=0.25)
             return bench.run({bench.candidate: function}).time_us(bench.candidate) or 0.0
 
-    def _on_cpu(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks) -> Timed:
+    def _on_cpu(self, sides: blocks.Sides, masters: Masters, beat: Beat, spots: SpotChecks) -> Timed:
         bench = self._bench(clocks.WallClock(), masters, len(sides), beat, spots=spots)
         self._cpu_load.begin()
         samples = bench.run(sides)
         load = self._cpu_load.end()
-        self._rotated = _rotated(bench.rotation, masters[0], self._request.task.mutates)
+        self._rotated = _rotated(bench.rotation, masters[0].inputs, self._request.task.written)
         times = {name: samples.time_us(name) for name in sides}
         wall = {name: value for name, value in times.items() if value is not None}
         return Timed(samples, "wall", wall, load=load)
 
-    def _on_gpu(
-        self, device: gpu.Gpu, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks
-    ) -> Timed:
+    def _on_gpu(self, device: gpu.Gpu, sides: blocks.Sides, masters: Masters, beat: Beat, spots: SpotChecks) -> Timed:
         began = time.perf_counter()
         bench = self._bench(self.clock(), masters, len(sides), beat, DEVICE_PASS, spots)
         instead: list[Finding] = []
@@ -135,15 +136,18 @@ class CaseTimer:
     def _bench(
         self,
         clock: clocks.Clock,
-        masters: Sequence[Inputs],
+        masters: Masters,
         sides: int,
         beat: Beat,
         share: float = 1.0,
         spots: SpotChecks | None = None,
     ) -> blocks.Bench:
         began = time.perf_counter() if self._gpu is not None else None
-        sets = rotation(self._gpu.device if self._gpu else "cpu", masters, self._request.task.mutates, sides)
-        spots = spots or SpotChecks(self._request.task.mutates, overwrites=self.overwrites, most_bytes=0)
+        task = self._request.task
+        rules = Rules(task.mutates, task.outputs, (lambda master: masters[master].seed()) if task.seeded else None)
+        device = self._gpu.device if self._gpu else "cpu"
+        sets = rotation(device, [master.inputs for master in masters], rules, sides)
+        spots = spots or SpotChecks(task.written, overwrites=self.overwrites, most_bytes=0, outputs=task.outputs)
         return blocks.Bench(clock, sets, self._request.budget_ms * share, beat, spots=spots, began=began)
 
     @property

@@ -19,6 +19,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -28,6 +29,7 @@ from harness.inputs.reference import Inputs, copies, nbytes
 
 PAGE = 4096
 STRIP = 1 << 20
+Seed = Callable[[int], None]
 SMALLEST_SET = 512
 """Minimum size of a set; inputs of a few bytes would otherwise make millions of sets."""
 
@@ -40,12 +42,20 @@ class WorkingSet:
     """Inputs of timed calls: copies of a master's, with the values of a lot."""
 
     def __init__(
-        self, inputs: Inputs, master: int, values: Inputs, mutates: tuple[str, ...], names: frozenset[str]
+        self,
+        inputs: Inputs,
+        master: int,
+        values: Inputs,
+        mutates: tuple[str, ...],
+        names: frozenset[str],
+        seed: Seed | None = None,
     ) -> None:
         """`master` is the index of the master that `values` are of; `inputs` hold them already. `names` are those of
         the inputs whose values vary."""
-        self.inputs, self.names = inputs, names
+        self.inputs, self.names, self._seed = inputs, names, seed
         self._mutated = [name for name in mutates if tensor_layout.plain(values[name])]
+        tensors = (value for value in inputs.values() if isinstance(value, torch.Tensor))
+        self._with_gradient = [value for value in tensors if value.requires_grad]
         self._take(master, values)
 
     def _take(self, master: int, values: Inputs) -> None:
@@ -62,8 +72,9 @@ class WorkingSet:
         self._take(master, values)
 
     @property
-    def is_mutated(self) -> bool:
-        return bool(self._mutated)
+    def needs_care(self) -> bool:
+        """Whether something has to be done before every call."""
+        return bool(self._mutated or self._with_gradient) or self._seed is not None
 
     def renew(self) -> None:
         """Undoes what an earlier call wrote, and puts in the values of a new lot."""
@@ -73,6 +84,7 @@ class WorkingSet:
         self._put_back()
         for strips in self._strips.values():
             strips.put(self.lot)
+        self._set_out()
 
     def restore(self) -> None:
         """Undoes what an earlier call wrote."""
@@ -80,6 +92,14 @@ class WorkingSet:
         for name in self._mutated:
             if name in self._strips:
                 self._strips[name].put(self.lot)
+        self._set_out()
+
+    def _set_out(self) -> None:
+        """Leaves a call neither the gradients nor the random numbers of an earlier one."""
+        for tensor in self._with_gradient:
+            tensor.grad = None
+        if self._seed is not None:
+            self._seed(self.master)
 
     def _put_back(self) -> None:
         for name in self._mutated:
@@ -102,11 +122,23 @@ class WorkingSet:
 Prepare = Callable[[], None]
 
 
+@dataclass(frozen=True)
+class Rules:
+    """What a task says about the inputs of its calls."""
+
+    mutates: tuple[str, ...] = ()
+    """To be restored before every call."""
+    outputs: tuple[str, ...] = ()
+    """Destinations: their values mean nothing."""
+    seed: Seed | None = None
+    """Seeds the generators for a master's calls."""
+
+
 class CpuRotation:
     """Sets in one arena; every call uses the next."""
 
-    def __init__(self, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> None:
-        self._masters, self._mutates, self._names = masters, mutates, variation.free_names(masters)
+    def __init__(self, masters: Sequence[Inputs], rules: Rules, sides: int) -> None:
+        self._masters, self._rules, self._names = masters, rules, variation.free_names(masters, rules.outputs)
         self._places, size = _layout(masters[0])
         self._stride = -(-max(size, SMALLEST_SET) // tensor_layout.ALIGNMENT) * tensor_layout.ALIGNMENT
         goal = 2 * environment.last_level_cache()
@@ -161,8 +193,9 @@ class CpuRotation:
         master = self._masters[owner]
         inputs = dict(master)
         for name, start in self._places.items():
-            inputs[name] = tensor_layout.carve(self._arena, index * self._stride + start, master[name])
-        return WorkingSet(inputs, owner, master, self._mutates, self._names)
+            made = tensor_layout.carve(self._arena, index * self._stride + start, master[name])
+            inputs[name] = made.requires_grad_(master[name].requires_grad)
+        return WorkingSet(inputs, owner, master, self._rules.mutates, self._names, self._rules.seed)
 
 
 class GpuRotation:
@@ -170,17 +203,18 @@ class GpuRotation:
 
     FEWEST, MOST = 2, 16
 
-    def __init__(self, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> None:
-        self._masters, self._mutates = masters, mutates
+    def __init__(self, masters: Sequence[Inputs], rules: Rules, sides: int) -> None:
+        self._masters = masters
         size = max(1, nbytes(masters[0]))
         fitting = min(self.MOST, 4 * environment.gpu_cache() // size)
         room = environment.free_gpu_memory() // 4 // size
         self.count = max(self.FEWEST, min(max(3, fitting), room))
         self.bytes = self.count * size
-        self._sets, names = [], variation.free_names(masters)
+        self._sets, names = [], variation.free_names(masters, rules.outputs)
         for index in range(self.count):
             owner = index % len(masters)
-            self._sets.append(WorkingSet(copies(masters[owner]), owner, masters[owner], mutates, names))
+            own = copies(masters[owner])
+            self._sets.append(WorkingSet(own, owner, masters[owner], rules.mutates, names, rules.seed))
         self._block, self._is_begun = -1, False
 
     def begin_block(self) -> None:
@@ -190,7 +224,7 @@ class GpuRotation:
         working, is_first, self._is_begun = self.take(), not self._is_begun, True
         if is_first:
             return working, working.renew
-        return working, working.restore if working.is_mutated else None
+        return working, working.restore if working.needs_care else None
 
     def take(self) -> WorkingSet:
         return self._sets[max(self._block, 0) % self.count]
@@ -203,8 +237,8 @@ class GpuRotation:
 Rotation = CpuRotation | GpuRotation
 
 
-def rotation(device: str, masters: Sequence[Inputs], mutates: tuple[str, ...], sides: int) -> Rotation:
-    return (CpuRotation if device == "cpu" else GpuRotation)(masters, mutates, sides)
+def rotation(device: str, masters: Sequence[Inputs], rules: Rules, sides: int) -> Rotation:
+    return (CpuRotation if device == "cpu" else GpuRotation)(masters, rules, sides)
 
 
 def _repeat(template: torch.Tensor, rows: torch.Tensor) -> None:

@@ -54,6 +54,7 @@ class SpotChecks:
     """The calls of one row."""
 
     mutates: tuple[str, ...] = ()
+    """Inputs that a call writes to."""
     overwrites: bool = True
     most_bytes: int = 1 << 62
     """Results are kept only as long as they fit in."""
@@ -63,6 +64,8 @@ class SpotChecks:
     """Results that are kept at random."""
     before: KeptCall | None = None
     """Of the last call before timing."""
+    outputs: tuple[str, ...] = ()
+    """The destinations among the inputs that a call writes to."""
     _kept: list[KeptCall] = field(default_factory=list)
     _sets: dict[int, WorkingSet] = field(default_factory=dict)
     _calls: Counter[str] = field(default_factory=Counter)
@@ -95,6 +98,8 @@ class SpotChecks:
             for value in tensors(result):
                 if value.untyped_storage().data_ptr() not in working.storages:
                     overwrite(value)
+            for name in self.outputs:
+                overwrite(working.inputs[name])
 
     def _copied(self, result: Any, working: WorkingSet) -> KeptCall | None:
         if sum(tensor_layout.span_bytes(value) for value in tensors(result)) > self.most_bytes:
@@ -109,10 +114,10 @@ def _drawn(below: int) -> int:
 
 def tensors(result: Any) -> Iterator[torch.Tensor]:
     """The plain tensors of a result."""
-    if type(result) is torch.Tensor and tensor_layout.plain(result):
-        return iter((result,))
-    items = result.values() if type(result) is dict else result if type(result) in (tuple, list) else (result,)
-    return (item for item in items if type(item) is torch.Tensor and tensor_layout.plain(item))
+    if type(result) is torch.Tensor:
+        return iter((result,) if tensor_layout.plain(result) else ())
+    items = result.values() if type(result) is dict else result if type(result) in (tuple, list) else ()
+    return (tensor for item in items for tensor in tensors(item))
 
 
 def _copy(result: Any) -> Any:

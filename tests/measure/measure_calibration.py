@@ -18,7 +18,7 @@ from harness import cuda
 from harness.device.gpu import Gpu
 from harness.timing import clocks
 from harness.timing.blocks import Bench
-from harness.timing.input_sets import rotation
+from harness.timing.input_sets import Rules, rotation
 
 EMPTY = 'extern "C" __global__ void empty() {}\n'
 DEVICE = "cuda:0"
@@ -27,7 +27,7 @@ DEVICE = "cuda:0"
 def device_us(gpu: Gpu, function: Callable[..., Any], **inputs: Any) -> float:
     """Device time of one call after a clean flush of the L2, by the workbench's own method."""
     clock = clocks.DeviceClock(gpu, gpu.flush("cold"), gpu.recorder)
-    bench = Bench(clock, rotation(DEVICE, [inputs], (), 1), 100.0, lambda: None)
+    bench = Bench(clock, rotation(DEVICE, [inputs], Rules(), 1), 100.0, lambda: None)
     time_us = bench.run({"solution": function}).time_us("solution")
     assert time_us is not None
     return time_us

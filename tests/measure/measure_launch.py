@@ -16,7 +16,7 @@ import torch
 from harness.device.gpu import Gpu
 from harness.timing import clocks
 from harness.timing.blocks import Bench
-from harness.timing.input_sets import rotation
+from harness.timing.input_sets import Rules, rotation
 from tests.measure.bench import figure
 
 SHAPES = ((256, 512), (4096, 512))
@@ -39,7 +39,7 @@ def gain(gpu: Gpu, masters: list[dict[str, Any]], us: float) -> float:
     found = []
     for _ in range(REPEATS):
         clock = clocks.DeviceClock(gpu, gpu.flush("cold"), gpu.recorder)
-        bench = Bench(clock, rotation(gpu.device, masters, (), 2), BUDGET_MS, lambda: None)
+        bench = Bench(clock, rotation(gpu.device, masters, Rules(), 2), BUDGET_MS, lambda: None)
         timing = bench.run({"baseline": softmax(0), "solution": softmax(us)})
         estimate = timing.estimate("baseline", "solution")
         assert estimate is not None

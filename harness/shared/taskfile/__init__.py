@@ -19,7 +19,7 @@ from harness.shared.taskfile.values import TaskError, shown
 from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, is_file, syntax_tree, task_files
 
 TASK_KEYS = frozenset(
-    "name entry summary baseline device threads mutates rowwise layout libraries ignore tolerance "
+    "name entry summary baseline device threads mutates outputs seeded rowwise layout libraries ignore tolerance "
     "case smoke check grid".split()
 )
 MOST_THREADS = 1024
@@ -57,6 +57,8 @@ def load(folder: Path) -> Task:
         files=tuple(task_files(folder, baseline)),
         ignore=_ignore(path, data, baseline),
         libraries=read.flag(path, "libraries", data.get("libraries", False)),
+        outputs=read.texts(path, "outputs", data.get("outputs", [])),
+        seeded=read.flag(path, "seeded", data.get("seeded", False)),
     )
     return replace(task, hash=task_hash(task))
 

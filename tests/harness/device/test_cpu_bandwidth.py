@@ -15,7 +15,7 @@ from harness.device.roofline import Traffic
 from harness.inputs.reference import Inputs
 from harness.shared.results import CaseResult, Finding
 from harness.timing import case_timer
-from harness.timing.input_sets import CpuRotation
+from harness.timing.input_sets import CpuRotation, Rules
 
 MIB = 1 << 20
 TRAFFIC = Traffic(read=20 * MIB, written=20 * MIB)
@@ -111,7 +111,7 @@ def test_a_row_on_a_cpu_gets_the_finding(
 def test_honest_reading_is_never_too_fast() -> None:
     """Half of the time that a plain sum takes is still possible."""
     x = torch.ones(512, 1024)
-    rotation, best = CpuRotation([{"x": x}], (), 1), float("inf")
+    rotation, best = CpuRotation([{"x": x}], Rules(), 1), float("inf")
     for _ in range(3 * rotation.count):
         inputs = rotation.take().inputs
         began = time.perf_counter_ns()

@@ -72,11 +72,11 @@ def test_an_output_without_a_row_for_every_row_is_the_tasks_mistake(reduced: Cal
         rowwise.in_pieces(lambda piece: {"total": reduced(piece["x"])}, {"x": torch.randn(7, 8)}, ("x",))
 
 
-@pytest.mark.parametrize("key", ["mutates", "rowwise"])
+@pytest.mark.parametrize("key", ["mutates", "outputs", "rowwise"])
 def test_a_name_that_no_input_has_is_a_mistake_in_the_task(key: str) -> None:
     source = types.ModuleType("reference")
     source.make_inputs = lambda case, seed, device: {"x": torch.ones(2), "bias": None}  # type: ignore[attr-defined]
-    task: Any = SimpleNamespace(**{"mutates": (), "rowwise": ("bias",), key: ("zork",)})
+    task: Any = SimpleNamespace(**{"mutates": (), "outputs": (), "rowwise": ("bias",), key: ("zork",)})
     reference = Reference(task, source, modulated, Paths("", "", None))
     with pytest.raises(BadTask, match=rf"^task.toml: {key}: make_inputs returned no \w+ 'zork' for case a$"):
         reference.make(Case("a", "a"), Draw(), "cpu")

@@ -17,12 +17,16 @@ from harness.shared.task import Tolerance
 
 def material(x: torch.Tensor) -> Any:
     return SimpleNamespace(
-        inputs={"x": x}, truth={"0": 2 * x.double()}, expected={"0": 2 * x}, verdicts=WeakKeyDictionary()
+        inputs={"x": x},
+        truth={"0": 2 * x.double()},
+        expected={"0": 2 * x},
+        verdicts=WeakKeyDictionary(),
+        entry=lambda function: function,
     )
 
 
 def opponents(best: Callable[..., Any]) -> Opponents:
-    task: Any = SimpleNamespace(folder="", mutates=(), tolerance={"float32": Tolerance(1e-6, 1e-6)})
+    task: Any = SimpleNamespace(folder="", mutates=(), written=(), tolerance={"float32": Tolerance(1e-6, 1e-6)})
     request: RunRequest = SimpleNamespace(task=task, source="", best="", baseline="best")  # type: ignore[assignment]
     made = Opponents(request, SimpleNamespace(), interpreted=False)  # type: ignore[arg-type]
     made.best = best

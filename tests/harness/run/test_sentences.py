@@ -97,8 +97,8 @@ def test_a_resized_input_is_said_in_a_timed_row(child: Child, tmp_path: Path) ->
 
 
 def test_names_that_a_source_returns_are_printable(child: Child, tmp_path: Path) -> None:
-    result = row(child, tmp_path, 'def scale(x, factor):\n    return {"a\\ud800\\n": 1}\n')
-    assert (result["status"], result["detail"]) == ("wrong", r"a\ud800\n is of type int, not torch.Tensor")
+    result = row(child, tmp_path, 'def scale(x, factor):\n    return {"a\\ud800\\n": "text"}\n')
+    assert (result["status"], result["detail"]) == ("wrong", r"a\ud800\n is of type str, not torch.Tensor")
 
 
 @pytest.mark.parametrize("threads", [10**20 - 1, 1_000_000])

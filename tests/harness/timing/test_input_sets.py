@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from harness.device import environment
-from harness.timing.input_sets import CpuRotation
+from harness.timing.input_sets import CpuRotation, Rules
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def masters() -> list[dict[str, object]]:
 
 
 def test_sliced_inputs_keep_strides_values_and_alignment() -> None:
-    rotation = CpuRotation(masters(), (), 2)
+    rotation = CpuRotation(masters(), Rules(), 2)
     for _ in range(2 * rotation.count):
         working = rotation.take()
         master = masters()[working.master]
@@ -39,7 +39,7 @@ def test_sliced_inputs_keep_strides_values_and_alignment() -> None:
 
 
 def test_a_set_comes_again_only_after_twice_the_cache() -> None:
-    rotation = CpuRotation(masters(), (), 3)
+    rotation = CpuRotation(masters(), Rules(), 3)
     order = [rotation.take().inputs["x"].data_ptr() for _ in range(2 * rotation.count)]
     assert len(set(order)) == rotation.count
     assert order[: rotation.count] == order[rotation.count :]
@@ -48,12 +48,12 @@ def test_a_set_comes_again_only_after_twice_the_cache() -> None:
 
 @pytest.mark.parametrize("sides", [2, 3])
 def test_every_side_works_on_every_set(sides: int) -> None:
-    rotation = CpuRotation(masters(), (), sides)
+    rotation = CpuRotation(masters(), Rules(), sides)
     assert math.gcd(rotation.count, 2 * sides) == 1
 
 
 def test_sets_do_not_overlap_and_both_masters_are_used() -> None:
-    rotation = CpuRotation(masters(), (), 2)
+    rotation = CpuRotation(masters(), Rules(), 2)
     sets = [rotation.take() for _ in range(rotation.count)]
     assert {working.master for working in sets} == {0, 1}
     sets[0].inputs["x"].zero_()
@@ -61,7 +61,7 @@ def test_sets_do_not_overlap_and_both_masters_are_used() -> None:
 
 
 def test_mutated_inputs_are_restored_before_each_call() -> None:
-    rotation = CpuRotation(masters(), ("x",), 2)
+    rotation = CpuRotation(masters(), Rules(("x",)), 2)
     working = rotation.take()
     working.inputs["x"].zero_()
     working.restore()
@@ -70,13 +70,13 @@ def test_mutated_inputs_are_restored_before_each_call() -> None:
 
 def test_tiny_and_empty_inputs_are_no_trouble() -> None:
     for value in (torch.tensor(1.0), torch.empty(0, 4), 3):
-        rotation = CpuRotation([{"x": value}], (), 2)
+        rotation = CpuRotation([{"x": value}], Rules(), 2)
         assert rotation.bytes <= 4 * environment.last_level_cache()
         rotation.take()
 
 
 def test_a_refilled_set_has_the_old_addresses_and_other_values() -> None:
-    rotation = CpuRotation(masters(), (), 2)
+    rotation = CpuRotation(masters(), Rules(), 2)
     working = rotation.take()
     address = working.inputs["x"].data_ptr()
     before = working.master

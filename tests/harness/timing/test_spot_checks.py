@@ -9,7 +9,7 @@ import torch
 
 from harness.inputs import variation
 from harness.timing import spot_checks
-from harness.timing.input_sets import CpuRotation, WorkingSet
+from harness.timing.input_sets import CpuRotation, Rules, WorkingSet
 from harness.timing.spot_checks import SpotChecks
 
 
@@ -109,7 +109,7 @@ def test_a_result_too_large_for_its_room_is_not_kept() -> None:
 
 def test_values_change_before_every_call_on_a_cpu() -> None:
     master = {"x": torch.randn(4096)}
-    rotation, lots = CpuRotation([master], (), 1), set()
+    rotation, lots = CpuRotation([master], Rules(), 1), set()
     for _ in range(20):
         place, prepare = rotation.next_call()
         assert prepare is not None
@@ -122,7 +122,7 @@ def test_values_change_before_every_call_on_a_cpu() -> None:
 
 def test_a_mutated_input_is_restored_with_the_values_of_its_lot() -> None:
     master = {"x": torch.randn(4096)}
-    rotation = CpuRotation([master], ("x",), 1)
+    rotation = CpuRotation([master], Rules(("x",)), 1)
     place, prepare = rotation.next_call()
     assert prepare is not None
     prepare()

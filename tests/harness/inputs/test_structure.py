@@ -1,0 +1,63 @@
+"""Nested arguments become flat leaves with names, and are made again from them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from harness.inputs import structure
+from harness.inputs.calling import CaseEntry, bound
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+def test_flat_arguments_are_their_own_leaves() -> None:
+    given = {"x": torch.ones(2), "sizes": (3, 4), "eps": 1e-6, "dtype": torch.float32, "bias": None}
+    leaves, build = structure.flattened(given)
+    assert (leaves, build) == (given, None)
+
+
+def test_leaves_are_named_by_their_path_and_the_structure_comes_back() -> None:
+    x, w, b = torch.ones(1), torch.ones(2), torch.ones(3)
+    given = {"x": x, "weights": {"norm": {"weight": w, "eps": 1e-5}}, "pair": Pair([b], None), "rest": (x, 2)}
+    leaves, build = structure.flattened(given)
+    assert list(leaves) == [
+        "x", "weights.norm.weight", "weights.norm.eps", "pair.0.0", "pair.1", "rest.0", "rest.1",
+    ]  # fmt: skip
+    assert build is not None
+    made = build({**leaves, "pair.0.0": w})
+    assert type(made["pair"]) is Pair
+    assert made["pair"].left[0] is w
+    assert made["rest"] == (x, 2)
+    assert made["weights"] == given["weights"]
+
+
+def test_what_a_call_does_to_a_list_does_not_reach_the_next_call() -> None:
+    leaves, build = structure.flattened({"sizes": [1, 2]})
+    entry = CaseEntry(lambda sizes: sizes.pop(), build)
+    assert (entry(**leaves), entry(**leaves), leaves["sizes"]) == (2, 2, [1, 2])
+
+
+def test_something_else_is_named() -> None:
+    with pytest.raises(structure.BadLeaf, match=r"'weights.norm' is of type Linear"):
+        structure.flattened({"x": torch.ones(1), "weights": {"norm": torch.nn.Linear(1, 1)}})
+
+
+def test_two_leaves_of_one_name_are_refused() -> None:
+    with pytest.raises(structure.BadLeaf, match=r"'a\.b' is there twice"):
+        structure.flattened({"a": {"b": torch.ones(1)}, "a.b": torch.ones(1)})
+
+
+def test_the_state_comes_first_and_the_arguments_are_put_together_once() -> None:
+    seen: list[Any] = []
+    leaves, build = structure.flattened({"xs": [torch.ones(1)]})
+    call = bound(CaseEntry(lambda *values, **named: seen.append((values, named)), build, "state"), leaves)
+    call()
+    call()
+    assert seen[0][0] == ("state",)
+    assert seen[0][1]["xs"] is seen[1][1]["xs"]
