@@ -18,7 +18,7 @@ from harness.inputs.reference import Draw, Inputs, Outputs, Reference, copies, n
 from harness.load import compiled as baseline
 from harness.load.failure import BadTask, Paths, describe
 from harness.load.side import Side
-from harness.shared.results import Verdict
+from harness.shared.results import Finding, Verdict
 from harness.shared.task import Case, Task
 
 ROOM = 256 << 20
@@ -34,7 +34,7 @@ class CaseInputs:
 
     def __init__(self, reference: Reference, case: Case, draw: Draw, device: str, inputs: Inputs | None = None) -> None:
         """`inputs` are given if they are not those of the draw, but made from them."""
-        self._reference, self._case = reference, case
+        self.reference, self.case = reference, case
         self.draw = draw
         self.inputs: Inputs = reference.make(case, draw, device) if inputs is None else inputs
         self.verdicts: WeakKeyDictionary[Callable[..., Any], Verdict] = WeakKeyDictionary()
@@ -45,14 +45,14 @@ class CaseInputs:
     @property
     def truth(self) -> Outputs:
         if self._truth is None:
-            self._truth = _read_only(self._reference.truth(self._case, self.inputs))
+            self._truth = _read_only(self.reference.truth(self.case, self.inputs))
         return self._truth
 
     @property
     def expected(self) -> Outputs:
         """The reference's outputs in the production dtype."""
         if self._expected is None:
-            self._expected = _read_only(self._reference.outputs(self._case, copies(self.inputs)))
+            self._expected = _read_only(self.reference.outputs(self.case, copies(self.inputs)))
         return self._expected
 
     @property
@@ -72,6 +72,8 @@ class RunCache:
         self._reference: tuple[str, Reference] | None = None
         self._prepared: dict[tuple[str, ...], Callable[..., Any]] = {}
         self._materials: dict[tuple[str, str, str, Draw], CaseInputs] = {}
+        self.controls: dict[str, tuple[Finding, ...]] = {}
+        """What the controls of a task found, by its hash."""
         self.first_case: str | None = None
         """The first case of the last run."""
         self.fixed = Draw(random.SystemRandom().randrange(1, 1 << 31))

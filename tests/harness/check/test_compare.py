@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from harness.check import compare
+from harness.check import compare, elements
 from harness.shared.task import Task
 from harness.shared.taskfile import load
 from tests.harness.child import write_task
@@ -21,7 +22,7 @@ def task(tmp_path: Path) -> Task:
 
 
 def problem(got: torch.Tensor, truth: torch.Tensor, task: Task, fresh: bool = False) -> str | None:
-    return compare.compare({"output 0": got}, {"output 0": truth}, task, fresh).problem
+    return compare.compare({"output 0": got}, {"output 0": truth}, task.tolerance, fresh=fresh).problem
 
 
 def test_the_worst_element_is_named(task: Task) -> None:
@@ -33,7 +34,7 @@ def test_the_worst_element_is_named(task: Task) -> None:
 
 def test_errors_within_the_tolerance_are_measured(task: Task) -> None:
     truth = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    verdict = compare.compare({"a": torch.tensor([1.0, 2.0 + 2**-20])}, {"a": truth}, task)
+    verdict = compare.compare({"a": torch.tensor([1.0, 2.0 + 2**-20])}, {"a": truth}, task.tolerance)
     assert verdict.problem is None
     assert verdict.error is not None
     assert verdict.error.max == pytest.approx(2**-20)
@@ -42,10 +43,10 @@ def test_errors_within_the_tolerance_are_measured(task: Task) -> None:
 
 
 def test_elements_beyond_the_first_chunk_count(task: Task) -> None:
-    truth = torch.zeros(compare.CHUNK + 10)
+    truth = torch.zeros(elements.CHUNK + 10)
     got = truth.clone()
-    got[compare.CHUNK + 3] = 1
-    assert problem(got, truth, task) == f"output 0 differs at [{compare.CHUNK + 3}]: got 1, expected 0 (allowed 1e-05)"
+    got[elements.CHUNK + 3] = 1
+    assert problem(got, truth, task) == f"output 0 differs at [{elements.CHUNK + 3}]: got 1, expected 0 (allowed 1e-05)"
 
 
 @pytest.mark.parametrize(
@@ -99,21 +100,22 @@ class Odd(torch.Tensor):
         ({"a": torch.zeros(2, 3)}, None),
     ],
 )
-def test_form(got: compare.Outputs, words: str | None) -> None:
-    assert compare.form(got, {"a": torch.ones(2, 3)}, "reference") == words
+def test_form(got: compare.Outputs, words: str | None, task: Task) -> None:
+    assert compare.form(got, {"a": torch.ones(2, 3)}, task) == words
 
 
-def test_any_layout_may_be_allowed_and_single_dimensions_have_none() -> None:
-    assert compare.form({"a": torch.ones(3, 2).t()}, {"a": torch.ones(2, 3)}, "any") is None
-    assert compare.form({"a": torch.ones(4, 2)[:, :1]}, {"a": torch.ones(1, 4).t()[:, :1]}, "reference") is not None
-    assert compare.form({"a": torch.ones(9).as_strided((1, 3), (9, 1))}, {"a": torch.ones(1, 3)}, "reference") is None
+def test_any_layout_may_be_allowed_and_single_dimensions_have_none(task: Task) -> None:
+    loose = replace(task, layout="any")
+    assert compare.form({"a": torch.ones(3, 2).t()}, {"a": torch.ones(2, 3)}, loose) is None
+    assert compare.form({"a": torch.ones(4, 2)[:, :1]}, {"a": torch.ones(1, 4).t()[:, :1]}, task) is not None
+    assert compare.form({"a": torch.ones(9).as_strided((1, 3), (9, 1))}, {"a": torch.ones(1, 3)}, task) is None
 
 
 def test_every_output_has_an_error_of_its_own(task: Task) -> None:
     truth = {"y": torch.zeros(4, dtype=torch.float64), "z": torch.ones(4, dtype=torch.float64)}
     outputs = {"y": torch.zeros(4), "z": torch.ones(4)}
     outputs["y"][1], outputs["z"][2] = 1e-6, 3.0
-    verdict = compare.compare(outputs, truth, task)
+    verdict = compare.compare(outputs, truth, task.tolerance)
     assert verdict.problem is not None
     assert verdict.problem.startswith("z differs at [2]")
     assert [(error.output, error.index) for error in verdict.errors] == [("y", (1,)), ("z", (2,))]
@@ -122,28 +124,28 @@ def test_every_output_has_an_error_of_its_own(task: Task) -> None:
 def test_an_output_that_is_still_being_written_is_called_so(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong when it was compared, right when the sentence is made: `got 1, expected 1` would help nobody."""
     got, wanted = torch.zeros(4), torch.ones(4, dtype=torch.float64)
-    worst = compare._worst
+    distance = elements.distance
 
     def late(*words: Any) -> Any:
-        found = worst(*words)
+        found = distance(*words)
         got.fill_(1.0)
         return found
 
-    monkeypatch.setattr(compare, "_worst", late)
-    problem = compare.compare({"out": got}, {"out": wanted}, task).problem
+    monkeypatch.setattr(elements, "distance", late)
+    problem = compare.compare({"out": got}, {"out": wanted}, task.tolerance).problem
     assert problem is not None
     assert problem.startswith("out changed at [0] while it was being checked; is work still running in a thread")
 
 
-def test_truth_that_is_gone_is_not_agreement(task: Task) -> None:
-    found = compare.compare({"output 0": torch.ones(2), "output 1": torch.ones(2)}, {"output 0": torch.ones(2)}, task)
+def test_truth_that_is_gone_is_not_agreement() -> None:
+    found = compare.compare({"output 0": torch.ones(2), "output 1": torch.ones(2)}, {"output 0": torch.ones(2)}, {})
     assert found.problem == "2 outputs, but truth has 1"
-    assert compare.compare({"output 0": torch.ones(2)}, {}, task).problem == "1 output, but truth has 0"
+    assert compare.compare({"output 0": torch.ones(2)}, {}, {}).problem == "1 output, but truth has 0"
 
 
-def test_a_tensor_that_brings_methods_along_is_no_plain_one() -> None:
+def test_a_tensor_that_brings_methods_along_is_no_plain_one(task: Task) -> None:
     wanted, got = {"output 0": torch.ones(2)}, torch.ones(2)
     got.note = "a name that torch does not use"  # type: ignore[attr-defined]
-    assert compare.form({"output 0": got}, wanted, "any") is None
+    assert compare.form({"output 0": got}, wanted, task) is None
     got.detach = got.to = lambda *_: torch.ones(2)  # type: ignore[method-assign, assignment]
-    assert compare.form({"output 0": got}, wanted, "any") == "output 0 has its own detach and to, not torch.Tensor's"
+    assert compare.form({"output 0": got}, wanted, task) == "output 0 has its own detach and to, not torch.Tensor's"
