@@ -63,7 +63,7 @@ def distance(got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance, is_exa
         return None
     start, worst = max(chunks, key=lambda pair: pair[1].ratio)
     first, largest = max(chunks, key=lambda pair: pair[1].largest)
-    share = 1 - sum(chunk.outside for _, chunk in chunks) / got.numel()
+    share = (got.numel() - sum(chunk.outside for _, chunk in chunks)) / got.numel()
     found = Distance(start + worst.place, worst.ratio, largest.largest, share)
     if found.ratio < math.inf and found.is_past_cap(allowed):
         return Distance(first + largest.largest_place, found.ratio, found.largest, share)
