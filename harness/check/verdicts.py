@@ -120,7 +120,7 @@ def reference_verdict(material: CaseInputs) -> Verdict:
 
 def can_be_judged(material: CaseInputs) -> bool:
     """Whether the expected values are finite. If not, the draw is too much for the task."""
-    return elements.are_finite(material.truth if material.reference.task.judge == "truth" else material.expected)
+    return elements.are_finite(_wanted(material))
 
 
 def reference_holds(material: CaseInputs, usual: CaseInputs) -> bool:
