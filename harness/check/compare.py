@@ -1,44 +1,41 @@
-"""Whether outputs are correct: type, shape, dtype, layout, then every element against truth.
+"""Whether outputs are correct: type, shape, dtype, layout, then every element against what is expected.
 
-`compare` judges everything: candidate, baseline, and the wrong answers that a task must reject. The output dtype
-selects the tolerance. If truth is finite, the output must be finite; if truth, rounded to the output's dtype, is
-infinite or NaN, the output must be the same.
+`compare` judges everything: candidate, baseline, and the wrong answers that a task must reject; verdicts.py says what
+is expected. If that is finite, the output must be finite; if it is infinite or NaN once rounded to the output's dtype,
+the output must be the same.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 
-from harness.check import guard
+from harness.check import elements, guard
 from harness.inputs import tensor_layout
 from harness.inputs.reference import Outputs
 from harness.shared import format as fmt
 from harness.shared.results import OutputError, Verdict
 from harness.shared.task import Task, Tolerance
 
-CHUNK = 1 << 20
-"""Elements compared at a time: small enough for the cache, and a bound on the float64 copies."""
-GPU_CHUNK = 1 << 25
-"""On a GPU every chunk costs two synchronizations, so a chunk may take a gigabyte or two of copies."""
 EXACT = Tolerance(0.0, 0.0)
 MOST_NAMED = 3
 
 
-def form(outputs: Outputs, expected: Outputs, layout: str) -> str | None:
+def form(outputs: Outputs, expected: Outputs, task: Task) -> str | None:
     """What is wrong with the form of the outputs, before looking at any element."""
     if len(outputs) != len(expected):
         return f"{fmt.plural(len(outputs), 'output')}, expected {len(expected)}"
     for (name, got), wanted in zip(outputs.items(), expected.values(), strict=True):
-        problem = _form(name, got, wanted, layout)
+        problem = _form(name, got, wanted, task)
         if problem:
             return problem
     return None
 
 
-def _form(name: str, got: torch.Tensor | None, wanted: torch.Tensor | None, layout: str) -> str | None:
+def _form(name: str, got: torch.Tensor | None, wanted: torch.Tensor | None, task: Task) -> str | None:
     if got is None or wanted is None:
         if got is wanted:
             return None
@@ -50,11 +47,11 @@ def _form(name: str, got: torch.Tensor | None, wanted: torch.Tensor | None, layo
         return f"{name} has its own {fmt.joined(own[:MOST_NAMED])}, not torch.Tensor's"
     if got.shape != wanted.shape:
         return f"{name} has shape {list(got.shape)}, expected {list(wanted.shape)}"
-    if got.dtype != wanted.dtype:
-        return f"{name} is {_short(got.dtype)}, expected {_short(wanted.dtype)}"
+    if task.dtype == "reference" and got.dtype != wanted.dtype:
+        return f"{name} is {short(got.dtype)}, expected {short(wanted.dtype)}"
     if got.device != wanted.device:
         return f"{name} is on {got.device}, expected {wanted.device}"
-    if layout == "reference" and _strides(got) != _strides(wanted):
+    if task.layout == "reference" and _strides(got) != _strides(wanted):
         return f"{name} has strides {list(got.stride())}, expected {list(wanted.stride())} (layout in task.toml)"
     return None
 
@@ -66,95 +63,68 @@ def _strides(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(step for length, step in zip(tensor.shape, tensor.stride(), strict=True) if length != 1)
 
 
-def compare(outputs: Outputs, truth: Outputs, task: Task, fresh: bool = False) -> Verdict:
-    """All outputs against truth; `fresh` if they came from guarded memory, where the sentinel can be recognized."""
-    errors: dict[str, OutputError] = {}
-    ratios: dict[str, float] = {}
-    if len(outputs) != len(truth):
-        return Verdict(f"{fmt.plural(len(outputs), 'output')}, but truth has {len(truth)}")
-    for (name, got), wanted in zip(outputs.items(), truth.values(), strict=True):
-        if got is None or wanted is None:
+def compare(
+    outputs: Outputs,
+    wanted: Outputs,
+    tolerances: Mapping[str, Tolerance],
+    like: Outputs | None = None,
+    fresh: bool = False,
+) -> Verdict:
+    """All outputs against what is wanted; `fresh` if they came from guarded memory, where the sentinel can be
+    recognized. The dtypes of `like`, by default those of the outputs, select the tolerances."""
+    found: dict[str, _Compared] = {}
+    if len(outputs) != len(wanted):
+        return Verdict(f"{fmt.plural(len(outputs), 'output')}, but truth has {len(wanted)}")
+    for (name, got), there, other in zip(outputs.items(), wanted.values(), (like or outputs).values(), strict=True):
+        if got is None or there is None:
             continue
-        if got.shape != wanted.shape:
-            return Verdict(f"{name} has shape {list(got.shape)}, but truth has shape {list(wanted.shape)}")
-        allowed = task.tolerance.get(_short(got.dtype), EXACT)
-        element = _worst(got.detach(), wanted.detach(), allowed)
-        if element is not None:
-            errors[name], ratios[name] = element.error(name, got, wanted, allowed), element.ratio
-    several = tuple(errors.values()) if len(errors) > 1 else ()
-    wrong = next((name for name in errors if ratios[name] > 1), None)
+        if got.shape != there.shape:
+            return Verdict(f"{name} has shape {list(got.shape)}, but truth has shape {list(there.shape)}")
+        dtype = got.dtype if other is None else other.dtype
+        allowed = tolerances.get(short(dtype), EXACT)
+        distance = elements.distance(got.detach(), there.detach(), allowed, _must_equal(got, dtype, allowed))
+        if distance is not None:
+            found[name] = _Compared(got, allowed, distance, _error(name, got, there, allowed, distance))
+    several = tuple(item.error for item in found.values()) if len(found) > 1 else ()
+    wrong = next((item for item in found.values() if item.distance.is_wrong(item.allowed)), None)
     if wrong is not None:
-        got = outputs[wrong]
-        assert got is not None
-        return Verdict(_sentence(wrong, got, errors[wrong], fresh), errors[wrong], several)
-    if not errors:
+        return Verdict(_sentence(wrong, fresh), wrong.error, several)
+    if not found:
         return Verdict()
-    nearest = errors[max(ratios, key=lambda name: ratios[name])]
-    largest = max(error.max or 0.0 for error in errors.values())
-    return Verdict(None, OutputError(**{**nearest.__dict__, "max": largest}), several)
+    nearest = max(found.values(), key=lambda item: item.distance.ratio)
+    largest = max(item.error.max or 0.0 for item in found.values())
+    return Verdict(None, replace(nearest.error, max=largest), several)
 
 
 @dataclass(frozen=True)
-class _Element:
-    """The element closest to exceeding the tolerance."""
+class _Compared:
+    """One output, and its worst element."""
 
-    place: int
-    ratio: float
-    """Error divided by the allowed error; infinite if a value that should be finite is not."""
-    largest: float
-    """Largest finite error anywhere."""
-
-    def error(self, name: str, got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance) -> OutputError:
-        index = _index(self.place, got.shape)
-        here, there = _number(got[index]), _number(wanted[index])
-        bound = allowed.atol + allowed.rtol * abs(there)
-        finite = math.isfinite(here) or not math.isfinite(there)
-        return OutputError(self.largest if finite else None, None, bound, name, index, here, there)
+    got: torch.Tensor
+    allowed: Tolerance
+    distance: elements.Distance
+    error: OutputError
 
 
-def _worst(got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance) -> _Element | None:
-    found: _Element | None = None
-    largest = 0.0
-    got, wanted = got.reshape(-1), wanted.reshape(-1)
-    chunk = GPU_CHUNK if got.is_cuda else CHUNK
-    for start in range(0, got.numel(), chunk):
-        here, there = got[start : start + chunk], wanted[start : start + chunk]
-        place, ratio, error = _worst_of_chunk(here, there, allowed)
-        largest = max(largest, error)
-        if found is None or ratio > found.ratio:
-            found = _Element(start + place, ratio, error)
-    return None if found is None else _Element(found.place, found.ratio, largest)
+def _must_equal(got: torch.Tensor, dtype: torch.dtype, allowed: Tolerance) -> bool:
+    is_integer = not (got.is_floating_point() or got.is_complex())
+    return is_integer and got.dtype == dtype and not (allowed.atol or allowed.rtol)
 
 
-def _worst_of_chunk(got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance) -> tuple[int, float, float]:
-    if not (got.is_floating_point() or got.is_complex() or allowed.atol or allowed.rtol):
-        wrong = got != wanted.to(got.dtype)
-        place = int(wrong.to(torch.uint8).argmax())
-        largest = (got.double() - wanted.double()).abs().max().item()
-        return place, math.inf if bool(wrong[place]) else 0.0, largest
-    wide = torch.complex128 if got.is_complex() else torch.float64
-    exact = wanted.to(wide)
-    error = (got.to(wide) - exact).abs()
-    ratio = error / (exact.abs() * allowed.rtol + allowed.atol).clamp_min_(1e-300)
-    peaks: list[float] = torch.stack([ratio.max(), error.max()]).tolist()  # one synchronization
-    if not all(map(math.isfinite, peaks)):  # rare, so handle infinities and NaN only here
-        ratio, error = _with_infinities(got, wanted, ratio, error)
-        peaks = torch.stack([ratio.max(), error.max()]).tolist()
-    return int(ratio.argmax()), peaks[0], peaks[1]
+def _error(
+    name: str, got: torch.Tensor, wanted: torch.Tensor, allowed: Tolerance, distance: elements.Distance
+) -> OutputError:
+    index = _index(distance.place, got.shape)
+    here, there = _number(got[index]), _number(wanted[index])
+    past = distance.ratio < math.inf and distance.is_past_cap(allowed)
+    bound = allowed.cap if past else allowed.atol + allowed.rtol * abs(there)
+    finite = math.isfinite(here) or not math.isfinite(there)
+    return OutputError(distance.largest if finite else None, None, bound, name, index, here, there)
 
 
-def _with_infinities(
-    got: torch.Tensor, wanted: torch.Tensor, ratio: torch.Tensor, error: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    wide = torch.complex128 if got.is_complex() else torch.float64  # the small formats have no comparison
-    rounded, got = wanted.to(got.dtype).to(wide), got.to(wide)
-    same = (got == rounded) | (got.isnan() & rounded.isnan())
-    strange = ~(got.isfinite() & rounded.isfinite())
-    ratio = torch.where(strange, torch.where(same, 0.0, math.inf), ratio).nan_to_num_(nan=math.inf, posinf=math.inf)
-    return ratio, torch.where(strange, 0.0, error)
-
-
-def _sentence(name: str, got: torch.Tensor, error: OutputError, fresh: bool) -> str:
+def _sentence(wrong: _Compared, fresh: bool) -> str:
+    got, error, allowed = wrong.got, wrong.error, wrong.allowed
+    name = error.output
     untouched = guard.never_written(got) if fresh else None
     if untouched is not None:
         if bool(untouched.all()):
@@ -170,7 +140,11 @@ def _sentence(name: str, got: torch.Tensor, error: OutputError, fresh: bool) -> 
         return (
             f"{name} changed{place} while it was being checked; is work still running in a thread or on another stream?"
         )
-    return f"{name} differs{place}: got {error.got:.6g}, expected {error.expected:.6g} (allowed {error.bound:.2g})"
+    values = f"got {error.got:.6g}, expected {error.expected:.6g}"
+    if wrong.distance.ratio == math.inf or allowed.matched == 1 or wrong.distance.is_past_cap(allowed):
+        return f"{name} differs{place}: {values} (allowed {error.bound:.2g})"
+    reached, required = fmt.share(wrong.distance.share), f"{fmt.plain(allowed.matched * 100)}%"
+    return f"{name}: {reached} of the values are within the tolerance, {required} must be; the worst{place}: {values}"
 
 
 def changed_inputs(before: dict[str, object], after: dict[str, object], mutates: tuple[str, ...]) -> str | None:
@@ -224,5 +198,5 @@ def _number(value: torch.Tensor) -> float:
     return float(abs(number)) if isinstance(number, complex) else float(number)
 
 
-def _short(dtype: torch.dtype) -> str:
+def short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")

@@ -8,21 +8,18 @@ from typing import Any
 
 import torch
 
-from harness.check import compare
+from harness.check import compare, verdicts
 from harness.check.guard import Breach, new_guard
 from harness.inputs.cache import CaseInputs
-from harness.inputs.reference import BadOutput, Inputs, Outputs, named_outputs
+from harness.inputs.reference import BadOutput, Outputs, named_outputs
 from harness.shared.results import Finding, OutputError
 from harness.shared.task import Task
 
 
 @dataclass(frozen=True)
-class GuardedCall:
+class GuardedCall(verdicts.Answer):
     """The outcome of a call. Exceptions from the call are not caught here."""
 
-    result: Any
-    inputs: Inputs
-    outputs: Outputs
     breach: Breach | None = None
     problem: str | None = None
 
@@ -49,17 +46,21 @@ class CheckResult:
     errors: tuple[OutputError, ...] = ()
     """One per output, if there are several."""
     findings: tuple[Finding, ...] = ()
+    exact: float | None = None
+    """Share of the values that are bit for bit those of the reference, if they were compared with it."""
 
 
-def judge(call: GuardedCall, material: CaseInputs, expected: Outputs, task: Task) -> CheckResult:
+def judge(
+    call: GuardedCall, material: CaseInputs, expected: Outputs, task: Task, is_interpreted: bool = False
+) -> CheckResult:
     """Checks borders, form, then every element; `expected` provides the form."""
     if call.breach is not None:
         return CheckResult(call.breach.problem, findings=(call.breach.finding,))
-    problem = _resized(call, material, task) or call.problem or compare.form(call.outputs, expected, task.layout)
+    problem = _resized(call, material, task) or call.problem
     if problem:
         return CheckResult(problem)
-    verdict = compare.compare(call.outputs, material.truth, task, fresh=True)
-    return CheckResult(verdict.problem, verdict.error, verdict.errors)
+    found = verdicts.verdict(call, material, expected, fresh=True, is_interpreted=is_interpreted)
+    return CheckResult(found.problem, found.error, found.errors, found.notes)
 
 
 def touched(call: GuardedCall, material: CaseInputs, task: Task) -> str | None:

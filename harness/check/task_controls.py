@@ -1,6 +1,7 @@
-"""Validates the task: the reference must pass, and zeros, a constant and a shuffled result must fail.
+"""Tries the task itself: the reference must pass, and zeros, a constant and a shuffled result should fail.
 
-Runs once per task hash on the smallest case of each variant. A tolerance that accepts zeros would accept anything.
+Runs once per task hash on the smallest case of each variant. A task that refuses its reference cannot be run. One that
+lets a wrong answer pass can, with a finding on every run: some problems, such as a sum of many small terms, have one.
 """
 
 from __future__ import annotations
@@ -9,11 +10,20 @@ from collections.abc import Callable
 
 import torch
 
-from harness.check import compare
-from harness.inputs.cache import RunCache
+from harness.check import verdicts
+from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import Draw, Outputs, Reference
 from harness.load.failure import BadTask
+from harness.shared import findings
+from harness.shared import format as fmt
+from harness.shared.results import Finding
 from harness.shared.task import Case
+
+TOO_TIGHT = (
+    "[tolerance] is too tight for case {case}: the reference fails ({problem}); loosen it, or, if it is meant against"
+    ' the reference\'s own result, set judge = "reference"'
+)
+REFUSED = "check() in reference.py refuses the reference's own result for case {case}: {problem}"
 
 
 def smallest_cases(cases: tuple[Case, ...]) -> list[Case]:
@@ -28,36 +38,67 @@ def smallest_cases(cases: tuple[Case, ...]) -> list[Case]:
     return list(found.values())
 
 
-def run_controls(reference: Reference, cache: RunCache, device: str, beat: Callable[[Case], None]) -> None:
-    """Raises BadTask if the task rejects correct results or accepts wrong ones."""
-    task = reference.task
-    for case in smallest_cases(task.cases):
+def run_controls(
+    reference: Reference, cache: RunCache, device: str, beat: Callable[[Case], None]
+) -> tuple[Finding, ...]:
+    """Raises BadTask if the task rejects the reference; returns findings, one per output, if it accepts wrong ones."""
+    found: dict[str, Finding] = {}
+    for case in smallest_cases(reference.task.cases):
         beat(case)
         material = cache.material(reference, case, Draw(), device)
-        right = compare.compare(material.expected, material.truth, task)
+        right = verdicts.reference_verdict(material)
         if right.problem is not None:
-            raise BadTask(f"[tolerance] is too tight for case {case.id}: the reference fails ({right.problem})")
-        for name, wrong, outputs in _wrong_answers(material.expected):
-            if compare.compare(outputs, material.truth, task).problem is None:
-                raise BadTask(f"[tolerance] is too loose for case {case.id}: {wrong} pass as {name}; tighten it")
+            words = REFUSED if reference.task.judge == "check" else TOO_TIGHT
+            raise BadTask(words.format(case=case.id, problem=right.problem))
+        for name, passed in _passing(material).items():
+            values = {"wrong": fmt.joined(passed), "output": name, "case": case.id}
+            found.setdefault(name, findings.make("degenerate", **values))
+    return tuple(found.values())
 
 
-def _wrong_answers(expected: Outputs) -> list[tuple[str, str, Outputs]]:
-    answers = []
-    for name, value in expected.items():
-        if value is None or not value.numel():
-            continue
-        for wrong, tensor in _wrong(value):
-            answers.append((name, wrong, {**expected, name: tensor}))
-    return answers
+def _passing(material: CaseInputs) -> dict[str, list[str]]:
+    """The wrong answers that pass, by output."""
+    passing: dict[str, list[str]] = {}
+    for name, wrong, tensor in _wrong_answers(material.expected):
+        answer = _answer(material, name, tensor)
+        if answer is not None and verdicts.verdict(answer, material, answer.outputs).problem is None:
+            passing.setdefault(name, []).append(wrong)
+    return passing
+
+
+def _answer(material: CaseInputs, name: str, tensor: torch.Tensor) -> verdicts.Answer | None:
+    """The reference's answer with another tensor as one output. A `check` gets what the reference returned, whatever
+    its structure, so there the values are put in place; None if they cannot be."""
+    if material.reference.task.judge != "check":
+        return verdicts.Answer(None, material.inputs, {**material.expected, name: tensor})
+    answer = verdicts.reference_answer(material)
+    output = answer.outputs[name]
+    try:
+        with torch.no_grad():
+            output.copy_(tensor)  # type: ignore[union-attr]
+    except RuntimeError:  # such as an expanded tensor, whose elements share memory
+        return None
+    return answer
+
+
+def _wrong_answers(expected: Outputs) -> list[tuple[str, str, torch.Tensor]]:
+    return [
+        (name, wrong, tensor)
+        for name, value in expected.items()
+        if value is not None and value.numel()
+        for wrong, tensor in _wrong(value.detach())
+    ]
 
 
 def _wrong(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
-    wide = value.to(torch.float64) if not value.is_complex() else value
-    constant = torch.full_like(wide, wide.mean().item()).to(value.dtype)
-    order = torch.randperm(value.numel(), generator=torch.Generator().manual_seed(0)).to(value.device)
-    shuffled = value.reshape(-1)[order].reshape(value.shape)
-    wrong = [("zeros", torch.zeros_like(value))]
-    if not torch.equal(value.reshape(-1), value.reshape(-1)[:1].expand(value.numel())):
-        wrong += [("constant values", constant), ("shuffled values", shuffled)]
-    return wrong
+    """Wrong values for an output, computed in float64, because the small formats have no arithmetic. What equals the
+    right ones is left out: zeros where they are all zero, a constant where they are all the same."""
+    wide = value if value.is_complex() else value.to(torch.float64)
+    row = wide.reshape(-1)
+    wrong = [("zeros", torch.zeros_like(wide))]
+    if not torch.equal(row, row[:1].expand(row.numel())):
+        order = torch.randperm(row.numel(), generator=torch.Generator().manual_seed(0)).to(value.device)
+        wrong.append(("constant values", torch.full_like(wide, row.mean().item())))
+        wrong.append(("shuffled values", row[order].reshape(wide.shape)))
+    made = [(name, tensor.to(value.dtype)) for name, tensor in wrong]
+    return [(name, tensor) for name, tensor in made if not torch.equal(tensor.to(wide.dtype), wide)]

@@ -19,7 +19,7 @@ from harness.inputs.seeding import seed_everywhere
 from harness.load import compiled as baseline
 from harness.load.failure import BadTask, Paths, describe
 from harness.load.side import Side
-from harness.shared.results import Verdict
+from harness.shared.results import Finding, Verdict
 from harness.shared.task import Case, Task
 
 ROOM = 256 << 20
@@ -35,7 +35,7 @@ class CaseInputs:
 
     def __init__(self, reference: Reference, case: Case, draw: Draw, device: str, inputs: Inputs | None = None) -> None:
         """`inputs` are given if they are not those of the draw, but made from them."""
-        self._reference, self._case, self._device = reference, case, device
+        self.reference, self.case, self._device = reference, case, device
         self.draw = draw
         self.inputs: Inputs = reference.make(case, draw, device) if inputs is None else inputs
         self.verdicts: WeakKeyDictionary[Callable[..., Any], Verdict] = WeakKeyDictionary()
@@ -45,8 +45,8 @@ class CaseInputs:
 
     def entry(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A side's function as the case calls it with these inputs. If the task is seeded, a call is so too."""
-        call = self._reference.entry_for(function, self._case)
-        return self._seeded(call) if self._reference.task.seeded else call
+        call = self.reference.entry_for(function, self.case)
+        return self._seeded(call) if self.reference.task.seeded else call
 
     def _seeded(self, call: Callable[..., Any]) -> Callable[..., Any]:
         def seeded(**inputs: Any) -> Any:
@@ -61,13 +61,13 @@ class CaseInputs:
 
     def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The same for a call that is timed: the generators are seeded before it."""
-        return self._reference.entry_for(function, self._case)
+        return self.reference.entry_for(function, self.case)
 
     @property
     def truth(self) -> Outputs:
         if self._truth is None:
             self.seed()
-            self._truth = _read_only(self._reference.truth(self._case, self.inputs))
+            self._truth = _read_only(self.reference.truth(self.case, self.inputs))
         return self._truth
 
     @property
@@ -75,7 +75,7 @@ class CaseInputs:
         """The reference's outputs in the production dtype."""
         if self._expected is None:
             self.seed()
-            self._expected = _read_only(self._reference.outputs(self._case, copies(self.inputs)))
+            self._expected = _read_only(self.reference.outputs(self.case, copies(self.inputs)))
         return self._expected
 
     @property
@@ -95,6 +95,8 @@ class RunCache:
         self._reference: tuple[str, Reference] | None = None
         self._prepared: dict[tuple[str, ...], Callable[..., Any]] = {}
         self._materials: dict[tuple[str, str, str, Draw], CaseInputs] = {}
+        self.controls: dict[str, tuple[Finding, ...]] = {}
+        """What the controls of a task found, by its hash."""
         self.first_case: str | None = None
         """The first case of the last run."""
         self.fixed = Draw(random.SystemRandom().randrange(1, 1 << 31))

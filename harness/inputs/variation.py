@@ -110,6 +110,8 @@ def _has_structure(tensor: torch.Tensor) -> bool:
     if float(((some == 0) | some.isinf()).to(torch.float32).mean()) >= STRUCTURED:
         return True
     is_square = tensor.ndim > 1 and tensor.shape[-1] == tensor.shape[-2] > 1
+    if is_square and tensor.is_floating_point() and tensor.element_size() == 1:
+        tensor = tensor.to(torch.float32)
     return is_square and bool(torch.equal(tensor, tensor.mT))
 
 

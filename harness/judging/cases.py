@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from harness.check import compare
+from harness.check import verdicts
 from harness.inputs import variation
 from harness.inputs.cache import CaseInputs, RunCache
-from harness.inputs.reference import BadOutput, Draw, named_outputs
+from harness.inputs.reference import BadOutput, Draw
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 
@@ -43,21 +43,18 @@ class Judging:
         seed, lot = int(header["seed"]), int(header["lot"])
         if seed not in seeds(self._request):
             return "a call with inputs that were not asked for was handed over"
-        task, (_case, masters, names) = self._task, self._known(case)
+        _case, masters, names = self._known(case)
         master = masters[seed]
         values = variation.varied(master.inputs, lot, names)
         material = CaseInputs(self._reference, case, master.draw, self._device, values)
         mutated = dict(zip(header["mutated"], tensors, strict=False))
         try:
             result = rebuilt(header["result"], tensors[len(mutated) :])
-            outputs = named_outputs(result, {**material.inputs, **mutated}, task.written, master.expected)
+            answer = verdicts.Answer.to(material, result, {**material.inputs, **mutated}, master.expected)
         except BadOutput as problem:
             return str(problem)
-        wrong = compare.form(outputs, master.expected, task.layout)
-        wrong = wrong or compare.compare(outputs, material.truth, task).problem
-        if wrong is None or compare.compare(material.expected, material.truth, task).problem is not None:
-            return None
-        return wrong
+        wrong = verdicts.verdict(answer, material, master.expected).problem
+        return wrong if wrong is not None and verdicts.reference_holds(material, master) else None
 
     def _known(self, case: Case) -> tuple[str, dict[int, CaseInputs], frozenset[str]]:
         if self._masters[0] != case.id:

@@ -77,7 +77,14 @@ class CaseRun:
             materials = [self._context.material(case, draw) for draw in self._context.masters()]
             done = row.result
             bare = CaseResult(
-                case.id, "ok", known=case.known, error=done.error, errors=done.errors, inputs=done.inputs, checked=1
+                case.id,
+                "ok",
+                known=case.known,
+                error=done.error,
+                errors=done.errors,
+                inputs=done.inputs,
+                checked=1,
+                exact=done.exact,
             )
             row.result = self._contest.time(case, bare, materials, patient=True)
         except (Cancelled, BadTask):
@@ -103,7 +110,9 @@ class CaseRun:
         except BaseException as problem:
             result = replace(self._failures.row(row.case, problem), checked=2)
         else:
-            result = replace(row.result, checked=2, findings=(*row.result.findings, *judgement.findings))
+            known = row.result.findings
+            more = tuple(found for found in judgement.findings if found not in known)
+            result = replace(row.result, checked=2, findings=(*known, *more))
             if judgement.problem is not None:
                 result = result.untimed("wrong", judgement.problem, error=judgement.error, errors=judgement.errors)
         self._land(result)
@@ -113,12 +122,19 @@ class CaseRun:
         interpreted = self._context.environment.interpreted
         status: Status = "interpreted" if interpreted else "ok"
         result = CaseResult(
-            case.id, status, known=case.known, error=judgement.error, errors=judgement.errors, checked=1
+            case.id,
+            status,
+            known=case.known,
+            error=judgement.error,
+            errors=judgement.errors,
+            checked=1,
+            exact=judgement.exact,
         )
         if case.kind == "case":
             result = replace(result, inputs=forms(materials[0].inputs))
         if judgement.problem is not None:
             return result.untimed("wrong", judgement.problem, *judgement.findings)
+        result = replace(result, findings=judgement.findings)
         if case.kind != "case" or interpreted:
             return result
         return self._contest.time(case, result, materials)

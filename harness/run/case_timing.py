@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from harness.check import clock_guard, compare
+from harness.check import clock_guard, compare, verdicts
 from harness.check.guarded_call import wrote_to
 from harness.device import environment
 from harness.inputs.cache import CaseInputs
@@ -80,13 +80,17 @@ class CaseTiming:
         self.kept[case.id] = spots.kept
         if baseline is not None and "baseline" not in timed.samples.samples:
             missing = explain("baseline_fails_again")
+        if first.problem is not None:
+            timed.findings.append(findings.make("baseline_inexact", problem=first.problem))
         timed.findings += self._other_kernels(case, timed.samples)
         timed.findings += [left] if (left := between.taken()) is not None else []
         problem, stale = self._timed_output(timed.samples, materials)
         problem = problem or written_input(spots.sets, task.written)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
-        result = _with_error(self._with_threads(result, timed.samples), first.largest_error, materials[0].expected)
+        result = self._with_threads(result, timed.samples)
+        if self.context.task.judge == "truth":  # an error against the reference says nothing about accuracy
+            result = _with_error(result, first.largest_error, materials[0].expected)
         row = self.timer.row(case, result, timed, missing)
         traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
         return self.timer.with_roofline(row, traffic, self.context.environment.bandwidth)
@@ -119,16 +123,16 @@ class CaseTiming:
         result, working = timed.last
         timed.last = None
         task, material = self.context.task, materials[working.master]
+        like = materials[0].expected
         try:
-            outputs = named_outputs(result, working.inputs, task.written, materials[0].expected)
+            answer = verdicts.Answer.to(material, result, working.inputs, like)
         except BadOutput as problem:
             return str(problem), ()
-        wrong = compare.form(outputs, materials[0].expected, task.layout)
-        if wrong is not None:
+        wrong, before = verdicts.verdict(answer, material, like).problem, materials[working.master - 1]
+        if wrong is None or before is material:
             return wrong, ()
-        wrong, before = compare.compare(outputs, material.truth, task).problem, materials[working.master - 1]
-        is_old = wrong is not None and before is not material
-        if not is_old or compare.compare(outputs, before.truth, task).problem:
+        mutated = {name: working.inputs[name] for name in task.written}
+        if verdicts.verdict(replace(answer, inputs={**before.inputs, **mutated}), before, like).problem:
             return wrong, ()
         return wrong, (findings.make("output_kept" if self._returns_one_memory(material) else "stale_result"),)
 

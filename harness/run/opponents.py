@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from harness.check import compare
+from harness.check import verdicts
 from harness.inputs.cache import CaseInputs, RunCache
-from harness.inputs.reference import Reference, copies, named_outputs
+from harness.inputs.reference import Reference, copies
 from harness.load.failure import Paths, describe
 from harness.shared import findings
 from harness.shared.codes import Explanation, explain
@@ -33,6 +33,8 @@ class FirstCall:
 
     function: Callable[..., Any] | None = None
     largest_error: float | None = None
+    problem: str | None = None
+    """What is wrong with its result by the task's own rules."""
     missing: Explanation | None = None
     """Why `function` is None."""
 
@@ -109,8 +111,8 @@ class Opponents:
         """The baseline after its first call, or why there is none."""
         try:
             function = self.baseline(reference, case)
-            error = self._verdict(function, fixed, reference).error
-            return FirstCall(function, error.max if error is not None else None)
+            found = self._verdict(function, fixed, reference)
+            return FirstCall(function, found.error.max if found.error is not None else None, found.problem)
         except NoBaseline as problem:
             return FirstCall(missing=problem.why)
         except BaseException as problem:
@@ -130,11 +132,12 @@ class Opponents:
         """The verdict on a side for these inputs. Cached, since both usually stay the same between runs."""
         with contextlib.suppress(KeyError, TypeError):  # an entry without weak references is called every time
             return fixed.verdicts[function]
-        outputs = fixed.expected
-        if function is not reference.entry:
+        if function is reference.entry:
+            found = verdicts.reference_verdict(fixed)
+        else:
             inputs = copies(fixed.inputs)
-            outputs = named_outputs(fixed.entry(function)(**inputs), inputs, self.task.written, fixed.expected)
-        found = compare.compare(outputs, fixed.truth, self.task)
+            answer = verdicts.Answer.to(fixed, fixed.entry(function)(**inputs), inputs, fixed.expected)
+            found = verdicts.verdict(answer, fixed, fixed.expected)
         with contextlib.suppress(TypeError):
             fixed.verdicts[function] = found
         return found

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from harness.check import compare, elements
 from harness.check.guarded_call import CheckResult, GuardedCall, judge, touched
 from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import Draw
@@ -52,13 +53,16 @@ class QuickChecks:
 
     def _judged(self, case: Case, call: GuardedCall, fixed: CaseInputs) -> tuple[CheckResult, list[CaseInputs]]:
         task, seed = self.context.task, self.context.request.seed
-        judgement = judge(call, fixed, fixed.expected, task)
+        interpreted = self.context.environment.interpreted
+        judgement = judge(call, fixed, fixed.expected, task, interpreted)
+        if compare.form(call.outputs, fixed.expected, task) is None:
+            judgement = replace(judgement, exact=elements.equal_share(call.outputs, fixed.expected))
         if judgement.problem is None and case.kind == "check":  # the slow checks do this for other cases
             judgement = replace(judgement, problem=touched(call, fixed, task))
         if judgement.problem is not None or seed == 0:
             return judgement, [fixed]
         fresh = self.context.material(case, Draw(seed))
-        again = judge(self._call(fresh), fresh, fixed.expected, task)
+        again = judge(self._call(fresh), fresh, fixed.expected, task, interpreted)
         if again.problem is not None:
-            return replace(again, problem=f"{again.problem} ({fresh.draw})"), [fixed]
-        return judgement, [fixed, fresh]
+            return replace(again, problem=f"{again.problem} ({fresh.draw})", exact=judgement.exact), [fixed]
+        return replace(judgement, findings=judgement.findings or again.findings), [fixed, fresh]

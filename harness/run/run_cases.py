@@ -159,15 +159,24 @@ class Run:
         self._tell_builder()
         reference = self._load_reference()
         if self.request.controls:
-            task_controls.run_controls(
-                reference, self.cache, self.device, lambda case: self.progress.step("check", case)
-            )
-            self.emit("controls", passed=True)
+            self._try_task(reference)
         for finding in self.opponents.load_best():
             self.emit("finding", finding=finding)
         self._answer(RunContext(self.request, self.environment, solution, reference, self.cache, between))
         self._conclude()
         self.emit("finished")
+
+    def _try_task(self, reference: Reference) -> None:
+        """Runs the task's controls. Passed ones are not asked for again; those with findings are, for every run."""
+        found = self.cache.controls.get(self.task.hash)
+        if found is None:
+            found = task_controls.run_controls(
+                reference, self.cache, self.device, lambda case: self.progress.step("check", case)
+            )
+            self.cache.controls[self.task.hash] = found
+        for finding in found:
+            self.emit("finding", finding=finding)
+        self.emit("controls", passed=not found)
 
     def _conclude(self) -> None:
         """Reports what the source leaves in the process."""

@@ -28,10 +28,12 @@ Reason = Literal[
 status says what happened, and the sentence comes from the values or the exception."""
 
 FindingCode = Literal[
+    "baseline_inexact",
     "best_not_loaded",
     "busy_machine",
     "changed_before",
     "clock_replaced",
+    "degenerate",
     "device_wall_mismatch",
     "event_pairs",
     "fewer_checks",
@@ -39,6 +41,7 @@ FindingCode = Literal[
     "forked",
     "impossible_time",
     "inputs_kept",
+    "interpreted_bf16",
     "left_set",
     "left_threads",
     "less_accurate",

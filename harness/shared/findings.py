@@ -26,6 +26,11 @@ OUT_OF_BOUNDS = "the call wrote {elements} {side} of {tensor}"
 """The out-of-bounds sentence without advice, as used in the row's verdict."""
 
 DEFINITIONS: dict[FindingCode, Definition] = {
+    "baseline_inexact": Definition(
+        "inexact baseline",
+        "the baseline itself would be wrong here ({problem}); it was timed all the same, but the speedup compares"
+        " unlike results",
+    ),
     "best_not_loaded": Definition("best failed to load", "the best source so far failed to load: {message}"),
     "busy_machine": Definition(
         "busy machine",
@@ -41,6 +46,11 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "clock replaced",
         "the source replaced {names}; do not patch the clocks that kernbench times with",
         disqualifying=True,
+    ),
+    "degenerate": Definition(
+        "degenerate problem",
+        "{wrong} pass as {output} of case {case}: this problem cannot tell a right answer from them;"
+        " tighten [tolerance] or change the inputs",
     ),
     "device_wall_mismatch": Definition(
         "device and wall time disagree",
@@ -75,6 +85,11 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "in {slow} of {blocks} blocks, the first call on a set of inputs took longer than the others (median {longer}):"
         " the others found their inputs in the L2. Load them without evict_last, or time with `--warm`",
         disqualifying=True,
+    ),
+    "interpreted_bf16": Definition(
+        "interpreted bfloat16",
+        "Triton's interpreter cuts bfloat16 off where a GPU rounds: here it is right only with one unit in the last"
+        " place more than the tolerance; check it on a GPU",
     ),
     "left_set": Definition(
         "left between calls",

@@ -83,6 +83,12 @@ def percent(value: float | None, of: float = 1.0) -> str:
     return DASH if value is None else f"{whole(value / of * 100)}%"
 
 
+def share(fraction: float) -> str:
+    """Of many values, rounded down, so that only all of them are 100%: `99.99%`, `<0.01%`."""
+    hundredths = math.floor(round(fraction * 1e4, 6))
+    return f"{hundredths / 100:g}%" if hundredths or not fraction else "<0.01%"
+
+
 def fine_percent(fraction: float) -> str:
     """To a tenth of a percent, for noise and disagreement."""
     return f"{fraction * 100:.1f}%"

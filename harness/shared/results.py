@@ -52,7 +52,7 @@ class WallTime:
 
 @dataclass(frozen=True)
 class OutputError:
-    """The worst element over all outputs, compared with truth."""
+    """The worst element over all outputs, compared with what the task's `judge` names: truth, or the reference."""
 
     max: float | None
     """Largest absolute error; None if the output is not finite there or has the wrong shape."""
@@ -74,6 +74,8 @@ class Verdict:
     """The element closest to exceeding the tolerance, over all outputs."""
     errors: tuple[OutputError, ...] = ()
     """The same for each output, if there are several."""
+    notes: tuple[Finding, ...] = ()
+    """What the verdict had to allow for."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,8 @@ class CaseResult:
     """1 after the quick checks, 2 after the slow ones."""
     floor: float | None = None
     """A/A floor used for the verdict, as a fraction."""
+    exact: float | None = None
+    """Share of the output values that are bit for bit those of the reference, 0 to 1."""
     samples: dict[str, tuple[float, ...]] | None = None
     """Microseconds per block and side: baseline, best, solution."""
 
@@ -189,4 +193,5 @@ class CaseResult:
             inputs=self.inputs,
             findings=self.findings + findings,
             checked=self.checked,
+            exact=self.exact,
         )

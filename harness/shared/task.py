@@ -22,12 +22,18 @@ from harness.shared.regular_file import NotRegular, open_regular, read_bytes
 from harness.shared.used_files import LARGEST_PARSED, NAMED_BASELINES, code_of
 
 CaseKind = Literal["case", "smoke", "check"]
+Judge = Literal["truth", "reference", "check"]
+"""What decides whether outputs are right: unrounded results, the reference's own, or the task's `check` alone."""
 
 
 @dataclass(frozen=True)
 class Tolerance:
     atol: float
     rtol: float
+    matched: float = 1.0
+    """Share of the elements that must be within atol + rtol * |expected|."""
+    cap: float | None = None
+    """An absolute error that no element may exceed; None for any."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class Case:
     known: dict[str, Any] | None = None
     axes: dict[str, Any] = field(default_factory=dict)
     """A plain table that only reference.py interprets."""
+    tolerance: dict[str, Tolerance] = field(default_factory=dict)
+    """By output dtype; replaces the task's for this case."""
 
     @property
     def variant(self) -> str:
@@ -91,9 +99,16 @@ class Task:
     """Inputs that the entry fills without reading them: destinations."""
     seeded: bool = False
     """Whether the entry draws random numbers: torch's generators are seeded before every call."""
+    judge: Judge = "truth"
+    dtype: Literal["reference", "any"] = "reference"
+    """Of the outputs. Any: the tolerance is that of the reference's dtype."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)
+
+    def tolerance_of(self, case: Case) -> dict[str, Tolerance]:
+        """By output dtype."""
+        return {**self.tolerance, **case.tolerance}
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -113,11 +128,13 @@ DEFAULT_TOLERANCE = {
     "float32": Tolerance(1e-5, 1e-5),
     "float16": Tolerance(1e-2, 1e-2),
     "bfloat16": Tolerance(5e-2, 5e-2),
+    "float8_e4m3fn": Tolerance(1e-1, 1e-1),
+    "float8_e5m2": Tolerance(2e-1, 2e-1),
 }
 _DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
 """Defaults of the fields that Task requires."""
 _NOT_RULES = frozenset("name folder summary ignore libraries hash old_hash files cases tolerance".split())
-_NOT_CASE_RULES = frozenset("label models known weight".split())
+_NOT_CASE_RULES = frozenset("label models known weight tolerance".split())
 
 
 def task_hash(task: Task) -> str:
@@ -154,14 +171,21 @@ def _code(path: Path) -> bytes:
 def _rules(task: Task) -> dict[str, Any]:
     rules = _set_fields(task, _NOT_RULES)
     rules["tolerance"] = {
-        dtype: [bounds.atol, bounds.rtol]
-        for dtype, bounds in task.tolerance.items()
-        if bounds != DEFAULT_TOLERANCE.get(dtype)
+        dtype: _bounds(bounds) for dtype, bounds in task.tolerance.items() if bounds != DEFAULT_TOLERANCE.get(dtype)
     }
-    rules["cases"] = sorted(
-        (_set_fields(case, _NOT_CASE_RULES) for case in task.cases), key=lambda case: str(case["id"])
-    )
+    rules["cases"] = sorted(map(_case_rules, task.cases), key=lambda case: str(case["id"]))
     return rules
+
+
+def _case_rules(case: Case) -> dict[str, Any]:
+    own = {dtype: _bounds(bounds) for dtype, bounds in case.tolerance.items()}
+    return {**_set_fields(case, _NOT_CASE_RULES), **({"tolerance": own} if own else {})}
+
+
+def _bounds(bounds: Tolerance) -> list[float | None]:
+    """Without what has its default, so that older hashes stay."""
+    more = [bounds.matched, bounds.cap] if (bounds.matched, bounds.cap) != (1.0, None) else []
+    return [bounds.atol, bounds.rtol, *more]
 
 
 def _set_fields(record: Any, left_out: frozenset[str]) -> dict[str, Any]:

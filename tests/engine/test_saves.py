@@ -43,6 +43,17 @@ async def test_a_save_is_an_iteration_and_a_comment_is_not(watched: Callable[...
     assert "## 2 · no hypothesis · 4.00x · improved (best was 2.00x)\n" in text
 
 
+async def test_what_a_task_lets_pass_is_noted_on_every_run(watched: Callable[..., Watched], folder: Path) -> None:
+    write(folder, 'DO = "degenerate"')
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    write(folder, 'TIME_US = 25.0\nDO = "degenerate"')
+    await it.ended(2)
+    assert [[finding.code for finding in run.findings] for run in summaries(it)] == [["degenerate"]] * 2
+    assert summaries(it)[-1].right
+
+
 async def test_newest_save_wins(watched: Callable[..., Watched], folder: Path) -> None:
     it = watched()
     await it.session.start()

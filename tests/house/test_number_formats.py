@@ -16,7 +16,7 @@ IN_A_STRING = re.compile(r"\{\w*:[^{}]*[efgEFGn%]\}|%[-+ #0-9.]*[efg](?![a-z])")
 """A gap of `str.format`, or of `%`."""
 VALUES = {
     "harness/check/compare.py",
-    "harness/run/slow_checks.py",
+    "harness/check/verdicts.py",
     "src/kernbench/tui/text/row_checks.py",
 }
 """Elements of tensors, with the digits that tell them apart."""

@@ -28,7 +28,7 @@ VALUES: dict[str, Any] = {
     "elements": "1 element", "tensor": "output 0", "processes": "1 other process", "operators": "torch.ops.a.b",
     "allowed": 1, "busy": 2.4, "cpus": 4, "dropped": 3, "cause": "software thermal", "counts": "1 kernel in 2 calls",
     "files": "reference.py", "now": "`fused grid 66`", "before": "`fused grid 132`", "what": "a torch mode",
-    "now_us": "9.1", "alone_us": "4.2",
+    "now_us": "9.1", "alone_us": "4.2", "wrong": "zeros", "output": "output 0", "case": "small",
     "wall_us": 80.0, "less": 9, "other": 4, "late": 7, "share": "97%", "slow": 8, "blocks": 9, "longer": "12%",
 }  # fmt: skip
 OLD_SENTENCES: list[tuple[str, str, Reason]] = [
@@ -50,9 +50,9 @@ OLD_SENTENCES: list[tuple[str, str, Reason]] = [
     ("timeout", "no end after 1 s while checking; stopped", "worker_timeout"),
 ]
 ALWAYS_CODED = {
-    "busy_machine", "changed_before", "device_wall_mismatch", "forged_records", "forked", "inputs_kept", "left_set",
-    "less_work_timed", "opponent_changed", "opponent_slowed", "other_baseline_kernels", "other_work_timed",
-    "process_changed", "task_files_changed", "unsteady",
+    "baseline_inexact", "busy_machine", "changed_before", "degenerate", "device_wall_mismatch", "forged_records",
+    "forked", "inputs_kept", "interpreted_bf16", "left_set", "less_work_timed", "opponent_changed", "opponent_slowed",
+    "other_baseline_kernels", "other_work_timed", "process_changed", "task_files_changed", "unsteady",
 }  # fmt: skip
 """Never written without their code."""
 OLD_FINDINGS: list[tuple[str, str, FindingCode]] = [

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from harness.shared import findings
 from harness.shared import format as fmt
 from harness.shared.results import CaseResult, OutputError
-from harness.shared.task import Case, Tolerance
+from harness.shared.task import Case, Task, Tolerance
 from kernbench.events import Event, RunFinished, WorkerChanged
 from kernbench.tui.actions import editor
 from kernbench.tui.pages.picker import TaskPicker
@@ -155,8 +155,37 @@ def test_only_the_tolerances_that_judged_a_row_are_named() -> None:
     both = {"bfloat16": Tolerance(5e-2, 5e-2), "float32": Tolerance(1e-5, 1e-5)}
     task = replace(make_task(), tolerance=both)
     out = OutputError(1e-3, None, 5e-2 + 5e-2 * 2.0, "out", (1, 2), -2.001, -2.0)
-    assert list(row_checks.tolerances(task, CaseResult("x", "ok", error=out))) == ["bfloat16"]
-    assert row_checks.tolerances(task, CaseResult("x", "ok")) == row_checks.tolerances(task, None) == both
+    case, other = Case("x", "x"), Case("y", "y", tolerance={"float32": Tolerance(0.5, 0.0)})
+    assert list(row_checks.tolerances(task, case, CaseResult("x", "ok", error=out))) == ["bfloat16"]
+    assert row_checks.tolerances(task, case, CaseResult("x", "ok")) == row_checks.tolerances(task, case, None) == both
+    assert row_checks.tolerances(task, other, None) == {**both, **other.tolerance}
+
+
+def page(task: Task, result: CaseResult) -> str:
+    case = Case("x", "x")
+    lines = row_detail.lines(Row(case, result, True), task)
+    return "\n".join(text(line) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(1.0, "bit for bit"), (0.9923, "99.23% of values"), (0.999999, "99.99% of values"), (1e-6, "<0.01% of values")],
+)
+def test_a_row_says_how_much_of_it_equals_the_reference(share: float, words: str) -> None:
+    line = f"\nequal to the reference: {words}"
+    assert line in page(make_task(), CaseResult("x", "ok", exact=share))
+    error = OutputError(1e-3, None, 1e-2, "out", (1, 2), -2.001, -2.0)
+    assert line in page(make_task(), CaseResult("x", "ok", error=error, exact=share))
+    assert "equal to the reference" not in page(make_task(), CaseResult("x", "ok", error=error))
+
+
+def test_a_row_says_what_it_is_judged_by() -> None:
+    bounds = {"float32": Tolerance(1e-5, 0.0, 0.99, 0.1)}
+    task, row = replace(make_task(), tolerance=bounds), CaseResult("x", "ok")
+    words = "float32 atol 1e-05 rtol 0 for 99% of values no error above 0.1"
+    assert f"tolerance: {words}" in page(task, row)
+    assert f"tolerance against the reference: {words}" in page(replace(task, judge="reference"), row)
+    assert "judged by check() in reference.py" in page(replace(task, judge="check"), row)
 
 
 @pytest.mark.parametrize(

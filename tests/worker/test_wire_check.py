@@ -77,6 +77,8 @@ HONEST: dict[str, tuple[list[Line], dict[str, Any]]] = {
     "a baseline that was compiling": (
         [STARTED, row(samples=ALONE, **COMPILING), row("b"), GRID, row(), row(checked=2)], {}
     ),
+    "a row with its share of equal values": ([STARTED, row(exact=0.5)], {}),
+    "a task with a degenerate problem": ([STARTED, {"event": "controls", "passed": False}, row()], {}),
     "a case that does not fit": ([STARTED, {"event": "case", "result": {"id": "a", "status": "skipped"}}], {}),
     "a slow check that fails": ([STARTED, row(), {**WRONG, "result": {**WRONG["result"], "checked": 2}}], {}),
     "a cancelled run": ([STARTED, {"event": "cancelled"}], {"asked": (CANCEL,)}),
@@ -139,6 +141,7 @@ REFUSED: dict[str, tuple[list[Line], dict[str, Any]]] = {
     "it reported the end of the run before the last check of a": ([STARTED, row(), row("b"), GRID, FINISHED], {}),
     "it reported the end of the run before the row of a": ([FINISHED], {"request": FLOOR}),
     "it changed the row of a after it was done": ([STARTED, WRONG, row()], {}),
+    "it reported an impossible share of equal values for a": ([STARTED, row(exact=1.01)], {}),
     "it reported times for g, which was not timed": ([STARTED, row(), row("b"), row("g")], {}),
     "it reported a row of a without all of its times": ([STARTED, row(samples=ALONE)], {}),
     "it reported a with too few or too many samples": ([STARTED, row(blocks=9)], {}),

@@ -12,17 +12,22 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, cast
 
-from harness.shared.task import DEFAULT_TOLERANCE, Task, Tolerance, old_task_hash, task_hash
+from harness.shared.task import DEFAULT_TOLERANCE, Task, old_task_hash, task_hash
 from harness.shared.taskfile import values as read
-from harness.shared.taskfile.case_tables import DTYPES, read_cases
+from harness.shared.taskfile.case_tables import read_cases
+from harness.shared.taskfile.tolerances import read_tolerances
 from harness.shared.taskfile.values import TaskError, shown
 from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, is_file, syntax_tree, task_files
 
 TASK_KEYS = frozenset(
-    "name entry summary baseline device threads mutates outputs seeded rowwise layout libraries ignore tolerance "
+    "name entry summary baseline device threads mutates outputs seeded rowwise layout dtype judge libraries ignore "
+    "tolerance "
     "case smoke check grid".split()
 )
 MOST_THREADS = 1024
+JUDGES = ("truth", "reference", "check")
+AS_REFERENCE = ("reference", "any")
+"""Whether the outputs' layout and dtype have to be those of the reference."""
 
 
 def load(folder: Path) -> Task:
@@ -38,6 +43,9 @@ def load(folder: Path) -> Task:
     _defines(folder / "reference.py", "entry", entry, "make_inputs")
     if baseline not in NAMED_BASELINES:
         _defines(folder / baseline, "entry", entry)
+    judge = read.choice(path, "judge", data.get("judge", "truth"), JUDGES)
+    if judge == "check":
+        _defines(folder / "reference.py", "judge", "check", why=', which judge = "check" in task.toml calls')
     cases = read_cases(path, data)
     task = Task(
         name=read.text(path, "name", data.get("name", folder.name)),
@@ -49,8 +57,8 @@ def load(folder: Path) -> Task:
         threads=read.count(path, "threads", data.get("threads", 1), MOST_THREADS),
         mutates=read.texts(path, "mutates", data.get("mutates", [])),
         rowwise=read.texts(path, "rowwise", data.get("rowwise", [])),
-        layout=cast(Any, read.choice(path, "layout", data.get("layout", "reference"), ("reference", "any"))),
-        tolerance=_tolerances(path, data.get("tolerance", {})),
+        layout=cast(Any, read.choice(path, "layout", data.get("layout", "reference"), AS_REFERENCE)),
+        tolerance=DEFAULT_TOLERANCE | read_tolerances(path, "tolerance", data.get("tolerance", {})),
         cases=cases,
         hash="",
         old_hash=old_task_hash(folder, baseline),
@@ -59,6 +67,8 @@ def load(folder: Path) -> Task:
         libraries=read.flag(path, "libraries", data.get("libraries", False)),
         outputs=read.texts(path, "outputs", data.get("outputs", [])),
         seeded=read.flag(path, "seeded", data.get("seeded", False)),
+        judge=cast(Any, judge),
+        dtype=cast(Any, read.choice(path, "dtype", data.get("dtype", "reference"), AS_REFERENCE)),
     )
     return replace(task, hash=task_hash(task))
 
@@ -81,7 +91,7 @@ def _ignore(path: Path, data: dict[str, Any], baseline: str) -> tuple[str, ...]:
     return patterns
 
 
-def _defines(path: Path, key: str, *names: str) -> None:
+def _defines(path: Path, key: str, *names: str, why: str = "") -> None:
     """Looks for top-level names without running the file; a star import is assumed to define anything."""
     text = read.file_text(path, "no such file; every task needs one")
     try:
@@ -102,27 +112,5 @@ def _defines(path: Path, key: str, *names: str) -> None:
             defined.update((alias.asname or alias.name) for alias in node.names)
     for name in names:
         if name not in defined and "*" not in defined:
-            raise TaskError(path, key if name != "make_inputs" else name, f"the file does not define {shown(name)}")
-
-
-def _tolerances(path: Path, data: Any) -> dict[str, Tolerance]:
-    if not isinstance(data, dict):
-        raise TaskError(
-            path, "tolerance", "must be a table keyed by output dtype, such as float32 = { atol = 1e-5, rtol = 1e-5 }"
-        )
-    tolerances = dict(DEFAULT_TOLERANCE)
-    for dtype, bounds in data.items():
-        key = f"tolerance.{dtype}"
-        if dtype not in DTYPES:
-            raise TaskError(path, key, f"{shown(dtype)} is not a torch dtype; use one such as float32 or bfloat16")
-        if not isinstance(bounds, dict):
-            raise TaskError(path, key, "must be a table, such as { atol = 1e-5, rtol = 1e-5 }")
-        read.known_keys(path, key, bounds, frozenset({"atol", "rtol"}))
-        numbers = [bounds.get("atol", 0.0), bounds.get("rtol", 0.0)]
-        if any(
-            isinstance(number, bool) or not isinstance(number, (int, float)) or not 0 <= number < float("inf")
-            for number in numbers
-        ):
-            raise TaskError(path, key, "atol and rtol must be non-negative numbers")
-        tolerances[dtype] = Tolerance(float(numbers[0]), float(numbers[1]))
-    return tolerances
+            what = f"the file does not define {shown(name)}{why}"
+            raise TaskError(path, key if name != "make_inputs" else name, what)

@@ -11,13 +11,10 @@ from typing import Any, cast
 
 from harness.shared.task import Case, CaseKind
 from harness.shared.taskfile import values as read
+from harness.shared.taskfile.tolerances import DTYPES, read_tolerances
 from harness.shared.taskfile.values import TaskError, shown
 
-DTYPES = frozenset(
-    "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 "
-    "bool uint8 int8 int16 int32 int64 complex64 complex128".split()
-)
-CASE_KEYS = frozenset("id label kind headline models known axes".split())
+CASE_KEYS = frozenset("id label kind headline models known axes tolerance".split())
 KINDS = ("case", "smoke", "check")
 LONGEST_ID = 500
 MOST_POINTS = 10_000
@@ -75,6 +72,7 @@ def _case(path: Path, key: str, data: dict[str, Any], kind: str) -> Case:
         models=read.texts(path, f"{key}.models", data.get("models", [])),
         known=known,
         axes=axes,
+        tolerance=read_tolerances(path, f"{key}.tolerance", data.get("tolerance", {})),
     )
 
 

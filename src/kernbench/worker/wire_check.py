@@ -213,6 +213,8 @@ class Answer:
             _check_finding(finding)
         if before is not None and not _may_follow(before, row):
             raise Refused(f"it changed the row of {name} after it was done")
+        if row.exact is not None and not 0 <= row.exact <= 1:
+            raise Refused(f"it reported an impossible share of equal values for {name}")
         timed = self._kinds.get(name) == "case" and row.status == "ok"
         if not timed and any(getattr(row, field) is not None for field in MEASURED):
             raise Refused(f"it reported times for {name}, which was not timed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from harness.check import task_controls
@@ -28,5 +29,22 @@ def test_each_output_is_made_wrong_alone() -> None:
         ("a", "shuffled values"),
         ("b", "zeros"),  # a constant is what b should be
     ]
-    for name, _, outputs in answers:
-        assert all(outputs[other] is expected[other] for other in expected if other != name)
+    assert all(not torch.equal(tensor, expected[name]) for name, _, tensor in answers)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        (torch.zeros(4), []),
+        (torch.full((4,), 3.0), ["zeros"]),
+        (torch.tensor([1.0, 2.0]), ["zeros", "constant values"]),  # shuffled, they happen to stay
+        (torch.tensor([1, 2, 3, 9]), ["zeros", "constant values", "shuffled values"]),
+        (torch.tensor([1.0, 2.0, 3.0]).to(torch.float8_e4m3fn), ["zeros", "constant values", "shuffled values"]),
+        (torch.tensor([1.0, 2.0, 3.0]).to(torch.float8_e5m2), ["zeros", "constant values", "shuffled values"]),
+        (torch.tensor([1j, 2j, 3j]), ["zeros", "constant values", "shuffled values"]),
+    ],
+)
+def test_what_equals_the_right_answer_is_not_a_wrong_one(right: torch.Tensor, wrong: list[str]) -> None:
+    answers = task_controls._wrong_answers({"a": right})
+    assert [name for _, name, _ in answers] == wrong
+    assert {tensor.dtype for *_, tensor in answers} <= {right.dtype}

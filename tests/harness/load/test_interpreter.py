@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.child import TASK, Child, results, write_task
+from tests.harness.child import REFERENCE, TASK, Child, results, write_task
 
 pytest.importorskip("triton")
 
@@ -33,6 +33,7 @@ def scale(x, factor):
     return out
 """
 AUTOTUNE = "@triton.autotune([triton.Config({'BLOCK': 64}), triton.Config({'BLOCK': 999})], key=['n'])"
+WIDE = "values = values.to(tl.float32)"
 ASM = "values = tl.inline_asm_elementwise('mov.b32 $0, $1;', '=r,r', [values], tl.float32, True, 1)"
 
 
@@ -81,3 +82,22 @@ def test_an_error_in_a_kernel_points_at_its_line(child: Child, tmp_path: Path) -
     result = results(child.run(folder, cases=("small",)))["small"]
     assert result["status"] == "runtime_error"
     assert result["where"]["file"] == "solution.py"
+
+
+@pytest.mark.parametrize(
+    ("extra", "rtol", "outcome", "codes"),
+    [
+        (WIDE, "1e-2", "interpreted", []),
+        (WIDE, "4e-3", "interpreted", ["interpreted_bf16"]),
+        (WIDE + " * 1.03", "4e-3", "wrong", []),
+    ],
+)
+def test_bfloat16_may_be_cut_off_and_the_row_says_so_if_it_matters(
+    child: Child, tmp_path: Path, extra: str, rtol: str, outcome: str, codes: list[str]
+) -> None:
+    """Half a unit in the last place is up to 3.9e-3 of a value, a whole one twice that."""
+    reference = REFERENCE.replace("x * spread + offset", "(x * spread + offset).bfloat16()").replace("2.0", "1.7")
+    task = INTERPRETED.replace("float32 = { atol = 1e-5, rtol = 1e-5 }", f"bfloat16 = {{ rtol = {rtol} }}")
+    folder = write_task(tmp_path, task_toml=task, reference_py=reference, solution_py=kernel(extra=extra))
+    result = results(child.run(folder, cases=("small",), controls=True))["small"]
+    assert (result["status"], [finding["code"] for finding in result["findings"]]) == (outcome, codes)

@@ -12,11 +12,16 @@ import torch
 
 from harness.run.opponents import Opponents
 from harness.shared.run_request import RunRequest
-from harness.shared.task import Tolerance
+from harness.shared.task import Case, Task, Tolerance
+
+TASK = Task("twice", "twice", "", "", "best", "cpu", 1, (), "reference", {"float32": Tolerance(1e-6, 1e-6)}, (), "")
+REFERENCE: Any = SimpleNamespace(entry=lambda x: 2 * x, task=TASK, extra_check=None)
 
 
 def material(x: torch.Tensor) -> Any:
     return SimpleNamespace(
+        reference=REFERENCE,
+        case=Case("a", "a"),
         inputs={"x": x},
         truth={"0": 2 * x.double()},
         expected={"0": 2 * x},
@@ -26,14 +31,10 @@ def material(x: torch.Tensor) -> Any:
 
 
 def opponents(best: Callable[..., Any]) -> Opponents:
-    task: Any = SimpleNamespace(folder="", mutates=(), written=(), tolerance={"float32": Tolerance(1e-6, 1e-6)})
-    request: RunRequest = SimpleNamespace(task=task, source="", best="", baseline="best")  # type: ignore[assignment]
+    request: RunRequest = SimpleNamespace(task=TASK, source="", best="", baseline="best")  # type: ignore[assignment]
     made = Opponents(request, SimpleNamespace(), interpreted=False)  # type: ignore[arg-type]
     made.best = best
     return made
-
-
-REFERENCE: Any = SimpleNamespace(entry=lambda x: 2 * x)
 
 
 def test_a_best_is_called_once_for_the_same_inputs_and_again_for_others() -> None:
@@ -49,8 +50,16 @@ def test_a_best_is_called_once_for_the_same_inputs_and_again_for_others() -> Non
         assert run.best_is_right(REFERENCE, first)
         assert run.best_is_right(REFERENCE, second)
         found = run.first_baseline(REFERENCE, SimpleNamespace(id="a"), first)  # type: ignore[arg-type]
-        assert (found.function, found.largest_error, found.missing) == (twice, 0.0, None)
+        assert (found.function, found.largest_error, found.problem, found.missing) == (twice, 0.0, None, None)
     assert calls == [3, 5]
+
+
+def test_a_baseline_that_is_not_right_stays_and_says_so() -> None:
+    def wrong(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x + 1
+
+    found = opponents(wrong).first_baseline(REFERENCE, Case("a", "a"), material(torch.ones(3)))
+    assert (found.function, found.problem) == (wrong, "output 0 differs at [0]: got 3, expected 2 (allowed 3e-06)")
 
 
 def test_what_is_known_of_a_source_goes_with_it() -> None:

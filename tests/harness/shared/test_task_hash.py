@@ -54,6 +54,11 @@ def edited(folder: Path, name: str, old: str, new: str) -> str:
 
 COUNTS = {
     "a tolerance": ("task.toml", "atol = 1e-4", "atol = 1e-3"),
+    "the share that must match": ("task.toml", "atol = 1e-4", "matched = 0.99, atol = 1e-4"),
+    "a cap on errors": ("task.toml", "atol = 1e-4", "cap = 1, atol = 1e-4"),
+    "a tolerance of a case": ("cases.json", '"label": "A"', '"tolerance": {"float32": {"atol": 1e-4, "rtol": 1e-4}}'),
+    "the judge": ("task.toml", 'summary = "s"', 'summary = "s"\njudge = "reference"'),
+    "the dtype of outputs": ("task.toml", 'summary = "s"', 'summary = "s"\ndtype = "any"'),
     "the entry's baseline": ("task.toml", 'baseline = "baseline.py"', 'baseline = "eager"'),
     "a size": ("cases.json", '"rows": 8', '"rows": 9'),
     "a headline": ("cases.json", '"label": "A"', '"kind": "smoke"'),
@@ -75,6 +80,9 @@ DOES_NOT = {
         "[tolerance]",
         "[tolerance]\nfloat64 = { atol = 1e-9, rtol = 1e-9 }",
     ),
+    "a share of all values written out": ("task.toml", "atol = 1e-4", "matched = 1, atol = 1e-4"),
+    "the default judge written out": ("task.toml", 'summary = "s"', 'summary = "s"\njudge = "truth"'),
+    "an empty tolerance of a case": ("cases.json", '"label": "A"', '"label": "A", "tolerance": {}'),
     "what is ignored": ("task.toml", 'summary = "s"', 'summary = "s"\nignore = ["out.pt"]'),
     "that libraries are allowed": ("task.toml", 'summary = "s"', 'summary = "s"\nlibraries = true'),
     "a label": ("cases.json", '"label": "A"', '"label": "B"'),
@@ -105,12 +113,17 @@ def test_nothing_else_does(folder: Path, change: tuple[str, str, str]) -> None:
 def test_a_field_added_later_changes_no_hash(folder: Path) -> None:
     @dataclasses.dataclass(frozen=True)
     class LaterTask(Task):
-        judge: str = "elementwise"
+        warmth: str = "cold"
 
     task = taskfile.load(folder)
     later = LaterTask(**task.__dict__)
     assert task_hash(later) == task.hash
-    assert task_hash(dataclasses.replace(later, judge="statistical")) != task.hash
+    assert task_hash(dataclasses.replace(later, warmth="warm")) != task.hash
+
+
+def test_a_task_without_later_keys_has_the_hash_it_always_had(folder: Path) -> None:
+    """As the version before `judge`, `dtype` and shares gave it."""
+    assert taskfile.load(folder).hash == "3d752e142856331c"
 
 
 def test_the_old_hash_is_over_bytes(folder: Path) -> None:

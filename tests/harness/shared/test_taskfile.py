@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from harness.shared import taskfile
+from harness.shared.lines import decode, to_dict
+from harness.shared.task import Task, Tolerance
 from harness.shared.taskfile.values import TaskError
 from harness.shared.used_files import reached
 from kernbench.task.lookup import shipped_tasks
@@ -57,6 +59,25 @@ MALFORMED = [
     ("unknown dtype in the grid", ('"float16"', '"half"'), "grid.dtype", "'half'"),
     ("unknown dtype in the tolerance", ("float32 = {", "float23 = {"), "tolerance.float23", "not a torch dtype"),
     ("negative tolerance", ("atol = 1e-3", "atol = -1"), "tolerance.float32", "non-negative"),
+    ("a share above 1", ("atol = 1e-3", "matched = 1.5"), "tolerance.float32.matched", "up to 1, not 1.5"),
+    ("no share", ("atol = 1e-3", "matched = 0"), "tolerance.float32.matched", "above 0"),
+    ("a negative cap", ("atol = 1e-3", "cap = -0.1"), "tolerance.float32.cap", "non-negative number, not -0.1"),
+    ("a share of a word", ("atol = 1e-3", 'matched = "most"'), "tolerance.float32.matched", "not 'most'"),
+    (
+        "a tolerance of a case without a dtype",
+        ('id = "small"', 'id = "small"\ntolerance = { atol = 1e-3 }'),
+        "case[0].tolerance.atol",
+        "not a torch dtype",
+    ),
+    (
+        "unknown key in a tolerance",
+        ("atol = 1e-3", "absolute = 1e-3"),
+        "tolerance.float32.absolute",
+        "the known keys are atol, cap, matched, rtol",
+    ),
+    ("an unknown judge", ('device = "cpu"', 'judge = "me"'), "judge", "not one of truth, reference, check"),
+    ("a judge without a check", ('device = "cpu"', 'judge = "check"'), "judge", "does not define 'check', which judge"),
+    ("an unknown choice of dtype", ('device = "cpu"', 'dtype = "half"'), "dtype", "not one of reference, any"),
     ("two cases with one id", ('id = "tiny"', 'id = "small"'), "case 'small'", "two cases have this id"),
     ("a case without an id", ('id = "small"\n', ""), "case[0].id", "missing"),
     ("a headline that is not timed", ('id = "tiny"', 'id = "tiny"\nheadline = true'), "smoke[0].headline", "timed"),
@@ -179,6 +200,24 @@ def test_tolerances_are_the_defaults_with_the_tasks_own_put_in(folder: Path) -> 
     tolerance = taskfile.load(folder).tolerance
     assert (tolerance["float32"].atol, tolerance["float32"].rtol) == (1e-3, 2e-3)
     assert tolerance["bfloat16"] == taskfile.DEFAULT_TOLERANCE["bfloat16"]
+
+
+def test_a_tolerance_may_have_a_share_and_a_cap_and_a_case_one_of_its_dtypes(folder: Path) -> None:
+    text = GOOD.replace("atol = 1e-3", "matched = 0.99, cap = 1, atol = 1e-3")
+    text = text.replace('id = "small"', 'id = "small"\ntolerance = { float16 = { atol = 0.5 } }')
+    (folder / "task.toml").write_text(text)
+    task = taskfile.load(folder)
+    assert task.tolerance["float32"] == Tolerance(1e-3, 2e-3, 0.99, 1.0)
+    assert task.tolerance_of(task.case("small")) == {**task.tolerance, "float16": Tolerance(0.5, 0.0)}
+    assert task.tolerance_of(task.case("tiny")) == task.tolerance
+    assert decode(Task, json.loads(json.dumps(to_dict(task)))) == task
+
+
+def test_a_task_says_what_judges_it_and_which_dtypes_are_right(folder: Path) -> None:
+    assert (taskfile.load(folder).judge, taskfile.load(folder).dtype) == ("truth", "reference")
+    (folder / "reference.py").write_text(f"{REFERENCE}def check(axes, inputs, outputs): ...\n")
+    (folder / "task.toml").write_text(GOOD.replace('device = "cpu"', 'device = "cpu"\njudge = "check"\ndtype = "any"'))
+    assert (taskfile.load(folder).judge, taskfile.load(folder).dtype) == ("check", "any")
 
 
 def test_an_edit_of_the_solution_keeps_the_hash(folder: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared.results import CaseResult, InputForm, OutputError
-from harness.shared.task import Task, Tolerance
+from harness.shared.task import Case, Task, Tolerance
 from kernbench import report
 from kernbench.tui.text.spans import Span, clean
 
@@ -22,9 +22,20 @@ NEAREST = "the element closest to its limit, or furthest past it"
 def errors(result: CaseResult) -> Iterator[Line]:
     """A line per output: its largest error, and the element closest to or past its tolerance."""
     overall = result.error
-    if overall is None:
+    if overall is None and result.exact is None:
         return
     yield []
+    if overall is not None:
+        yield from _table_of_errors(result, overall)
+    if result.exact is not None:
+        yield [(f"equal to the reference: {_equal(result.exact)}", "")]
+
+
+def _equal(share: float) -> str:
+    return "bit for bit" if share == 1 else f"{fmt.share(share)} of values"
+
+
+def _table_of_errors(result: CaseResult, overall: OutputError) -> Iterator[Line]:
     known = {"largest": overall.max, "baseline's largest": overall.baseline_max}
     figures = [f"  {word} {fmt.error(value)}" for word, value in known.items() if value is not None]
     yield [("error", "head"), (" ".join(figures), "")]
@@ -47,15 +58,24 @@ def _error(error: OutputError) -> tuple[str, ...]:
     return (name, largest, fmt.error(off), bound, _list(error.index), *_apart(error.got, error.expected))
 
 
-def tolerances(task: Task, result: CaseResult | None) -> dict[str, Tolerance]:
-    """The tolerances applied to this row, as far as its bounds identify them; else all of the task's."""
+def tolerances(task: Task, case: Case, result: CaseResult | None) -> dict[str, Tolerance]:
+    """The tolerances applied to this row, as far as its bounds identify them; else all of the case's."""
+    known = task.tolerance_of(case)
     found = {
         dtype: tolerance
-        for dtype, tolerance in task.tolerance.items()
+        for dtype, tolerance in known.items()
         for error in ((result.errors or (result.error,)) if result else ())
         if error is not None and _allows(tolerance, error)
     }
-    return found or task.tolerance
+    return found or known
+
+
+def bounds(dtype: str, tolerance: Tolerance) -> str:
+    """A tolerance in words: `float32 atol 1e-05 rtol 1e-05 for 99% of values`."""
+    parts = [f"{dtype} atol {fmt.plain(tolerance.atol)} rtol {fmt.plain(tolerance.rtol)}"]
+    parts += [f"for {fmt.plain(tolerance.matched * 100)}% of values"] if tolerance.matched < 1 else []
+    parts += [f"no error above {fmt.plain(tolerance.cap)}"] if tolerance.cap is not None else []
+    return " ".join(parts)
 
 
 def _allows(tolerance: Tolerance, error: OutputError) -> bool:

@@ -32,12 +32,13 @@ def _lines(row: Row, task: Task, bandwidth: float | None, ascii_only: bool) -> I
     yield [(clean(" · ".join(part for part in about if part)), "dim")]
     if case.axes:
         yield [(clean("  ".join(f"{name}={value}" for name, value in case.axes.items())), "dim")]
-    tolerances = row_checks.tolerances(task, result)
-    if tolerances:
-        bounds = [
-            f"{dtype} atol {fmt.plain(bound.atol)} rtol {fmt.plain(bound.rtol)}" for dtype, bound in tolerances.items()
-        ]
-        yield [(clean("tolerance: " + ", ".join(bounds)), "dim")]
+    tolerances = row_checks.tolerances(task, case, result)
+    if task.judge == "check":
+        yield [("judged by check() in reference.py", "dim")]
+    elif tolerances:
+        against = " against the reference" if task.judge == "reference" else ""
+        bounds = [row_checks.bounds(dtype, bound) for dtype, bound in tolerances.items()]
+        yield [(clean(f"tolerance{against}: " + ", ".join(bounds)), "dim")]
     yield []
     if result is None:
         yield [("not run yet", "dim")]

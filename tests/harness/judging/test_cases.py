@@ -1,0 +1,55 @@
+"""The judge of a confirmation: it makes a call's inputs again, and goes by what the task says is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.inputs import variation
+from harness.judging.cases import Judging, described
+from harness.shared.run_request import RunRequest
+from harness.shared.taskfile import load
+from tests.harness.child import REFERENCE, TASK, write_task
+
+CHECK = """
+def check(axes, inputs, outputs):
+    return [('square', (outputs ** 2 - inputs['x'] ** 2 * 4).abs().max().item(), 1e-4)]
+"""
+PICKY = REFERENCE.replace("return x * factor", "assert x.dtype == torch.float32\n    return x * factor")
+
+
+def judged(folder: Path, judge: str, factor: float, reference: str = REFERENCE) -> str | None:
+    """The problem with a call that returned its input times a factor."""
+    task_toml = TASK.replace('device = "cpu"', f'device = "cpu"\njudge = "{judge}"')
+    place = write_task(folder, task_toml=task_toml, reference_py=reference + CHECK)
+    request = RunRequest("r", load(place), str(place), cases=("small",), seed=5)
+    judging = Judging(request, "cpu")
+    case, masters, names = judging._known(request.task.case("small"))
+    x = variation.varied(masters[6].inputs, 77, names)["x"]
+    form, tensors = described(x * factor)
+    judging.take({"case": case, "seed": 6, "lot": 77, "mutated": [], "result": form}, tensors)
+    calls, problem = judging.results()["small"]
+    assert calls == 1
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("judge", "factor", "problem"),
+    [
+        ("truth", 2.0, None),
+        ("truth", -2.0, "output 0 differs at ["),
+        ("reference", 2.0, None),
+        ("reference", -2.0, "output 0 differs at ["),
+        ("check", -2.0, None),
+        ("check", 2.1, "check 'square': error "),
+    ],
+)
+def test_a_call_is_judged_as_the_task_says(tmp_path: Path, judge: str, factor: float, problem: str | None) -> None:
+    found = judged(tmp_path, judge, factor)
+    assert (found is None) if problem is None else (found or "").startswith(problem)
+
+
+def test_the_reference_judges_where_there_is_no_truth(tmp_path: Path) -> None:
+    assert judged(tmp_path / "right", "reference", 2.0, PICKY) is None
+    assert (judged(tmp_path / "wrong", "reference", 2.1, PICKY) or "").startswith("output 0 differs at [")
