@@ -16,6 +16,8 @@ from harness.shared.results import Finding
 LIBRARIES = ("torch", "triton", "tqdm")
 """Their threads do not belong to a source; torch.compile also starts a tqdm monitor."""
 POOLS = (*LIBRARIES, "concurrent", "multiprocessing")
+GLANCE_S, WORK_NS = 0.001, 30_000
+"""A thread that runs for longer than that in so many seconds is at work."""
 LOOK_S = 0.05
 """Long enough for a busy thread to be charged at least one tick."""
 
@@ -26,8 +28,15 @@ class ThreadWatch:
         self._native = set(_native_times())
 
     def at_work(self) -> bool:
-        """Whether a new Python thread is running; idle pool threads do not count."""
-        return any(frame is not None and not _idle(frame) for frame in self._new_frames())
+        """Whether a new Python thread is running; idle pool threads do not count, nor one that waits for something."""
+        frames = sys._current_frames()
+        threads = [thread for thread in threading.enumerate() if thread not in self._known]
+        busy = [thread for thread in threads if (frame := frames.get(thread.ident or 0)) and not _idle(frame)]
+        before = {thread.native_id: _run_ns(thread.native_id) for thread in busy}
+        if not before:
+            return False
+        time.sleep(GLANCE_S)  # while this thread looks, others wait for the interpreter's lock
+        return any(ns is None or (_run_ns(native) or ns) - ns > WORK_NS for native, ns in before.items())
 
     def left_running(self) -> Finding | None:
         """New Python threads, or new native threads that are busy.
@@ -51,6 +60,15 @@ class ThreadWatch:
         time.sleep(LOOK_S)
         after = _native_times()
         return sum(1 for tid, ticks in before.items() if after.get(tid, 0) > ticks + 1)
+
+
+def _run_ns(native: int | None) -> int | None:
+    """How long a thread has run; None if the kernel does not say."""
+    try:
+        with open(f"/proc/self/task/{native}/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _idle(frame: FrameType) -> bool:

@@ -1,6 +1,7 @@
 """How a case calls an entry: with its arguments in their own structure and, if the task has `setup`, its state first.
 
 Every side is called by the same code, so all of them pay the same. Arguments are put together before a call is timed.
+If an entry is a class, `setup` makes an instance of it, which is called with the arguments in order.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ class CaseEntry:
         """The call, with nothing left to put together."""
         function, first = self._function, self._first
         arguments = inputs if self._build is None else self._build(inputs)
+        if isinstance(function, type) and first:
+            made, values = first[0], tuple(arguments.values())
+            return lambda: made(*values)
         return lambda: function(*first, **arguments)
 
 

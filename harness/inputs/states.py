@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -22,6 +23,7 @@ class States:
 
     def __init__(self, setup: Callable[..., Any] | None) -> None:
         self._setup = setup
+        self._takes_entry = setup is not None and "entry" in inspect.signature(setup).parameters
         self._kept: WeakKeyDictionary[Callable[..., Any], Kept] = WeakKeyDictionary()
 
     @property
@@ -36,8 +38,10 @@ class States:
         except TypeError:  # an object without weak references: it gets a new state every time
             kept = {}
         if (case.id, dtype) not in kept:
-            seed_everywhere(SEED, device)
-            kept[case.id, dtype] = self._setup(dict(case.axes), device, dtype)
+            own = {"entry": function} if self._takes_entry else {}
+            with torch.random.fork_rng([torch.cuda.current_device()] if device != "cpu" else []):
+                seed_everywhere(SEED, device)
+                kept[case.id, dtype] = self._setup(dict(case.axes), device, dtype, **own)
         return kept[case.id, dtype]
 
     def nbytes(self, function: Callable[..., Any], case: Case, dtype: torch.dtype) -> int:

@@ -256,7 +256,7 @@ class Run:
                 rows.catch_up(row)
         for index, row in enumerate(right):
             self.progress.done = index
-            if not row.result.failed:
+            if not row.result.failed and not self.request.quick:
                 rows.recheck(row)
 
     def _load_compiler(self) -> None:

@@ -67,5 +67,7 @@ class RunRequest:
     """Validate the task first (once per task hash)."""
     build: str = ""
     """Folder for compiled images."""
+    quick: bool = False
+    """Only the quick checks, on the fixed seed."""
     judge: str = ""
     """Where a confirmation hands over its results."""

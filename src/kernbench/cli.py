@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from harness.shared.errors import UserError
-from kernbench.commands import export, guide, history, profile, run, selfcheck, setup
+from kernbench.commands import export, guide, history, profile, run, selfcheck, setup, suites
 from kernbench.machine.terminal import print_only_text
 from kernbench.version import __version__
 
@@ -75,6 +75,7 @@ for command in (
     *profile.COMMANDS,
     *selfcheck.COMMANDS,
     *setup.COMMANDS,
+    *suites.COMMANDS,
     *guide.COMMANDS,
 ):
     cli.add_command(command)

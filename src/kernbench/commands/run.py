@@ -133,9 +133,9 @@ def idle_device() -> str:
 
 def load_task(name: str | None) -> Task:
     from harness.shared import taskfile
-    from kernbench.task import lookup
+    from kernbench.suites import opening
 
-    return taskfile.load(lookup.find_task(name))
+    return taskfile.load(opening.task_folder(name))
 
 
 def make_session(task: Task, options: Options, state: Path | None) -> Session:
@@ -200,10 +200,10 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
 def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: bool, **given: Any) -> None:
     """Open the workbench, or a picker if there are several tasks."""
     from kernbench import settings
+    from kernbench.suites import opening
     from kernbench.task import lookup
 
-    if task is not None:
-        lookup.find_task(task)  # report an unknown task before anything else
+    task = task and str(opening.task_folder(task))  # report an unknown task before anything else
     streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
     if not all(map(obeys, streams)):
         what = "a terminal that is not dumb (TERM)" if all(stream.isatty() for stream in streams) else "a terminal"

@@ -4,7 +4,7 @@ why a job ran nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -43,9 +43,34 @@ class Options:
     """Use this ncu instead of the one on PATH."""
     has_keys: bool = True
     """Whether the user can press keys such as r; not in `kernbench watch`."""
+    quick: bool = False
+    """Only the quick checks, on one seed: such a run never becomes best."""
+    worker: SharedWorker | None = None
+    """Used by several sessions, one after the other, which leave it running."""
+
+
+class SharedWorker:
+    """A supervisor that outlives a session; what it says goes to the session that has it."""
+
+    def __init__(self) -> None:
+        self._supervisor: Supervisor | None = None
+        self._listener: Callable[[Event], None] = lambda event: None
+
+    def lent(self, task: Task, options: Options, emit: Callable[[Event], None]) -> Supervisor:
+        self._listener = emit
+        if self._supervisor is None:
+            own = replace(options, worker=None, spares=False)
+            self._supervisor = supervisor_for(task, own, lambda event: self._listener(event))
+        return self._supervisor
+
+    async def close(self) -> None:
+        if self._supervisor is not None:
+            await self._supervisor.close()
 
 
 def supervisor_for(task: Task, options: Options, emit: Callable[[Event], None]) -> Supervisor:
+    if options.worker is not None:
+        return options.worker.lent(task, options, emit)
     return Supervisor(
         device=options.device or ("cpu" if task.device == "cpu" else "auto"),
         emit=emit,

@@ -63,6 +63,7 @@ class RunOrder:
     selected: str | None = None
     budget_ms: float = 100.0
     condition: Literal["cold", "warm", "dirty"] = "cold"
+    quick: bool = False
     hypothesis: str = ""
     hypothesis_at: str = ""
     """When it was written, in UTC; if unknown, the start of the run counts."""
@@ -287,7 +288,8 @@ class Runner:
             best=str(self._logbook.source(rival)) if rival else None,
             baseline=order.baseline.for_worker(best),
             cases=tuple(cases),
-            seed=seed,
+            seed=0 if order.quick else seed,
+            quick=order.quick,
             budget_ms=order.budget_ms,
             condition=order.condition,
             floors={case: floor for case, floor in known.items() if floor is not None},

@@ -129,7 +129,8 @@ class Session:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.explainer.profiler.close()
-        await self.supervisor.close()
+        if self.options.worker is None:
+            await self.supervisor.close()
         if not await self.logbook.in_thread.close():
             self._emit(Notice(f"{self.state} is not responding: the latest log entries may not be on disk", "error"))
         self._lock.leave()
@@ -351,6 +352,7 @@ class Session:
             selected=self.selected,
             budget_ms=self.options.budget_ms,
             condition=self.options.condition,
+            quick=self.options.quick,
             hypothesis=self.notes.hypothesis,
             next_step=self.notes.next_step,
         )

@@ -102,7 +102,8 @@ def _named_task(task: str, cwd: Path) -> Path:
     if path.is_file():
         folder = _enclosing_task(path.parent)
         if folder is None:
-            raise ProjectError(f"{task} is not in a task's folder: no {TASK_FILE} next to it or above it")
+            hint = f"`kernbench import {task}` makes a task of a KernelBench problem"
+            raise ProjectError(f"{task} is not in a task's folder: no {TASK_FILE} next to it or above it; {hint}")
         return folder
     if (path / TASK_FILE).is_file():
         return path.resolve()

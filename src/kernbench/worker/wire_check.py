@@ -199,7 +199,7 @@ class Answer:
         if missing:
             raise Refused(f"it reported the end of the run before the row of {missing[0]}")
         for row in self._rows.values():
-            if row.status in ("ok", "interpreted") and row.checked < 2:
+            if row.status in ("ok", "interpreted") and row.checked < 2 and not self._request.get("quick"):
                 raise Refused(f"it reported the end of the run before the last check of {row.id}")
 
     def _read_case(self, message: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -48,7 +49,12 @@ def test_a_mode_is_named_and_said_once(between: BetweenCalls) -> None:
 def test_a_thread_at_work_is_named(between: BetweenCalls, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(between_calls, "OFTEN", 1)
     end = threading.Event()
-    thread = threading.Thread(target=lambda: end.wait(20))
+
+    def work() -> None:
+        while not end.is_set():
+            pass
+
+    thread = threading.Thread(target=work)
     thread.start()
     try:
         assert "a running thread" in left(between)
@@ -56,3 +62,16 @@ def test_a_thread_at_work_is_named(between: BetweenCalls, monkeypatch: pytest.Mo
         end.set()
         thread.join()
     assert left(between) == ""
+
+
+def test_a_thread_that_waits_is_left_alone(between: BetweenCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(between_calls, "OFTEN", 1)
+    end = threading.Event()
+    thread = threading.Thread(target=lambda: end.wait(20))
+    thread.start()
+    time.sleep(0.05)
+    try:
+        assert left(between) == ""
+    finally:
+        end.set()
+        thread.join()

@@ -1,0 +1,172 @@
+"""import and suite: tasks from problems of other suites, one or many."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from harness.shared import format as fmt
+from harness.shared.errors import UserError
+from kernbench.commands.run import loop_options, read_options, run_until_signal
+
+if TYPE_CHECKING:
+    from kernbench.suites.problems import Problem
+    from kernbench.suites.suite_run import Outcome
+
+UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def fraction(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
+    """`1/16`, or `1` for the problem's own sizes."""
+    found = re.fullmatch(r"1(?:/([1-9]\d{0,5}))?", text)
+    if found is None:
+        raise click.BadParameter(f"{text} is not a fraction such as 1/16")
+    return int(found[1] or 1)
+
+
+def duration(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    """`90s`, `30m` or `8h`."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d{1,6})([smh])", text)
+    if found is None:
+        raise click.BadParameter(f"{text} is not a time such as 90s, 30m or 8h")
+    return int(found[1]) * UNITS[found[2]]
+
+
+def problems_in(source: Path, only: str | None) -> list[Problem]:
+    from kernbench.suites import problems
+
+    found = [problem for problem in problems.problems(source) if only is None or fnmatchcase(problem.name, only)]
+    if not found:
+        raise UserError(f"no problem in {source}; KernelBench's have Model, get_inputs and get_init_inputs")
+    return found
+
+
+@click.command("import")
+@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.option("--list", "only_list", is_flag=True, help="Show the problems; write nothing.")
+@click.option("--only", metavar="GLOB", help="Only problems whose name matches, such as '19_*'.")
+@click.option("--to", type=click.Path(path_type=Path), metavar="DIR", help="Where to put the tasks; default: here.")
+@click.option("--copy", is_flag=True, help="Copy the problem into the task instead of linking to it.")
+@click.option("--scale", callback=fraction, default="1", metavar="1/N", help="Divide the problem's sizes.")
+@click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cuda", help="What the tasks are for.")
+@click.option(
+    "--solution",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Start with this solution; for a single problem.",
+)
+def import_(
+    source: Path,
+    only_list: bool,
+    only: str | None,
+    to: Path | None,
+    copy: bool,
+    scale: int,
+    device: str,
+    solution: Path | None,
+) -> None:
+    """Make tasks of KernelBench problems: one file, or all in a folder. Never overwrites files."""
+    from kernbench.suites.imported_task import Form, write
+
+    found = problems_in(source, only)
+    if solution is not None and len(found) > 1:
+        raise click.UsageError(f"--solution is for one problem, and {source} has {len(found)}")
+    for problem in found:
+        if only_list:
+            random = ", draws random numbers" if problem.draws else ""
+            click.echo(f"{problem.name}  {problem.format}{random}")
+            continue
+        folder = write(problem, (to or Path.cwd()) / problem.name, Form(scale, device, copy, solution))
+        click.echo(f"{folder}", err=len(found) == 1)
+    if not only_list and len(found) == 1:
+        click.echo(f"`kernbench {folder}` opens it; edit solution.py there", err=True)
+
+
+@click.command()
+@click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.option("--to", type=click.Path(path_type=Path), default=Path("suite"), metavar="DIR", help="Default: ./suite.")
+@click.option("--only", metavar="GLOB", help="Only problems whose name matches.")
+@click.option(
+    "--solutions",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Solutions by the problems' names, such as 19_ReLU.py; without one, a problem runs as its own solution.",
+)
+@click.option("--scale", callback=fraction, default="1", metavar="1/N", help="Divide the problems' sizes.")
+@click.option("--quick", is_flag=True, help="Only the quick checks, on one seed.")
+@click.option("--resume", is_flag=True, help="Skip the problems that suite.jsonl already has.")
+@click.option("--for", "budget_s", callback=duration, metavar="TIME", help="Stop after this time: 90s, 30m, 8h.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON line per problem instead of text.")
+@loop_options
+def suite(
+    source: Path,
+    to: Path,
+    only: str | None,
+    solutions: Path | None,
+    scale: int,
+    quick: bool,
+    resume: bool,
+    budget_s: float | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Run all problems of a suite, unattended, and write a report."""
+    from kernbench.suites import suite_report
+    from kernbench.suites.imported_task import Form, write
+    from kernbench.suites.suite_run import Suite
+
+    options = replace(read_options(given), quick=quick)
+    found, run = problems_in(source, only), Suite(to, options, budget_s)
+    known = run.known() if resume else {}
+    if run.path.exists() and not resume:
+        raise UserError(f"{run.path} already exists; go on with --resume, or choose another folder with `--to`")
+    device = "cpu" if options.device == "cpu" else "cuda"
+    left: dict[str, Callable[[], Path]] = {
+        problem.name: partial(write, problem, to / problem.name, Form(scale, device, False, _own(solutions, problem)))
+        for problem in found
+        if problem.name not in known
+    }
+    outcomes = dict(known)
+
+    def tell(outcome: Outcome) -> None:
+        outcomes[outcome.name] = outcome
+        if as_json:
+            click.echo(json.dumps(asdict(outcome)))
+            return
+        what = outcome.verdict or outcome.status if outcome.is_right else f"{outcome.status}: {outcome.detail}"
+        speed = "" if outcome.speedup is None else f" {fmt.times(outcome.speedup)}"
+        click.echo(f"{len(outcomes)}/{len(found)}  {outcome.name}  {what}{speed}  {fmt.seconds(outcome.seconds)}")
+
+    async def main() -> int:
+        await run.run(left, tell)
+        return 0 if all(item.is_right for item in outcomes.values()) and len(outcomes) == len(found) else 1
+
+    try:
+        code = run_until_signal(main())
+    finally:
+        report = to / "report.md"
+        if outcomes:
+            report.write_text(suite_report.markdown(source.name, list(outcomes.values())), encoding="utf-8")
+    if not as_json:
+        click.echo("\n".join(suite_report.summary(list(outcomes.values()))))
+    click.echo(f"wrote {report}", err=True)
+    sys.exit(code)
+
+
+def _own(solutions: Path | None, problem: Problem) -> Path | None:
+    path = solutions / f"{problem.name}.py" if solutions is not None else None
+    return path if path is not None and path.is_file() else None
+
+
+COMMANDS = (import_, suite)

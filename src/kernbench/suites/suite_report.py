@@ -1,0 +1,48 @@
+"""The report of a suite: a table by problem, and a few lines that sum it up."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from harness.shared import format as fmt
+from kernbench.suites.suite_run import Outcome
+
+FAST = (0.0, 1.0, 2.0)
+"""KernelBench's fast_p: the share of all problems that are right and more than p times as fast as the baseline."""
+
+
+def markdown(title: str, outcomes: Sequence[Outcome]) -> str:
+    lines = [f"# {title}", "", *(f"- {line}" for line in summary(outcomes)), ""]
+    lines += ["| problem | result | baseline us | solution us | speedup | % roof | SOL | s | |"]
+    lines += ["| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"]
+    for item in outcomes:
+        cells = [item.name, item.verdict or item.status]
+        cells += [fmt.microseconds(item.baseline_us), fmt.microseconds(item.solution_us), fmt.times(item.speedup)]
+        cells += [fmt.percent(item.roofline), fmt.fixed(item.sol_score, 2), fmt.fixed(item.seconds, 1)]
+        cells += [", ".join(item.findings) if item.is_right else item.detail]
+        lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def summary(outcomes: Sequence[Outcome]) -> list[str]:
+    """How many are right, how fast, and how long it took."""
+    if not outcomes:
+        return ["nothing was run"]
+    counts = Counter("right" if item.is_right else item.status for item in outcomes)
+    said = [f"{len(outcomes)} problems: {', '.join(f'{count} {word}' for word, count in counts.most_common())}"]
+    timed = [item.speedup for item in outcomes if item.is_right and item.speedup is not None]
+    if timed:
+        mean = math.exp(sum(map(math.log, timed)) / len(timed))
+        shares = (sum(speedup > fast for speedup in timed) / len(outcomes) for fast in FAST)
+        spelled = ", ".join(
+            f"fast_{fmt.plain(fast)} {fmt.percent(share)}" for fast, share in zip(FAST, shares, strict=True)
+        )
+        said.append(f"geomean {fmt.times(mean)} over {len(timed)}; {spelled}")
+    scores = [score for item in outcomes if (score := item.sol_score) is not None]
+    if scores:
+        said.append(f"SOL score {fmt.fixed(sum(scores) / len(scores), 2)} over {len(scores)}")
+    seconds = sum(item.seconds for item in outcomes)
+    said.append(f"{fmt.seconds(seconds)}, {fmt.seconds(seconds / len(outcomes))} per problem")
+    return said

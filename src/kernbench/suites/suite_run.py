@@ -1,0 +1,129 @@
+"""`kernbench suite`: many problems, one after the other, unattended; a crash, a hang or a kill costs one of them.
+
+All share one worker, which is replaced when it is lost. Each problem is a task in the suite's folder, with its runs in
+its own `.kernbench`; a line per problem in `suite.jsonl` says how it went, and `--resume` goes on after the last.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.shared import taskfile
+from harness.shared.errors import UserError
+from harness.shared.results import CaseResult
+from kernbench.engine.jobs import Options, SharedWorker
+from kernbench.engine.session import Session
+from kernbench.events import BuildFailed, Event
+from kernbench.task import lookup
+
+RESULTS = "suite.jsonl"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one problem went: its worst status, and the times of its only or largest row."""
+
+    name: str
+    status: str
+    """ok, wrong, crashed and so on; `refused` if nothing was run."""
+    detail: str = ""
+    speedup: float | None = None
+    verdict: str | None = None
+    baseline_us: float | None = None
+    solution_us: float | None = None
+    roofline: float | None = None
+    findings: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def is_right(self) -> bool:
+        return self.status in ("ok", "interpreted")
+
+    @property
+    def sol_score(self) -> float | None:
+        """SOL-ExecBench's score: 1 at the speed of light, 0.5 at the baseline's."""
+        if self.roofline is None or self.solution_us is None or self.baseline_us is None:
+            return None
+        light = min(self.roofline, 1.0) * self.solution_us
+        if self.baseline_us <= light:
+            return None
+        return 1 / (1 + (self.solution_us - light) / (self.baseline_us - light))
+
+
+class Suite:
+    def __init__(self, folder: Path, options: Options, budget_s: float | None = None) -> None:
+        self.folder, self._budget_s = folder, budget_s
+        self._worker = SharedWorker()
+        self._options = replace(options, worker=self._worker, confirm=False, floors=False, standby=False)
+
+    @property
+    def path(self) -> Path:
+        return self.folder / RESULTS
+
+    def known(self) -> dict[str, Outcome]:
+        """What an earlier run of this suite found; a line that a kill has cut off does not count."""
+        found: dict[str, Outcome] = {}
+        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else ():
+            try:
+                data = json.loads(line)
+                found[data["name"]] = Outcome(**{**data, "findings": tuple(data["findings"])})
+            except (ValueError, KeyError, TypeError):
+                continue
+        return found
+
+    async def run(self, tasks: Mapping[str, Callable[[], Path]], tell: Callable[[Outcome], None]) -> None:
+        """Runs every task, by name; the functions make their folders. Stops when the budget is spent."""
+        began = time.monotonic()
+        try:
+            for name, make in tasks.items():
+                if self._budget_s is not None and time.monotonic() - began > self._budget_s:
+                    break
+                outcome = await self._outcome(name, make)
+                self._keep(outcome)
+                tell(outcome)
+        finally:
+            await self._worker.close()
+
+    def _keep(self, outcome: Outcome) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(outcome)) + "\n")
+
+    async def _outcome(self, name: str, make: Callable[[], Path]) -> Outcome:
+        began = time.monotonic()
+        try:
+            task = taskfile.load(make())
+        except (UserError, OSError) as problem:
+            return Outcome(name, "refused", str(problem))
+        said: list[BuildFailed] = []
+        session = Session(task, lookup.state_dir(Path(task.folder)), self._options)
+        session.listen(lambda event: _listen(event, said))
+        try:
+            await session.run_once(iteration=False)
+            rows = list(session.last_results().values()) if not said else []
+        finally:
+            await session.close()
+        seconds = time.monotonic() - began
+        if said or not rows:
+            why = said[-1].message if said else str(session.problem or "nothing was run")
+            return Outcome(name, said[-1].status if said else "refused", why, seconds=seconds)
+        return _summed_up(name, rows, seconds)
+
+
+def _listen(event: Event, said: list[BuildFailed]) -> None:
+    if isinstance(event, BuildFailed):
+        said.append(event)
+
+
+def _summed_up(name: str, rows: Iterable[CaseResult], seconds: float) -> Outcome:
+    """The first row that failed, else the one with the longest time."""
+    row = max(rows, key=lambda row: (row.failed, row.baseline_us or 0.0))
+    found: dict[str, Any] = {"speedup": row.speedup, "verdict": row.verdict, "roofline": row.roofline}
+    found |= {"baseline_us": row.baseline_us, "solution_us": row.solution_us}
+    names = tuple(dict.fromkeys(finding.name for finding in row.findings))
+    return Outcome(name, row.status, row.detail or "", findings=names, seconds=seconds, **found)

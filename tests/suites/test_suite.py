@@ -1,0 +1,86 @@
+"""`kernbench suite`: many problems in one go; whatever one of them does, the others have their result."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.shared.taskfile import load
+from kernbench.suites import suite_report
+from kernbench.suites.suite_run import Outcome
+from tests.suites.test_kernelbench import PROBLEMS
+
+NAMES = ("1_activation", "2_weights", "3_batch_norm")
+
+
+def suite(folder: Path, *words: str, code: int | None = 0) -> tuple[list[dict[str, Any]], str]:
+    command = [sys.executable, "-m", "kernbench", "suite", "level1", "--json", "--device", "cpu", "--budget", "20"]
+    done = subprocess.run(
+        [*command, *words], cwd=folder, capture_output=True, text=True, timeout=240, env={**os.environ}
+    )
+    assert code is None or done.returncode == code, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "level1").mkdir()
+    for name in NAMES:
+        (tmp_path / "level1" / f"{name}.py").write_text(PROBLEMS[name])
+    return tmp_path
+
+
+def test_every_problem_has_a_result_a_log_and_a_line_in_the_report(folder: Path) -> None:
+    outcomes, said = suite(folder, "--quick")
+    assert [(item["name"], item["status"]) for item in outcomes] == [(name, "ok") for name in NAMES]
+    assert all(item["speedup"] for item in outcomes)
+    assert "wrote suite/report.md" in said
+    assert all((folder / "suite" / name / ".kernbench" / "runs.jsonl").is_file() for name in NAMES)
+    assert "3 problems: 3 right" in (folder / "suite/report.md").read_text()
+    again, said = suite(folder, code=2)
+    assert again == []
+    assert "go on with --resume" in said
+
+
+def test_a_crash_costs_one_problem_and_resume_goes_on(folder: Path) -> None:
+    solutions = folder / "solutions"
+    solutions.mkdir()
+    broken = PROBLEMS["2_weights"].replace("class Model(", "import os; os._exit(3)\nclass ModelNew(")
+    (solutions / "2_weights.py").write_text(broken)
+    (solutions / "3_batch_norm.py").write_text("def (")
+    outcomes, _said = suite(folder, "--solutions", "solutions", "--only", "[23]*", code=1)
+    assert [item["status"] for item in outcomes] == ["crashed", "build_error"]
+    outcomes, _said = suite(folder, "--solutions", "solutions", "--resume", code=1)
+    assert [(item["name"], item["status"]) for item in outcomes] == [("1_activation", "ok")]
+    assert load(folder / "suite/1_activation").device == "cpu"
+
+
+def outcome(name: str, **values: Any) -> Outcome:
+    return Outcome(name, **{"status": "ok", "seconds": 2.0, **values})
+
+
+def test_the_report_sums_up() -> None:
+    given = [
+        outcome("a", speedup=4.0, baseline_us=8.0, solution_us=2.0, roofline=0.5),
+        outcome("b", speedup=1.0, verdict="same"),
+        outcome("c", status="wrong", detail="output 0 differs"),
+    ]
+    assert suite_report.summary(given) == [
+        "3 problems: 2 right, 1 wrong",
+        "geomean 2.00x over 2; fast_0 67%, fast_1 33%, fast_2 33%",
+        "SOL score 0.88 over 1",
+        "6 s, 2 s per problem",
+    ]
+    assert "| c | wrong | - | - | - | - | - | 2.0 | output 0 differs |" in suite_report.markdown("x", given)
+
+
+def test_the_sol_score_is_one_at_the_speed_of_light_and_a_half_at_the_baselines() -> None:
+    assert outcome("a", baseline_us=8.0, solution_us=4.0, roofline=1.0).sol_score == 1.0
+    assert outcome("a", baseline_us=8.0, solution_us=8.0, roofline=0.5).sol_score == 0.5
+    assert outcome("a", baseline_us=8.0, solution_us=8.0).sol_score is None
