@@ -39,6 +39,8 @@ class Case:
     headline: bool = False
     models: tuple[str, ...] = ()
     known: dict[str, Any] | None = None
+    weight: float = 1.0
+    """Its exponent in the weighted geomean, which is shown and decides nothing."""
     axes: dict[str, Any] = field(default_factory=dict)
     """A plain table that only reference.py interprets."""
 

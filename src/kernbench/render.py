@@ -127,6 +127,16 @@ def confirmation(event: Confirmed, number: int | None) -> str:
     return f"{name}{'confirmed as best' if event.confirmed else 'not the best'}: {event.why}"
 
 
+def geomean(summary: Summary) -> str:
+    """`1.13x ±0.4%`; if cases have weights, `1.13x ±0.4%, weighted 1.21x`."""
+    return fmt.geomean(summary.ratio) + weighted(summary)
+
+
+def weighted(summary: Summary) -> str:
+    """What follows a geomean if cases have weights; empty otherwise."""
+    return f", weighted {fmt.times(summary.weighted)}" if summary.weighted is not None and summary.right else ""
+
+
 def interval(ratio: Ratio) -> str:
     """A geomean with both ends, for two numbers that are compared: `1.42x [1.40, 1.44]`."""
     return f"{fmt.times(ratio.speedup)} [{fmt.fixed(ratio.low, 2)}, {fmt.fixed(ratio.high, 2)}]"

@@ -88,7 +88,7 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
 def outcome(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
     """The run in one line."""
     not_timed = "not timed" if summary.right else "failed: speedup withheld"
-    head = f"geomean {fmt.geomean(summary.ratio)}" if summary.ratio else not_timed
+    head = f"geomean {render.geomean(summary)}" if summary.ratio else not_timed
     parts = [head, render.counts(summary, rows)]
     if summary.worst is not None:
         parts.append(f"worst {summary.worst.label} {fmt.times(summary.worst.speedup)}")

@@ -397,6 +397,15 @@ def test_the_row_page_says_what_made_the_row_unclear() -> None:
     ) in page
 
 
+def test_a_weighted_geomean_follows_the_plain_one_where_there_is_room() -> None:
+    forms, _ = words.geomean(summary(baseline="compile", weighted=1.214))
+    plain, _ = words.geomean(summary(baseline="compile"))
+    assert forms[0] == plain[0].replace(" over compile", ", weighted 1.21x over compile")
+    assert forms[1] == plain[1].rstrip() + ", weighted 1.21x "
+    assert forms[2:] == plain[2:]
+    assert ", weighted 1.21x over best" in words.geomean(summary(baseline="best", weighted=1.214))[0][0]
+
+
 def test_the_headline_names_its_baseline() -> None:
     forms, _ = words.geomean(summary(baseline="compile"))
     assert "over compile" in forms[0]

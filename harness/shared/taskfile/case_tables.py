@@ -17,7 +17,7 @@ DTYPES = frozenset(
     "bfloat16 float16 float32 float64 float8_e4m3fn float8_e5m2 "
     "bool uint8 int8 int16 int32 int64 complex64 complex128".split()
 )
-CASE_KEYS = frozenset("id label kind headline models known axes".split())
+CASE_KEYS = frozenset("id label kind headline models known weight axes".split())
 KINDS = ("case", "smoke", "check")
 LONGEST_ID = 500
 MOST_POINTS = 10_000
@@ -74,6 +74,7 @@ def _case(path: Path, key: str, data: dict[str, Any], kind: str) -> Case:
         headline=headline,
         models=read.texts(path, f"{key}.models", data.get("models", [])),
         known=known,
+        weight=read.positive(path, f"{key}.weight", data.get("weight", 1.0)),
         axes=axes,
     )
 

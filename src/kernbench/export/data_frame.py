@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 RUN_COLUMNS = (
     "run iteration repeats at source outcome right best stalled hypothesis hypothesis_by hypothesis_at next_step"
-    " failed_builds geomean_speedup geomean_low geomean_high geomean_verdict wall_geomean_speedup baseline"
-    " baseline_hash task_hash device device_name condition driver clocks torch triton python kernbench command"
-    " duration_s"
+    " failed_builds geomean_speedup geomean_low geomean_high geomean_verdict weighted_geomean_speedup"
+    " wall_geomean_speedup baseline baseline_hash task_hash device device_name condition driver clocks torch triton"
+    " python kernbench command duration_s"
 ).split()
 CASE_COLUMNS = (
     "case label kind headline status verdict clock baseline_us solution_us best_us speedup speedup_low speedup_high"
@@ -78,6 +78,7 @@ def _run_row(summary: Summary) -> tuple[Any, ...]:
         summary.low,
         summary.high,
         summary.verdict,
+        summary.weighted,
         summary.wall,
         summary.baseline,
         summary.baseline_hash,
