@@ -12,9 +12,10 @@ from harness.shared.lines import renamed
 Status = Literal["ok", "wrong", "build_error", "runtime_error", "timeout", "crashed", "skipped", "interpreted"]
 VerdictWord = Literal["faster", "same", "slower", "unclear"]
 ClockName = Literal["device", "events", "wall"]
+RoofBound = Literal["memory", "compute"]
 FAILURES: frozenset[str] = frozenset({"wrong", "build_error", "runtime_error", "timeout", "crashed"})
 """Statuses of a case that ran and failed."""
-TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "roofline")
+TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "roofline", "bound")
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,9 @@ class CaseResult:
     vs_best: Ratio | None = None
     wall: WallTime | None = None
     roofline: float | None = renamed("light", None)
-    """Fraction of the copy bandwidth measured on this machine, 0 to 1."""
+    """Fraction of the copy bandwidth measured on this machine, or of the nearer bound if `bound` names it, 0 to 1."""
+    bound: RoofBound | None = None
+    """What bounds the call, if its flops are known and the GPU's peak for its dtype could be measured."""
     error: OutputError | None = None
     errors: tuple[OutputError, ...] = ()
     """The worst element of each output, if there are several."""

@@ -34,7 +34,7 @@ from harness.timing.samples import Timing
 from harness.timing.spot_checks import SpotChecks
 
 Beat = Callable[[], None]
-_bandwidth = CpuBandwidth()
+_bandwidth, _peaks = CpuBandwidth(), roofline.ComputePeaks()
 DEVICE_PASS, WITH_WALL = 0.72, 0.86
 """Shares of a row's budget on a GPU at which the device pass and the wall pass end (the latter after its minimum of
 calls); the rest is for the findings and the output check, which take a slow host up to 10 ms."""
@@ -192,7 +192,8 @@ class CaseTimer:
         return replace(row, findings=(*row.findings, *_disturbed(row, timed.load)))
 
     def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
-        """Adds the fraction of a GPU's copy bandwidth, and a finding if the time is impossibly short."""
+        """Adds the fraction of a GPU's copy bandwidth, or of its peak in flops if that is nearer, and a finding if the
+        time is impossibly short."""
         if self._gpu is None and result.solution_us is not None and result.clock == "wall":
             beyond = _bandwidth.impossible(traffic, self._rotated, result.solution_us, result.baseline_us)
             return replace(result, findings=(*result.findings, beyond)) if beyond else result
@@ -201,9 +202,15 @@ class CaseTimer:
         beyond = None
         if self._request.condition == "cold":
             beyond = roofline.impossible(traffic, result.solution_us, self._gpu.l2_bytes, self._gpu.nvml.memory_peak())
+        peak = None
+        if traffic.flops:
+            with gpu.locked(self._gpu.uuid):
+                peak = _peaks.of(self._gpu, result.inputs)
+        share, bound = roofline.nearer(traffic, result.solution_us, bandwidth, peak)
         return replace(
             result,
-            roofline=roofline.fraction(traffic, result.solution_us, bandwidth),
+            roofline=share,
+            bound=bound,
             findings=(*result.findings, beyond) if beyond else result.findings,
         )
 

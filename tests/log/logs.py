@@ -112,6 +112,7 @@ def row(case: str, base_us: float, speed: float, best: float | None, noise: rand
         vs_best=Ratio(speed / best, speed / best * 0.995, speed / best * 1.005, "same") if best else None,
         wall=WallTime(base_us + 14.0, own + 12.0, (base_us + 14.0) / (own + 12.0)),
         roofline=min(0.95, 0.5 * speed),
+        bound="compute" if base_us > 100 else None,
         kernels=1,
         blocks=blocks,
         dropped=0,

@@ -134,7 +134,7 @@ def _measuring(result: CaseResult, bandwidth: float | None) -> Iterator[Line]:
     ]
     reached = [
         f"{fmt.plural(result.kernels, 'kernel')} per call" if result.kernels is not None else "",
-        fmt.roof(result.roofline, bandwidth) if result.roofline is not None else "",
+        fmt.roof(result.roofline, bandwidth, result.bound) if result.roofline is not None else "",
     ]
     for facts in (taken, reached):
         if any(facts):
