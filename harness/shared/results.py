@@ -52,6 +52,23 @@ class WallTime:
 
 
 @dataclass(frozen=True)
+class OtherSide:
+    """A side of `compare` in task.toml, timed next to the solution; it decides nothing."""
+
+    name: str
+    us: float
+    speedup: float
+    """Of the solution over this side, with its 95% interval."""
+    low: float
+    high: float
+
+    @property
+    def ratio(self) -> Ratio:
+        """The verdict is left open."""
+        return Ratio(self.speedup, self.low, self.high, "unclear")
+
+
+@dataclass(frozen=True)
 class OutputError:
     """The worst element over all outputs, compared with truth."""
 
@@ -147,10 +164,12 @@ class CaseResult:
     """A/A floor used for the verdict, as a fraction."""
     samples: dict[str, tuple[float, ...]] | None = None
     """Microseconds per block and side: baseline, best, solution."""
+    others: tuple[OtherSide, ...] = ()
+    """Further sides that the task names, as far as they could be timed; they come with the slow checks."""
 
     def __post_init__(self) -> None:
         if self.status != "ok":
-            present = [name for name in TIMES if getattr(self, name) is not None]
+            present = [name for name in TIMES if getattr(self, name) is not None] + ["others"] * bool(self.others)
             if present:
                 raise ValueError(f"case {self.id} is {self.status} and must not have {', '.join(present)}")
 

@@ -89,9 +89,18 @@ class Task:
     """Patterns of files and folders that are not part of a source."""
     libraries: bool = False
     """Whether a source may spend its time in a library's kernels without a finding."""
+    compare: tuple[str, ...] = ()
+    """More sides to time a row against, named like a baseline; they decide nothing."""
+    compare_files: tuple[str, ...] = ()
+    """The files of those sides that are not in `files`."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)
+
+    @property
+    def own_files(self) -> tuple[str, ...]:
+        """All that belong to the task and not to a source, other than task.toml and cases.json."""
+        return (*self.files, *self.compare_files)
 
     @property
     def timed(self) -> tuple[Case, ...]:
@@ -109,7 +118,9 @@ DEFAULT_TOLERANCE = {
 }
 _DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
 """Defaults of the fields that Task requires."""
-_NOT_RULES = frozenset("name folder summary ignore libraries hash old_hash files cases tolerance".split())
+_NOT_RULES = frozenset(
+    "name folder summary ignore libraries compare compare_files hash old_hash files cases tolerance".split()
+)
 _NOT_CASE_RULES = frozenset("label models known weight".split())
 
 

@@ -39,6 +39,9 @@ DEVICE_PASS, WITH_WALL = 0.72, 0.86
 """Shares of a row's budget on a GPU at which the device pass and the wall pass end (the latter after its minimum of
 calls); the rest is for the findings and the output check, which take a slow host up to 10 ms."""
 
+OTHER_SHARE = 0.5
+"""Of a row's budget, for each side that is timed for comparison only: as much as baseline or best get of it."""
+
 
 @dataclass
 class Timed:
@@ -80,6 +83,17 @@ class CaseTimer:
         with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
             bench = self._bench(self.clock(), masters, 1, beat, share=0.25)
             return bench.run({bench.candidate: function}).time_us(bench.candidate) or 0.0
+
+    def other(
+        self, function: Callable[..., Any], solution: Callable[..., Any], masters: Sequence[Inputs], beat: Beat
+    ) -> tuple[float, Ratio] | None:
+        """Microseconds of a side, and how much faster the solution is; the two alternate, as with the baseline."""
+        with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
+            bench = self._bench(self.clock(), masters, 2, beat, share=OTHER_SHARE)
+            timing = bench.run({"other": function, bench.candidate: solution})
+        us = timing.time_us("other")
+        ratio = timing.ratio("other", bench.candidate, stats.MARGIN)
+        return None if us is None or ratio is None else (us, ratio)
 
     def _on_cpu(self, sides: blocks.Sides, masters: Sequence[Inputs], beat: Beat, spots: SpotChecks) -> Timed:
         bench = self._bench(clocks.WallClock(), masters, len(sides), beat, spots=spots)

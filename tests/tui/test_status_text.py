@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from harness.shared import findings
 from harness.shared import format as fmt
-from harness.shared.results import CaseResult, OutputError, RoofBound
+from harness.shared.results import CaseResult, OtherSide, OutputError, RoofBound
 from harness.shared.task import Case, Tolerance
 from kernbench import report
 from kernbench.events import Event, RunFinished, WorkerChanged
@@ -101,6 +101,14 @@ def test_the_roof_names_its_bound() -> None:
     assert shown("memory", "memory") == ["% mem", "64", "64"]
     assert shown("compute", "compute") == ["% comp", "64", "64"]
     assert shown("memory", "compute", None) == ["% roof", "64 mem", "64 comp", "64"]
+
+
+def test_the_row_page_has_the_sides_for_comparison() -> None:
+    sides = (OtherSide("compile", 45.21, 1.234, 1.232, 1.236), OtherSide("fast.py", 30.0, 0.82, 0.81, 0.83))
+    row = Row(make_task().cases[0], replace(right(0), others=sides), True)
+    page = [text(line) for line in row_detail.lines(row, make_task())]
+    assert "against compile       1.234x ±0.2%   45.21 us   decides nothing" in page
+    assert "against fast.py       0.820x ±1.2%   30.00 us   decides nothing" in page
 
 
 def test_the_row_page_names_the_bound() -> None:
