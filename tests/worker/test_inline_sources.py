@@ -17,7 +17,10 @@ from kernbench.worker.deadlines import Deadlines
 from tests.harness.child import write_task
 from tests.sessions import PATIENT, Watched
 
-pytestmark = pytest.mark.skipif(not (shutil.which("c++") and shutil.which("ninja")), reason="no C++ compiler or ninja")
+pytestmark = [
+    pytest.mark.skipif(not (shutil.which("c++") and shutil.which("ninja")), reason="no C++ compiler or ninja"),
+    pytest.mark.long,
+]
 
 TENSORS = """
 import torch
@@ -81,7 +84,6 @@ def is_right(outcome: object) -> bool:
 
 
 @pytest.mark.anyio
-@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_with_torchs_headers_it_is_shown_as_compiling_and_built_once(inline: Inline) -> None:
     outcome, said = await inline.run(TENSORS)
