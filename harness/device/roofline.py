@@ -28,6 +28,9 @@ REPEATS = 10
 MATMULS = {"bfloat16": 8192, "float16": 8192, "float32": 4096}
 """Dtypes whose peak can be measured, with the size of the square matrices: at
 the rates of an H200's data sheet a product takes 1 to 2 ms."""
+FEW_FLOPS = 4.0
+"""Per byte. Every GPU does more in the time that it moves a byte: the least is about 10, in float32 on an A100. So a
+norm needs no measurement."""
 BURSTS, IN_A_BURST = 3, 2
 """The fastest burst counts: another program may slow one down."""
 
@@ -49,10 +52,19 @@ def fraction(traffic: Traffic, us: float, bandwidth: float) -> float:
 def nearer(traffic: Traffic, us: float, bandwidth: float, peak: float | None) -> tuple[float, RoofBound | None]:
     """The fraction of the nearer bound, and which one it is; `peak` is in flops per second."""
     memory = fraction(traffic, us, bandwidth)
-    if not traffic.flops or peak is None:
+    if not traffic.flops:
+        return memory, None
+    if not needs_peak(traffic):
+        return memory, "memory"
+    if peak is None:
         return memory, None
     compute = traffic.flops / peak / (us * 1e-6)
     return (compute, "compute") if compute > memory else (memory, "memory")
+
+
+def needs_peak(traffic: Traffic) -> bool:
+    """Whether only a measurement can tell which bound is nearer."""
+    return traffic.flops > FEW_FLOPS * (traffic.read + traffic.written)
 
 
 class ComputePeaks:

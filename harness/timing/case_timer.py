@@ -217,7 +217,7 @@ class CaseTimer:
         if self._request.condition == "cold":
             beyond = roofline.impossible(traffic, result.solution_us, self._gpu.l2_bytes, self._gpu.nvml.memory_peak())
         peak = None
-        if traffic.flops:
+        if roofline.needs_peak(traffic):
             with gpu.locked(self._gpu.uuid):
                 peak = _peaks.of(self._gpu, result.inputs)
         share, bound = roofline.nearer(traffic, result.solution_us, bandwidth, peak)

@@ -43,8 +43,15 @@ class Meter:
 
 def test_the_longer_of_two_times_is_the_bound() -> None:
     assert roofline.nearer(PRODUCT, 200.0, BANDWIDTH, PEAK) == (pytest.approx(0.859, abs=0.001), "compute")
-    narrow = Traffic(PRODUCT.read, PRODUCT.written, flops=1e9)
+    narrow = Traffic(PRODUCT.read, PRODUCT.written, flops=1e10)
     assert roofline.nearer(narrow, 50.0, BANDWIDTH, PEAK) == (pytest.approx(0.503, abs=0.001), "memory")
+
+
+def test_a_few_flops_per_byte_bound_nothing() -> None:
+    norm = Traffic(1e6, 1e6, flops=8e6)
+    assert roofline.nearer(norm, 1.0, BANDWIDTH, None) == (pytest.approx(0.5), "memory")
+    assert not roofline.needs_peak(norm)
+    assert roofline.needs_peak(Traffic(1e6, 1e6, flops=9e6))
 
 
 @pytest.mark.parametrize(("flops", "peak"), [(0.0, PEAK), (1e12, None)])
@@ -77,8 +84,11 @@ def test_a_peak_that_could_not_be_measured_is_tried_again() -> None:
     assert peaks.of(fake_gpu(), FORMS) == PEAK
 
 
-@pytest.mark.parametrize(("traffic", "bound", "asked"), [(PRODUCT, "compute", 1), (Traffic(1e8, 1e8), None, 0)])
-def test_a_row_gets_its_bound_and_only_flops_need_a_peak(
+@pytest.mark.parametrize(
+    ("traffic", "bound", "asked"),
+    [(PRODUCT, "compute", 1), (Traffic(1e8, 1e8), None, 0), (Traffic(1e8, 1e8, 4e8), "memory", 0)],
+)
+def test_a_row_gets_its_bound_and_only_many_flops_need_a_peak(
     monkeypatch: pytest.MonkeyPatch, traffic: Traffic, bound: str | None, asked: int
 ) -> None:
     meter = Meter()
