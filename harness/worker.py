@@ -170,7 +170,7 @@ def _serve(channel: Channel, message: dict[str, Any], read_at: float, environmen
 
     try:
         request = decode(RunRequest, message)
-        task_files = (*PARSED, *request.task.files, request.baseline)
+        task_files = (*PARSED, *request.task.own_files, request.baseline)
         with written_files.reported(request.task.folder, request.source, emit, task_files) as emit_all:
             ahead = kind == "prepare"
             run = Run(request, environment, cache, emit_all, lambda: channel.cancelled(name, ahead), watch)

@@ -1,13 +1,19 @@
-"""The roofline: how fast the bytes could move at best, and which times are impossible.
+"""The roofline: how fast the bytes could move and the flops be done at best, and which times are impossible.
 
 The copy bandwidth is measured once per GPU and stored by UUID in the user's cache. `roofline` is the time that the
 bytes would take at that rate, divided by the measured time. A kernel faster than the memory bus (bytes read, plus bytes
 written beyond what may still be in the L2, at the driver's peak) did not do the work; that finding disqualifies it.
+
+If a task's `traffic` counts flops, the time that they would take in a large dense matmul of the inputs' dtype counts
+too, and the longer of the two times is the bound. That rate is measured once per worker, when a row first needs it.
 """
 
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +21,18 @@ from harness.device.flush import cache_folder, write_whole
 from harness.device.gpu import Gpu
 from harness.shared import findings
 from harness.shared import format as fmt
-from harness.shared.results import Finding
+from harness.shared.results import Finding, InputForm, RoofBound
 
 COPIED = 1 << 30
 REPEATS = 10
+MATMULS = {"bfloat16": 8192, "float16": 8192, "float32": 4096}
+"""Dtypes whose peak can be measured, with the size of the square matrices: at
+the rates of an H200's data sheet a product takes 1 to 2 ms."""
+FEW_FLOPS = 4.0
+"""Per byte. Every GPU does more in the time that it moves a byte: the least is about 10, in float32 on an A100. So a
+norm needs no measurement."""
+BURSTS, IN_A_BURST = 3, 2
+"""The fastest burst counts: another program may slow one down."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +47,51 @@ class Traffic:
 def fraction(traffic: Traffic, us: float, bandwidth: float) -> float:
     """Fraction of the copy bandwidth; above 1 if caches help."""
     return (traffic.read + traffic.written) / bandwidth / (us * 1e-6)
+
+
+def nearer(traffic: Traffic, us: float, bandwidth: float, peak: float | None) -> tuple[float, RoofBound | None]:
+    """The fraction of the nearer bound, and which one it is; `peak` is in flops per second."""
+    memory = fraction(traffic, us, bandwidth)
+    if not traffic.flops:
+        return memory, None
+    if not needs_peak(traffic):
+        return memory, "memory"
+    if peak is None:
+        return memory, None
+    compute = traffic.flops / peak / (us * 1e-6)
+    return (compute, "compute") if compute > memory else (memory, "memory")
+
+
+def needs_peak(traffic: Traffic) -> bool:
+    """Whether only a measurement can tell which bound is nearer."""
+    return traffic.flops > FEW_FLOPS * (traffic.read + traffic.written)
+
+
+class ComputePeaks:
+    """Flops per second of a large dense matmul by GPU and dtype."""
+
+    def __init__(self, measure: Callable[[Gpu, str], float | None] | None = None) -> None:
+        self._measure = measure or _matmul_rate
+        self._known: dict[tuple[str, str], float] = {}
+
+    def of(self, gpu: Gpu, inputs: Sequence[InputForm]) -> float | None:
+        """The peak for the dtype of most elements; None if it has none here or could not be measured this time."""
+        dtype = _main_dtype(inputs)
+        if dtype not in MATMULS:
+            return None
+        key = gpu.uuid, dtype
+        if key not in self._known and (rate := self._measure(gpu, dtype)) is not None:
+            self._known[key] = rate
+        return self._known.get(key)
+
+
+def _main_dtype(inputs: Sequence[InputForm]) -> str:
+    """The floating dtype of most elements; empty if no input is floating."""
+    elements: Counter[str] = Counter()
+    for form in inputs:
+        if form.shape is not None and form.dtype is not None and "float" in form.dtype:
+            elements[form.dtype] += math.prod(form.shape)
+    return max(elements, key=elements.__getitem__, default="")
 
 
 def impossible(traffic: Traffic, us: float, l2_bytes: int, peak: float | None) -> Finding | None:
@@ -74,3 +133,42 @@ def _measure(gpu: Gpu) -> float:
     end.record()
     torch.cuda.synchronize()
     return float(2 * size * REPEATS / (start.elapsed_time(end) * 1e-3))
+
+
+def _matmul_rate(gpu: Gpu, dtype: str) -> float | None:
+    """Without TF32, whatever the source has set; None for lack of memory, or if torch refuses to change that."""
+    import torch
+
+    size, kind = MATMULS[dtype], getattr(torch, dtype)
+    if torch.cuda.mem_get_info()[0] < 16 * kind.itemsize * size * size:
+        return None
+    try:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            with torch.no_grad():
+                return _matmuls(gpu.device, size, kind)
+        finally:
+            torch.set_float32_matmul_precision(before)
+    except RuntimeError:
+        return None
+
+
+def _matmuls(device: str, size: int, kind: Any) -> float:
+    import torch
+
+    event: Any = torch.cuda.Event
+    lot = torch.Generator(device=device).manual_seed(0)  # the source's own random numbers stay as they are
+    left, right = (torch.randn(size, size, dtype=kind, device=device, generator=lot) for _ in range(2))
+    out = torch.empty_like(left)
+    torch.mm(left, right, out=out)
+    fastest = math.inf
+    for _ in range(BURSTS):
+        start, end = event(enable_timing=True), event(enable_timing=True)
+        start.record()
+        for _ in range(IN_A_BURST):
+            torch.mm(left, right, out=out)
+        end.record()
+        torch.cuda.synchronize()
+        fastest = min(fastest, start.elapsed_time(end) * 1e-3)
+    return 2.0 * size**3 * IN_A_BURST / fastest

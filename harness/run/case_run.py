@@ -102,6 +102,7 @@ class CaseRun:
             fixed = self._context.material(row.case, self._context.fixed)
             beat = self._progress.pulse(row.case, "recheck")
             judgement = slow.run(row.case, self._context.solution, fixed, beat)
+            timed = self._contest.with_others(row.case, row.result) if judgement.problem is None else row.result
         except (Cancelled, BadTask):
             raise
         except torch.OutOfMemoryError as problem:  # what was checked and timed so far remains valid
@@ -110,9 +111,9 @@ class CaseRun:
         except BaseException as problem:
             result = replace(self._failures.row(row.case, problem), checked=2)
         else:
-            known = row.result.findings
+            known = timed.findings
             more = tuple(found for found in judgement.findings if found not in known)
-            result = replace(row.result, checked=2, findings=(*known, *more))
+            result = replace(timed, checked=2, findings=(*known, *more))
             if judgement.problem is not None:
                 result = result.untimed("wrong", judgement.problem, error=judgement.error, errors=judgement.errors)
         self._land(result)

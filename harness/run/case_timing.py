@@ -18,20 +18,22 @@ import torch
 from harness.check import clock_guard, compare, verdicts
 from harness.check.guarded_call import wrote_to
 from harness.device import environment
+from harness.device.activity import ForgedRecords, LostRecords
 from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import BadOutput, Outputs, copies, named_outputs, nbytes
 from harness.load import builds
 from harness.run import baseline_kernels
 from harness.run.context import RunContext
-from harness.run.opponents import FirstCall, Opponents
+from harness.run.opponents import FirstCall, NotCompared, Opponents
 from harness.run.progress import Progress
 from harness.shared import findings
 from harness.shared import format as fmt
 from harness.shared.codes import explain
-from harness.shared.results import CaseResult, Finding, OutputError
+from harness.shared.results import CaseResult, Finding, OtherSide, OutputError
 from harness.shared.task import Case
 from harness.timing import blocks
 from harness.timing.case_timer import CaseTimer, Timed
+from harness.timing.clocks import Unsteady
 from harness.timing.input_sets import WorkingSet
 from harness.timing.samples import Timing
 from harness.timing.spot_checks import KeptCall, SpotChecks
@@ -94,6 +96,41 @@ class CaseTiming:
         row = self.timer.row(case, result, timed, missing)
         traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
         return self.timer.with_roofline(row, traffic, self.context.environment.bandwidth)
+
+    def with_others(self, case: Case, result: CaseResult) -> CaseResult:
+        """The row with the sides that the task names for comparison, each timed next to the solution. Called after
+        every row has landed, so that no verdict waits for them."""
+        others: list[OtherSide] = []
+        left_out: list[Finding] = []
+        if result.status != "ok" or result.solution_us is None:
+            return result
+        for name in self.opponents.others:
+            try:
+                others.append(self._other(case, name))
+            except NotCompared as why:
+                left_out.append(findings.make("not_compared", side=name, why=why))
+        return replace(result, others=tuple(others), findings=(*result.findings, *left_out))
+
+    def _other(self, case: Case, name: str) -> OtherSide:
+        self.progress.step("baseline", case)
+        materials = [self.context.material(case, draw) for draw in self.context.masters()]
+        function = self.opponents.other(name, self.context.reference, case, materials[0])
+        self.progress.step("time", case)
+        called, solution = materials[0].timed(function), materials[0].timed(self.context.solution)
+        try:
+            timed = self.timer.other(called, solution, materials, self.progress.pulse(case))
+        except blocks.SideFailed as failure:
+            if failure.side == "solution":
+                raise
+            raise NotCompared("it failed on a repeated call") from None
+        except (ForgedRecords, LostRecords, Unsteady) as problem:
+            raise NotCompared(f"its calls could not be timed ({problem})") from None
+        except torch.OutOfMemoryError:
+            raise NotCompared("its inputs do not fit in memory next to the solution's") from None
+        if timed is None:
+            raise NotCompared("too few of its calls could be timed")
+        us, ratio = timed
+        return OtherSide(name, us, ratio.speedup, ratio.low, ratio.high)
 
     def _free_memory(self) -> int:
         return environment.free_memory() if self.context.device == "cpu" else environment.free_gpu_memory()

@@ -1,4 +1,5 @@
-"""The sides that a solution is timed against: the requested baseline, and the best source so far."""
+"""The sides that a solution is timed against: the requested baseline, the best source so far, and those that the task
+names for comparison only."""
 
 from __future__ import annotations
 
@@ -25,6 +26,10 @@ class NoBaseline(Exception):
     def __init__(self, why: Explanation) -> None:
         super().__init__(why.detail)
         self.why = why
+
+
+class NotCompared(Exception):
+    """Why a side for comparison is left out of a row."""
 
 
 @dataclass(frozen=True)
@@ -80,29 +85,50 @@ class Opponents:
     def baseline(self, reference: Reference, case: Case) -> Callable[..., Any]:
         """The function to beat in this case."""
         kind = self.request.baseline
-        if kind == "eager":
-            return reference.entry
-        if kind == "compile":
-            return self.cache.compiled(reference.entry, reference.entry.__module__.partition(".")[0], case)
         if kind == "best":
             if self.best is None:
                 raise NoBaseline(explain("no_best_yet"))
             return self.best
-        return self._from_file(kind)
+        return self._side(kind, "baseline", reference, case)
+
+    def _side(self, kind: str, role: str, reference: Reference, case: Case) -> Callable[..., Any]:
+        if kind == "eager":
+            return reference.entry
+        if kind == "compile":
+            return self.cache.compiled(reference.entry, reference.entry.__module__.partition(".")[0], case)
+        return self._from_file(kind, role)
+
+    @property
+    def others(self) -> list[str]:
+        """The sides for comparison only; one that is the baseline of this run is timed already."""
+        return [name for name in self.task.compare if name != self.request.baseline]
+
+    def other(self, name: str, reference: Reference, case: Case, fixed: CaseInputs) -> Callable[..., Any]:
+        """Such a side after its first call; raises NotCompared if it cannot be timed."""
+        try:
+            function = self._side(name, f"other{self.task.compare.index(name)}", reference, case)
+            problem = self._verdict(function, fixed, reference).problem
+        except NoBaseline as refusal:
+            raise NotCompared(refusal.why.detail.removeprefix("baseline: ")) from None
+        except BaseException as fault:
+            raise NotCompared(f"it failed ({self._place_of(fault)})") from None
+        if problem is not None:
+            raise NotCompared(f"its result is wrong ({problem})")
+        return function
 
     def ready(self, reference: Reference, case: Case) -> bool:
         """Whether the baseline can be called immediately; compiling one takes a second or more."""
         package = reference.entry.__module__.partition(".")[0]
         return self.request.baseline != "compile" or self.cache.is_compiled(package, case)
 
-    def _from_file(self, name: str) -> Callable[..., Any]:
+    def _from_file(self, name: str, role: str) -> Callable[..., Any]:
         task, folder = self.task, self.request.source
         if os.path.isabs(name):
             folder = os.path.dirname(name)
             task, name = replace(task, folder=folder), os.path.basename(name)
-        function = self.cache.function("baseline", name, folder, task, self.request.build)
+        function = self.cache.function(role, name, folder, task, self.request.build)
         self._on_loaded()
-        mine, other = self.cache.side("baseline"), self.cache.side("solution")
+        mine, other = self.cache.side(role), self.cache.side("solution")
         if mine is not None and other is not None and mine.operators.shared & other.operators.shared:
             raise NoBaseline(explain("baseline_shares_operator", file=name))
         return function
@@ -116,9 +142,11 @@ class Opponents:
         except NoBaseline as problem:
             return FirstCall(missing=problem.why)
         except BaseException as problem:
-            fault = describe(problem, self._paths)
-            place = f"{fault.where}: " if fault.where else ""
-            return FirstCall(missing=explain("baseline_fails", fault=f"{place}{fault.message}"))
+            return FirstCall(missing=explain("baseline_fails", fault=self._place_of(problem)))
+
+    def _place_of(self, problem: BaseException) -> str:
+        fault = describe(problem, self._paths)
+        return f"{fault.where}: {fault.message}" if fault.where else fault.message
 
     def best_is_right(self, reference: Reference, fixed: CaseInputs) -> bool:
         """Whether best is correct; if it fails (new device, changed library), the row leaves it out."""

@@ -49,6 +49,7 @@ FindingCode = Literal[
     "library_kernels_only",
     "no_kernel_ran",
     "nondeterministic",
+    "not_compared",
     "not_recovered",
     "one_sided_graph",
     "opponent_changed",

@@ -124,6 +124,7 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "nondeterministic",
         "two calls with the same inputs returned different bits; look for atomics or a race between threads",
     ),
+    "not_compared": Definition("not compared", "{side} is left out of this row: {why}"),
     "not_recovered": Definition(
         "throttled",
         "the GPU stayed throttled ({problem}), so calls were timed with CUDA event pairs instead; let it cool down",

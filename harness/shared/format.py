@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from harness.shared.results import Ratio
+from harness.shared.results import Ratio, RoofBound
 
 DASH = "-"
 """For a number that is not known."""
@@ -113,9 +113,11 @@ def tera(value: float) -> str:
     return fixed(value, 1 if value >= 1 else 2)
 
 
-def roof(fraction: float, bandwidth: float | None = None) -> str:
-    """How near a call comes to a plain copy; `bandwidth` is that of the copy, in bytes per second."""
-    rate = f", {terabytes(bandwidth)}" if bandwidth else ""
+def roof(fraction: float, bandwidth: float | None = None, bound: RoofBound | None = None) -> str:
+    """How near a call comes to a plain copy, or to what bounds it; `bandwidth` is the copy's, in bytes per second."""
+    rate = f", {terabytes(bandwidth)}" if bandwidth and bound != "compute" else ""
+    if bound is not None:
+        return f"{percent(fraction)} of the {bound} roofline{rate}"
     return f"{percent(fraction)} of the copy bandwidth measured here{rate}"
 
 

@@ -12,9 +12,10 @@ from harness.shared.lines import renamed
 Status = Literal["ok", "wrong", "build_error", "runtime_error", "timeout", "crashed", "skipped", "interpreted"]
 VerdictWord = Literal["faster", "same", "slower", "unclear"]
 ClockName = Literal["device", "events", "wall"]
+RoofBound = Literal["memory", "compute"]
 FAILURES: frozenset[str] = frozenset({"wrong", "build_error", "runtime_error", "timeout", "crashed"})
 """Statuses of a case that ran and failed."""
-TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "roofline")
+TIMES = ("solution_us", "best_us", "speedup", "low", "high", "verdict", "vs_best", "wall", "roofline", "bound")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,23 @@ class WallTime:
     speedup: float | None
     low: float | None = None
     high: float | None = None
+
+
+@dataclass(frozen=True)
+class OtherSide:
+    """A side of `compare` in task.toml, timed next to the solution; it decides nothing."""
+
+    name: str
+    us: float
+    speedup: float
+    """Of the solution over this side, with its 95% interval."""
+    low: float
+    high: float
+
+    @property
+    def ratio(self) -> Ratio:
+        """The verdict is left open."""
+        return Ratio(self.speedup, self.low, self.high, "unclear")
 
 
 @dataclass(frozen=True)
@@ -115,7 +133,9 @@ class CaseResult:
     vs_best: Ratio | None = None
     wall: WallTime | None = None
     roofline: float | None = renamed("light", None)
-    """Fraction of the copy bandwidth measured on this machine, 0 to 1."""
+    """Fraction of the copy bandwidth measured on this machine, or of the nearer bound if `bound` names it, 0 to 1."""
+    bound: RoofBound | None = None
+    """What bounds the call, if its flops are known and the GPU's peak for its dtype could be measured."""
     error: OutputError | None = None
     errors: tuple[OutputError, ...] = ()
     """The worst element of each output, if there are several."""
@@ -148,10 +168,12 @@ class CaseResult:
     """Share of the output values that are bit for bit those of the reference, 0 to 1."""
     samples: dict[str, tuple[float, ...]] | None = None
     """Microseconds per block and side: baseline, best, solution."""
+    others: tuple[OtherSide, ...] = ()
+    """Further sides that the task names, as far as they could be timed; they come with the slow checks."""
 
     def __post_init__(self) -> None:
         if self.status != "ok":
-            present = [name for name in TIMES if getattr(self, name) is not None]
+            present = [name for name in TIMES if getattr(self, name) is not None] + ["others"] * bool(self.others)
             if present:
                 raise ValueError(f"case {self.id} is {self.status} and must not have {', '.join(present)}")
 

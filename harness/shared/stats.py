@@ -194,6 +194,14 @@ def geomean(ratios: Sequence[Ratio], margin: float = MARGIN) -> Ratio | None:
     return Ratio(speedup, low, high, verdict(speedup, low, high, margin))
 
 
+def weighted_geomean(speedups: Sequence[float], weights: Sequence[float]) -> float | None:
+    """Geometric mean with the weights as exponents."""
+    total = math.fsum(weights)
+    if not total:
+        return None
+    return math.exp(math.fsum(map(operator.mul, map(math.log, speedups), weights)) / total)
+
+
 def floor_of(self_ratios: Sequence[float]) -> float:
     """95th percentile (linear between ranks) of the deviation between identical sides."""
     distances = sorted(abs(value - 1) for value in self_ratios)

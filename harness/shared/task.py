@@ -45,6 +45,8 @@ class Case:
     headline: bool = False
     models: tuple[str, ...] = ()
     known: dict[str, Any] | None = None
+    weight: float = 1.0
+    """Its exponent in the weighted geomean, which is shown and decides nothing."""
     axes: dict[str, Any] = field(default_factory=dict)
     """A plain table that only reference.py interprets."""
     tolerance: dict[str, Tolerance] = field(default_factory=dict)
@@ -102,6 +104,10 @@ class Task:
     judge: Judge = "truth"
     dtype: Literal["reference", "any"] = "reference"
     """Of the outputs. Any: the tolerance is that of the reference's dtype."""
+    compare: tuple[str, ...] = ()
+    """More sides to time a row against, named like a baseline; they decide nothing."""
+    compare_files: tuple[str, ...] = ()
+    """The files of those sides that are not in `files`."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)
@@ -114,6 +120,11 @@ class Task:
     def written(self) -> tuple[str, ...]:
         """Inputs that a call writes to; they are outputs, before what it returns."""
         return (*self.mutates, *self.outputs)
+
+    @property
+    def own_files(self) -> tuple[str, ...]:
+        """All that belong to the task and not to a source, other than task.toml and cases.json."""
+        return (*self.files, *self.compare_files)
 
     @property
     def timed(self) -> tuple[Case, ...]:
@@ -133,7 +144,9 @@ DEFAULT_TOLERANCE = {
 }
 _DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
 """Defaults of the fields that Task requires."""
-_NOT_RULES = frozenset("name folder summary ignore libraries hash old_hash files cases tolerance".split())
+_NOT_RULES = frozenset(
+    "name folder summary ignore libraries compare compare_files hash old_hash files cases tolerance".split()
+)
 _NOT_CASE_RULES = frozenset("label models known weight tolerance".split())
 
 

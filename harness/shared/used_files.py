@@ -65,8 +65,12 @@ _C_TOKENS = re.compile(
 def task_files(folder: Path, baseline: str) -> list[str]:
     """The files that define the task, other than the parsed ones: the reference, a baseline file, and files they use.
     Never includes the solution, even if one of them mentions it."""
-    own = [] if baseline in NAMED_BASELINES else [baseline]
-    return [name for name in reached(folder, ["reference.py", *own], never=SOLUTION) if name not in PARSED]
+    return side_files(folder, ["reference.py", *([] if baseline in NAMED_BASELINES else [baseline])])
+
+
+def side_files(folder: Path, names: Iterable[str]) -> list[str]:
+    """Files of sides other than the solution, and what they use."""
+    return [name for name in reached(folder, names, never=SOLUTION) if name not in PARSED]
 
 
 def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: str = "") -> list[str]:

@@ -37,10 +37,13 @@ from harness.timing.spot_checks import SpotChecks
 Beat = Callable[[], None]
 Masters = Sequence[CaseInputs]
 """The draws that the inputs of timed calls are copies of."""
-_bandwidth = CpuBandwidth()
+_bandwidth, _peaks = CpuBandwidth(), roofline.ComputePeaks()
 DEVICE_PASS, WITH_WALL = 0.72, 0.86
 """Shares of a row's budget on a GPU at which the device pass and the wall pass end (the latter after its minimum of
 calls); the rest is for the findings and the output check, which take a slow host up to 10 ms."""
+
+OTHER_SHARE = 0.5
+"""Of a row's budget, for each side that is timed for comparison only: as much as baseline or best get of it."""
 
 
 @dataclass
@@ -83,6 +86,17 @@ class CaseTimer:
         with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
             bench = self._bench(self.clock(), masters, 1, beat, share=0.25)
             return bench.run({bench.candidate: function}).time_us(bench.candidate) or 0.0
+
+    def other(
+        self, function: Callable[..., Any], solution: Callable[..., Any], masters: Masters, beat: Beat
+    ) -> tuple[float, Ratio] | None:
+        """Microseconds of a side, and how much faster the solution is; the two alternate, as with the baseline."""
+        with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
+            bench = self._bench(self.clock(), masters, 2, beat, share=OTHER_SHARE)
+            timing = bench.run({"other": function, bench.candidate: solution})
+        us = timing.time_us("other")
+        ratio = timing.ratio("other", bench.candidate, stats.MARGIN)
+        return None if us is None or ratio is None else (us, ratio)
 
     def _on_cpu(self, sides: blocks.Sides, masters: Masters, beat: Beat, spots: SpotChecks) -> Timed:
         bench = self._bench(clocks.WallClock(), masters, len(sides), beat, spots=spots)
@@ -196,7 +210,8 @@ class CaseTimer:
         return replace(row, findings=(*row.findings, *_disturbed(row, timed.load)))
 
     def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
-        """Adds the fraction of a GPU's copy bandwidth, and a finding if the time is impossibly short."""
+        """Adds the fraction of a GPU's copy bandwidth, or of its peak in flops if that is nearer, and a finding if the
+        time is impossibly short."""
         if self._gpu is None and result.solution_us is not None and result.clock == "wall":
             beyond = _bandwidth.impossible(traffic, self._rotated, result.solution_us, result.baseline_us)
             return replace(result, findings=(*result.findings, beyond)) if beyond else result
@@ -205,9 +220,15 @@ class CaseTimer:
         beyond = None
         if self._request.condition == "cold":
             beyond = roofline.impossible(traffic, result.solution_us, self._gpu.l2_bytes, self._gpu.nvml.memory_peak())
+        peak = None
+        if roofline.needs_peak(traffic):
+            with gpu.locked(self._gpu.uuid):
+                peak = _peaks.of(self._gpu, result.inputs)
+        share, bound = roofline.nearer(traffic, result.solution_us, bandwidth, peak)
         return replace(
             result,
-            roofline=roofline.fraction(traffic, result.solution_us, bandwidth),
+            roofline=share,
+            bound=bound,
             findings=(*result.findings, beyond) if beyond else result.findings,
         )
 

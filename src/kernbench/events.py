@@ -155,6 +155,8 @@ class Summary:
     low: float | None = None
     high: float | None = None
     verdict: VerdictWord | None = None
+    weighted: float | None = None
+    """Geomean with the cases' weights; None if every headline case has weight 1."""
     wall: float | None = None
     """Geomean of the wall-time speedups."""
     wall_low: float | None = None

@@ -33,6 +33,9 @@ UNSETTLED = "best?"
 """The word for a run that would be best and waits for its confirmation."""
 MOVES = "profile again, re-read the log, or change direction"
 """What to do about a stall."""
+ROOF = "% roof"
+BOUNDS = {"memory": "mem", "compute": "comp"}
+"""Of a roofline, as short as a table needs them."""
 STEP_WORDS = {
     "load": "loading",
     "build": "building",
@@ -125,6 +128,29 @@ def confirmation(event: Confirmed, number: int | None) -> str:
     """What came of a run that would be best; `number` is that of its entry."""
     name = f"#{number} is " if number is not None else ""
     return f"{name}{'confirmed as best' if event.confirmed else 'not the best'}: {event.why}"
+
+
+def geomean(summary: Summary) -> str:
+    """`1.13x ±0.4%`; if cases have weights, `1.13x ±0.4%, weighted 1.21x`."""
+    return fmt.geomean(summary.ratio) + weighted(summary)
+
+
+def weighted(summary: Summary) -> str:
+    """What follows a geomean if cases have weights; empty otherwise."""
+    return f", weighted {fmt.times(summary.weighted)}" if summary.weighted is not None and summary.right else ""
+
+
+def roof_title(rows: Iterable[CaseResult]) -> str:
+    """Heads the shares of the roofline: `% mem` or `% comp` if every row has that bound."""
+    bounds = {row.bound for row in rows if row.roofline is not None}
+    bound = next(iter(bounds)) if len(bounds) == 1 else None
+    return f"% {BOUNDS[bound]}" if bound else ROOF
+
+
+def roof(row: CaseResult, title: str) -> str:
+    """A row's share in percent, with its bound if the title does not name it: `64 comp`."""
+    share = fmt.whole(None if row.roofline is None else row.roofline * 100)
+    return f"{share} {BOUNDS[row.bound]}" if row.bound and title == ROOF else share
 
 
 def interval(ratio: Ratio) -> str:

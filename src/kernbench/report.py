@@ -14,7 +14,7 @@ from harness.shared.task import Case, Task
 from kernbench import render
 from kernbench.events import BuildFailed, Confirmed, RunStarted, Summary
 
-HEADER = ("case", "base us", "now us", "speedup", "verdict", "vs best", "% roof", "error")
+HEADER = ("case", "base us", "now us", "speedup", "verdict", "vs best")
 
 
 def start_line(started: RunStarted, task: Task, environment: Environment | None) -> str:
@@ -71,7 +71,9 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
     """A row per timed and smoke case, then a line each for checks and skipped cases; remarks are below their row."""
     rest = Counter(row.detail or "no reason given" for row in results.values() if row.status == "skipped")
     shown = [case for case in task.cases if case.id in results and _own_row(case, results[case.id])]
-    rows = [HEADER, *(_row(case.label, results[case.id], ascii_only) for case in shown)]
+    title = render.roof_title(results[case.id] for case in shown)
+    header = (*HEADER, title, "error")
+    rows = [header, *(_row(case.label, results[case.id], title, ascii_only) for case in shown)]
     lines = columns(rows, left=(0, 4))
     text = [lines[0]]
     said: list[str] = []
@@ -88,7 +90,7 @@ def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = Fals
 def outcome(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
     """The run in one line."""
     not_timed = "not timed" if summary.right else "failed: speedup withheld"
-    head = f"geomean {fmt.geomean(summary.ratio)}" if summary.ratio else not_timed
+    head = f"geomean {render.geomean(summary)}" if summary.ratio else not_timed
     parts = [head, render.counts(summary, rows)]
     if summary.worst is not None:
         parts.append(f"worst {summary.worst.label} {fmt.times(summary.worst.speedup)}")
@@ -122,7 +124,7 @@ def _own_row(case: Case, result: CaseResult) -> bool:
     return result.status != "skipped" and (case.kind != "check" or result.failed)
 
 
-def _row(label: str, result: CaseResult, ascii_only: bool) -> tuple[str, ...]:
+def _row(label: str, result: CaseResult, roof: str, ascii_only: bool) -> tuple[str, ...]:
     return (
         label,
         fmt.microseconds(result.baseline_us),
@@ -130,7 +132,7 @@ def _row(label: str, result: CaseResult, ascii_only: bool) -> tuple[str, ...]:
         fmt.speedup(result.ratio),
         render.verdict(result, ascii_only),
         fmt.times(result.vs_best.speedup if result.vs_best else None),
-        fmt.whole(None if result.roofline is None else result.roofline * 100),
+        render.roof(result, roof),
         fmt.error(result.error.max if result.error else None),
     )
 

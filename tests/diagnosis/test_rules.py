@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kernbench.diagnosis.counters import Facts, Kernel, Profile
-from kernbench.diagnosis.rules import RULES, diagnose
+from kernbench.diagnosis.rules import RULES, RULES_OF_COMPUTE, diagnose
+from kernbench.diagnosis.techniques import TECHNIQUES
 from tests.ncu.kept_csv import DATA, profile_of
 
 EXPECTED = {
@@ -84,3 +85,38 @@ def test_the_compilers_facts_alone() -> None:
     low = diagnose(Profile(facts=(Facts("k", 200, 0, 0, 8, 3, 12.5, "registers"),)))
     assert "limited to 12% by registers" in low.sentence
     assert diagnose(Profile()).bound == "unknown"
+
+
+FEWER_BYTES = [TECHNIQUES[key].name for key in ("one pass", "cache hints", "narrower", "transpose", "fusion")]
+
+
+@pytest.mark.parametrize("name", ["copy", "strided", "chase", "three", "twice", "rms_75348x5120"])
+def test_a_call_that_arithmetic_bounds_is_not_to_move_fewer_bytes(name: str) -> None:
+    """The same counters get that advice if the bound is not known or is memory."""
+    profile = profile_of(name)
+    assert diagnose(replace(profile, bound="memory")) == diagnose(profile)
+    assert diagnose(profile).bound in ("bandwidth", "at the limit", "fusion")
+    found = diagnose(replace(profile, bound="compute"))
+    assert found.bound not in ("bandwidth", "at the limit", "fusion")
+    assert not any(technique.name in FEWER_BYTES for technique in found.tries)
+    assert not any("bytes" in words for words in (found.sentence, *found.evidence))
+
+
+def test_idle_pipes_of_a_call_that_arithmetic_bounds() -> None:
+    kernel = Kernel("mm", duration_us=100.0, tensor_pct=31.0, fma_pct=4.0, sm_pct=35.0, dram_pct=88.0)
+    found = diagnose(Profile((kernel,), bound="compute"))
+    assert found.sentence.startswith("arithmetic bounds this call, but its pipes are often idle")
+    assert found.evidence == ("tensor pipe 31%", "SM 35%")
+    assert [technique.name for technique in found.tries][1:] == [
+        "software pipelining (num_stages)",
+        "a larger tile per block",
+    ]
+    scalar = diagnose(Profile((replace(kernel, tensor_pct=0.0),), bound="compute"))
+    assert scalar.tries[0].name == "tensor cores"
+    busy = diagnose(Profile((replace(kernel, tensor_pct=90.0, sm_pct=92.0),), bound="compute"))
+    assert busy.sentence == "at the limit: the tensor cores are busy nearly all the time"
+
+
+def test_every_other_rule_applies_to_compute_too() -> None:
+    left_out = [rule.__name__ for rule in RULES if rule not in RULES_OF_COMPUTE]
+    assert left_out == ["scattered", "bandwidth", "several_kernels"]

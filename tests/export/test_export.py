@@ -75,6 +75,7 @@ def test_csv_parses_back_to_the_numbers_of_the_log(task: Task, state: Path) -> N
             ("light_fraction", result.roofline),
         ):
             assert number(row[column]) == value
+        assert (row["light_bound"] or None) == result.bound
 
 
 def cells(line: str) -> list[str]:

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -52,8 +53,9 @@ class Idle:
     running: str | None = None
 
 
-def make_task(folder: Path, cases: int = 12, odd: str = "") -> Task:
-    """A task whose ids and labels are plain, but for one odd name where it is wanted."""
+def make_task(folder: Path, cases: int = 12, odd: str = "", weights: Sequence[float] = ()) -> Task:
+    """A task whose ids and labels are plain, but for one odd name where it is wanted; `weights` are those of its first
+    cases."""
     folder.mkdir(parents=True, exist_ok=True)
     sizes = [(2 ** (4 + place % 9) * 19, 1024 * (1 + place % 5)) for place in range(cases)]
     text = [
@@ -63,10 +65,10 @@ def make_task(folder: Path, cases: int = 12, odd: str = "") -> Task:
         'device = "cuda"',
         'baseline = "compile"',
     ]
-    for rows, columns in sizes:
+    for place, (rows, columns) in enumerate(sizes):
         name = f"rms_{rows}x{columns}_{len(text)}"
         text += ["[[case]]", f"id = {json.dumps(name)}", f'label = "qwen {rows}x{columns}"', "headline = true"]
-        text += [f"axes = {{ rows = {rows} }}"]
+        text += [f"axes = {{ rows = {rows} }}", *(f"weight = {weight}" for weight in weights[place : place + 1])]
     if odd:
         text += ["[[case]]", f"id = {json.dumps(odd)}", f"label = {json.dumps(odd)}", "headline = true"]
         text += ["axes = { rows = 3 }"]
@@ -110,6 +112,7 @@ def row(case: str, base_us: float, speed: float, best: float | None, noise: rand
         vs_best=Ratio(speed / best, speed / best * 0.995, speed / best * 1.005, "same") if best else None,
         wall=WallTime(base_us + 14.0, own + 12.0, (base_us + 14.0) / (own + 12.0)),
         roofline=min(0.95, 0.5 * speed),
+        bound="compute" if base_us > 100 else None,
         kernels=1,
         blocks=blocks,
         dropped=0,
@@ -160,9 +163,17 @@ def summary_of(task: Task, number: int, rows: list[CaseResult], series: list[Sum
     return comparison.numbered(replace(summary, confirmed=True if summary.awaits else None), number)
 
 
-def make_log(folder: Path, count: int, cases: int = 12, seed: int = 1, blocks: int = 8, odd: str = "") -> Task:
+def make_log(
+    folder: Path,
+    count: int,
+    cases: int = 12,
+    seed: int = 1,
+    blocks: int = 8,
+    odd: str = "",
+    weights: Sequence[float] = (),
+) -> Task:
     """Writes the task and its runs.jsonl (each row twice, as it happens); sources of the first hundred iterations."""
-    task = make_task(folder, cases, odd)
+    task = make_task(folder, cases, odd, weights)
     state = folder / ".kernbench"
     state.mkdir(exist_ok=True)
     (state / ".gitignore").write_text("*\n")

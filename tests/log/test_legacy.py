@@ -21,6 +21,7 @@ from kernbench.log.runs.series import Series
 
 OLD_LOG = Path(__file__).with_name("runs_v1.jsonl")
 VALUES: dict[str, Any] = {
+    "why": "it failed",
     "needed": 5.5, "free": 5.0, "blame": "wan 75600x5120", "fault": "baseline.py:2: ValueError: not here",
     "file": "baseline.py", "outcome": "segfaulted", "doing": "checking", "message": "no module", "names": "time.time",
     "problem": "6 calls left 5 marks", "detail": "needs more memory than there is", "us": 0.5, "floor_us": 0.83,
@@ -51,8 +52,9 @@ OLD_SENTENCES: list[tuple[str, str, Reason]] = [
 ]
 ALWAYS_CODED = {
     "baseline_inexact", "busy_machine", "changed_before", "degenerate", "device_wall_mismatch", "forged_records",
-    "forked", "inputs_kept", "interpreted_bf16", "left_set", "less_work_timed", "opponent_changed", "opponent_slowed",
-    "other_baseline_kernels", "other_work_timed", "process_changed", "task_files_changed", "unsteady",
+    "forked", "inputs_kept", "interpreted_bf16", "left_set", "less_work_timed", "not_compared", "opponent_changed",
+    "opponent_slowed", "other_baseline_kernels", "other_work_timed", "process_changed", "task_files_changed",
+    "unsteady",
 }  # fmt: skip
 """Never written without their code."""
 OLD_FINDINGS: list[tuple[str, str, FindingCode]] = [

@@ -120,6 +120,17 @@ def test_restore_leaves_links_and_what_the_task_needs(task: Task, journal: Journ
     assert (folder / "shapes.py").exists()
 
 
+def test_restore_leaves_the_sides_for_comparison(task: Task, journal: Journal) -> None:
+    folder, point = Path(task.folder), stored_sources.find(task, journal, "2")
+    (point.folder / "fast.py").write_text("old\n")
+    (folder / "fast.py").write_text("new\n")
+    assert "fast.py" in stored_sources.restore(task, point, journal.state)[1]
+    (folder / "fast.py").write_text("new\n")
+    comparing = replace(task, compare=("fast.py",), compare_files=("fast.py",))
+    assert "fast.py" not in stored_sources.restore(comparing, point, journal.state)[1]
+    assert (folder / "fast.py").read_text() == "new\n"
+
+
 def test_restore_removes_only_what_counts_in_the_code_and_is_kept(task: Task, journal: Journal) -> None:
     """Not a package of the reference's, nor another opponent, nor what is not part of the source."""
     folder = Path(task.folder)

@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from harness.shared import taskfile
+from harness.shared.results import CaseResult
 from kernbench.cli import main as kernbench
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
 from kernbench.events import CaseLanded, LogLine, ProfileFailed, ProfileReady, ProfileStarted, RunCancelled, RunFinished
 from kernbench.ncu import refusals, standby
+from kernbench.ncu.profile_store import Profiles
 from tests.ncu.kept_csv import DATA, NCU
 from tests.ncu.test_standby import gone
 from tests.sessions import TASK, Watched
@@ -61,6 +63,19 @@ async def test_a_case_is_explained_without_a_run(watched: Callable[..., Watched]
     assert it.of(ProfileStarted) == [ProfileStarted("a", False, warm=False)]
     assert it.of(ProfileReady) == [answer]
     assert LogLine('"0","1","printed by the kernel"') in it.events
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("rms_csv")
+async def test_what_bounds_a_row_is_part_of_its_profile(watched: Callable[..., Watched], task: Path) -> None:
+    it = watched()
+    row = CaseResult("a", "ok", clock="device", solution_us=50.0, roofline=0.4, bound="compute")
+    it.session.logbook.journal.last_cases["a"] = row
+    answer = await it.session.profile("a")
+    assert isinstance(answer, ProfileReady)
+    assert answer.profile.bound == "compute"
+    (kept,) = Profiles(task / ".kernbench").newest()
+    assert kept.bound == "compute"
 
 
 @pytest.mark.anyio

@@ -10,8 +10,9 @@ from rich.cells import cell_len
 
 from harness.shared import findings
 from harness.shared import format as fmt
-from harness.shared.results import CaseResult, OutputError
+from harness.shared.results import CaseResult, OtherSide, OutputError, RoofBound
 from harness.shared.task import Case, Task, Tolerance
+from kernbench import report
 from kernbench.events import Event, RunFinished, WorkerChanged
 from kernbench.tui.actions import editor
 from kernbench.tui.pages.picker import TaskPicker
@@ -83,6 +84,49 @@ def test_columns_join_by_importance() -> None:
     assert names[200][-3:] == ["best", "error", "findings"]
     assert result_columns.choose(200, rows(), False).by_id
     assert not result_columns.choose(78, rows(), False).by_id
+
+
+def test_the_roof_names_its_bound() -> None:
+    def shown(*bounds: RoofBound | None) -> list[str]:
+        found = [
+            replace(row, result=replace(row.result, roofline=0.64, bound=bound)) if row.result else row
+            for row, bound in zip(rows(), bounds, strict=False)
+        ]
+        table = result_columns.choose(100, found, False)
+        column = next(column for column in table.columns if column.name == "roof")
+        cells = [result_columns._padded(column, row, row.result, table, False)[0] for row in found if row.result]
+        return [column.title, *(cell.strip() for cell in cells)]
+
+    assert shown(None, None) == ["% roof", "64", "64"]
+    assert shown("memory", "memory") == ["% mem", "64", "64"]
+    assert shown("compute", "compute") == ["% comp", "64", "64"]
+    assert shown("memory", "compute", None) == ["% roof", "64 mem", "64 comp", "64"]
+
+
+def test_the_row_page_has_the_sides_for_comparison() -> None:
+    sides = (OtherSide("compile", 45.21, 1.234, 1.232, 1.236), OtherSide("fast.py", 30.0, 0.82, 0.81, 0.83))
+    row = Row(make_task().cases[0], replace(right(0), others=sides), True)
+    page = [text(line) for line in row_detail.lines(row, make_task())]
+    assert "against compile       1.234x ±0.2%   45.21 us   decides nothing" in page
+    assert "against fast.py       0.820x ±1.2%   30.00 us   decides nothing" in page
+
+
+def test_the_row_page_names_the_bound() -> None:
+    row = Row(make_task().cases[0], replace(right(0), roofline=0.64, bound="compute"), True)
+    page = "\n".join(text(line) for line in row_detail.lines(row, make_task(), 4e12))
+    assert "64% of the compute roofline" in page
+    assert "TB/s" not in page
+
+
+def test_the_table_of_a_command_names_the_bound() -> None:
+    task = make_task()
+    results = {case.id: replace(right(index), roofline=0.64) for index, case in enumerate(task.cases[:2])}
+    assert " % roof " in report.table(task, results)[0]
+    results = {name: replace(row, bound="compute") for name, row in results.items()}
+    assert " % comp " in report.table(task, results)[0]
+    first = next(iter(results))
+    mixed = report.table(task, {**results, first: replace(results[first], bound="memory")})
+    assert [" % roof " in mixed[0], " 64 mem " in mixed[1], " 64 comp " in mixed[2]] == [True] * 3
 
 
 def test_a_row_that_fails_says_why_in_place_of_numbers() -> None:
@@ -424,6 +468,15 @@ def test_the_row_page_says_what_made_the_row_unclear() -> None:
         "  busy machine: other programs kept 1.9 of 2 CPUs busy while this was timed, which makes times unclear; "
         "time it again when they are done"
     ) in page
+
+
+def test_a_weighted_geomean_follows_the_plain_one_where_there_is_room() -> None:
+    forms, _ = words.geomean(summary(baseline="compile", weighted=1.214))
+    plain, _ = words.geomean(summary(baseline="compile"))
+    assert forms[0] == plain[0].replace(" over compile", ", weighted 1.21x over compile")
+    assert forms[1] == plain[1].rstrip() + ", weighted 1.21x "
+    assert forms[2:] == plain[2:]
+    assert ", weighted 1.21x over best" in words.geomean(summary(baseline="best", weighted=1.214))[0][0]
 
 
 def test_the_headline_names_its_baseline() -> None:

@@ -61,6 +61,8 @@ def said(lines: list[Line], request: Line = RUN, passed_s: float = 1.0, asked: t
     return ""
 
 
+OTHER = {"name": "fast.py", "us": 40.0, "speedup": 0.8, "low": 0.79, "high": 0.81}
+COMPARING: Line = {**RUN, "task": {**RUN["task"], "compare": ["fast.py"]}}
 CANCEL, HOLD = {"request": "cancel", "run": "r"}, {"request": "hold", "run": "r"}
 COMPILING = {**dict.fromkeys(("baseline_us", *RATIO)), "reason": "baseline_compiling", "detail": "baseline: compiling"}
 ALONE = {name: SAMPLES[name] for name in ("best", "solution")}
@@ -90,6 +92,9 @@ HONEST: dict[str, tuple[list[Line], dict[str, Any]]] = {
         {"passed_s": 0.002},
     ),
     "sides that overlap on a GPU": ([STARTED, row(clock="device")], {"passed_s": 0.0008}),
+    "a side for comparison, after the slow checks": (
+        [STARTED, row(), row("b"), GRID, row(checked=2, others=[OTHER])], {"request": COMPARING}
+    ),
     "a floor": ([{**STEP, "count": 1}, {"event": "floor", "case": "a", "floor": 0.002}, FINISHED], {"request": FLOOR}),
     "times of one millisecond's digits": ([{**STARTED, "at_ms": 1000.0004}], {}),
 }  # fmt: skip
@@ -148,6 +153,7 @@ REFUSED: dict[str, tuple[list[Line], dict[str, Any]]] = {
     "it reported a time of a that its samples contradict": ([STARTED, row(solution_us=5.0)], {}),
     "it reported a speedup of a that nothing was measured for": ([STARTED, row()], {"request": {**RUN, "best": None}}),
     "it reported an impossible speedup of a": ([STARTED, row(speedup=-2.0)], {}),
+    "it reported a side of a that the task does not name": ([STARTED, row(others=[OTHER])], {}),
     "it reported more time for a than has passed": ([STARTED, row()], {"passed_s": 0.0005}),
     "it reported more time for b than has passed": ([STARTED, row(), row("b")], {"passed_s": 0.002}),
 }  # fmt: skip
@@ -179,6 +185,18 @@ def test_a_speedup_must_fit_its_interval_its_verdict_and_its_samples(fields: Lin
 def test_the_slow_checks_change_no_time_and_drop_no_finding(fields: Line) -> None:
     again = row(**{"checked": 2, "findings": [COLD], **fields})
     assert said([STARTED, row(findings=[COLD]), again]) == "it changed the row of a after it was done"
+
+
+@pytest.mark.parametrize(
+    ("others", "sentence"),
+    [
+        ([OTHER, OTHER], "it reported a side of a that the task does not name"),
+        ([{**OTHER, "low": 0.9}], "it reported an impossible speedup of a"),
+        ([{**OTHER, "us": 0.0}], "it reported an impossible speedup of a"),
+    ],
+)
+def test_sides_for_comparison_are_named_once_and_possible(others: list[Line], sentence: str) -> None:
+    assert said([STARTED, row(others=others)], COMPARING) == sentence
 
 
 def test_late_lines_of_an_earlier_run_are_not_judged() -> None:

@@ -17,14 +17,15 @@ from harness.shared.taskfile import values as read
 from harness.shared.taskfile.case_tables import read_cases
 from harness.shared.taskfile.tolerances import read_tolerances
 from harness.shared.taskfile.values import TaskError, shown
-from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, is_file, syntax_tree, task_files
+from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, is_file, side_files, syntax_tree, task_files
 
 TASK_KEYS = frozenset(
-    "name entry summary baseline device threads mutates outputs seeded rowwise layout dtype judge libraries ignore "
-    "tolerance "
-    "case smoke check grid".split()
+    "name entry summary baseline compare device threads mutates outputs seeded rowwise layout dtype judge libraries "
+    "ignore tolerance case smoke check grid".split()
 )
 MOST_THREADS = 1024
+MOST_COMPARED = 4
+"""Sides besides the baseline: each is timed with every row."""
 JUDGES = ("truth", "reference", "check")
 AS_REFERENCE = ("reference", "any")
 """Whether the outputs' layout and dtype have to be those of the reference."""
@@ -46,7 +47,11 @@ def load(folder: Path) -> Task:
     judge = read.choice(path, "judge", data.get("judge", "truth"), JUDGES)
     if judge == "check":
         _defines(folder / "reference.py", "judge", "check", why=', which judge = "check" in task.toml calls')
+    compare = _compare(path, data, baseline)
+    for name in _named_files(*compare):
+        _defines(folder / name, "entry", entry)
     cases = read_cases(path, data)
+    files = task_files(folder, baseline)
     task = Task(
         name=read.text(path, "name", data.get("name", folder.name)),
         entry=entry,
@@ -62,28 +67,48 @@ def load(folder: Path) -> Task:
         cases=cases,
         hash="",
         old_hash=old_task_hash(folder, baseline),
-        files=tuple(task_files(folder, baseline)),
-        ignore=_ignore(path, data, baseline),
+        files=tuple(files),
+        ignore=_ignore(path, data, _named_files(baseline, *compare)),
         libraries=read.flag(path, "libraries", data.get("libraries", False)),
         outputs=read.texts(path, "outputs", data.get("outputs", [])),
         seeded=read.flag(path, "seeded", data.get("seeded", False)),
         judge=cast(Any, judge),
         dtype=cast(Any, read.choice(path, "dtype", data.get("dtype", "reference"), AS_REFERENCE)),
+        compare=compare,
+        compare_files=tuple(name for name in side_files(folder, _named_files(*compare)) if name not in files),
     )
     return replace(task, hash=task_hash(task))
 
 
 def _baseline(path: Path, data: dict[str, Any]) -> str:
     default = "baseline.py" if path.with_name("baseline.py").exists() else "eager"
-    baseline = read.text(path, "baseline", data.get("baseline", default))
-    if baseline not in NAMED_BASELINES and (Path(baseline).name != baseline or not is_file(path.parent / baseline)):
-        raise TaskError(path, "baseline", f"{shown(baseline)} is not eager, compile, or a file next to task.toml")
-    return baseline
+    return _side(path, "baseline", read.text(path, "baseline", data.get("baseline", default)))
 
 
-def _ignore(path: Path, data: dict[str, Any], baseline: str) -> tuple[str, ...]:
+def _side(path: Path, key: str, name: str) -> str:
+    if name not in NAMED_BASELINES and (Path(name).name != name or not is_file(path.parent / name)):
+        raise TaskError(path, key, f"{shown(name)} is not eager, compile, or a file next to task.toml")
+    return name
+
+
+def _compare(path: Path, data: dict[str, Any], baseline: str) -> tuple[str, ...]:
+    names = read.texts(path, "compare", data.get("compare", []))
+    if len(names) > MOST_COMPARED:
+        raise TaskError(path, "compare", f"names {len(names)} sides; use at most {MOST_COMPARED}")
+    for place, name in enumerate(names):
+        _side(path, "compare", name)
+        if name in (baseline, SOLUTION, *names[:place]):
+            what = {baseline: "the baseline", SOLUTION: "the solution"}.get(name, "named twice")
+            raise TaskError(path, "compare", f"{shown(name)} is {what}; name other sides")
+    return names
+
+
+def _named_files(*sides: str) -> list[str]:
+    return [name for name in sides if name not in NAMED_BASELINES]
+
+
+def _ignore(path: Path, data: dict[str, Any], own: list[str]) -> tuple[str, ...]:
     patterns = tuple(pattern.rstrip("/") for pattern in read.texts(path, "ignore", data.get("ignore", [])))
-    own = () if baseline in NAMED_BASELINES else (baseline,)
     for pattern in patterns:
         for name in (*PARSED, SOLUTION, "reference.py", *own):
             if fnmatchcase(name, pattern):

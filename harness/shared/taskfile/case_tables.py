@@ -14,7 +14,7 @@ from harness.shared.taskfile import values as read
 from harness.shared.taskfile.tolerances import DTYPES, read_tolerances
 from harness.shared.taskfile.values import TaskError, shown
 
-CASE_KEYS = frozenset("id label kind headline models known axes tolerance".split())
+CASE_KEYS = frozenset("id label kind headline models known weight axes tolerance".split())
 KINDS = ("case", "smoke", "check")
 LONGEST_ID = 500
 MOST_POINTS = 10_000
@@ -71,6 +71,7 @@ def _case(path: Path, key: str, data: dict[str, Any], kind: str) -> Case:
         headline=headline,
         models=read.texts(path, f"{key}.models", data.get("models", [])),
         known=known,
+        weight=read.positive(path, f"{key}.weight", data.get("weight", 1.0)),
         axes=axes,
         tolerance=read_tolerances(path, f"{key}.tolerance", data.get("tolerance", {})),
     )

@@ -13,12 +13,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+from harness.shared import format as fmt
 from harness.shared.errors import UserError
 from harness.shared.regular_file import NotRegular, read_bytes
 from harness.shared.used_files import LARGEST_FILE
 
 DEEPEST = 20
 LONGEST_SENTENCE = 400
+LEAST_POSITIVE, MOST_POSITIVE = 1e-9, 1e9
+"""Within these, sums and products of a table's numbers neither overflow nor vanish."""
 LARGEST_TOML = 1 << 18
 """Python's parser reads about 0.7 MB a second."""
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){40}""")
@@ -176,3 +179,11 @@ def count(path: Path, key: str, value: Any, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
         raise TaskError(path, key, f"must be an integer from 1 to {most}, not {shown(value)}")
     return value
+
+
+def positive(path: Path, key: str, value: Any) -> float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not is_number or not LEAST_POSITIVE <= value <= MOST_POSITIVE:
+        limits = f"{fmt.plain(LEAST_POSITIVE)} to {fmt.plain(MOST_POSITIVE)}"
+        raise TaskError(path, key, f"must be a number from {limits}, not {shown(value)}")
+    return float(value)

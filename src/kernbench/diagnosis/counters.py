@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from harness.shared.lines import decode_checked, to_dict
+from harness.shared.results import RoofBound
 from kernbench.diagnosis.metrics import METRICS, STALL, STALLS, in_unit, number
 
 SEPARATOR = "spin_kernel"
@@ -149,6 +150,8 @@ class Profile:
     facts: tuple[Facts, ...] = ()
     needed_bytes: float | None = None
     """The least bytes that the call must move: every input and every output once."""
+    bound: RoofBound | None = None
+    """What bounds the call, as its row says; None if that is not known."""
     skipped: int = 0
     """Unreadable rows of ncu's output."""
     report: str = ""

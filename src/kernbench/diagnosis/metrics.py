@@ -93,6 +93,27 @@ STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 NAMES = (*(metric.name for metric in METRICS), *map(STALL.format, STALLS))
 """Every metric that the summary needs."""
 
+STALL_WORDS = {
+    "barrier": "waiting at barriers",
+    "branch_resolving": "branches",
+    "dispatch_stall": "dispatch",
+    "drain": "draining stores",
+    "gmma": "matrix instructions",
+    "imc_miss": "constant-cache misses",
+    "lg_throttle": "too many local or global requests",
+    "long_scoreboard": "waiting for global memory",
+    "math_pipe_throttle": "full arithmetic pipes",
+    "membar": "memory fences",
+    "mio_throttle": "full shared-memory queue",
+    "misc": "other",
+    "no_instruction": "instruction fetch",
+    "not_selected": "ready, but another warp was chosen",
+    "short_scoreboard": "waiting for shared memory",
+    "sleeping": "sleeping",
+    "tex_throttle": "full texture queue",
+    "wait": "fixed latencies",
+}
+
 _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 _SCALES = {
     "us": {"nsecond": 1e-3, "ns": 1e-3, "usecond": 1.0, "us": 1.0, "msecond": 1e3, "ms": 1e3, "second": 1e6, "s": 1e6},

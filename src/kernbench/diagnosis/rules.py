@@ -2,7 +2,8 @@
 
 Every rule checks one thing and returns a Clue with a weight between 0 and 1, or None. The heaviest clue is the
 diagnosis. If an unrelated clue is nearly as heavy, the diagnosis calls the evidence mixed and names both. A rule whose
-numbers are missing returns None: nothing is guessed.
+numbers are missing returns None: nothing is guessed. If arithmetic bounds the call (`bound` of its profile), moving
+fewer bytes cannot help, so the rules about memory traffic are left out.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Literal
 
 from harness.shared import format as fmt
 from kernbench.diagnosis.counters import Kernel, Profile
+from kernbench.diagnosis.metrics import STALL_WORDS
 from kernbench.diagnosis.techniques import Technique, pick
 
 Bound = Literal[
@@ -48,26 +50,6 @@ RELATED: tuple[frozenset[str], ...] = (
     frozenset({"at the limit", "latency"}),
 )
 """Pairs in which one causes the other: not a contradiction."""
-STALL_WORDS = {
-    "barrier": "waiting at barriers",
-    "branch_resolving": "branches",
-    "dispatch_stall": "dispatch",
-    "drain": "draining stores",
-    "gmma": "matrix instructions",
-    "imc_miss": "constant-cache misses",
-    "lg_throttle": "too many local or global requests",
-    "long_scoreboard": "waiting for global memory",
-    "math_pipe_throttle": "full arithmetic pipes",
-    "membar": "memory fences",
-    "mio_throttle": "full shared-memory queue",
-    "misc": "other",
-    "no_instruction": "instruction fetch",
-    "not_selected": "ready, but another warp was chosen",
-    "short_scoreboard": "waiting for shared memory",
-    "sleeping": "sleeping",
-    "tex_throttle": "full texture queue",
-    "wait": "fixed latencies",
-}
 
 
 @dataclass(frozen=True)
@@ -129,7 +111,7 @@ def _contradicts(first: Clue, other: Clue) -> bool:
 
 
 def _clues(kernel: Kernel, profile: Profile) -> Iterable[Clue]:
-    for rule in RULES:
+    for rule in RULES_OF_COMPUTE if profile.bound == "compute" else RULES:
         clue = rule(kernel, profile)
         if clue is not None:
             yield clue
@@ -255,6 +237,19 @@ def arithmetic(kernel: Kernel, profile: Profile) -> Clue | None:
     return Clue("instructions", kernel.sm_pct / 100, text, tuple(facts), pick(*keys))
 
 
+def idle_pipes(kernel: Kernel, profile: Profile) -> Clue | None:
+    """Of a call that arithmetic bounds. Weighs little: whatever else is found explains it."""
+    pipes = {"tensor": kernel.tensor_pct, "multiply-add": kernel.fma_pct, "double-precision": kernel.fp64_pct}
+    known = [(value, name) for name, value in pipes.items() if value is not None]
+    busy, pipe = max(known, default=(100.0, ""))
+    if busy >= 65.0:
+        return None
+    text = "arithmetic bounds this call, but its pipes are often idle: the operands reach them too slowly"
+    facts = (f"{pipe} pipe {fmt.percent(busy, of=100)}", *_known(("SM", kernel.sm_pct)), *_stall_facts(kernel))
+    first = "tensor cores" if (kernel.tensor_pct or 0.0) < 1.0 else "tma"
+    return Clue("instructions", 0.3, text, facts, pick(first, "pipeline", "larger tile"))
+
+
 def bank_conflicts(kernel: Kernel, profile: Profile) -> Clue | None:
     if not kernel.shared_turns or kernel.shared_conflicts is None or kernel.l1_pct is None:
         return None
@@ -330,12 +325,14 @@ RULES: tuple[Callable[[Kernel, Profile], Clue | None], ...] = (
     barriers,
     latency,
 )
+MEMORY_TRAFFIC = (scattered, bandwidth, several_kernels)
+RULES_OF_COMPUTE = (*(rule for rule in RULES if rule not in MEMORY_TRAFFIC), idle_pipes)
 
 
 def _surplus(profile: Profile) -> float | None:
     """Bytes moved over bytes needed; None if unknown or negligible."""
     moved = [kernel.bytes_moved for kernel in profile.kernels]
-    if not profile.needed_bytes or None in moved:
+    if not profile.needed_bytes or None in moved or profile.bound == "compute":
         return None
     times = sum(value for value in moved if value is not None) / profile.needed_bytes
     return times if times >= 1.3 else None

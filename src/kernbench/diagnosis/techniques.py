@@ -26,6 +26,7 @@ TECHNIQUES = {
     ),
     "shorter lives": Technique("shorter live ranges", "load late, use at once, recompute what is cheap"),
     "smaller tile": Technique("a smaller tile or fewer stages", "less shared memory per block, more blocks per SM"),
+    "larger tile": Technique("a larger tile per block", "every loaded operand is used in more multiply-adds"),
     "tma": Technique("TMA bulk copies", "one thread fetches a whole tile, using no registers and few instructions"),
     "pipeline": Technique("software pipelining (num_stages)", "the next tile loads while this one is used"),
     "cache hints": Technique("cache hints", "evict-first on data read once leaves the L2 to data that is reused"),

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 RUN_COLUMNS = (
     "run iteration repeats at source outcome right best stalled hypothesis hypothesis_by hypothesis_at next_step"
-    " failed_builds geomean_speedup geomean_low geomean_high geomean_verdict wall_geomean_speedup baseline"
-    " baseline_hash task_hash device device_name condition driver clocks torch triton python kernbench command"
-    " duration_s"
+    " failed_builds geomean_speedup geomean_low geomean_high geomean_verdict weighted_geomean_speedup"
+    " wall_geomean_speedup baseline baseline_hash task_hash device device_name condition driver clocks torch triton"
+    " python kernbench command duration_s"
 ).split()
 CASE_COLUMNS = (
     "case label kind headline status verdict clock baseline_us solution_us best_us speedup speedup_low speedup_high"
     " vs_best_speedup vs_best_low vs_best_high vs_best_verdict wall_baseline_us wall_solution_us wall_speedup"
-    " light_fraction error_max_abs error_baseline_max_abs error_bound_abs floor_fraction kernels blocks dropped_blocks"
-    " checked findings detail where"
+    " light_fraction light_bound error_max_abs error_baseline_max_abs error_bound_abs floor_fraction kernels blocks"
+    " dropped_blocks checked findings detail where"
 ).split()
 INTEGERS = ("iteration", "repeats", "kernels", "blocks", "dropped_blocks", "checked")
 OUTCOMES = {"partial": "part", "build error": "no build"}
@@ -78,6 +78,7 @@ def _run_row(summary: Summary) -> tuple[Any, ...]:
         summary.low,
         summary.high,
         summary.verdict,
+        summary.weighted,
         summary.wall,
         summary.baseline,
         summary.baseline_hash,
@@ -122,6 +123,7 @@ def _case_row(data: dict[str, Any], about: tuple[str, str, bool] | None) -> tupl
         wall.get("solution_us"),
         wall.get("speedup"),
         get("light"),
+        get("bound"),
         error.get("max"),
         error.get("baseline_max"),
         error.get("bound"),

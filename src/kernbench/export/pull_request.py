@@ -174,7 +174,7 @@ def _totals(pair: Pair, width: int, walls: bool) -> list[str]:
     after = pair.after
     lines = []
     for name, ratio, wall in (
-        ("**geomean**", fmt.geomean(after.ratio), render.wall(after)),
+        ("**geomean**", render.geomean(after), render.wall(after)),
         (f"**worst**: {after.worst.label}", fmt.times(after.worst.speedup), "") if after.worst else ("", "", ""),
     ):
         if name:

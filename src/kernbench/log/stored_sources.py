@@ -299,7 +299,7 @@ def _name(summary: Summary) -> str:
 def _frozen(task: Task) -> set[str]:
     """Files that belong to the task, not to the solution."""
     own = () if task.baseline in NAMED_BASELINES else (task.baseline,)
-    return {*PARSED, "reference.py", *own, *task.files}
+    return {*PARSED, "reference.py", *own, *task.own_files}
 
 
 def _bytes(path: Path) -> bytes | None:

@@ -83,7 +83,9 @@ class Explainer:
             if device == "cpu":
                 raise NoProfile(refusals.refuse("on_cpu", task=task.name))
             wanted = sides(task, source, against, baseline, self._logbook)
-            found = await self._taken(ProfileRequest(task, case, wanted, device, full))
+            row = self._logbook.journal.last_cases.get(case)
+            bound = row.bound if row is not None else None
+            found = await self._taken(ProfileRequest(task, case, wanted, device, full, bound))
         except NoProfile as problem:
             return ProfileFailed(case, str(problem), problem.where, problem.known, problem.code)
         except UserError as problem:

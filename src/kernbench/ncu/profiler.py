@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from harness.shared.errors import UserError, Where
 from harness.shared.lines import decode, to_dict
+from harness.shared.results import RoofBound
 from harness.shared.task import Task
 from kernbench.diagnosis import occupancy
 from kernbench.diagnosis.counters import Facts, Profile, TraceRow, read_csv
@@ -62,6 +63,8 @@ class ProfileRequest:
     """The solution first."""
     device: str
     full: bool = False
+    bound: RoofBound | None = None
+    """What bounds the case, as its row says."""
 
 
 class NoProfile(refusals.Refused):
@@ -322,6 +325,7 @@ def _about(wanted: ProfileRequest, side: Side, outcome: ncu.Outcome) -> Profile:
         at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         facts=tuple(_fact(kernel, outcome.gpu) for kernel in said.get("kernels", ())),
         needed_bytes=said.get("needed_bytes"),
+        bound=wanted.bound,
     )
 
 

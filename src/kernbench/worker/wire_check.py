@@ -216,7 +216,7 @@ class Answer:
         if row.exact is not None and not 0 <= row.exact <= 1:
             raise Refused(f"it reported an impossible share of equal values for {name}")
         timed = self._kinds.get(name) == "case" and row.status == "ok"
-        if not timed and any(getattr(row, field) is not None for field in MEASURED):
+        if not timed and (row.others or any(getattr(row, field) is not None for field in MEASURED)):
             raise Refused(f"it reported times for {name}, which was not timed")
         if timed:
             self._check_times(row)
@@ -238,6 +238,11 @@ class Answer:
             raise Refused(f"it reported a time of {row.id} that its samples contradict")
         if (row.ratio is None) != (row.baseline_us is None) or (row.vs_best and not self._request.get("best")):
             raise Refused(f"it reported a speedup of {row.id} that nothing was measured for")
+        names = [side.name for side in row.others]
+        if len(set(names)) < len(names) or not set(names) <= set(self._request.get("task", {}).get("compare", ())):
+            raise Refused(f"it reported a side of {row.id} that the task does not name")
+        if not all(side.us > 0 and _is_ordered(side.ratio) for side in row.others):
+            raise Refused(f"it reported an impossible speedup of {row.id}")
         margin = stats.margin(min(times.values()), self._request.get("floors", {}).get(row.id))
         possible = all(_is_possible(ratio, margin) for ratio in (row.ratio, row.vs_best) if ratio is not None)
         if not possible or not _is_in_range(row, samples):
@@ -251,12 +256,16 @@ def _may_follow(before: CaseResult, row: CaseResult) -> bool:
     if row.failed or row.status == "skipped" or (row.checked < 2 and before.reason == "baseline_compiling"):
         return True
     kept = row.findings[: len(before.findings)]
-    return row.checked == 2 and replace(row, checked=before.checked, findings=kept) == before
+    same = replace(row, checked=before.checked, findings=kept, others=())  # which are timed last
+    return row.checked == 2 and same == before
+
+
+def _is_ordered(ratio: Ratio) -> bool:
+    return 0 < ratio.low <= ratio.speedup * SLACK and ratio.speedup <= ratio.high * SLACK
 
 
 def _is_possible(ratio: Ratio, margin: float) -> bool:
-    ordered = 0 < ratio.low <= ratio.speedup * SLACK and ratio.speedup <= ratio.high * SLACK
-    return ordered and ratio.verdict == stats.verdict(ratio.speedup, ratio.low, ratio.high, margin)
+    return _is_ordered(ratio) and ratio.verdict == stats.verdict(ratio.speedup, ratio.low, ratio.high, margin)
 
 
 def _is_in_range(row: CaseResult, samples: dict[str, tuple[float, ...]]) -> bool:

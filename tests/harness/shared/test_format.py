@@ -69,6 +69,8 @@ def test_no_interval_contradicts_its_verdict(spell: object) -> None:
         (fmt.change(0.993), "-0.7%"),
         (fmt.change(29.4), "29x"),
         (fmt.roof(0.624, 4.02e12), "62% of the copy bandwidth measured here, 4.0 TB/s"),
+        (fmt.roof(0.711, 4.02e12, "memory"), "71% of the memory roofline, 4.0 TB/s"),
+        (fmt.roof(0.642, 4.02e12, "compute"), "64% of the compute roofline"),
         (fmt.plural(2, "process", "processes"), "2 processes"),
         (fmt.joined([]), ""),
         (fmt.joined(["a"]), "a"),

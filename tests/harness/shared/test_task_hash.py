@@ -88,6 +88,7 @@ DOES_NOT = {
     "a label": ("cases.json", '"label": "A"', '"label": "B"'),
     "a model": ("cases.json", '["m"]', '["m", "n"]'),
     "a known time": ("cases.json", '"us": 1', '"us": 2'),
+    "a weight": ("cases.json", '"us": 1}', '"us": 1}, "weight": 12.5'),
     "the layout of cases.json": ("cases.json", ", ", ",\n  "),
     "a comment in the reference": ("reference.py", "# a comment", "# another"),
     "the layout of the reference": ("reference.py", "    return {}", "    return (\n        {}\n    )"),

@@ -81,8 +81,29 @@ MALFORMED = [
     ("two cases with one id", ('id = "tiny"', 'id = "small"'), "case 'small'", "two cases have this id"),
     ("a case without an id", ('id = "small"\n', ""), "case[0].id", "missing"),
     ("a headline that is not timed", ('id = "tiny"', 'id = "tiny"\nheadline = true'), "smoke[0].headline", "timed"),
+    (
+        "no weight",
+        ('id = "small"', 'id = "small"\nweight = 0'),
+        "case[0].weight",
+        "a number from 1e-09 to 1e+09, not 0",
+    ),
+    ("a weight as text", ('id = "small"', 'id = "small"\nweight = "2"'), "case[0].weight", "a number from"),
+    ("a weight that is true", ('id = "small"', 'id = "small"\nweight = true'), "case[0].weight", "not True"),
+    ("an endless weight", ('id = "small"', 'id = "small"\nweight = inf'), "case[0].weight", "a date or another value"),
+    ("a huge weight", ('id = "small"', 'id = "small"\nweight = 1e10'), "case[0].weight", "a number from"),
     ("no such baseline", ('device = "cpu"', 'baseline = "other.py"'), "baseline", "is not eager, compile, or a file"),
     ("a baseline in a folder", ('device = "cpu"', 'baseline = "sub/base.py"'), "baseline", "a file next to task.toml"),
+    (
+        "an unknown side",
+        ('device = "cpu"', 'compare = ["fast.py"]'),
+        "compare",
+        "'fast.py' is not eager, compile, or a",
+    ),
+    ("the baseline again", ('device = "cpu"', 'compare = ["eager"]'), "compare", "'eager' is the baseline; name other"),
+    ("a side twice", ('device = "cpu"', 'compare = ["compile", "compile"]'), "compare", "'compile' is named twice"),
+    ("the solution as a side", ('device = "cpu"', 'compare = ["solution.py"]'), "compare", "is the solution"),
+    ("too many sides", ('device = "cpu"', f"compare = {['compile'] * 5}"), "compare", "names 5 sides; use at most 4"),
+    ("sides without a list", ('device = "cpu"', 'compare = "compile"'), "compare", "a list of strings"),
     ("no threads", ('device = "cpu"', "threads = 0"), "threads", "an integer from 1 to 1024, not 0"),
     (
         "an ignored solution",
@@ -247,3 +268,22 @@ def test_the_cpp_behind_a_baseline_is_part_of_the_task(tmp_path: Path) -> None:
     }.items():
         (tmp_path / name).write_text(text)
     assert reached(tmp_path, ["baseline.py"]) == ["baseline.py", "baseline.cpp", "part.py", "inner.h"]
+
+
+def test_sides_for_comparison_belong_to_the_task_and_not_to_its_hash(folder: Path) -> None:
+    before = taskfile.load(folder)
+    (folder / "fast.py").write_text("from parts import f\n\n\ndef toy(x): ...\n")
+    (folder / "parts.py").write_text("f = 1\n")
+    text = GOOD.replace('device = "cpu"', 'device = "cpu"\ncompare = ["compile", "fast.py"]')
+    (folder / "task.toml").write_text(text)
+    task = taskfile.load(folder)
+    assert (task.compare, task.compare_files) == (("compile", "fast.py"), ("fast.py", "parts.py"))
+    assert (task.hash, task.files) == (before.hash, before.files)
+    assert set(task.own_files) == {"reference.py", "fast.py", "parts.py"}
+    (folder / "fast.py").write_text("def toy(x): return x\n")
+    assert taskfile.load(folder).hash == before.hash
+    (folder / "task.toml").write_text(text.replace("compare", 'ignore = ["fast*"]\ncompare'))
+    assert "'fast*' matches fast.py" in str(refusal(folder))
+    (folder / "task.toml").write_text(text)
+    (folder / "fast.py").write_text("def other(x): ...\n")
+    assert "the file does not define 'toy'" in str(refusal(folder))

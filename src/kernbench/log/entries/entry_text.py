@@ -118,7 +118,7 @@ def words(summary: Summary, usual: str) -> str:
 
 def speed(summary: Summary) -> str:
     """The geomean, with its interval if the verdict is known."""
-    return fmt.geomean(summary.ratio) if summary.ratio else fmt.times(summary.geomean if summary.right else None)
+    return render.geomean(summary) if summary.ratio else fmt.times(summary.geomean if summary.right else None)
 
 
 def circumstances(summary: Summary) -> list[str]:
@@ -252,7 +252,8 @@ def speeds(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> l
         part = "" if rows == timed else f" of {timed}"
         clock = next((row.clock for row in results.values() if row.clock), "wall")
         over = f"{rows}{part} cases" if part else fmt.plural(rows, "case")
-        parts.append(f"geomean {fmt.geomean(summary.ratio)} over {over} ({clock})")
+        comma = "," if summary.weighted is not None else ""
+        parts.append(f"geomean {render.geomean(summary)}{comma} over {over} ({clock})")
     if summary.wall is not None and any(row.clock != "wall" for row in results.values() if row.clock):
         parts.append(f"wall {render.wall(summary)}")
     for name, row in (("worst", summary.worst), ("fastest", summary.fastest)):

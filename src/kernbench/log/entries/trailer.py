@@ -70,6 +70,7 @@ FORMS: dict[str, Callable[[Any], bool]] = {
     "low": _is_number,
     "high": _is_number,
     "verdict": lambda value: _is_code(value, VERDICTS),
+    "weighted": _is_number,
     "vs_best": _is_ratio,
     "best": _is_flag,
     "confirmed": _is_flag,

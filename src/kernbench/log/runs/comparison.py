@@ -93,8 +93,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
     """Sums up a run. A source that is not right has no speedup; its other rows still have their times."""
     headline = _headline(task, results)
     timed = [(row, ratio) for row in headline if (ratio := row.ratio) is not None]
-    tried = any(row.status in ("ok", "interpreted") for row in results.values())
-    right = tried and not any(row.failed for row in results.values())
+    right = _is_right(results.values())
     mean, direct = means(task, results) if right else (None, None)
     old_best = best_of(about.series)
     is_best_already = old_best is not None and (old_best.source == started.source or about.is_same_as_best)
@@ -117,6 +116,7 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         low=mean.low if mean else None,
         high=mean.high if mean else None,
         verdict=mean.verdict if mean else None,
+        weighted=_weighted(task, timed) if right else None,
         wall=wall.speedup if wall else None,
         wall_low=wall.low if wall and _has_interval(headline) else None,
         wall_high=wall.high if wall and _has_interval(headline) else None,
@@ -149,6 +149,12 @@ def summarise(task: Task, started: RunStarted, results: Mapping[str, CaseResult]
         seconds=about.seconds,
         environment=about.environment,
     )
+
+
+def _is_right(rows: Iterable[CaseResult]) -> bool:
+    """Some case ran, and none failed."""
+    rows = list(rows)
+    return any(row.status in ("ok", "interpreted") for row in rows) and not any(row.failed for row in rows)
 
 
 def means(task: Task, results: Mapping[str, CaseResult]) -> tuple[Ratio | None, Ratio | None]:
@@ -257,6 +263,14 @@ def _not_faster(task: Task, headline: Sequence[CaseResult]) -> _NotBest:
         return "undecided", f"{what} unclear against the best{f' on a {cause.name}' if cause else ''}"
     least = fmt.times(1 + stats.MARGIN)
     return "not_above_margin", f"{fmt.exact(mean.speedup)} vs best; the whole interval must be above {least}"
+
+
+def _weighted(task: Task, timed: Sequence[tuple[CaseResult, Ratio]]) -> float | None:
+    """The geomean with the weights of the cases; None where no headline case has one."""
+    if all(case.weight == 1 for case in task.timed if case.headline):
+        return None
+    weights = [task.case(row.id).weight for row, _ratio in timed]
+    return stats.weighted_geomean([ratio.speedup for _row, ratio in timed], weights)
 
 
 def _wall(rows: Sequence[CaseResult]) -> Ratio | None:

@@ -61,7 +61,7 @@ def _unprofiled(row: Row) -> Iterator[Span]:
         return
     facts = [
         f"{fmt.microseconds(result.solution_us)} us per call ({result.clock} time)" if result.solution_us else "",
-        fmt.roof(result.roofline) if result.roofline is not None else "",
+        fmt.roof(result.roofline, bound=result.bound) if result.roofline is not None else "",
         f"{fmt.plural(result.kernels, 'kernel')} per call" if result.kernels is not None else "",
         *(clean(finding.name) for finding in result.findings),
     ]

@@ -22,7 +22,7 @@ def table(rows: Sequence[Row], summary: Summary | None) -> str:
     if summary is not None and summary.ratio is not None:
         where = ", ".join(part for part in (summary.environment.device_name, summary.environment.condition) if part)
         counts = render.counts(summary, [shown.result for shown in rows if shown.result])
-        lines += [f"geomean {fmt.geomean(summary.ratio)}, {counts} ({where})", ""]
+        lines += [f"geomean {render.geomean(summary)}, {counts} ({where})", ""]
     return "\n".join(lines)
 
 

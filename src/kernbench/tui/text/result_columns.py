@@ -43,7 +43,7 @@ _TIMED = (
     Column("now", "now us", 7, right=True),
     Column("base", "base us", 7, right=True),
     Column("check", "check", 5),
-    Column("roof", "% roof", 6, right=True),
+    Column("roof", render.ROOF, 6, right=True),
     Column("best", "vs best", 16),
     Column("last", "vs last", 7, right=True),
     Column("error", "error", 8, right=True),
@@ -60,6 +60,8 @@ _CHECKED = (
     Column("bound", "allowed", 8, right=True),
     Column("findings", "findings", FINDINGS_LEAST),
 )
+_MIXED_ROOF = 8
+"""Cells of `100 comp`: if rows have different bounds, each names its own."""
 _PLACES = tuple("models dtype base now ratio speedup verdict bar check roof best last error bound findings".split())
 
 
@@ -90,6 +92,8 @@ def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = Fals
     for column in wanted:
         if column.name == "speedup" and ascii_only:
             column = replace(column, width=column.width + 1)  # `+-` instead of one sign
+        if column.name == "roof":
+            column = _roof(column, rows)
         if column.name == "speedup" and left < column.width + len(GAP):
             column = _RATIO
         if left < column.width + len(GAP):
@@ -104,6 +108,14 @@ def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = Fals
         last = chosen.pop()
         chosen.append(replace(last, width=last.width + left - grown))
     return Table(case + grown, tuple(chosen), max(width - case - grown, 0), by_id, wall, _bar_most(rows))
+
+
+def _roof(column: Column, rows: Sequence[Row]) -> Column:
+    """Names the bound, or leaves room for each row to do so."""
+    results = [row.result for row in rows if row.result is not None]
+    title = render.roof_title(results)
+    is_mixed = title == render.ROOF and any(result.bound for result in results)
+    return replace(column, title=title, width=_MIXED_ROOF if is_mixed else column.width)
 
 
 def _bar_most(rows: Sequence[Row]) -> float:
@@ -166,7 +178,9 @@ def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
 
 
 def _padded(column: Column, row: Row, result: CaseResult, table: Table, ascii_only: bool) -> Span:
-    text, style = _cell(column.name, row, result, table)
+    text, style = (
+        (render.roof(result, column.title), "") if column.name == "roof" else _cell(column.name, row, result, table)
+    )
     return GAP + pad(spell(text, ascii_only), column.width, column.right), style
 
 
@@ -248,7 +262,6 @@ def _number(name: str, result: CaseResult, wall: bool) -> str:
     return {
         "base": lambda: fmt.microseconds(times.baseline_us if times else None),
         "now": lambda: fmt.microseconds(times.solution_us if times else None),
-        "roof": lambda: fmt.whole(None if result.roofline is None else result.roofline * 100),
         "error": lambda: fmt.error(error.max if error else None),
         "bound": lambda: fmt.error(error.bound if error else None),
     }[name]()

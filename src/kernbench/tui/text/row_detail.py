@@ -12,7 +12,7 @@ from kernbench import render
 from kernbench.tui.state.board import Row
 from kernbench.tui.text import failure_text, row_checks
 from kernbench.tui.text.gpu_text import ASCII_BARS, BARS
-from kernbench.tui.text.spans import Span, clean, spell
+from kernbench.tui.text.spans import Span, clean, pad, spell
 
 BINS = 20
 MEAN_LEGEND = "* mean of the middle half of the blocks, as in the table; speedups: the same mean of per-block ratios"
@@ -87,6 +87,12 @@ def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
     if result.vs_best is not None:
         best = result.vs_best
         yield [(f"against the best      {fmt.speedup(best)}   {render.SIGNS[best.verdict]} {best.verdict}", "")]
+    for side in result.others:
+        name = pad(f"against {clean(side.name)}", 20)
+        yield [
+            (f"{name}  {fmt.speedup(side.ratio)}   {fmt.microseconds(side.us)} us", ""),
+            ("   decides nothing", "dim"),
+        ]
     if before is not None and before.speedup and result.speedup:
         change = fmt.change(result.speedup / before.speedup)
         yield [(f"against the last run  {change}", ""), ("   not timed side by side", "dim")]
@@ -135,7 +141,7 @@ def _measuring(result: CaseResult, bandwidth: float | None) -> Iterator[Line]:
     ]
     reached = [
         f"{fmt.plural(result.kernels, 'kernel')} per call" if result.kernels is not None else "",
-        fmt.roof(result.roofline, bandwidth) if result.roofline is not None else "",
+        fmt.roof(result.roofline, bandwidth, result.bound) if result.roofline is not None else "",
     ]
     for facts in (taken, reached):
         if any(facts):

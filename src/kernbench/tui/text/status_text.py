@@ -128,11 +128,12 @@ def geomean(
     style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "strong")
     short = f"{fmt.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
     over, best = f"over {clean(Path(summary.baseline).name)}", _best(summary, best_now)
+    both = short + render.weighted(summary)
     if summary.baseline == "best":  # best's geomean is over another baseline
-        return (f"{short} {over}", short, fmt.times(ratio.speedup)), style
+        return (f"{both} {over}", short, fmt.times(ratio.speedup)), style
     return (
-        f"{short} {over} {best}",
-        f"{short} {best if baseline in (None, summary.baseline) else over}",  # best is over the task's baseline
+        f"{both} {over} {best}",
+        f"{both} {best if baseline in (None, summary.baseline) else over}",  # best is over the task's baseline
         short,
         fmt.geomean(ratio),
         fmt.times(ratio.speedup),
