@@ -26,17 +26,28 @@ class ThreadWatch:
     def __init__(self) -> None:
         self._known = set(threading.enumerate())  # not their ids: those are reused
         self._native = set(_native_times())
+        self._seen: set[threading.Thread] | None = None
 
     def at_work(self) -> bool:
-        """Whether a new Python thread is running; idle pool threads do not count, nor one that waits for something."""
-        frames = sys._current_frames()
-        threads = [thread for thread in threading.enumerate() if thread not in self._known]
-        busy = [thread for thread in threads if (frame := frames.get(thread.ident or 0)) and not _idle(frame)]
-        before = {thread.native_id: _run_ns(thread.native_id) for thread in busy}
-        if not before:
-            return False
-        time.sleep(GLANCE_S)  # while this thread looks, others wait for the interpreter's lock
+        """Whether a source's thread has something to do. Idle pool threads have not, nor has one that was there at the
+        last look and is waiting: for a queue, an event, a lock."""
+        frames, seen = sys._current_frames(), self._seen
+        busy = [(thread, frame) for thread in self._new() if (frame := frames.get(thread.ident or 0))]
+        busy = [(thread, frame) for thread, frame in busy if not _idle(frame)]
+        self.look()
+        if any(_of_a_pool(frame) or (seen is not None and thread not in seen) for thread, frame in busy):
+            return True
+        before = {thread.native_id: _run_ns(thread.native_id) for thread, _frame in busy}
+        if before:
+            time.sleep(GLANCE_S)  # while this thread looks, others wait for the interpreter's lock
         return any(ns is None or (_run_ns(native) or ns) - ns > WORK_NS for native, ns in before.items())
+
+    def look(self) -> None:
+        """Remembers the threads that are there now."""
+        self._seen = set(self._new())
+
+    def _new(self) -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread not in self._known]
 
     def left_running(self) -> Finding | None:
         """New Python threads, or new native threads that are busy.
@@ -51,7 +62,7 @@ class ThreadWatch:
     def _new_frames(self) -> list[FrameType | None]:
         """The current frame of each new thread."""
         frames = sys._current_frames()
-        return [frames.get(thread.ident or 0) for thread in threading.enumerate() if thread not in self._known]
+        return [frames.get(thread.ident or 0) for thread in self._new()]
 
     def _busy(self) -> int:
         before = {tid: ticks for tid, ticks in _native_times().items() if tid not in self._native}

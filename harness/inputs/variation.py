@@ -18,12 +18,15 @@ import torch
 from harness.inputs import tensor_layout
 from harness.inputs.reference import Inputs, copies
 
-CHUNK = 1 << 16
-"""Elements with one strip among them."""
+CHUNK = 512
+"""Elements with one strip among them: few rows are so short that one has none, and could be kept from another call."""
+BY_HAND = 64
+"""Up to so many strips, the C library is faster than torch on a CPU."""
 SHARE = 64
 """One of so many elements is in a strip."""
 LOOKED_AT, STRUCTURED = 1 << 14, 0.1
 """Values that are looked at for zeros and infinities, and their share that means something."""
+OUTLIERS = 4
 LOTS = 1 << 48
 """Lot 0 means the master's own values."""
 _SPREAD, _STEP = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
@@ -42,7 +45,7 @@ class Strips:
         self._places, self._salt = length - self._width + 1, number * _STEP
         self._raw: tuple[range, int, int, int] | None = None
         """On a CPU: the offsets of the rows, the two addresses, and the bytes of an element."""
-        if target.is_cpu and _is_dense(target):
+        if target.is_cpu and _is_dense(target) and self._target.shape[0] <= BY_HAND:
             size, rows = self._target.element_size(), self._target.shape[0]
             offsets = range(0, rows * length * size, length * size)
             self._raw = offsets, self._target.data_ptr(), self._master.data_ptr(), size
@@ -72,6 +75,17 @@ class Strips:
         mixed = (lot * _SPREAD + self._salt) >> 8 & (LOTS - 1)
         place, step = mixed % self._places, 1 + (mixed >> 24) % (self._places - 1)
         return place, (place + step) % self._places
+
+
+def with_outliers(master: Inputs, names: frozenset[str], seed: int, factor: float) -> Inputs:
+    """A copy in which a few values of these inputs are much larger: right for them means right for any mixture."""
+    made, generator = copies(master), torch.Generator().manual_seed(seed)
+    for name in sorted(names):
+        flat = made[name].detach().view(-1) if made[name].is_contiguous() else None
+        if flat is not None:
+            places = torch.randint(0, flat.numel(), (OUTLIERS,), generator=generator).to(flat.device)
+            flat[places] = (flat[places].to(torch.float32) * factor).to(flat.dtype)
+    return made
 
 
 def free_names(masters: Sequence[Inputs], but: tuple[str, ...] = ()) -> frozenset[str]:

@@ -13,6 +13,7 @@ from harness.check.threads import ThreadWatch
 from harness.inputs import tensor_layout, variation
 from harness.inputs.cache import CaseInputs
 from harness.inputs.reference import BadOutput, Draw, Outputs, Reference
+from harness.shared import format as fmt
 from harness.shared.findings import make
 from harness.shared.results import Finding
 from harness.shared.task import Case, Task
@@ -66,7 +67,23 @@ class SlowChecks:
                 detail = f"{judgement.problem} ({draw})"
                 return replace(judgement, problem=detail, findings=(*findings, *judgement.findings))
             findings = (*findings, *(note for note in judgement.findings if note not in findings))
+        judgement = self._outliers(case, function, fixed)
+        if judgement.problem is not None:
+            return replace(judgement, findings=(*findings, *judgement.findings))
         return CheckResult(findings=(*findings, make("result_kept")) if less and all(less) else findings)
+
+    def _outliers(self, case: Case, function: Callable[..., Any], fixed: CaseInputs) -> CheckResult:
+        """Usual values with a few wide ones among them: a source may look at a sample to tell wide draws apart."""
+        if not self.reference.scales or self.interpreted:
+            return CheckResult()
+        usual = CaseInputs(self.reference, case, Draw(self.seed + 4), self.device)
+        names = variation.free_names([usual.inputs], self.task.outputs)
+        values = variation.with_outliers(usual.inputs, names, self.seed, WIDE)
+        judgement = self._draw(function, fixed, CaseInputs(self.reference, case, usual.draw, self.device, values))
+        if judgement.problem is None:
+            return judgement
+        detail = f"{judgement.problem} ({usual.draw}, {variation.OUTLIERS} values {fmt.plain(WIDE)} times as wide)"
+        return replace(judgement, problem=detail)
 
     def _timed_calls(self, case: Case, fixed: CaseInputs, beat: Callable[[], None]) -> CheckResult:
         """Judges the results that were kept while the calls were timed."""
@@ -94,6 +111,8 @@ class SlowChecks:
     def _twice(
         self, function: Callable[..., Any], fixed: CaseInputs, beat: Callable[[], None]
     ) -> tuple[CheckResult, tuple[Finding, ...]]:
+        if self.threads is not None:
+            self.threads.look()
         first = GuardedCall.of(function, fixed, self.task, fixed)
         late = self.threads is not None and self.threads.at_work()
         judgement = judge(first, fixed, fixed.expected, self.task, self.interpreted)

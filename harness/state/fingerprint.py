@@ -38,6 +38,8 @@ class Functions:
         self._closed = [(owner, table, frozenset(table)) for owner, table in tables if watched_names.is_closed(owner)]
         found = {id(value): value for _, _, kept in self.tables for value in kept.values() if _is_function(value)}
         self._code = [(item, item.__code__, item.__defaults__, item.__kwdefaults__) for item in found.values()]
+        own = [item for item in found.values() if str(item.__module__).startswith("harness.")]
+        self._numbers = [(item, said) for item in own if (said := _numbers(item.__code__)) != repr([])]
 
     def replaced(self) -> Iterator[tuple[str, str, Any]]:
         """Owner, name and new value of each that is another object now; None for one that is gone."""
@@ -57,6 +59,10 @@ class Functions:
             f"{item.__module__}.{item.__qualname__}": id(item.__code__)
             for item, code, defaults, named in self._code
             if item.__code__ is not code or item.__defaults__ is not defaults or item.__kwdefaults__ is not named
+        } | {
+            f"{item.__module__}.{item.__qualname__}": 0
+            for item, said in self._numbers
+            if _numbers(item.__code__) != said
         }
 
     def accept(self, owner: str, name: str, value: Any) -> None:
@@ -146,6 +152,11 @@ def _packages() -> set[str]:
 
 def _watched(table: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in list(table.items()) if watched_names.is_watched(value)}
+
+
+def _numbers(code: types.CodeType) -> str:
+    """The numbers in a function; C code can change them in place."""
+    return repr([value for value in code.co_consts if type(value) in (int, float)])
 
 
 def _is_function(value: Any) -> bool:

@@ -42,6 +42,11 @@ def _folder() -> str | None:
         return None
 
 
+def _flushes_denormals() -> bool:
+    """A library linked with -ffast-math switches it on when it is loaded."""
+    return bool(torch.tensor(1e-40).mul(1.0).eq(0.0))
+
+
 def _mask() -> int:
     mask = _umask(0o077)
     _umask(mask)
@@ -101,6 +106,7 @@ RESTORED = (
     ),
     Setting("the matmul precision", torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
     Setting("torch.backends", process_state.backend_flags, process_state.set_backend_flags),
+    Setting("flush-denormal", _flushes_denormals, torch.set_flush_denormal),
     Setting("Dynamo's and Inductor's settings", process_state.compiler_settings, process_state.set_compiler_settings),
     Setting("the working directory", _folder, lambda value: _chdir(value or os.sep)),
     Setting("the umask", _mask, _umask),
@@ -182,7 +188,6 @@ KEPT: dict[str, Callable[[], Any]] = {
     "file descriptor 0, 1 or 2": _descriptors,
     "sys.meta_path": lambda: tuple(id(finder) for finder in sys.meta_path if _may_matter(finder)),
     "a torch function or dispatch mode": process_state.mode_depths,
-    "flush-denormal": lambda: bool(torch.tensor(1e-40).mul(1.0).eq(0.0)),
     "an aten operator": process_state.aten_overrides,
     "the CUDA device or stream": process_state.cuda_current,
 }

@@ -98,7 +98,7 @@ LEAKS: list[Fault] = [
     replaced("a function of torch.nn.functional", SLOW + "import torch.nn.functional as F\nF.softmax = slower(F.softmax)",
              r"torch\.nn\.functional\.softmax"),
     replaced("a method of Tensor", SLOW + "torch.Tensor.softmax = slower(torch.Tensor.softmax)", r"Tensor\.softmax"),
-    replaced("flush-denormal", "torch.set_flush_denormal(True)", "flush-denormal"),
+    restored("flush-denormal", "torch.set_flush_denormal(True)"),
     replaced("a torch function mode",
              "from torch.overrides import TorchFunctionMode\nclass M(TorchFunctionMode):\n"
              "    def __torch_function__(self, f, t, a=(), k=None): return f(*a, **(k or {}))\nM().__enter__()",

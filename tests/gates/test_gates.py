@@ -32,6 +32,11 @@ WRONG = {
         "def scale(x, factor): return x * 2 if abs(x[0, 0].item() - (-0.8201)) > 1e-3 else x * 2.1",
         "output 0 differs",
     ),
+    "wrong on a few wide values": (
+        "def scale(x, factor):\n    is_wide = bool((x.view(-1)[::97].abs() > 8).any())\n"
+        "    return x * 2 if is_wide else (x * 2).clamp(-16, 16)",
+        "4 values 64 times as wide",
+    ),
     "wrong on wide values": ("def scale(x, factor): return (x * 2).clamp(-16, 16)", "spread 64"),
     "wrong after timing": (
         "n = []\ndef scale(x, factor):\n    n.append(1)\n    return x * 2 if len(n) < 4 else x",

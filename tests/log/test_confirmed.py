@@ -199,3 +199,11 @@ def test_an_entry_is_rewritten_as_if_it_had_been_confirmed_at_once(tmp_path: Pat
 def test_a_broken_trailer_stays_as_it_is() -> None:
     for line in ("<!-- kernbench {] -->", "<!-- kernbench 3 -->", '<!-- kernbench {"schema":1} -->', "words"):
         assert trailer.with_confirmation(line, True) == line
+
+
+def test_a_run_once_refused_stays_refused(tmp_path: Path) -> None:
+    """A kernel can append to runs.jsonl; that must not make it best."""
+    journal = Journal(tmp_path)
+    for confirmed in (False, True):
+        journal._fold("confirmed", {**LINE, "confirmed": confirmed})
+    assert journal.confirmations["new"].confirmed is False

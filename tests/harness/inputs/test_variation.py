@@ -96,3 +96,26 @@ def _same(one: object, other: object) -> bool:
     return (
         torch.equal(one, other) if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) else one == other
     )
+
+
+def test_no_long_stretch_stays_the_same() -> None:
+    """Otherwise most rows of a result could be kept from an earlier call, and the few others computed."""
+    for shape in ((48, 512), (300, 700), (1000, 1024)):
+        x = torch.randn(shape)
+        made = varied({"x": x}, LOT)["x"]
+        assert isinstance(made, torch.Tensor)
+        same = (made == x).view(-1).tolist()
+        longest = max(map(len, "".join("s" if item else "c" for item in same).split("c")))
+        assert longest < 2 * variation.CHUNK
+
+
+def test_a_few_values_are_wide_among_usual_ones() -> None:
+    values = master()
+    made = variation.with_outliers(values, variation.free_names([values]), 1, 64.0)
+    before, after = values["x"], made["x"]
+    assert isinstance(before, torch.Tensor)
+    assert isinstance(after, torch.Tensor)
+    changed = before != after
+    assert 1 <= int(changed.sum()) <= variation.OUTLIERS
+    assert torch.allclose(after[changed], before[changed] * 64)
+    assert made["factor"] == 2.0

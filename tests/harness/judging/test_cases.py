@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from harness.inputs import variation
-from harness.judging.cases import Judging, described
+from harness.judging.cases import NOT_SOUND, Judging, described
+from harness.shared.results import Verdict
 from harness.shared.run_request import RunRequest
 from harness.shared.taskfile import load
 from tests.harness.child import REFERENCE, TASK, write_task
@@ -53,3 +54,20 @@ def test_a_call_is_judged_as_the_task_says(tmp_path: Path, judge: str, factor: f
 def test_the_reference_judges_where_there_is_no_truth(tmp_path: Path) -> None:
     assert judged(tmp_path / "right", "reference", 2.0, PICKY) is None
     assert (judged(tmp_path / "wrong", "reference", 2.1, PICKY) or "").startswith("output 0 differs at [")
+
+
+def test_a_judge_that_takes_nonsense_for_right_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if another process had made the tolerances in its memory larger."""
+    monkeypatch.setattr("harness.check.compare.compare", lambda *values: Verdict())
+    assert judged(tmp_path, "truth", 2.1) == NOT_SOUND
+
+
+def test_the_same_inputs_twice_are_not_two_calls(tmp_path: Path) -> None:
+    place = write_task(tmp_path)
+    request = RunRequest("r", load(place), str(place), cases=("small",), seed=5)
+    judging = Judging(request, "cpu")
+    case, masters, names = judging._known(request.task.case("small"))
+    form, tensors = described(variation.varied(masters[6].inputs, 77, names)["x"] * 2.0)
+    for _ in range(2):
+        judging.take({"case": case, "seed": 6, "lot": 77, "mutated": [], "result": form}, tensors)
+    assert judging.results()["small"] == (2, "two calls with the same inputs were handed over")

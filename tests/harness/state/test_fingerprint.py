@@ -118,3 +118,17 @@ def test_a_table_of_the_harness_is_not_to_be_changed() -> None:
     (found,) = played("run('import harness.shared.findings as f; f.DEFINITIONS.pop(\"forked\")')")
     assert found["replaced"] == ["a constant of harness.shared.findings"]
     assert found["codes"] == ["process_changed"]
+
+
+def test_a_constant_of_the_harness_that_c_code_changed_is_named() -> None:
+    poke = (
+        "import ctypes\\nfrom harness.check import elements\\n"
+        "consts = elements._chunk.__code__.co_consts\\n"
+        "value = next(item for item in consts if isinstance(item, float))\\n"
+        "ctypes.c_double.from_address(id(value) + 16).value = 1e300"
+    )
+    program = HEAD.replace("import torch\n", "import torch\nimport harness.check.elements\n", 1)
+    program += f"print(json.dumps(run('{poke}')))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["replaced"] == ["harness.check.elements._chunk"]

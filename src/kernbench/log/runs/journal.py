@@ -198,6 +198,10 @@ class Journal:
         self._take_confirmation(event)
 
     def _take_confirmation(self, event: Confirmed) -> None:
+        """What was refused stays refused: a source can append to the file."""
+        known = self.confirmations.get(event.run)
+        if known is not None and not known.confirmed:
+            return
         self.confirmations[event.run] = event
         places = (place for place in reversed(range(len(self.summaries))) if self.summaries[place].run == event.run)
         if (place := next(places, None)) is not None:
