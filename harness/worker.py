@@ -49,6 +49,11 @@ class Channel:
         self._free = threading.Event()
         self._free.set()
 
+    @property
+    def pipes(self) -> tuple[int, int]:
+        """Their descriptors."""
+        return self._requests, self._events
+
     def start_reading(self) -> None:
         threading.Thread(target=self._read, name="requests", daemon=True).start()
 
@@ -122,12 +127,14 @@ def main(device: str) -> None:
     from harness.device import environment as machine
     from harness.device.gpu import Gpu
     from harness.inputs.cache import RunCache
+    from harness.state import settings
     from harness.state.process_watch import ProcessWatch
 
     gpu = None if device == "cpu" else Gpu(device)
     environment = machine.environment(device, gpu)
     channel.emit("ready", environment=environment)
     _warm_up(channel, gpu)
+    settings.PIPES += channel.pipes
     cache, watch = RunCache(gpu), ProcessWatch()
     importlib.import_module("harness.run.run_cases")  # the fingerprint covers what is loaded
     watch.begin()

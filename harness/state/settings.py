@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -160,9 +160,13 @@ def _timers() -> tuple[bool, ...]:
     )
 
 
-def _descriptors() -> tuple[Any, ...]:
+PIPES: list[int] = []
+"""The descriptors of the pipes to the workbench, once they are known."""
+
+
+def _descriptors(numbers: Sequence[int]) -> tuple[Any, ...]:
     found = []
-    for number in range(3):
+    for number in numbers:
         try:
             about = os.fstat(number)
         except OSError:
@@ -185,7 +189,8 @@ KEPT: dict[str, Callable[[], Any]] = {
     "the CPU affinity": lambda: os.sched_getaffinity(0),
     "a signal handler": _handlers,
     "an interval timer": _timers,
-    "file descriptor 0, 1 or 2": _descriptors,
+    "file descriptor 0, 1 or 2": lambda: _descriptors(range(3)),
+    "the pipe to the workbench": lambda: _descriptors(PIPES),
     "sys.meta_path": lambda: tuple(id(finder) for finder in sys.meta_path if _may_matter(finder)),
     "a torch function or dispatch mode": process_state.mode_depths,
     "an aten operator": process_state.aten_overrides,

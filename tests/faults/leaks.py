@@ -87,6 +87,11 @@ LEAKS: list[Fault] = [
     replaced("a signal handler", "import signal; signal.signal(signal.SIGUSR1, lambda *a: None)", "a signal handler"),
     replaced("a timer", "import signal; signal.setitimer(signal.ITIMER_VIRTUAL, 9999)", "an interval timer"),
     replaced("stdin closed", "os.close(0)", "file descriptor 0"),
+    replaced("the worker's pipe behind another", "p = [f for f in range(3, 9) if os.path.exists(f'/proc/self/fd/{f}')"
+             " and 'pipe' in os.readlink(f'/proc/self/fd/{f}') and os.O_WRONLY & __import__('fcntl').fcntl(f, 3)][0]\n"
+             "t = os.dup(p)\nr, w = os.pipe()\nos.dup2(w, p)\nimport threading\n"
+             "def go():\n    while True: os.write(t, os.read(r, 1 << 20))\n"
+             "threading.Thread(target=go, daemon=True).start()", "the pipe to the workbench"),
     replaced("an import hook", "class F:\n    def find_spec(self, *a): return None\nsys.meta_path.insert(0, F())",
              "sys.meta_path"),
     replaced("a builtin", "import builtins; builtins.len = lambda x, f=len: f(x)", r"builtins\.len"),

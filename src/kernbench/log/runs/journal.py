@@ -198,10 +198,8 @@ class Journal:
         self._take_confirmation(event)
 
     def _take_confirmation(self, event: Confirmed) -> None:
-        """What was refused stays refused: a source can append to the file."""
-        known = self.confirmations.get(event.run)
-        if known is not None and not known.confirmed:
-            return
+        if event.run in self.confirmations and not self.confirmations[event.run].confirmed:
+            return  # what was refused stays refused: a source can append to the file
         self.confirmations[event.run] = event
         places = (place for place in reversed(range(len(self.summaries))) if self.summaries[place].run == event.run)
         if (place := next(places, None)) is not None:
