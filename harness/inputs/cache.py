@@ -129,6 +129,8 @@ class RunCache:
     def drop(self, role: str) -> None:
         side = self._sides.pop(role, None)
         if side is not None:
+            if self._reference is not None:
+                self._reference[1].forget_states(side.package)
             side.close()
             if role == "reference":  # closing emptied the modules of its functions
                 self._reference = None

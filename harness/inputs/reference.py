@@ -109,6 +109,8 @@ class Reference:
         try:
             state = self._states.of(function, case, self._device, dtype)
         except BaseException as problem:
+            if isinstance(function, type):  # its own constructor failed
+                raise
             raise self._blamed(f"setup failed for case {case.id}", problem) from None
         return CaseEntry(function, build, state)
 
@@ -118,6 +120,9 @@ class Reference:
 
     def trim_states(self, room: int) -> None:
         self._states.trim(room)
+
+    def forget_states(self, package: str) -> None:
+        self._states.forget(package)
 
     def truth(self, case: Case, inputs: Inputs) -> Outputs:
         """Unrounded results: from the task's `truth`, or from the entry on float64 copies."""

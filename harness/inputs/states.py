@@ -48,6 +48,11 @@ class States:
         """Of the tensors in a side's state: a call has to read them."""
         return _nbytes(self._kept.get(function, {}).get((case.id, dtype)))
 
+    def forget(self, package: str) -> None:
+        """Those of a side that is unloaded: an instance keeps its class, and so its own entry here, alive."""
+        for function in [item for item in self._kept if str(item.__module__).partition(".")[0] == package]:
+            del self._kept[function]
+
     def trim(self, room: int) -> None:
         """Forgets all states if they take more memory than that."""
         if sum(_nbytes(state) for kept in self._kept.values() for state in kept.values()) > room:

@@ -172,3 +172,12 @@ def test_a_problems_file_just_opens(tmp_path: Path) -> None:
     assert "made 1_activation, a task of level1/1_activation.py" in done.stderr
     assert done.returncode == 0, done.stderr
     assert "as_given" in done.stdout
+
+
+def test_a_constructor_that_fails_is_the_solutions_mistake(child: Child, tmp_path: Path) -> None:
+    task = written(tmp_path, "2_weights")
+    solution = task / "solution.py"
+    solution.write_text(solution.read_text().replace("self.fc =", "raise ValueError('no weights')\n        self.fc ="))
+    found = row(child, task)
+    assert (found["status"], found["detail"]) == ("runtime_error", "ValueError: no weights")
+    assert found["where"]["file"] == "solution.py"

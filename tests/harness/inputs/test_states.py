@@ -1,0 +1,50 @@
+"""States go with the side that they belong to."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import torch
+
+from harness.inputs.states import States
+from harness.shared.task import Case
+
+CASE = Case("a", "a")
+
+
+def test_a_state_is_made_once_per_side_and_case_from_the_same_seed() -> None:
+    states = States(lambda case, device, dtype: torch.rand(3, dtype=dtype))
+    torch.manual_seed(7)
+    wanted = torch.rand(1)
+    torch.manual_seed(7)
+    first, second = (states.of(function, CASE, "cpu", torch.float32) for function in (max, min))
+    assert torch.equal(first, second)
+    assert first is not second
+    assert states.of(max, CASE, "cpu", torch.float32) is first
+    assert torch.equal(torch.rand(1), wanted)  # what a call draws does not depend on it
+    assert states.nbytes(max, CASE, torch.float32) == 12
+
+
+def test_the_instances_of_a_class_are_forgotten_with_its_side() -> None:
+    class Model(torch.nn.Module):
+        pass
+
+    Model.__module__ = "_kb_solution_1.solution"
+    states = States(lambda case, device, dtype, entry: entry())
+    made = weakref.ref(states.of(Model, CASE, "cpu", torch.float32))
+    states.forget("_kb_solution_2")
+    gc.collect()
+    assert made() is not None
+    states.forget("_kb_solution_1")
+    gc.collect()
+    assert made() is None
+
+
+def test_states_that_take_too_much_room_are_made_again() -> None:
+    states = States(lambda case, device, dtype: [torch.rand(100, dtype=dtype)])
+    first = states.of(max, CASE, "cpu", torch.float32)
+    states.trim(400)
+    assert states.of(max, CASE, "cpu", torch.float32) is first
+    states.trim(399)
+    assert states.of(max, CASE, "cpu", torch.float32) is not first
