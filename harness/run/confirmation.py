@@ -38,6 +38,8 @@ FEWEST, MOST, ALL = 2, 64, 128
 SLOWER = {"cpu": 1.3, "cuda": 1.15}
 """A baseline that takes so many times as long next to the source as alone was slowed down."""
 SLOWER_US = 2.0
+IF_BUSY = 3.0
+"""Factor on that while other programs keep the CPUs busy: they come and go."""
 ROOM_TO_JUDGE = 4
 """A result is kept if it takes less than one of so many parts of the free memory."""
 
@@ -126,6 +128,8 @@ class ConfirmedRows:
     def _slowed(self, case: Case, timed: Timed) -> list[Finding]:
         """The sides that take longer next to the source than alone."""
         limit, found = SLOWER["cpu" if self._device == "cpu" else "cuda"], []
+        if timed.load is not None and timed.load.is_high:
+            limit *= IF_BUSY
         for side in self._others(case):
             now, alone = timed.samples.time_us(side), self._alone.get((case.id, side))
             if now is not None and alone is not None and now > alone * limit + SLOWER_US:
