@@ -26,7 +26,8 @@ SHARE = 64
 """One of so many elements is in a strip."""
 LOOKED_AT, STRUCTURED = 1 << 14, 0.1
 """Values that are looked at for zeros and infinities, and their share that means something."""
-OUTLIERS = 4
+OUTLIERS = 8
+"""In pairs of neighbors that differ: what clamps wide values takes them for equal."""
 LOTS = 1 << 48
 """Lot 0 means the master's own values."""
 _SPREAD, _STEP = 0x9E3779B97F4A7C15, 0xD1B54A32D192ED03
@@ -83,8 +84,10 @@ def with_outliers(master: Inputs, names: frozenset[str], seed: int, factor: floa
     for name in sorted(names):
         flat = made[name].detach().view(-1) if made[name].is_contiguous() else None
         if flat is not None:
-            places = torch.randint(0, flat.numel(), (OUTLIERS,), generator=generator).to(flat.device)
-            flat[places] = (flat[places].to(torch.float32) * factor).to(flat.dtype)
+            places = torch.randint(0, flat.numel() - 1, (OUTLIERS // 2,), generator=generator).to(flat.device)
+            signs = torch.randint(0, 2, (OUTLIERS // 2,), generator=generator).to(flat.device) * 2.0 - 1.0
+            wide = signs * flat.to(torch.float32).abs().max() * factor
+            flat[places], flat[places + 1] = wide.to(flat.dtype), (0.75 * wide).to(flat.dtype)
     return made
 
 

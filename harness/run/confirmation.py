@@ -38,6 +38,8 @@ FEWEST, MOST, ALL = 2, 64, 128
 SLOWER = {"cpu": 1.3, "cuda": 1.15}
 """A baseline that takes so many times as long next to the source as alone was slowed down."""
 SLOWER_US = 2.0
+CHANGED = object()
+"""Handed over instead of a result whose copy was changed after the call: the judge refuses it."""
 IF_BUSY = 3.0
 """Factor on that while other programs keep the CPUs busy: they come and go."""
 ROOM_TO_JUDGE = 4
@@ -153,7 +155,7 @@ class ConfirmedRows:
         """After the last time was taken."""
         for case in self.request.cases:
             for call in self._kept.pop(case, []):
-                form, own = described(call.result)
+                form, own = described(call.result if call.is_unchanged else CHANGED)
                 header = {"case": case, "seed": seeds(self.request)[call.master], "lot": call.lot}
                 header |= {"mutated": [*call.mutated], "result": form}
                 sender.send(header, [*call.mutated.values(), *own])

@@ -102,6 +102,8 @@ class SlowChecks:
 
     def _timed_call(self, call: KeptCall, material: CaseInputs, fixed: CaseInputs) -> str | None:
         inputs = {**material.inputs, **call.mutated}
+        if not call.is_unchanged:
+            return "a copy of its result was changed after the call"
         try:
             answer = verdicts.Answer.to(material, call.result, inputs, fixed.expected)
         except BadOutput as problem:

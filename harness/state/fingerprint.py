@@ -6,6 +6,7 @@ replaced function cannot be, because references to it remain: the workbench repl
 
 from __future__ import annotations
 
+import ctypes
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,6 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from harness.state import settings, watched_names
+
+_POINTER = ctypes.sizeof(ctypes.c_void_p)
+_HEADER = object.__basicsize__
+"""Where a builtin has the pointer to its definition, which begins with its name and its C function."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,9 @@ class Functions:
         self._closed = [(owner, table, frozenset(table)) for owner, table in tables if watched_names.is_closed(owner)]
         found = {id(value): value for _, _, kept in self.tables for value in kept.values() if _is_function(value)}
         self._code = [(item, item.__code__, item.__defaults__, item.__kwdefaults__) for item in found.values()]
+        builtins = {id(value): value for _, _, kept in self.tables for value in kept.values() if _is_builtin(value)}
+        cells = [(item, cell) for item in builtins.values() for cell in _cells(item)]
+        self._methods = [(item, cell, cell.value) for item, cell in cells]
         own = [item for item in found.values() if str(item.__module__).startswith("harness.")]
         self._numbers = [(item, said) for item in own if (said := _numbers(item.__code__)) != repr([])]
 
@@ -55,15 +63,23 @@ class Functions:
 
     def rewritten(self) -> dict[str, int]:
         """Functions whose code or defaults were exchanged in place, each with the identity of its code."""
-        return {
-            f"{item.__module__}.{item.__qualname__}": id(item.__code__)
-            for item, code, defaults, named in self._code
-            if item.__code__ is not code or item.__defaults__ is not defaults or item.__kwdefaults__ is not named
-        } | {
-            f"{item.__module__}.{item.__qualname__}": 0
-            for item, said in self._numbers
-            if _numbers(item.__code__) != said
-        }
+        return (
+            {
+                f"{item.__module__}.{item.__qualname__}": id(item.__code__)
+                for item, code, defaults, named in self._code
+                if item.__code__ is not code or item.__defaults__ is not defaults or item.__kwdefaults__ is not named
+            }
+            | {
+                f"{item.__module__}.{item.__qualname__}": 0
+                for item, said in self._numbers
+                if _numbers(item.__code__) != said
+            }
+            | {
+                f"{getattr(item, '__module__', '')}.{item.__name__}": 1
+                for item, cell, value in self._methods
+                if cell.value != value
+            }
+        )
 
     def accept(self, owner: str, name: str, value: Any) -> None:
         for known, _, kept in self.tables:
@@ -157,6 +173,17 @@ def _watched(table: Mapping[str, Any]) -> dict[str, Any]:
 def _numbers(code: types.CodeType) -> str:
     """The numbers in a function; C code can change them in place."""
     return repr([value for value in code.co_consts if type(value) in (int, float)])
+
+
+def _is_builtin(value: Any) -> bool:
+    return type(value) is types.BuiltinFunctionType and sys.implementation.name == "cpython"
+
+
+def _cells(value: Any) -> tuple[ctypes.c_void_p, ...]:
+    """Where a builtin has its definition, and this its C function: a source can exchange either and leave the object as
+    it is."""
+    definition = ctypes.c_void_p.from_address(id(value) + _HEADER)
+    return () if definition.value is None else (definition, ctypes.c_void_p.from_address(definition.value + _POINTER))
 
 
 def _is_function(value: Any) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ WHOLE_AT_RANDOM = 64
 BYTE = 0xFF
 """All bits set is NaN in every floating-point format of torch."""
 
-_random, _set, _set_on_gpu = os.urandom, ctypes.memset, set_bytes
+_random, _set, _set_on_gpu, _crc = os.urandom, ctypes.memset, set_bytes, zlib.crc32
 """Bound before any source could replace them."""
 
 
@@ -47,6 +48,13 @@ class KeptCall:
     lot: int
     names: frozenset[str] = frozenset()
     """Of the inputs that the lot changes."""
+    sums: tuple[int, ...] = ()
+    """Checksums of the copies when they were made; on a GPU none."""
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the copies are still as they were made: a source could write to them when its result is freed."""
+        return self.sums == _sums(self.result, self.mutated)
 
 
 @dataclass
@@ -105,7 +113,17 @@ class SpotChecks:
         if sum(tensor_layout.span_bytes(value) for value in tensors(result)) > self.most_bytes:
             return None
         mutated = {name: tensor_layout.copy(working.inputs[name]) for name in self.mutates}
-        return KeptCall(_copy(result), mutated, working.master, working.lot, working.names)
+        kept = _copy(result)
+        return KeptCall(kept, mutated, working.master, working.lot, working.names, _sums(kept, mutated))
+
+
+def _sums(result: Any, mutated: dict[str, torch.Tensor]) -> tuple[int, ...]:
+    values = [*tensors(result), *mutated.values()]
+    return tuple(_sum(value) for value in values if value.is_cpu and value.numel())
+
+
+def _sum(value: torch.Tensor) -> int:
+    return _crc((ctypes.c_char * tensor_layout.span_bytes(value)).from_address(value.data_ptr()))
 
 
 def _drawn(below: int) -> int:

@@ -35,7 +35,7 @@ WRONG = {
     "wrong on a few wide values": (
         "def scale(x, factor):\n    is_wide = bool((x.view(-1)[::97].abs() > 8).any())\n"
         "    return x * 2 if is_wide else (x * 2).clamp(-16, 16)",
-        "4 values 64 times as wide",
+        "8 values 64 times as wide",
     ),
     "wrong on wide values": ("def scale(x, factor): return (x * 2).clamp(-16, 16)", "spread 64"),
     "wrong after timing": (

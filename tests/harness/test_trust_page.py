@@ -19,6 +19,8 @@ def test_checks() -> None:
     assert f"then {slow_checks.WIDER:.0f} times as wide" in TEXT
     assert f"up to {slow_checks.WIDE:.0f} times, not more" in TEXT
     assert f"one element in {variation.SHARE} of every" in TEXT
+    assert f"a few in every {variation.CHUNK}," in TEXT
+    assert f"has {SPELLED[variation.OUTLIERS]} wide values among usual ones" in TEXT
 
 
 def test_timed_calls() -> None:

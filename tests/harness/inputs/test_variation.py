@@ -117,5 +117,5 @@ def test_a_few_values_are_wide_among_usual_ones() -> None:
     assert isinstance(after, torch.Tensor)
     changed = before != after
     assert 1 <= int(changed.sum()) <= variation.OUTLIERS
-    assert torch.allclose(after[changed], before[changed] * 64)
+    assert (after[changed].abs() >= 0.74 * before.abs().max() * 64).all()
     assert made["factor"] == 2.0

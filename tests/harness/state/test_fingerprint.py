@@ -132,3 +132,13 @@ def test_a_constant_of_the_harness_that_c_code_changed_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["replaced"] == ["harness.check.elements._chunk"]
+
+
+def test_a_builtin_whose_c_function_is_another_is_named() -> None:
+    poke = (
+        "import ctypes, math\\n"
+        "cell = lambda f: ctypes.c_void_p.from_address(ctypes.c_void_p.from_address(id(f) + 16).value + 8)\\n"
+        "cell(math.sin).value = cell(math.cos).value"
+    )
+    (found,) = played(f"run('{poke}')")
+    assert found["replaced"] == ["math.sin"]

@@ -136,3 +136,12 @@ def test_a_result_with_an_attribute_is_copied_too() -> None:
     result.rows_per_block = 4  # type: ignore[attr-defined]
     spots.take("solution", result, working())
     assert torch.equal(spots.kept[0].result, torch.ones(4))
+
+
+def test_a_copy_that_is_written_to_afterwards_is_noticed() -> None:
+    spots, result = SpotChecks(), torch.ones(5)
+    spots.take("solution", result, working())
+    (kept,) = spots.kept
+    assert kept.is_unchanged
+    kept.result[2] = 3.0
+    assert not kept.is_unchanged
