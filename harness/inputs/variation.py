@@ -20,7 +20,7 @@ from harness.inputs.reference import Inputs, copies
 
 CHUNK = 512
 """Elements with one strip among them: few rows are so short that one has none, and could be kept from another call."""
-BY_HAND = 64
+BY_HAND = 16
 """Up to so many strips, the C library is faster than torch on a CPU."""
 SHARE = 64
 """One of so many elements is in a strip."""
