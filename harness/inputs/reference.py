@@ -195,7 +195,7 @@ def _returned(result: Any) -> Outputs:
         named = {f"output {index}": value for index, value in enumerate(result)}
     else:
         named = {"output 0": result}
-    if list(named.values()) == [None]:
+    if len(named) == 1 and next(iter(named.values())) is None:
         raise BadOutput("it returned None")
     return {name: value for top, item in named.items() for name, value in _leaves(top, item)}
 

@@ -20,7 +20,7 @@ NAMES = ("1_activation", "2_weights", "3_batch_norm")
 
 
 def suite(folder: Path, *words: str, code: int | None = 0) -> tuple[list[dict[str, Any]], str]:
-    command = [sys.executable, "-m", "kernbench", "suite", "level1", "--json", "--device", "cpu", "--budget", "20"]
+    command = [sys.executable, "-m", "kernbench", "suite", "level1", "--json", "--budget", "20"]
     done = subprocess.run(
         [*command, *words], cwd=folder, capture_output=True, text=True, timeout=240, env={**os.environ}
     )
@@ -59,6 +59,15 @@ def test_a_crash_costs_one_problem_and_resume_goes_on(folder: Path) -> None:
     outcomes, _said = suite(folder, "--solutions", "solutions", "--resume", code=1)
     assert [(item["name"], item["status"]) for item in outcomes] == [("1_activation", "ok")]
     assert load(folder / "suite/1_activation").device == "cpu"
+
+
+def test_a_hang_costs_one_problem(folder: Path) -> None:
+    solutions = folder / "solutions"
+    solutions.mkdir()
+    endless = PROBLEMS["2_weights"].replace("class Model(", "class ModelNew(").replace("super(Model", "super(ModelNew")
+    (solutions / "2_weights.py").write_text(endless.replace("return self.fc(x)", "while True: pass"))
+    outcomes, _said = suite(folder, "--solutions", "solutions", "--quick", "--deadline", "check=3", code=1)
+    assert [item["status"] for item in outcomes] == ["ok", "timeout", "ok"]
 
 
 def outcome(name: str, **values: Any) -> Outcome:

@@ -124,6 +124,7 @@ def suite(
     """Run all problems of a suite, unattended, and write a report."""
     from kernbench.suites import suite_report
     from kernbench.suites.imported_task import Form, write
+    from kernbench.suites.opening import device_here
     from kernbench.suites.suite_run import Suite
 
     options = replace(read_options(given), quick=quick)
@@ -131,7 +132,7 @@ def suite(
     known = run.known() if resume else {}
     if run.path.exists() and not resume:
         raise UserError(f"{run.path} already exists; go on with --resume, or choose another folder with `--to`")
-    device = "cpu" if options.device == "cpu" else "cuda"
+    device = device_here() if options.device is None else options.device.partition(":")[0]
     left: dict[str, Callable[[], Path]] = {
         problem.name: partial(write, problem, to / problem.name, Form(scale, device, False, _own(solutions, problem)))
         for problem in found

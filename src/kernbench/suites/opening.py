@@ -12,15 +12,20 @@ from kernbench.task import lookup
 
 def task_folder(task: str | None) -> Path:
     """The folder of the task that a word names, or that is made of the problem's file that it names."""
-    path = Path(task).expanduser() if task is not None and not task.startswith("~") else None
-    if path is None or not path.is_file() or (problem := problems.detect(path)) is None or _is_in_task(path):
+    path = Path(task or "")
+    if not path.is_file() or (problem := problems.detect(path)) is None or _is_in_task(path):
         return lookup.find_task(task)
-    folder, device = Path.cwd() / problem.name, "cuda" if MachineReader().read().gpus else "cpu"
+    folder, device = Path.cwd() / problem.name, device_here()
     if not folder.exists():
         for_cpu = " for the CPU, because no GPU is here" if device == "cpu" else ""
         said = f"made {folder.name}, a task of {problem.title}{for_cpu}; edit solution.py there"
         print(said, file=sys.stderr)
     return imported_task.write(problem, folder, imported_task.Form(device=device))
+
+
+def device_here() -> str:
+    """What a task made here is for."""
+    return "cuda" if MachineReader().read().gpus else "cpu"
 
 
 def _is_in_task(path: Path) -> bool:
