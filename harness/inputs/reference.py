@@ -58,7 +58,8 @@ class Reference:
         self._states = States(getattr(module, "setup", None))
         self._structures: dict[str, tuple[tuple[str, ...], structure.Build | None]] = {}
         """By case: the names of the flat inputs, and how to make the arguments from them."""
-        self._device = "cpu"
+        self._devices: dict[str, str] = {}
+        """By case: where its inputs were made last."""
         self._traffic = getattr(module, "traffic", None)
         self.extra_check = getattr(module, "check", None)
         self._make = getattr(module, "make_inputs", None)
@@ -70,7 +71,7 @@ class Reference:
         """Whether make_inputs takes spread and offset (without them, a task is checked with different seeds only)."""
 
     def make(self, case: Case, draw: Draw, device: str) -> Inputs:
-        self._device = device
+        self._devices[case.id] = device
         seed_everywhere(draw.seed, device)  # for a make_inputs that uses the global generators
         options = {"spread": draw.spread, "offset": draw.offset} if self.scales else {}
         try:
@@ -107,7 +108,7 @@ class Reference:
             return function
         dtype = torch.float64 if exact else _dtype(case)
         try:
-            state = self._states.of(function, case, self._device, dtype)
+            state = self._states.of(function, case, self._devices[case.id], dtype)
         except BaseException as problem:
             if isinstance(function, type):  # its own constructor failed
                 raise

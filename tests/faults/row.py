@@ -97,7 +97,7 @@ class Stage:
             bench.recovered(60)
             if self.device != "cpu":
                 bench.recovered(90, GOOD_TRITON)  # from now on a process compiles ahead
-            bench.settle(quiet=1.5)
+            bench.settle(60, quiet=1.5)
             self._known = processes.marked(bench.mark)
             self._at_rest = len(self._known), processes.descriptors(bench.pid)
         return self._open
