@@ -36,7 +36,8 @@ SOURCES_PER_WORKBENCH = 12
 WITHIN = 90.0
 """Seconds for an answer."""
 DEADLINES = {"build": 60, "check": 20, "time": 20}
-BUDGET_MS = 30
+BUDGET_MS = {"cpu": 30, "cuda": 100}
+"""On a GPU the usual one: with a smaller one a block has a single call, and inputs kept in the L2 cannot be told."""
 NO_GAIN = 1.02
 """A speedup that the noise of this machine may have."""
 
@@ -111,7 +112,7 @@ class Stage:
 
     def __init__(self, device: str, code: Path) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="kernbench-gates-"))
-        self._task = TASK if device == "cpu" else GPU_TASK
+        self._task, self._budget_ms = TASK if device == "cpu" else GPU_TASK, BUDGET_MS[device]
         self._code, self._numbers, self._played = code, 0, 0
         self._bench: Workbench | None = None
 
@@ -123,7 +124,7 @@ class Stage:
             folder = write_task(self.root / str(self._numbers) / "softmax", task_toml=self._task)
             paths = os.pathsep.join([str(self._code / "src"), str(self._code)])
             os.chdir(self.root)  # `-m` would import the code of the folder it is started in
-            self._bench = Workbench(folder, "--budget", str(BUDGET_MS), deadlines=DEADLINES, PYTHONPATH=paths)
+            self._bench = Workbench(folder, "--budget", str(self._budget_ms), deadlines=DEADLINES, PYTHONPATH=paths)
             opened = self._bench.answer((0, 0, 0.0), WITHIN)
             self._promoted(self._bench, opened)  # the honest kernel is best before any cheat is saved
             self._bench.answer(self._bench.save(solution_py=GOOD), WITHIN)
