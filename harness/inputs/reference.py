@@ -113,7 +113,7 @@ class Reference:
             if isinstance(function, type):  # its own constructor failed
                 raise
             raise self._blamed(f"setup failed for case {case.id}", problem) from None
-        return CaseEntry(function, build, state)
+        return CaseEntry(state, build) if self._states.replaces(function, state) else CaseEntry(function, build, state)
 
     def outputs(self, case: Case, inputs: Inputs) -> Outputs:
         """The entry's outputs in the production dtype."""

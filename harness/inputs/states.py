@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -29,6 +30,10 @@ class States:
     @property
     def are_made(self) -> bool:
         return self._setup is not None
+
+    def replaces(self, function: Callable[..., Any], state: Any) -> bool:
+        """Whether a state is what is called in the entry's place."""
+        return self._takes_entry and (state is function or isinstance(state, types.FunctionType))
 
     def of(self, function: Callable[..., Any], case: Case, device: str, dtype: torch.dtype) -> Any:
         if self._setup is None:

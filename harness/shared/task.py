@@ -108,6 +108,8 @@ class Task:
     """More sides to time a row against, named like a baseline; they decide nothing."""
     compare_files: tuple[str, ...] = ()
     """The files of those sides that are not in `files`."""
+    origin: dict[str, str] = field(default_factory=dict)
+    """Of an imported task: `format`, and what that format needs to export a solution."""
 
     def case(self, case_id: str) -> Case:
         return next(case for case in self.cases if case.id == case_id)
@@ -145,7 +147,7 @@ DEFAULT_TOLERANCE = {
 _DEFAULTS: dict[str, Any] = {"device": "cuda", "threads": 1, "mutates": (), "layout": "reference"}
 """Defaults of the fields that Task requires."""
 _NOT_RULES = frozenset(
-    "name folder summary ignore libraries compare compare_files hash old_hash files cases tolerance".split()
+    "name folder summary ignore libraries compare compare_files origin hash old_hash files cases tolerance".split()
 )
 _NOT_CASE_RULES = frozenset("label models known weight tolerance".split())
 

@@ -15,6 +15,9 @@ from click.testing import CliRunner
 from harness.shared.taskfile import load
 from kernbench.cli import cli
 from kernbench.suites import imported_task, problems
+from kernbench.suites.formats import kernelbench
+from kernbench.suites.formats.foreign_problem import Form
+from kernbench.task.lookup import ProjectError
 from tests.harness.child import Child, results
 
 MODEL = """
@@ -78,7 +81,7 @@ def written(folder: Path, name: str, text: str | None = None, **options: Any) ->
     path.write_text(PROBLEMS[name] if text is None else text)
     found = problems.detect(path)
     assert found is not None
-    return imported_task.write(found, folder / name, imported_task.Form(device="cpu", **options))
+    return imported_task.write(found, folder / name, Form(device="cpu", **options))
 
 
 def row(child: Child, task: Path) -> dict[str, Any]:
@@ -111,7 +114,7 @@ def test_a_scaled_problem_is_smaller(child: Child, tmp_path: Path) -> None:
 
 def test_the_class_is_renamed_wherever_it_is_named_and_nothing_else() -> None:
     text = PROBLEMS["1_activation"]
-    made = imported_task.first_solution(text)
+    made = kernelbench.first_solution(text)
     assert "class ModelNew(nn.Module)" in made
     assert "super(ModelNew, self)" in made
     assert "A Model that does something." in made
@@ -130,7 +133,9 @@ def test_the_problem_is_part_of_the_task_and_a_change_of_it_starts_a_new_series(
 def test_a_copy_does_not_follow(tmp_path: Path) -> None:
     task = written(tmp_path, "1_activation", copy=True)
     assert not (task / "problem.py").is_symlink()
-    assert imported_task.same_problem(task, problems.Problem("kernelbench", tmp_path / "level1/1_activation.py", False))
+    assert written(tmp_path, "1_activation", copy=True) == task
+    with pytest.raises(ProjectError, match="is not this problem's"):
+        written(tmp_path, "1_activation", PROBLEMS["2_weights"])
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, is_file
 
 TASK_KEYS = frozenset(
     "name entry summary baseline compare device threads mutates outputs seeded rowwise layout dtype judge libraries "
-    "ignore tolerance case smoke check grid".split()
+    "ignore origin tolerance case smoke check grid".split()
 )
 MOST_THREADS = 1024
 MOST_COMPARED = 4
@@ -76,6 +76,7 @@ def load(folder: Path) -> Task:
         dtype=cast(Any, read.choice(path, "dtype", data.get("dtype", "reference"), AS_REFERENCE)),
         compare=compare,
         compare_files=tuple(name for name in side_files(folder, _named_files(*compare)) if name not in files),
+        origin=_origin(path, data),
     )
     return replace(task, hash=task_hash(task))
 
@@ -101,6 +102,13 @@ def _compare(path: Path, data: dict[str, Any], baseline: str) -> tuple[str, ...]
             what = {baseline: "the baseline", SOLUTION: "the solution"}.get(name, "named twice")
             raise TaskError(path, "compare", f"{shown(name)} is {what}; name other sides")
     return names
+
+
+def _origin(path: Path, data: dict[str, Any]) -> dict[str, str]:
+    table = data.get("origin", {})
+    if not isinstance(table, dict):
+        raise TaskError(path, "origin", f"{shown(table)} is not a table")
+    return {name: read.text(path, f"origin.{name}", value) for name, value in table.items()}
 
 
 def _named_files(*sides: str) -> list[str]:

@@ -19,7 +19,7 @@ from harness.shared.errors import UserError
 from kernbench.commands.run import loop_options, read_options, run_until_signal
 
 if TYPE_CHECKING:
-    from kernbench.suites.problems import Problem
+    from kernbench.suites.formats.foreign_problem import Problem
     from kernbench.suites.suite_run import Outcome
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -77,15 +77,16 @@ def import_(
     solution: Path | None,
 ) -> None:
     """Make tasks of KernelBench problems: one file, or all in a folder. Never overwrites files."""
-    from kernbench.suites.imported_task import Form, write
+    from kernbench.suites.formats.foreign_problem import Form
+    from kernbench.suites.imported_task import write
 
     found = problems_in(source, only)
     if solution is not None and len(found) > 1:
         raise click.UsageError(f"--solution is for one problem, and {source} has {len(found)}")
     for problem in found:
         if only_list:
-            random = ", draws random numbers" if problem.draws else ""
-            click.echo(f"{problem.name}  {problem.format}{random}")
+            said = problem.refused and f"refused: {problem.refused}"
+            click.echo(f"{problem.name}  {', '.join(filter(None, [problem.format, problem.about, said]))}")
             continue
         folder = write(problem, (to or Path.cwd()) / problem.name, Form(scale, device, copy, solution))
         click.echo(f"{folder}", err=len(found) == 1)
@@ -123,7 +124,8 @@ def suite(
 ) -> None:
     """Run all problems of a suite, unattended, and write a report."""
     from kernbench.suites import suite_report
-    from kernbench.suites.imported_task import Form, write
+    from kernbench.suites.formats.foreign_problem import Form
+    from kernbench.suites.imported_task import write
     from kernbench.suites.opening import device_here
     from kernbench.suites.suite_run import Suite
 

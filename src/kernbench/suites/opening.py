@@ -7,20 +7,23 @@ from pathlib import Path
 
 from kernbench.machine.telemetry import MachineReader
 from kernbench.suites import imported_task, problems
+from kernbench.suites.formats.foreign_problem import Form
 from kernbench.task import lookup
 
 
 def task_folder(task: str | None) -> Path:
-    """The folder of the task that a word names, or that is made of the problem's file that it names."""
+    """The folder of the task that a word names, or that is made of the problem that it names."""
     path = Path(task or "")
-    if not path.is_file() or (problem := problems.detect(path)) is None or _is_in_task(path):
+    if not task or not path.exists() or (problem := problems.detect(path)) is None or _is_in_task(path):
         return lookup.find_task(task)
     folder, device = Path.cwd() / problem.name, device_here()
-    if not folder.exists():
+    is_new = not folder.exists()
+    imported_task.write(problem, folder, Form(device=device))
+    if is_new:
         for_cpu = " for the CPU, because no GPU is here" if device == "cpu" else ""
         said = f"made {folder.name}, a task of {problem.title}{for_cpu}; edit solution.py there"
         print(said, file=sys.stderr)
-    return imported_task.write(problem, folder, imported_task.Form(device=device))
+    return folder
 
 
 def device_here() -> str:
@@ -29,4 +32,5 @@ def device_here() -> str:
 
 
 def _is_in_task(path: Path) -> bool:
-    return any((place / lookup.TASK_FILE).is_file() for place in path.absolute().parents)
+    path = path.absolute()
+    return any((place / lookup.TASK_FILE).is_file() for place in (path, *path.parents))

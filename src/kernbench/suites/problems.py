@@ -1,63 +1,40 @@
-"""Recognizes problems of other suites by their syntax."""
+"""Recognizes problems of other suites, in files and folders, without running anything."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from harness.shared.used_files import syntax_tree, text_of
+from kernbench.suites.formats import kernelbench
+from kernbench.suites.formats.foreign_problem import Problem
 
-Format = Literal["kernelbench"]
-KERNELBENCH = {"Model", "get_inputs", "get_init_inputs"}
-RANDOM = {"dropout", "dropout1d", "dropout2d", "dropout3d", "rand", "randn", "randint", "bernoulli", "rand_like"}
-"""Names that draw random numbers if a model uses them; compared in lower case."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    format: Format
-    path: Path
-    draws: bool
-    """Whether a call draws random numbers."""
-
-    @property
-    def name(self) -> str:
-        return self.path.stem
-
-    @property
-    def title(self) -> str:
-        return f"{self.path.parent.name}/{self.path.name}"
+FORMATS = (kernelbench,)
+"""Each has `detect(path)`, the problem that a file defines or None, and FILES, the names of such files as a glob."""
 
 
 def detect(path: Path) -> Problem | None:
-    """The problem in a file; None if it is in no format that is known."""
-    if path.suffix != ".py":
-        return None
-    try:
-        tree = syntax_tree(text_of(path))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    defined = {node.name: node for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    if not defined.keys() >= KERNELBENCH:
-        return None
-    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    return Problem("kernelbench", path.resolve(), any(_draws(node) for node in classes))
-
-
-def _draws(node: ast.AST) -> bool:
-    names = (item.attr if isinstance(item, ast.Attribute) else getattr(item, "id", "") for item in ast.walk(node))
-    return any(str(name).lower() in RANDOM for name in names)
+    """The problem that a file or a folder defines; None if it is in no format that is known."""
+    if path.is_dir():
+        places = (path / form.FILES for form in FORMATS if "*" not in form.FILES)
+        return next((found for place in places if place.is_file() and (found := detect(place))), None)
+    asked = (form.detect(path) for form in FORMATS if path.match(form.FILES))
+    return next((found for found in asked if found is not None), None)
 
 
 def problems(source: Path) -> Iterator[Problem]:
-    """The problem in a file, or all problems in a folder."""
-    paths = sorted(source.rglob("*.py"), key=_by_number) if source.is_dir() else [source]
+    """The problem in a file, or all problems below a folder."""
+    if not source.is_dir():
+        paths = [source]
+    else:
+        names = {path for form in FORMATS for path in source.rglob(form.FILES) if not _is_hidden(path, source)}
+        paths = sorted(names, key=_by_number)
     for path in paths:
         if (found := detect(path)) is not None:
             yield found
+
+
+def _is_hidden(path: Path, source: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(source).parts)
 
 
 def _by_number(path: Path) -> tuple[str, int, str]:

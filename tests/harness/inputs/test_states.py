@@ -48,3 +48,12 @@ def test_states_that_take_too_much_room_are_made_again() -> None:
     assert states.of(max, CASE, "cpu", torch.float32) is first
     states.trim(399)
     assert states.of(max, CASE, "cpu", torch.float32) is not first
+
+
+def test_a_function_that_setup_returns_for_an_entry_is_called_in_its_place() -> None:
+    states = States(lambda case, device, dtype, entry: (lambda x: entry(x, 0)) if entry is max else entry)
+    for function in (max, min):
+        assert states.replaces(function, states.of(function, CASE, "cpu", torch.float32))
+    assert states.of(max, CASE, "cpu", torch.float32)(-3) == 0
+    plain = States(lambda case, device, dtype: min)
+    assert not plain.replaces(max, plain.of(max, CASE, "cpu", torch.float32))

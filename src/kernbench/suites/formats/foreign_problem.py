@@ -1,0 +1,51 @@
+"""A problem of another suite, and what a task of it consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a problem becomes a task."""
+
+    scale: int = 1
+    """Its sizes are divided by this."""
+    device: str = "cuda"
+    copy: bool = False
+    """The task gets copies of the problem's files instead of links to them."""
+    solution: Path | None = None
+    """What to start with, instead of the problem itself."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """The files of a task."""
+
+    task: str
+    """The text of task.toml."""
+    reference: str
+    """The text of reference.py."""
+    solution: Mapping[str, str]
+    """Texts by file name: solution.py, and what it loads."""
+    links: Mapping[str, Path]
+    """The problem's own files, by their name in the task."""
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Further texts, such as cases.json."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    format: str
+    path: Path
+    """The file that defines it, with links resolved."""
+    name: str
+    """Of the task's folder."""
+    title: str
+    contents: Callable[[Form], Contents]
+    about: str = ""
+    """What `import --list` says about it."""
+    refused: str = ""
+    """Why it cannot be had, in a sentence."""

@@ -1,0 +1,98 @@
+"""KernelBench: `Model`, `get_inputs` and `get_init_inputs` in one file; a solution is a class `ModelNew`.
+
+MultiKernelBench, AKO4ALL and KernelBench-v3 have the same form.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from functools import partial
+from pathlib import Path
+
+from harness.shared.used_files import syntax_tree, text_of
+from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
+
+FILES = "*.py"
+DEFINED = {"Model", "get_inputs", "get_init_inputs"}
+RANDOM = {"dropout", "dropout1d", "dropout2d", "dropout3d", "rand", "randn", "randint", "bernoulli", "rand_like"}
+"""Names that draw random numbers if a model uses them; compared in lower case."""
+OLD, NEW = "Model", "ModelNew"
+TASK = """name = "{name}"
+summary = "KernelBench {title}"
+entry = "ModelNew"
+judge = "reference"
+layout = "any"
+libraries = true
+{more}
+[origin]
+format = "kernelbench"
+
+[tolerance]
+float32 = {{ atol = 1e-4, rtol = 1e-4 }}
+float16 = {{ atol = 1e-2, rtol = 1e-2 }}
+bfloat16 = {{ atol = 1e-2, rtol = 1e-2 }}
+
+[[case]]
+id = "{case}"
+axes = {axes}
+"""
+REFERENCE = '''"""KernelBench {title}: problem.py has the model and its inputs, solution.py a class ModelNew."""
+
+import problem
+
+from harness.foreign.kernelbench import Problem
+
+_problem = Problem(problem)
+make_inputs, setup = _problem.make_inputs, _problem.setup
+
+
+def ModelNew(model, **inputs):
+    return model(*inputs.values())
+'''
+
+
+def detect(path: Path) -> Problem | None:
+    try:
+        tree = syntax_tree(text_of(path))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    defined = {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+    if not defined >= DEFINED:
+        return None
+    draws = any(_draws(node) for node in tree.body if isinstance(node, ast.ClassDef))
+    path = path.resolve()
+    title = f"{path.parent.name}/{path.name}"
+    about = "draws random numbers" if draws else ""
+    return Problem("kernelbench", path, path.stem, title, partial(_contents, path, title, draws), about)
+
+
+def _draws(node: ast.AST) -> bool:
+    names = (item.attr if isinstance(item, ast.Attribute) else getattr(item, "id", "") for item in ast.walk(node))
+    return any(str(name).lower() in RANDOM for name in names)
+
+
+def _contents(path: Path, title: str, draws: bool, form: Form) -> Contents:
+    own = form.solution
+    text = own.read_bytes().decode() if own else first_solution(path.read_bytes().decode())
+    case, axes = ("as_given", "{}") if form.scale == 1 else (f"scaled_{form.scale}", f"{{ scale = {form.scale} }}")
+    more = "seeded = true\n" if draws else ""
+    more += 'device = "cpu"\n' if form.device == "cpu" else ""
+    task = TASK.format(name=path.stem, title=title, more=more, case=case, axes=axes)
+    return Contents(task, REFERENCE.format(title=title), {"solution.py": text}, {"problem.py": path})
+
+
+def first_solution(text: str) -> str:
+    """The problem itself with its class renamed, which is right and as fast as the reference."""
+    lines = text.splitlines(keepends=True)
+    names = (token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.NAME)
+    for row, column in reversed([token.start for token in names if token.string == OLD]):
+        line = lines[row - 1]
+        lines[row - 1] = f"{line[:column]}{NEW}{line[column + len(OLD) :]}"
+    return "".join(lines)
+
+
+def exported(files: dict[str, bytes]) -> dict[str, bytes]:
+    """The solution in the suite's own form, by file name."""
+    return {"solution.py": files["solution.py"]}
