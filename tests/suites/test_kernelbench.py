@@ -145,6 +145,22 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert (task / "solution.py").read_text() == "mine"
 
 
+def test_a_solution_that_was_imported_is_exported_byte_for_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / "own.py"
+    own.write_bytes(kernelbench.first_solution(PROBLEMS["1_activation"]).replace("\n", "\r\n").encode() + b"# \xc3\xa9")
+    task = written(tmp_path, "1_activation", solution=own)
+    run = CliRunner().invoke
+    done = run(cli, ["export", str(task), "--format", "kernelbench", "-o", "out.py"])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out.py").read_bytes() == own.read_bytes() == (task / "solution.py").read_bytes()
+    done = run(cli, ["export", str(task), "--format", "submission", "-o", "other.py"])
+    assert "cannot be exported as submission; export it with `--format kernelbench`" in str(done.exception)
+    assert not (tmp_path / "other.py").exists()
+
+
 def test_other_files_are_no_problems(tmp_path: Path) -> None:
     for name, text in {"a.py": "def f(): pass", "b.py": "class Model: (", "c.txt": PROBLEMS["1_activation"]}.items():
         (tmp_path / name).write_text(text)

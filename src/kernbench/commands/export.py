@@ -9,34 +9,42 @@ import click
 
 from kernbench.commands.history import echo_diff, located, opened, state_option
 from kernbench.commands.run import task_argument
-from kernbench.export.formats import FORMATS
+from kernbench.export.formats import FORMATS, SOLUTIONS
 
 
 @click.command()
 @task_argument
 @click.option(
-    "--format", "kind", type=click.Choice(list(FORMATS)), required=True, help="pr writes a folder, the others one file."
+    "--format",
+    "kind",
+    type=click.Choice([*FORMATS, *SOLUTIONS]),
+    required=True,
+    help="pr writes a folder, the others one file.",
 )
 @click.option("-o", "target", metavar="PATH", required=True, help="Output path, or - for stdout.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @click.option("--before", metavar="N", help="pr: the source to start from, instead of the first of the series.")
-@click.option("--after", metavar="N", help="pr: the source to show, instead of the best.")
+@click.option("--after", metavar="N", help="pr, or a suite's format: the source to show, instead of the best.")
 @state_option
 def export(
     task: str | None, kind: str, target: str, force: bool, before: str | None, after: str | None, state: Path | None
 ) -> None:
-    """Export the log: md, csv, json, html, or a pull request folder.
+    """Export the log: md, csv, json, html, or a pull request folder; or the solution of an imported task.
 
     \b
     kernbench export rms_norm --format html -o rms_norm.html
     kernbench export rms_norm --format csv -o - | head
     kernbench export rms_norm --format pr -o /tmp/rms_norm-pr --before 1 --after best
+    kernbench export 19_ReLU --format kernelbench -o 19_ReLU.py
     """
     from kernbench import export as exports
     from kernbench.export.write_files import as_bytes
 
-    if kind != "pr" and (before or after):
-        raise click.UsageError("--before and --after only apply to --format pr")
+    if kind != "pr" and (before or (after and kind not in SOLUTIONS)):
+        raise click.UsageError(f"--{'before' if before else 'after'} does not apply to --format {kind}")
+    if kind in SOLUTIONS:
+        _export_solution(task, state, kind, target, force, after)
+        return
     loaded, folder = located(task, state)
     if target == "-":
         text = exports.text(loaded, folder, kind, before=before, after=after)
@@ -45,6 +53,20 @@ def export(
     paths = exports.export(loaded, folder, kind, Path(target), force=force, before=before, after=after)
     for path in paths:
         click.echo(f"wrote {path}", err=True)
+
+
+def _export_solution(
+    task: str | None, state: Path | None, kind: str, target: str, force: bool, after: str | None
+) -> None:
+    from kernbench.export.write_files import as_text, write_all
+    from kernbench.suites.exported_solution import exported
+
+    content = exported(*opened(task, state), kind, after)
+    if target == "-":
+        sys.stdout.buffer.write(content)
+        return
+    (path,) = write_all({Path(target): as_text(content)}, force)
+    click.echo(f"wrote {path}", err=True)
 
 
 @click.command()

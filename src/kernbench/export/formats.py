@@ -14,6 +14,12 @@ FORMATS = {
     "html": "one page with charts",
     "pr": "a folder for a pull request",
 }
+SOLUTIONS = {
+    "kernelbench": "the solution for KernelBench",
+    "solution-json": "the solution for SOL-ExecBench or flashinfer-bench",
+    "submission": "the solution for GPU MODE",
+}
+"""Of imported tasks: the solution in its suite's own form."""
 
 
 class ExportError(UserError):

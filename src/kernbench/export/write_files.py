@@ -32,6 +32,11 @@ def _aside(path: Path, content: str) -> contextlib.AbstractContextManager[Callab
     return written_aside(path, as_bytes(content))
 
 
+def as_text(content: bytes) -> str:
+    """The opposite of `as_bytes`."""
+    return content.decode("utf-8", UNDECODED)
+
+
 def as_bytes(content: str) -> bytes:
     """UTF-8; bytes of a source that are not UTF-8 stay as they are."""
     return content.encode("utf-8", UNDECODED)

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from kernbench.suites.formats import kernelbench
-from kernbench.suites.formats.foreign_problem import Problem
+from kernbench.suites.formats.foreign_problem import Format, Problem
 
-FORMATS = (kernelbench,)
-"""Each has `detect(path)`, the problem that a file defines or None, and FILES, the names of such files as a glob."""
+FORMATS: tuple[Format, ...] = (kernelbench,)
 
 
 def detect(path: Path) -> Problem | None:

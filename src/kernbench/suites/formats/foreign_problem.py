@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -49,3 +50,20 @@ class Problem:
     """What `import --list` says about it."""
     refused: str = ""
     """Why it cannot be had, in a sentence."""
+
+
+class Format(Protocol):
+    """What a module of this folder has."""
+
+    NAME: str
+    """The format of `origin` in task.toml."""
+    FILES: str
+    """A glob for the names of the files that define problems."""
+    EXPORT: str
+    """The word of `export --format`."""
+
+    def detect(self, path: Path) -> Problem | None:
+        """The problem that a file defines."""
+
+    def exported(self, files: dict[str, bytes], origin: dict[str, str]) -> bytes:
+        """A solution in the suite's own form, from its files and the task's `origin`."""

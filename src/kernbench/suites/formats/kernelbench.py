@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.shared.used_files import syntax_tree, text_of
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 
-FILES = "*.py"
+NAME, FILES, EXPORT = "kernelbench", "*.py", "kernelbench"
 DEFINED = {"Model", "get_inputs", "get_init_inputs"}
 RANDOM = {"dropout", "dropout1d", "dropout2d", "dropout3d", "rand", "randn", "randint", "bernoulli", "rand_like"}
 """Names that draw random numbers if a model uses them; compared in lower case."""
@@ -65,7 +65,7 @@ def detect(path: Path) -> Problem | None:
     path = path.resolve()
     title = f"{path.parent.name}/{path.name}"
     about = "draws random numbers" if draws else ""
-    return Problem("kernelbench", path, path.stem, title, partial(_contents, path, title, draws), about)
+    return Problem(NAME, path, path.stem, title, partial(_contents, path, title, draws), about)
 
 
 def _draws(node: ast.AST) -> bool:
@@ -93,6 +93,6 @@ def first_solution(text: str) -> str:
     return "".join(lines)
 
 
-def exported(files: dict[str, bytes]) -> dict[str, bytes]:
-    """The solution in the suite's own form, by file name."""
-    return {"solution.py": files["solution.py"]}
+def exported(files: dict[str, bytes], origin: dict[str, str]) -> bytes:
+    """The solution in the suite's own form."""
+    return files["solution.py"]
