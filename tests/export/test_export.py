@@ -73,6 +73,7 @@ def test_csv_parses_back_to_the_numbers_of_the_log(task: Task, state: Path) -> N
             ("vs_best_speedup", result.vs_best.speedup if result.vs_best else None),
             ("wall_speedup", result.wall.speedup if result.wall else None),
             ("light_fraction", result.roofline),
+            ("exact_fraction", result.exact),
         ):
             assert number(row[column]) == value
         assert (row["light_bound"] or None) == result.bound

@@ -43,6 +43,8 @@ def test_every_problem_has_a_result_a_log_and_a_line_in_the_report(folder: Path)
     assert "wrote suite/report.md" in said
     assert all((folder / "suite" / name / ".kernbench" / "runs.jsonl").is_file() for name in NAMES)
     assert "3 problems: 3 right" in (folder / "suite/report.md").read_text()
+    page = (folder / "suite/report.html").read_text()
+    assert all(f"<td>{name}</td>" in page for name in NAMES)
     again, said = suite(folder, code=2)
     assert again == []
     assert "go on with --resume" in said

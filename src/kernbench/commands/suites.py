@@ -147,9 +147,10 @@ def suite(
         if as_json:
             click.echo(json.dumps(asdict(outcome)))
             return
-        what = outcome.verdict or outcome.status if outcome.is_right else f"{outcome.status}: {outcome.detail}"
+        what = outcome.word if outcome.is_right else f"{outcome.word}: {outcome.detail}"
         speed = "" if outcome.speedup is None else f" {fmt.times(outcome.speedup)}"
-        click.echo(f"{len(outcomes)}/{len(found)}  {outcome.name}  {what}{speed}  {fmt.seconds(outcome.seconds)}")
+        said = [f"{outcome.name}  {what}{speed}  {fmt.seconds(outcome.seconds)}", *_standing(outcomes, len(found))]
+        click.echo(f"{len(outcomes)}/{len(found)}  {', '.join(said)}")
 
     async def main() -> int:
         await run.run(left, tell)
@@ -158,13 +159,20 @@ def suite(
     try:
         code = run_until_signal(main())
     finally:
-        report = to / "report.md"
-        if outcomes:
-            report.write_text(suite_report.markdown(source.name, list(outcomes.values())), encoding="utf-8")
+        written = suite_report.write(to, source.name, list(outcomes.values()))
     if not as_json:
         click.echo("\n".join(suite_report.summary(list(outcomes.values()))))
-    click.echo(f"wrote {report}", err=True)
+    for report in written:
+        click.echo(f"wrote {report}", err=True)
     sys.exit(code)
+
+
+def _standing(outcomes: dict[str, Outcome], all_of_them: int) -> list[str]:
+    """How many have failed so far, and about how long the others will take."""
+    failed = sum(not item.is_right for item in outcomes.values())
+    left = (all_of_them - len(outcomes)) * sum(item.seconds for item in outcomes.values()) / len(outcomes)
+    said = [f"{failed} failed"] if failed else []
+    return said + ([f"about {fmt.seconds(left)} left"] if left else [])
 
 
 def _own(solutions: Path | None, problem: Problem) -> Path | None:

@@ -26,8 +26,8 @@ RUN_COLUMNS = (
 CASE_COLUMNS = (
     "case label kind headline status verdict clock baseline_us solution_us best_us speedup speedup_low speedup_high"
     " vs_best_speedup vs_best_low vs_best_high vs_best_verdict wall_baseline_us wall_solution_us wall_speedup"
-    " light_fraction light_bound error_max_abs error_baseline_max_abs error_bound_abs floor_fraction kernels blocks"
-    " dropped_blocks checked findings detail where"
+    " light_fraction light_bound exact_fraction error_max_abs error_baseline_max_abs error_bound_abs floor_fraction"
+    " kernels blocks dropped_blocks checked findings detail where"
 ).split()
 INTEGERS = ("iteration", "repeats", "kernels", "blocks", "dropped_blocks", "checked")
 OUTCOMES = {"partial": "part", "build error": "no build"}
@@ -124,6 +124,7 @@ def _case_row(data: dict[str, Any], about: tuple[str, str, bool] | None) -> tupl
         wall.get("speedup"),
         get("light"),
         get("bound"),
+        get("exact"),
         error.get("max"),
         error.get("baseline_max"),
         error.get("bound"),

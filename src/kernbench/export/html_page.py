@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared.results import CaseResult
@@ -27,6 +28,7 @@ from kernbench.version import __version__
 TOLD_IN_FULL = 60
 DIFF_LINES = 600
 EXTRA = "`pip install 'kernbench[report]'`"
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -67,27 +69,34 @@ class EntryDetail:
     diff_note: str
 
 
-def make(about: Collected) -> str:
+def page(path: Path, title: str, **values: Any) -> str:
+    """The page of a template, which extends frame.html; all text in it is escaped."""
     try:
         import jinja2
     except ImportError:
         raise ExportError(f"html needs Jinja2, which is not installed; {EXTRA} installs it") from None
-    from markupsafe import Markup
+    loader = jinja2.FileSystemLoader([path.parent, FOLDER])
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    made = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC"
+    text = environment.get_template(path.name).render(title=title, fmt=fmt, made=made, version=__version__, **values)
+    return plain(text)
 
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string((Path(__file__).parent / "page.html").read_text(encoding="utf-8"))
+
+def make(about: Collected) -> str:
     chosen = told_in_full(about)
     linked = {id(item) for item in chosen}
     best = about.best
-    page = template.render(
+    return page(
+        FOLDER / "page.html",
+        about.task.name,
         task=about.task,
         best=best,
         best_rows=[case_cells(about, row) for row in shown(about, about.rows(best))] if best else [],
         last=about.entries[-1] if about.entries else about.runs[-1],
         entries=[(item, anchor(item) if id(item) in linked else "") for item in reversed(about.entries)],
         nothing_logged=about.nothing_logged,
-        trajectory=Markup(charts.trajectory(about.series)),
-        heatmap=Markup(heatmap(about)),
+        trajectory=charts.trajectory(about.series),
+        heatmap=heatmap(about),
         group=-(-len(about.series) // charts.MOST_COLUMNS),
         details=[_told(about, item, previous) for item, previous in _with_previous(about, chosen)],
         left_out=len(about.entries) - len(chosen),
@@ -100,11 +109,7 @@ def make(about: Collected) -> str:
         outcome=about.outcome,
         entry=entry_text,
         render=render,
-        fmt=fmt,
-        made=f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M} UTC",
-        version=__version__,
     )
-    return plain(page)
 
 
 def told_in_full(about: Collected) -> list[Summary]:

@@ -1,16 +1,32 @@
-"""The report of a suite: a table by problem, and a few lines that sum it up."""
+"""The report of a suite, as Markdown and html: a table by problem, and a few lines that sum it up."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 from harness.shared import format as fmt
+from kernbench.export.formats import ExportError
+from kernbench.export.html_page import page
 from kernbench.suites.suite_run import Outcome
 
 FAST = (0.0, 1.0, 2.0)
 """KernelBench's fast_p: the share of all problems that are right and more than p times as fast as the baseline."""
+
+
+def write(folder: Path, title: str, outcomes: Sequence[Outcome]) -> list[Path]:
+    """report.md and, where Jinja2 is installed, report.html; returns their paths."""
+    if not outcomes:
+        return []
+    texts = {"report.md": markdown(title, outcomes)}
+    with contextlib.suppress(ExportError):
+        texts["report.html"] = html(title, outcomes)
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [folder / name for name in texts]
 
 
 def markdown(title: str, outcomes: Sequence[Outcome]) -> str:
@@ -18,12 +34,17 @@ def markdown(title: str, outcomes: Sequence[Outcome]) -> str:
     lines += ["| problem | result | baseline us | solution us | speedup | % roof | SOL | s | |"]
     lines += ["| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |"]
     for item in outcomes:
-        cells = [item.name, item.verdict or item.status]
+        cells = [item.name, item.word]
         cells += [fmt.microseconds(item.baseline_us), fmt.microseconds(item.solution_us), fmt.times(item.speedup)]
         cells += [fmt.percent(item.roofline), fmt.fixed(item.sol_score, 2), fmt.fixed(item.seconds, 1)]
-        cells += [", ".join(item.findings) if item.is_right else item.detail]
+        cells += [item.note]
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def html(title: str, outcomes: Sequence[Outcome]) -> str:
+    place = Path(__file__).parent / "suite_page.html"
+    return page(place, title, summary=summary(outcomes), outcomes=outcomes)
 
 
 def summary(outcomes: Sequence[Outcome]) -> list[str]:

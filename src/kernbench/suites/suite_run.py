@@ -45,6 +45,16 @@ class Outcome:
         return self.status in ("ok", "interpreted")
 
     @property
+    def word(self) -> str:
+        """The result in a word."""
+        return (self.verdict or self.status) if self.is_right else self.status
+
+    @property
+    def note(self) -> str:
+        """What there is to say about it: the findings, or why it failed."""
+        return ", ".join(self.findings) if self.is_right else self.detail
+
+    @property
     def sol_score(self) -> float | None:
         """SOL-ExecBench's score: 1 at the speed of light, 0.5 at the baseline's."""
         if self.roofline is None or self.solution_us is None or self.baseline_us is None:
