@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from harness.shared.results import CaseResult
 from harness.shared.taskfile import load
-from kernbench.suites import suite_report
+from kernbench.suites import suite_report, suite_run
 from kernbench.suites.suite_run import Outcome
 from tests.suites.test_kernelbench import PROBLEMS
 
@@ -74,6 +75,13 @@ def test_a_hang_costs_one_problem(folder: Path) -> None:
 
 def outcome(name: str, **values: Any) -> Outcome:
     return Outcome(name, **{"status": "ok", "seconds": 2.0, **values})
+
+
+def test_a_problem_that_does_not_fit_says_how_to_make_it_smaller() -> None:
+    rows = [CaseResult("a", "skipped", detail="needs at least 26 GiB, 20 GiB free", reason="too_large")]
+    found = suite_run.summed_up("a", rows, 1.0)
+    assert (found.status, found.is_right) == ("skipped", False)
+    assert found.detail == "needs at least 26 GiB, 20 GiB free; `--scale 1/8` makes it smaller"
 
 
 def test_the_report_sums_up() -> None:

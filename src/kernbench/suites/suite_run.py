@@ -122,7 +122,7 @@ class Suite:
         if said or not rows:
             why = said[-1].message if said else str(session.problem or "nothing was run")
             return Outcome(name, said[-1].status if said else "refused", why, seconds=seconds)
-        return _summed_up(name, rows, seconds)
+        return summed_up(name, rows, seconds)
 
 
 def _listen(event: Event, said: list[BuildFailed]) -> None:
@@ -130,10 +130,11 @@ def _listen(event: Event, said: list[BuildFailed]) -> None:
         said.append(event)
 
 
-def _summed_up(name: str, rows: Iterable[CaseResult], seconds: float) -> Outcome:
+def summed_up(name: str, rows: Iterable[CaseResult], seconds: float) -> Outcome:
     """The first row that failed, else the one with the longest time."""
     row = max(rows, key=lambda row: (row.failed, row.baseline_us or 0.0))
     found: dict[str, Any] = {"speedup": row.speedup, "verdict": row.verdict, "roofline": row.roofline}
     found |= {"baseline_us": row.baseline_us, "solution_us": row.solution_us}
     names = tuple(dict.fromkeys(finding.name for finding in row.findings))
-    return Outcome(name, row.status, row.detail or "", findings=names, seconds=seconds, **found)
+    smaller = "; `--scale 1/8` makes it smaller" if row.reason in ("too_large", "out_of_memory") else ""
+    return Outcome(name, row.status, f"{row.detail or ''}{smaller}", findings=names, seconds=seconds, **found)
