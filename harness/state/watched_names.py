@@ -7,6 +7,7 @@ the harness's own classes.
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 from collections.abc import Iterator, Mapping
@@ -30,11 +31,17 @@ SET_BY_TORCH = frozenset(
 FOLLOWS_SETTINGS = frozenset({("torch", "Storage")})
 """Set by torch along with the default dtype."""
 LIBRARIES = ("torch", "triton")
+INTERPRETED = "triton.language"
+"""Triton's interpreter replaces it while a kernel runs, and leaves what it replaced for a device function such as
+tl.sum."""
 
 
 def owners() -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Modules and classes to look at, with their names."""
+    is_interpreted = os.environ.get("TRITON_INTERPRET") == "1"
     for name, module in list(sys.modules.items()):
+        if is_interpreted and name.startswith(INTERPRETED):
+            continue
         if isinstance(module, types.ModuleType) and (
             name.partition(".")[0] in WHOLE or name in process_state.MODULES or name in PYTHON
         ):

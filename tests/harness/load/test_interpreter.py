@@ -101,3 +101,13 @@ def test_bfloat16_may_be_cut_off_and_the_row_says_so_if_it_matters(
     folder = write_task(tmp_path, task_toml=task, reference_py=reference, solution_py=kernel(extra=extra))
     result = results(child.run(folder, cases=("small",), controls=True))["small"]
     assert (result["status"], [finding["code"] for finding in result["findings"]]) == (outcome, codes)
+
+
+def test_what_the_interpreter_leaves_in_triton_is_not_the_sources_doing(child: Child, tmp_path: Path) -> None:
+    """For a device function such as tl.sum it replaces triton.language.core and never puts it back."""
+    summed = kernel(extra="values = values + 0 * tl.sum(values, 0)")
+    folder = write_task(tmp_path, task_toml=INTERPRETED, solution_py=summed)
+    for _ in range(2):
+        events = child.run(folder, cases=("small",))
+        assert [event for event in events if event["event"] in ("finding", "changed")] == []
+        assert results(events)["small"]["status"] == "interpreted"
