@@ -20,7 +20,7 @@ from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
 from kernbench.events import Summary
 from kernbench.log import overview
-from kernbench.tui.text import status_text
+from kernbench.tui.text import headline
 from tests import FAKE
 from tests.sessions import TASK, run_and_confirm, write
 
@@ -117,13 +117,17 @@ class Place:
     def _header(self) -> str:
         session = self._session()
         best = session.logbook.best_now()
-        words = status_text.geomean(session.last_summary(), best, session.task.baseline)[0][0]
-        found = re.search(r"\(best (\d\.\d\dx)\)", words)
-        if found:
-            return found[1]
-        if "(best" in words:
-            return re.match(r"\d\.\d\dx", words)[0]  # type: ignore[index]
-        return NONE
+        last = session.last_summary()
+        words = headline.against_best(last, best)[0][0]
+        if re.search(r"best\)?$", words):
+            return fmt.times(last.geomean if last else None)
+        found = re.search(r"^best (\d\.\d\dx)", words)
+        if found or best is None:
+            return found[1] if found else NONE
+        assert words.startswith(
+            "vs best "
+        )  # of another source; its number is elsewhere
+        return fmt.times(best.geomean)
 
     def _pane(self) -> str:
         listed = self._session().logbook.iterations()

@@ -21,7 +21,7 @@ from kernbench.log import overview
 from kernbench.log.entries import iterations_file
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.journal import Journal
-from kernbench.tui.text import status_text
+from kernbench.tui.text import headline
 from tests.log.logs import make_log, rows_of, summary_of, write_entries
 
 
@@ -166,8 +166,8 @@ def test_a_dropped_best_stays_the_best_and_every_door_says_so(task: Task, with_r
     assert (again.iteration, again.source, again.dropped) == (best.iteration, best.source, True)
     assert overview.of(Path(task.folder)).best.endswith(f"x (#{best.iteration}, dropped)")
     assert f"kernbench: the best is still #{best.iteration} (" in said(task, "log")
-    header = status_text.geomean(None, again)[0][0]
-    assert re.fullmatch(r"no result yet \(best [\d.]+x, entry dropped\)", header)
+    header = headline.against_best(None, again)[0][0]
+    assert re.fullmatch(r"best [\d.]+x, entry dropped", header)
     assert f"#{best.iteration}" in export.text(task, state_of(task), "md").split("## Iterations")[0]
     assert f"\n## {best.iteration} ·" not in export.text(task, state_of(task), "md")
 

@@ -39,7 +39,7 @@ from kernbench.tui.panes.iterations import Iterations
 from kernbench.tui.panes.output import place_in
 from kernbench.tui.panes.profile import lines
 from kernbench.tui.state.board import Board
-from kernbench.tui.text import clipboard_text, diff_text, sort_filter
+from kernbench.tui.text import clipboard_text, diff_text, headline, sort_filter
 from kernbench.tui.text import status_text as words
 from kernbench.tui.text.result_columns import bar
 from kernbench.tui.text.row_detail import histogram
@@ -640,11 +640,12 @@ def test_a_row_that_hangs_is_named_before_the_figures_of_the_save_before(engine:
     board.progress_at = NOW
 
     def line(seconds: float, width: int = 78) -> str:
-        return plain([words.line_one(board, engine, width, False, NOW + timedelta(seconds=seconds))])[0]
+        return plain([headline.line_one(board, engine, width, False, NOW + timedelta(seconds=seconds))])[0]
 
     assert "mova" not in line(0)
     assert "checking 5/10 mova 101x1536 for 7 s" in line(7.5)
-    assert "prev: 1.31x" in line(7.5)
+    assert "prev: ✓" in line(7.5)
+    assert "1.31x" in line(7.5)
 
 
 def test_a_compiler_at_work_is_named_with_the_seconds_of_its_step(engine: FakeEngine) -> None:

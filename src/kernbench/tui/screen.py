@@ -48,7 +48,7 @@ from kernbench.tui.panes.profile import ProfilePane
 from kernbench.tui.panes.results import Results
 from kernbench.tui.state.bench import Bench
 from kernbench.tui.state.board import Board, Change, Row
-from kernbench.tui.text import status_text
+from kernbench.tui.text import headline, status_text
 from kernbench.tui.text.sort_filter import SORT_WORDS
 from kernbench.tui.text.spans import clip
 from kernbench.tui.widgets.delays import call_after
@@ -280,8 +280,8 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             self._show_profile()
         width = max(self.size.width - 2, 1)
         engine = self._bench.engine
-        self.line_one.show(status_text.line_one(self.board, engine, width, self.ascii_only, self._now()))
-        self.line_two.show(status_text.line_two(self.board, engine, width, self.ascii_only))
+        self.line_one.show(headline.line_one(self.board, engine, width, self.ascii_only, self._now()))
+        self.line_two.show(status_text.line_two(self.board, engine, width))
         hidden = {case.id for case in self.board.cases} - {case.id for case in self.results.cases}
         self.hint.show([(clip(status_text.hint(self.board, engine, hidden), width), "")])
         failed = self.board.failure is not None or bool(self.board.failed_rows())

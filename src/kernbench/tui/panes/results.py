@@ -153,6 +153,7 @@ class Results(RowView):
     def _columns(self, width: int) -> result_columns.Table:
         if self._table is None or self._table_width != width:
             rows = [self.board.row(case) for case in self.cases]
-            self._table = result_columns.choose(width, rows, self.board.interpreted, self.wall, self.ascii_only)
+            roof = self.board.task.device == "cuda"
+            self._table = result_columns.choose(width, rows, self.board.interpreted, self.wall, self.ascii_only, roof)
             self._table_width = width
         return self._table

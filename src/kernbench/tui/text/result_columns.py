@@ -1,7 +1,7 @@
 """The results table as text: the columns that fit a width, and the rows.
 
-The case and its verdict always show; other columns are added in order of importance while they fit. A row without times
-shows the reason in their place.
+The case and its verdict always show; other columns are added in order of importance while they fit, whether or not they
+have something to show yet. A row without times shows the reason in their place.
 """
 
 from __future__ import annotations
@@ -37,21 +37,24 @@ class Column:
 
 
 _RATIO = Column("ratio", "speedup", 7, right=True)
+_BEST = Column("best", "vs best", 16)
 _TIMED = (
     Column("verdict", "verdict", 9),
     Column("speedup", "speedup", 14),
+    Column("best", "vs best", 8),
     Column("now", "now us", 7, right=True),
     Column("base", "base us", 7, right=True),
     Column("check", "check", 5),
-    Column("roof", render.ROOF, 6, right=True),
-    Column("best", "vs best", 16),
-    Column("last", "vs last", 7, right=True),
+    Column("roof", render.ROOF, 8, right=True),
+    _BEST,
     Column("error", "error", 8, right=True),
     Column("findings", "findings", FINDINGS_LEAST),
     Column("bar", "slower | faster", 2 * HALF_BAR + 1),
     Column("dtype", "dtype", 8),
     Column("models", "models", 12),
+    Column("last", "vs last", 7, right=True),
 )
+"""In order of importance; a column that is there already grows to its second width. `vs last` is the first to go."""
 _WALL_TITLES = {"base": "base us", "now": "now us", "ratio": "wall", "speedup": "wall speedup", "verdict": "on device"}
 _CHECKED = (
     Column("verdict", "verdict", 9),
@@ -60,8 +63,6 @@ _CHECKED = (
     Column("bound", "allowed", 8, right=True),
     Column("findings", "findings", FINDINGS_LEAST),
 )
-_MIXED_ROOF = 8
-"""Cells of `100 comp`: if rows have different bounds, each names its own."""
 _PLACES = tuple("models dtype base now ratio speedup verdict bar check roof best last error bound findings".split())
 
 
@@ -81,41 +82,62 @@ class Table:
     bar_most: float = 2.0
     """The speedup or slowdown that fills half a bar."""
 
+    @property
+    def has_words(self) -> bool:
+        """Whether `vs best` has room for its verdict's word."""
+        return _BEST in self.columns
 
-def choose(width: int, rows: Sequence[Row], interpreted: bool, wall: bool = False, ascii_only: bool = False) -> Table:
-    """The columns for a line of `width` cells."""
-    label = min(max([len(row.case.label) for row in rows], default=0), LONGEST_LABEL)
+
+def choose(
+    width: int,
+    rows: Sequence[Row],
+    interpreted: bool,
+    wall: bool = False,
+    ascii_only: bool = False,
+    has_roof: bool = True,
+) -> Table:
+    """The columns for a line of `width` cells.
+
+    They depend on the task and the width alone, so that they stay where they are from run to run. Rows of a grid, which
+    show only while they fail, do not count.
+    """
+    cases = [row.case for row in rows if row.case.kind != "check"] or [row.case for row in rows]
+    label = min(max([len(case.label) for case in cases], default=0), LONGEST_LABEL)
     case = max(label, SHORTEST_CASE)
-    wanted = [column for column in (_CHECKED if interpreted else _TIMED) if _has_data(column.name, rows)]
-    chosen: list[Column] = []
-    left = width - case
-    for column in wanted:
+    shown = {"dtype": any("dtype" in case.axes for case in cases), "models": any(case.models for case in cases)}
+    shown["roof"] = has_roof
+    chosen: dict[str, Column] = {}
+    left, dropped = width - case, False
+    for column in _CHECKED if interpreted else _TIMED:
+        if not shown.get(column.name, True) or (column.name == "last" and dropped):
+            continue
         if column.name == "speedup" and ascii_only:
             column = replace(column, width=column.width + 1)  # `+-` instead of one sign
-        if column.name == "roof":
-            column = _roof(column, rows)
         if column.name == "speedup" and left < column.width + len(GAP):
             column = _RATIO
-        if left < column.width + len(GAP):
+        known = chosen.get(column.name)
+        more = column.width - known.width if known else column.width + len(GAP)
+        if more > left:
+            dropped = True
             continue
-        chosen.append(replace(column, title=_WALL_TITLES.get(column.name, column.title)) if wall else column)
-        left -= column.width + len(GAP)
-    chosen.sort(key=lambda column: _PLACES.index(column.name))
-    longest_id = max([len(row.case.id) for row in rows], default=0)
+        chosen[column.name] = column
+        left -= more
+    columns = [_titled(column, rows, wall) for column in chosen.values()]
+    columns.sort(key=lambda column: _PLACES.index(column.name))
+    longest_id = max([len(case.id) for case in cases], default=0)
     by_id = width >= IDS_FROM and longest_id <= case + left
     grown = min(left, max(longest_id - case, 0) if by_id else max(label - case, 0))
-    if chosen and chosen[-1].name == "findings":
-        last = chosen.pop()
-        chosen.append(replace(last, width=last.width + left - grown))
-    return Table(case + grown, tuple(chosen), max(width - case - grown, 0), by_id, wall, _bar_most(rows))
+    if columns and columns[-1].name == "findings":
+        last = columns.pop()
+        columns.append(replace(last, width=last.width + left - grown))
+    return Table(case + grown, tuple(columns), max(width - case - grown, 0), by_id, wall, _bar_most(rows))
 
 
-def _roof(column: Column, rows: Sequence[Row]) -> Column:
-    """Names the bound, or leaves room for each row to do so."""
-    results = [row.result for row in rows if row.result is not None]
-    title = render.roof_title(results)
-    is_mixed = title == render.ROOF and any(result.bound for result in results)
-    return replace(column, title=title, width=_MIXED_ROOF if is_mixed else column.width)
+def _titled(column: Column, rows: Sequence[Row], wall: bool) -> Column:
+    """The roof's column names the bound if all rows have the same."""
+    if column.name == "roof":
+        return replace(column, title=render.roof_title([row.result for row in rows if row.result is not None]))
+    return replace(column, title=_WALL_TITLES.get(column.name, column.title)) if wall else column
 
 
 def _bar_most(rows: Sequence[Row]) -> float:
@@ -123,24 +145,6 @@ def _bar_most(rows: Sequence[Row]) -> float:
     speedups = [row.result.speedup for row in rows if row.result is not None and row.result.speedup]
     farthest = max((abs(math.log2(speedup)) for speedup in speedups), default=0.0)
     return float(2 ** max(math.ceil(farthest), 1))
-
-
-def _has_data(name: str, rows: Sequence[Row]) -> bool:
-    """Whether a column would show anything; an empty one is left out."""
-    results = [row.result for row in rows if row.result is not None]
-    if name == "last":
-        return any(row.before is not None for row in rows)
-    if name == "dtype":
-        return any("dtype" in row.case.axes for row in rows)
-    if name == "models":
-        return any(row.case.models for row in rows)
-    if name == "best":
-        return any(result.vs_best for result in results)
-    if name == "roof":
-        return any(result.roofline is not None for result in results)
-    if name == "findings":
-        return any(result.findings for result in results)
-    return True
 
 
 def header(table: Table) -> list[Span]:
@@ -207,7 +211,7 @@ def _cell(name: str, row: Row, result: CaseResult, table: Table) -> Span:
     if name in ("verdict", "ratio", "speedup", "bar"):
         return _judged(name, result, table)
     if name == "best":
-        return _against_best(result)
+        return _against_best(result, table.has_words)
     if name == "last":
         return _against_last(row, result), "dim"
     if name == "check":
@@ -268,11 +272,11 @@ def _number(name: str, result: CaseResult, wall: bool) -> str:
 
 
 def _against_last(row: Row, result: CaseResult) -> str:
-    """The change since the last run; not timed side by side, so without a verdict."""
+    """Against the last run; not timed side by side, so without a verdict."""
     before = row.before.speedup if row.before else None
     if before is None or result.speedup is None:
         return fmt.DASH
-    return fmt.change(result.speedup / before)
+    return fmt.times(result.speedup / before)
 
 
 def _aligned(ratio: Ratio | None) -> str:
@@ -281,12 +285,13 @@ def _aligned(ratio: Ratio | None) -> str:
     return speedup if ratio is None else f"{speedup} {fmt.spread(ratio)}"
 
 
-def _against_best(result: CaseResult) -> Span:
+def _against_best(result: CaseResult, has_words: bool) -> Span:
     ratio = result.vs_best
     if ratio is None:
         return fmt.DASH, "dim"
     style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "")
-    return f"{fmt.exact(ratio.speedup)} {render.SIGNS[ratio.verdict]} {ratio.verdict}", style
+    word = f" {ratio.verdict}" if has_words else ""
+    return f"{fmt.exact(ratio.speedup)} {render.SIGNS[ratio.verdict]}{word}", style
 
 
 def _check(result: CaseResult) -> Span:

@@ -94,7 +94,7 @@ def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
             ("   decides nothing", "dim"),
         ]
     if before is not None and before.speedup and result.speedup:
-        change = fmt.change(result.speedup / before.speedup)
+        change = fmt.times(result.speedup / before.speedup)
         yield [(f"against the last run  {change}", ""), ("   not timed side by side", "dim")]
     if result.clock != "wall" and result.wall is not None and result.wall.speedup is not None:
         sides = f"{fmt.microseconds(result.wall.baseline_us)} -> {fmt.microseconds(result.wall.solution_us)} us"

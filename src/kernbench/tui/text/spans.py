@@ -30,7 +30,7 @@ STYLES = {
     "accent": "$accent",
 }
 
-_ASCII = str.maketrans({"±": "+-", "✓": "ok"} | dict(zip("▲▼…·█▌▐│", "^v~-###|", strict=True)))
+_ASCII = str.maketrans({"±": "+-", "✓": "ok"} | dict(zip("▲▼…·█▌▐░│", "^v~-###.|", strict=True)))
 
 
 def clean(text: str) -> str:

@@ -1,4 +1,4 @@
-"""The two status lines and the hint, as text from the board and the engine."""
+"""What the workbench is doing, the second status line and the hint, as text from the board and the engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from itertools import islice
-from pathlib import Path
+
+from rich.cells import cell_len
 
 from harness.shared import findings
 from harness.shared import format as fmt
@@ -14,7 +15,7 @@ from kernbench import render
 from kernbench.events import Confirming, RunStarted, Summary
 from kernbench.tui.state.board import Board, Row
 from kernbench.tui.state.engine_protocol import Engine
-from kernbench.tui.text.spans import Part, Span, clean, clip, fit, spell
+from kernbench.tui.text.spans import Part, Span, clean, clip, fit
 
 OF_THE_SAVE_BEFORE = "prev:"
 FILTERED = "filtered out (esc: show all)"
@@ -23,6 +24,8 @@ STUCK_SECONDS = 3.0
 """A row that takes this long is named, even if other parts of the line must go."""
 OVERDUE_SECONDS = 4.0
 """A first run that takes this long shows its duration."""
+NAMED_FROM, LONGEST_NAME = 70, 20
+"""Cells from which the second line names the task, and of its name."""
 RECENT_RUNS = 50
 """How many iterations an estimate looks back on."""
 _NOISE = re.compile(r"\((?:R|TM|tm)\)|\b(?:NVIDIA|AMD|Intel|CPU|Processor|\d+-Core)\b|@.*$")
@@ -102,99 +105,26 @@ def seconds_left(board: Board, now: datetime | None) -> str:
 def usual_seconds(iterations: Sequence[Summary], cases: int) -> float | None:
     """The median time of the last five runs with as many cases; older runs are no longer typical."""
     newest = reversed(iterations[-RECENT_RUNS:])
-    alike = (item for item in newest if item.seconds is not None and _cases(item) == cases)
+    alike = (item for item in newest if item.seconds is not None and cases_of(item) == cases)
     taken = sorted(item.seconds or 0.0 for item in islice(alike, 5))
     return taken[len(taken) // 2] if taken else None
 
 
-def _cases(summary: Summary) -> int:
+def cases_of(summary: Summary) -> int:
+    """Of a run, whatever came of them."""
     return sum(summary.counts.get(name, 0) for name in render.STATUS_WORDS)
 
 
-def geomean(
-    summary: Summary | None, best_now: Summary | None = None, baseline: str | None = None
-) -> tuple[tuple[str, ...], str]:
-    """The headline number, longest form first, and its style; `baseline` is the task's baseline."""
-    if summary is None:
-        known = f"no result yet (best {_named(best_now)})" if best_now and best_now.geomean else ""
-        return (*([known] if known else []), "no result yet", "no result"), "dim"
-    if not summary.right:
-        return _failed_forms(summary), "bad"
-    if summary.environment.interpreted:
-        return ("checked, not timed",), "faster"
-    ratio = summary.ratio
-    if ratio is None:
-        return ("not timed",), "dim"
-    style = {"faster": "faster", "slower": "slower"}.get(ratio.verdict, "strong")
-    short = f"{fmt.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
-    over, best = f"over {clean(Path(summary.baseline).name)}", _best(summary, best_now)
-    both = short + render.weighted(summary)
-    if summary.baseline == "best":  # best's geomean is over another baseline
-        return (f"{both} {over}", short, fmt.times(ratio.speedup)), style
-    return (
-        f"{both} {over} {best}",
-        f"{both} {best if baseline in (None, summary.baseline) else over}",  # best is over the task's baseline
-        short,
-        fmt.geomean(ratio),
-        fmt.times(ratio.speedup),
-    ), style
+def line_two(board: Board, engine: Engine, width: int) -> list[Span]:
+    """The task, and what came of it; an error gets the whole line."""
+    name = clip(clean(board.task.name), LONGEST_NAME)
+    if width < NAMED_FROM or board.failure is not None or (board.unusable and board.run is None):
+        return _what_came_of_it(board, engine, width)
+    said = _what_came_of_it(board, engine, width - cell_len(name) - 2)
+    return [(name, "head"), ("  ", ""), *said]
 
 
-def _failed_forms(summary: Summary) -> tuple[str, ...]:
-    kinds = [name for name in render.FAILURE_ORDER if summary.counts.get(name)]
-    word = "WRONG" if kinds == ["wrong"] else "FAILED"
-    failed = sum(summary.counts[name] for name in kinds)
-    run = _cases(summary) - summary.counts.get("skipped", 0)
-    short = f"{word}: {failed} of {fmt.plural(run, 'case')}"
-    return (f"{short} (speedup withheld)", short, word) if failed else (word,)
-
-
-def _best(summary: Summary, best_now: Summary | None) -> str:
-    """The current best, which may differ from the run's: another process may have found a better one. The run itself
-    may still be `best?`, unless another process has confirmed it."""
-    if summary.is_unsettled and (best_now is None or best_now.run != summary.run):
-        was = f", was {fmt.times(summary.best_geomean)}" if summary.best_geomean is not None else ""
-        return f"({render.UNSETTLED}{was})"
-    if best_now is None:
-        return ""
-    if summary.best and summary.source == best_now.source:
-        known = summary.best_geomean if summary.new_best else None
-        return "(best)" if known is None else f"(best, was {fmt.times(known)})"
-    if summary.source == best_now.source:
-        return "(best)"
-    return f"(best {_named(best_now)})" if best_now.geomean else ""
-
-
-def _named(best: Summary) -> str:
-    return f"{fmt.times(best.geomean)}, entry dropped" if best.dropped else fmt.times(best.geomean)
-
-
-def _is_busy(board: Board) -> bool:
-    return board.run is not None or board.confirming is not None
-
-
-def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
-    environment = board.environment
-    name = clean(board.task.name)
-    forms, style = geomean(board.summary, board.best_now, board.task.baseline)
-    if board.reading:
-        forms, style = ("reading the log",), "dim"
-    if board.shows_the_save_before:
-        forms = tuple(f"{OF_THE_SAVE_BEFORE} {form}" for form in forms)
-    old = board.run is not None or board.failure is not None or not board.landed()
-    parts = [
-        Part((name, clip(name, 20), clip(name, 12)), "head"),
-        Part((device(clean(environment.device_name)), "") if environment else ("",)),
-        Part((clean(environment.condition), "") if environment else ("",), "dim"),
-        Part(state(board, engine, now), "accent" if _is_busy(board) else "warn" if engine.paused else ""),
-        Part(tuple(spell(form, ascii_only) for form in forms), "dim" if old else style),
-    ]
-    if seconds_on_it(board, now):
-        return fit(parts, width, order=(2, 4, 4, 4, 0, 4, 1, 0, 3, 3))
-    return fit(parts, width, order=(2, 3, 0, 4, 3, 1, 0, 4, 4))
-
-
-def line_two(board: Board, engine: Engine, width: int, ascii_only: bool) -> list[Span]:
+def _what_came_of_it(board: Board, engine: Engine, width: int) -> list[Span]:
     if board.failure is not None:
         return _failure(board, width)
     if board.unusable and board.run is None:
@@ -247,7 +177,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     number = f"#{summary.iteration}" if summary.iteration is not None else ""
     # A re-run has the same hypothesis as the next save: show it once.
     why = summary.hypothesis if summary.hypothesis != engine.notes.hypothesis else ""
-    counted, *others = render.count_parts(summary, board.landed())
+    others = render.count_parts(summary, board.landed())[1:]  # the first is in the line above
     worst = summary.worst
     seconds = fmt.seconds(summary.seconds) if summary.seconds is not None else ""
     saved = board.last_run is not None and board.last_run.reason == "save"
@@ -260,7 +190,6 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
         Part((number,), "strong"),
         Part(_standing(summary, _cause(board)), "warn"),
         Part((quoted(why), quoted(why, 24), quoted(why, 14), ""), "strong"),
-        Part((counted,), "" if summary.right else "bad"),
         Part((f"wall {fmt.times(summary.wall)}", "") if summary.wall and on_device else ("",)),
         Part(("  ".join(others), "  ".join(render.count_parts(summary)[1:]), ""), "warn"),
         Part((f"{left_out} left out", "") if left_out else ("",), "warn"),
@@ -270,7 +199,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
         Part((f"{seconds} after the save" if saved else f"in {seconds}", seconds, "") if seconds else ("",), "dim"),
         Part((coming, clip(coming, 40), clip(coming, 24), ""), "accent"),
     ]
-    return fit(parts, width, order=(9, 10, 3, 5, 9, 3, 10, 8, 3, 8, 10, 6, 6, 7, 2))
+    return fit(parts, width, order=(8, 9, 3, 4, 8, 3, 9, 7, 3, 7, 9, 5, 5, 6, 2))
 
 
 def _standing(summary: Summary, cause: str) -> tuple[str, ...]:
