@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernbench.suites.formats import kernelbench
+from kernbench.suites.formats import kernelbench, robust_kbench
 from kernbench.suites.formats.foreign_problem import Format, Problem
 
-FORMATS: tuple[Format, ...] = (kernelbench,)
+FORMATS: tuple[Format, ...] = (kernelbench, robust_kbench)
 
 
 def detect(path: Path) -> Problem | None:
