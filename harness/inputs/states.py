@@ -71,6 +71,9 @@ def _nbytes(state: Any) -> int:
 def _tensors(state: Any) -> list[torch.Tensor]:
     if isinstance(state, torch.nn.Module):
         return [*state.parameters(), *state.buffers()]
+    if isinstance(state, types.FunctionType):
+        kept = [cell.cell_contents for cell in state.__closure__ or ()]
+        return [tensor for item in kept if not isinstance(item, types.FunctionType) for tensor in _tensors(item)]
     if isinstance(state, (dict, list, tuple)):
         return [tensor for item in (state.values() if isinstance(state, dict) else state) for tensor in _tensors(item)]
     return [state] if isinstance(state, torch.Tensor) else []

@@ -91,6 +91,8 @@ def import_(
         folder = write(problem, (to or Path.cwd()) / problem.name, Form(scale, device, copy, solution))
         click.echo(f"{folder}", err=len(found) == 1)
     if not only_list and len(found) == 1:
+        if problem.about:
+            click.echo(f"{problem.title}: {problem.about}", err=True)
         click.echo(f"`kernbench {folder}` opens it; edit solution.py there", err=True)
 
 

@@ -18,6 +18,8 @@ SOLUTIONS = {
     "kernelbench": "the solution for KernelBench",
     "solution-json": "the solution for SOL-ExecBench or flashinfer-bench",
     "submission": "the solution for GPU MODE",
+    "plain-file": "the solution of a task made of a plain file",
+    "robust-kbench": "the solution for robust-kbench: forward.cu, or Python if it has none",
 }
 """Of imported tasks: the solution in its suite's own form."""
 

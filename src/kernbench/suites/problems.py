@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernbench.suites.formats import kernelbench
+from kernbench.suites.formats import kernelbench, plain_file, robust_kbench
 from kernbench.suites.formats.foreign_problem import Format, Problem
 
-FORMATS: tuple[Format, ...] = (kernelbench,)
+SEARCHED: tuple[Format, ...] = (kernelbench, robust_kbench)
+FORMATS: tuple[Format, ...] = (*SEARCHED, plain_file)
+"""The last one's files look like many others, so they are not looked for in folders."""
 
 
-def detect(path: Path) -> Problem | None:
+def detect(path: Path, formats: tuple[Format, ...] = FORMATS) -> Problem | None:
     """The problem that a file or a folder defines; None if it is in no format that is known."""
     if path.is_dir():
         places = (path / form.FILES for form in FORMATS if "*" not in form.FILES)
         return next((found for place in places if place.is_file() and (found := detect(place))), None)
-    asked = (form.detect(path) for form in FORMATS if path.match(form.FILES))
+    asked = (form.detect(path) for form in formats if path.match(form.FILES))
     return next((found for found in asked if found is not None), None)
 
 
@@ -25,10 +27,10 @@ def problems(source: Path) -> Iterator[Problem]:
     if not source.is_dir():
         paths = [source]
     else:
-        names = {path for form in FORMATS for path in source.rglob(form.FILES) if not _is_hidden(path, source)}
+        names = {path for form in SEARCHED for path in source.rglob(form.FILES) if not _is_hidden(path, source)}
         paths = sorted(names, key=_by_number)
     for path in paths:
-        if (found := detect(path)) is not None:
+        if (found := detect(path, FORMATS if path == source else SEARCHED)) is not None:
             yield found
 
 

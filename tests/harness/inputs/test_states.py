@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -57,3 +59,13 @@ def test_a_function_that_setup_returns_for_an_entry_is_called_in_its_place() -> 
     assert states.of(max, CASE, "cpu", torch.float32)(-3) == 0
     plain = States(lambda case, device, dtype: min)
     assert not plain.replaces(max, plain.of(max, CASE, "cpu", torch.float32))
+
+
+def test_what_such_a_function_keeps_counts_as_read() -> None:
+    def setup(case: object, device: str, dtype: torch.dtype, entry: Callable[..., Any]) -> Callable[..., Any]:
+        model = torch.nn.Linear(4, 2, dtype=dtype)
+        return lambda x: entry(model(x))
+
+    states = States(setup)
+    states.of(max, CASE, "cpu", torch.float32)
+    assert states.nbytes(max, CASE, torch.float32) == (4 * 2 + 2) * 4

@@ -61,23 +61,24 @@ def detect(path: Path) -> Problem | None:
     defined = {node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
     if not defined >= DEFINED:
         return None
-    draws = any(_draws(node) for node in tree.body if isinstance(node, ast.ClassDef))
+    random = any(draws(node) for node in tree.body if isinstance(node, ast.ClassDef))
     path = path.resolve()
     title = f"{path.parent.name}/{path.name}"
-    about = "draws random numbers" if draws else ""
-    return Problem(NAME, path, path.stem, title, partial(_contents, path, title, draws), about)
+    about = "draws random numbers" if random else ""
+    return Problem(NAME, path, path.stem, title, partial(_contents, path, title, random), about)
 
 
-def _draws(node: ast.AST) -> bool:
+def draws(node: ast.AST) -> bool:
+    """Whether it seems to draw random numbers."""
     names = (item.attr if isinstance(item, ast.Attribute) else getattr(item, "id", "") for item in ast.walk(node))
     return any(str(name).lower() in RANDOM for name in names)
 
 
-def _contents(path: Path, title: str, draws: bool, form: Form) -> Contents:
+def _contents(path: Path, title: str, random: bool, form: Form) -> Contents:
     own = form.solution
     text = own.read_bytes().decode() if own else first_solution(path.read_bytes().decode())
     case, axes = ("as_given", "{}") if form.scale == 1 else (f"scaled_{form.scale}", f"{{ scale = {form.scale} }}")
-    more = "seeded = true\n" if draws else ""
+    more = "seeded = true\n" if random else ""
     more += 'device = "cpu"\n' if form.device == "cpu" else ""
     task = TASK.format(name=path.stem, title=title, more=more, case=case, axes=axes)
     return Contents(task, REFERENCE.format(title=title), {"solution.py": text}, {"problem.py": path})
