@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernbench.suites.formats import kernelbench
+from kernbench.suites.formats import definitions, kernelbench
 from kernbench.suites.formats.foreign_problem import Problem
 
-FORMATS = (kernelbench,)
-"""Each has `detect(path)`, the problem that a file defines or None, and FILES, the names of such files as a glob."""
+FORMATS = (kernelbench, definitions)
+"""Each has `detect(path)`, the problem that a file defines or None, and FILES, the names of such files as a glob. A
+folder opens by the file called FOLDER or, without it, FILES."""
 
 
 def detect(path: Path) -> Problem | None:
     """The problem that a file or a folder defines; None if it is in no format that is known."""
     if path.is_dir():
-        places = (path / form.FILES for form in FORMATS if "*" not in form.FILES)
+        names = (getattr(form, "FOLDER", form.FILES) for form in FORMATS)
+        places = (path / name for name in names if "*" not in name)
         return next((found for place in places if place.is_file() and (found := detect(place))), None)
     asked = (form.detect(path) for form in FORMATS if path.match(form.FILES))
     return next((found for found in asked if found is not None), None)
