@@ -175,6 +175,18 @@ def test_each_workload_is_a_case_with_its_tolerance(tmp_path: Path) -> None:
     assert (other.atol, other.rtol, other.matched, other.cap) == (0.5, 0.01, 0.9, 2.0)
 
 
+def test_a_check_per_output_is_a_tolerance_of_its_dtype(tmp_path: Path) -> None:
+    outputs = {"loose": X, "tight": X, "ids": {**X, "dtype": "int32"}}
+    loose = {"type": "numeric", "output": "loose", "max_atol": 0.5, "max_rtol": 0.5}
+    checks = [loose, {**loose, "output": "tight", "max_atol": 0.1}, {"type": "exact", "output": "ids"}]
+    data = {**PROBLEMS["scalar"][0], "outputs": outputs}
+    task = load(task_of(tmp_path, data, [{**LINE, "checks": checks}]))
+    assert [(task.tolerance[dtype].atol, task.tolerance[dtype].rtol) for dtype in ("float32", "int32")] == [
+        (0.1, 0.5),
+        (0, 0),
+    ]
+
+
 def test_flashinfers_folders(tmp_path: Path) -> None:
     path = tmp_path / "definitions" / "op" / "made_up.json"
     traces = tmp_path / "traces" / "workloads" / "op" / "made_up.workload.jsonl"
@@ -209,7 +221,9 @@ REFUSALS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "samples are judged by their distribution": ({**PROBLEMS["scalar"][0], "op_type": "sampling"}, [LINE]),
     "does not define run": ({**PROBLEMS["scalar"][0], "reference": "def walk(): pass"}, [LINE]),
     "output out is float4_e2m1": ({**PROBLEMS["scalar"][0], "outputs": {"out": {**X, "dtype": "float4_e2m1"}}}, [LINE]),
-    "workload.jsonl is not as expected": (PROBLEMS["scalar"][0], [{"axes": {"rows": 1}}]),
+    "is not as expected (KeyError: 'inputs')": (PROBLEMS["scalar"][0], [{"axes": {"rows": 1}}]),
+    "is not as expected (KeyError: 'dtype')": ({**PROBLEMS["scalar"][0], "outputs": {"out": {}}}, [LINE]),
+    "input s is of the kind dice": (PROBLEMS["scalar"][0], [workload(s={"type": "dice"})]),
 }
 
 

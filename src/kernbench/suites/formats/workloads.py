@@ -39,23 +39,24 @@ class Workload:
 
 def read(path: Path, data: dict[str, Any]) -> list[Workload]:
     """The workloads of the definition at this path; Unfit if there are none, or if they need what is not here."""
+    try:
+        return _read(path, data)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+        said = f"{type(problem).__name__}: {problem}"
+        raise Unfit(f"its definition or a workload is not as expected ({said})") from None
+
+
+def _read(path: Path, data: dict[str, Any]) -> list[Workload]:
     for name, about in data["outputs"].items():
         if about["dtype"] not in DTYPES:
             raise Unfit(f"output {name} is {about['dtype']}, which kernbench cannot compare")
     file = next((place for place in _places(path) if place.is_file()), None)
-    if file is None:
-        varying = [name for name, axis in data["axes"].items() if axis["type"] == "var"]
-        if varying:
-            raise Unfit(f"it has no workloads, which would give {', '.join(varying)} their sizes")
-        return [Workload({}, {}, _tolerance({}, data, MATCHED))]
-    try:
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-        found = [_workload(path, line, data) for line in lines]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise Unfit(f"{file.name} is not as expected: {type(problem).__name__}: {problem}") from None
-    if not found:
-        raise Unfit(f"{file.name} is empty")
-    return found
+    lines = [] if file is None else file.read_text(encoding="utf-8").splitlines()
+    found = [_workload(path, json.loads(line), data) for line in lines if line.strip()]
+    varying = [name for name, axis in data["axes"].items() if axis["type"] == "var"]
+    if varying and not found:
+        raise Unfit(f"it has no workloads, which would give {', '.join(varying)} their sizes")
+    return found or [Workload({}, {}, _tolerance({}, data, MATCHED))]
 
 
 def _places(path: Path) -> Iterator[Path]:
