@@ -30,6 +30,7 @@ def write(problem: Problem, folder: Path, form: Form) -> Path:
         for name, path in contents.links.items():
             _link(path, folder / name, form.copy)
         for name, text in {**contents.data, "reference.py": contents.reference, **contents.solution}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text, encoding="utf-8", newline="")
         (folder / TASK_FILE).write_text(contents.task, encoding="utf-8")
     except OSError:

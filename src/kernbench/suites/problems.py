@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
-from kernbench.suites.formats import kernelbench, plain_file, robust_kbench
+from kernbench.suites.formats import definitions, kernelbench, plain_file, robust_kbench
 from kernbench.suites.formats.foreign_problem import Format, Problem
 
-SEARCHED: tuple[Format, ...] = (kernelbench, robust_kbench)
+SEARCHED: tuple[Format, ...] = (kernelbench, definitions, robust_kbench)
 FORMATS: tuple[Format, ...] = (*SEARCHED, plain_file)
 """The last one's files look like many others, so they are not looked for in folders."""
 
@@ -16,22 +17,21 @@ FORMATS: tuple[Format, ...] = (*SEARCHED, plain_file)
 def detect(path: Path, formats: tuple[Format, ...] = FORMATS) -> Problem | None:
     """The problem that a file or a folder defines; None if it is in no format that is known."""
     if path.is_dir():
-        places = (path / form.FILES for form in FORMATS if "*" not in form.FILES)
+        places = (path / form.FOLDER for form in formats if form.FOLDER)
         return next((found for place in places if place.is_file() and (found := detect(place))), None)
     asked = (form.detect(path) for form in formats if path.match(form.FILES))
     return next((found for found in asked if found is not None), None)
 
 
-def problems(source: Path) -> Iterator[Problem]:
-    """The problem in a file, or all problems below a folder."""
+def problems(source: Path) -> list[Problem]:
+    """The problem in a file, or all problems below a folder, each with a name of its own."""
     if not source.is_dir():
-        paths = [source]
-    else:
-        names = {path for form in SEARCHED for path in source.rglob(form.FILES) if not _is_hidden(path, source)}
-        paths = sorted(names, key=_by_number)
-    for path in paths:
-        if (found := detect(path, FORMATS if path == source else SEARCHED)) is not None:
-            yield found
+        found = detect(source)
+        return [found] if found is not None else []
+    paths = {path for form in SEARCHED for path in source.rglob(form.FILES) if not _is_hidden(path, source)}
+    every = [found for path in sorted(paths, key=_by_number) if (found := detect(path, SEARCHED)) is not None]
+    often = Counter(problem.name for problem in every)
+    return [replace(item, name=f"{item.path.parent.name}_{item.name}") if often[item.name] > 1 else item for item in every]
 
 
 def _is_hidden(path: Path, source: Path) -> bool:
