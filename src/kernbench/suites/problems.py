@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from kernbench.suites.formats import kernelbench
+from kernbench.suites.formats import gpu_mode, kernelbench
 from kernbench.suites.formats.foreign_problem import Problem
 
-FORMATS = (kernelbench,)
+FORMATS = (kernelbench, gpu_mode)
 """Each has `detect(path)`, the problem that a file defines or None, and FILES, the names of such files as a glob."""
 
 
