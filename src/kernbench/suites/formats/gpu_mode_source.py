@@ -128,7 +128,7 @@ def _is_unset(value: ast.expr, function: ast.FunctionDef) -> bool:
         assigned = [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
         bound = [node.value for node in assigned if any(_is(target, value.id) for target in node.targets)]
         return len(bound) == 1 and not list(_writes(value.id, function)) and _is_unset(bound[0], function)
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and not value.func.attr.endswith("_"):
         if isinstance(value.func.value, ast.Name):
             return value.func.value.id == "torch" and value.func.attr in UNSET
         value = value.func.value  # what a method such as contiguous() was called on
