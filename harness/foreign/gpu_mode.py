@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from harness.inputs import structure
 from harness.inputs.reference import Inputs, copies
+from harness.load.exception_text import one_line
 
 SEEDS = 1 << 16
 """The suite's own seeds are small numbers, and some problems add them to their values."""
@@ -60,7 +61,7 @@ class Problem:
         with read_as(self._device):
             said = self._module.check_implementation(data, given)
         good, message = said if isinstance(said, tuple) else (not said, said)
-        return [] if good else [(str(message) or "check_implementation", 1.0, 0.0)]
+        return [] if good else [(one_line(str(message)) or "check_implementation", 1.0, 0.0)]
 
 
 @contextlib.contextmanager

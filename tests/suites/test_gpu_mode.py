@@ -46,6 +46,7 @@ from task import input_t, output_t
 from utils import make_match_reference, same
 
 SHIFT = 3.0
+UNUSED = 4.0
 
 def moved(x):
     return x + SHIFT
@@ -122,7 +123,13 @@ def rows(child: Child, task: Path) -> dict[str, tuple[str, str | None]]:
 def test_a_problem_is_right_as_its_own_solution(child: Child, tmp_path: Path, name: str) -> None:
     task = written(tmp_path, PROBLEMS[name])
     assert rows(child, task) == {"size1024": ("ok", None), "size33": ("ok", None)}
-    assert "generate_input" not in (task / "solution.py").read_text()
+
+
+def test_the_first_solution_has_what_the_reference_needs_and_nothing_else() -> None:
+    made = Source(PROBLEMS["plain"]).first_solution()
+    assert "SHIFT = 3.0" in made
+    assert "def custom_kernel(data: input_t) -> output_t:" in made
+    assert not any(name in made for name in ("ref_kernel", "generate_input", "UNUSED", "check_implementation"))
 
 
 @pytest.mark.parametrize(
@@ -220,6 +227,8 @@ def test_a_copy_needs_the_suite_no_longer(child: Child, tmp_path: Path) -> None:
         ("a, b = data\nb.add_(a)\nreturn b", [], ["data.1"]),
         ("a, b = data\nb = b.clone()\nb[...] = a\nreturn b", [], []),
         ("data, b = data\nb[...] = data\nreturn b", ["data.1"], []),
+        ("a, b = data\nn = b.shape[0]\nb = a * n\nreturn b", [], ["data.1"]),
+        ("a, b = data\na = a + b\nreturn a", [], []),
     ],
 )
 def test_what_the_reference_writes_to(body: str, filled: list[str], mutated: list[str]) -> None:

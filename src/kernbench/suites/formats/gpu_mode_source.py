@@ -6,6 +6,7 @@ import ast
 import io
 import tokenize
 from collections.abc import Iterator
+from typing import TypeGuard
 
 from harness.shared.used_files import syntax_tree
 
@@ -60,19 +61,23 @@ class Source:
     def written(self) -> tuple[list[str], list[str]]:
         """Inputs that a call may write to, as `data.2`: those that are filled, and those that are modified.
 
-        Filled are those that `generate_input` leaves without values, and those of which `ref_kernel` writes all.
+        Filled are those that `generate_input` leaves without values, and those of which `ref_kernel` writes all. One
+        that `ref_kernel` only replaces by its result is a place for that result, whether or not it has values.
         """
         made, reference = self._functions[INPUTS], self._functions[OLD]
         filled = {place for place, value in enumerate(_returned(made)) if _is_unset(value, made)}
         mutated: set[int] = set()
         for name, place in _unpacked(reference).items():
+            if _is_bound_again(name, reference):
+                mutated |= {place} if _is_replaced(name, reference) else set()
+                continue
             for is_whole in _writes(name, reference):
                 (filled if is_whole else mutated).add(place)
         return [f"data.{place}" for place in sorted(filled)], [f"data.{place}" for place in sorted(mutated - filled)]
 
     def first_solution(self) -> str:
         """The reference under its new name with what it needs of its file, which is right and as fast as it is."""
-        needed, lines = {OLD}, self._text.splitlines(keepends=True)
+        needed, lines = {OLD, "*"}, self._text.splitlines(keepends=True)
         kept: list[ast.stmt] = []
         while more := [node for node in self._body if node not in kept and _defined(node) & needed]:
             kept += more
@@ -102,9 +107,9 @@ def _defined(node: ast.stmt) -> set[str]:
     """Names that a statement at the top of a file defines."""
     if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
         return {node.name}
-    if isinstance(node, (ast.Import, ast.ImportFrom)):
-        return {alias.asname or alias.name.partition(".")[0] for alias in node.names}
-    return {item.id for item in ast.walk(node) if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)}
+    inside = list(ast.walk(node))
+    imported = {item.asname or item.name.partition(".")[0] for item in inside if isinstance(item, ast.alias)}
+    return imported | {item.id for item in inside if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)}
 
 
 def _renamed(text: str) -> str:
@@ -136,17 +141,29 @@ def _is_unset(value: ast.expr, function: ast.FunctionDef) -> bool:
 
 
 def _unpacked(function: ast.FunctionDef) -> dict[str, int]:
-    """The names that the function's argument is unpacked into, by place, as far as they are bound only there."""
+    """The names that the function's argument is unpacked into, by place."""
     data = function.args.args[0].arg if function.args.args else ""
     found: dict[str, int] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and _is(node.value, data):
             parts = [target.elts for target in node.targets if isinstance(target, ast.Tuple)]
             found |= {item.id: at for items in parts for at, item in enumerate(items) if isinstance(item, ast.Name)}
+    return found
+
+
+def _is_bound_again(name: str, function: ast.FunctionDef) -> bool:
     in_place = [node.target for node in ast.walk(function) if isinstance(node, ast.AugAssign)]
-    stored = [node for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
-    bound = [node.id for node in stored if node not in in_place]
-    return {name: place for name, place in found.items() if bound.count(name) == 1}
+    stored = [node for node in ast.walk(function) if _is(node, name) and isinstance(node.ctx, ast.Store)]
+    return len([node for node in stored if node not in in_place]) > 1
+
+
+def _is_replaced(name: str, function: ast.FunctionDef) -> bool:
+    """Whether a name is returned, and nothing else is read of it but a shape."""
+    nodes = list(ast.walk(function))
+    read = [node for node in nodes if _is(node, name) and isinstance(node.ctx, ast.Load)]
+    returned = [node.value for node in nodes if isinstance(node, ast.Return)]
+    shapes = [node.value for node in nodes if isinstance(node, ast.Attribute) and node.attr == "shape"]
+    return any(node in returned for node in read) and all(node in returned or node in shapes for node in read)
 
 
 def _writes(name: str, function: ast.FunctionDef) -> Iterator[bool]:
@@ -165,5 +182,5 @@ def _writes(name: str, function: ast.FunctionDef) -> Iterator[bool]:
                 yield True
 
 
-def _is(node: ast.AST, name: str) -> bool:
+def _is(node: ast.AST, name: str) -> TypeGuard[ast.Name]:
     return isinstance(node, ast.Name) and node.id == name
