@@ -159,7 +159,7 @@ class _Calls:
         result = material.entry(function)(**placed)
         if self.device != "cpu":
             torch.cuda.synchronize()
-        outputs = named_outputs(result, placed, self.task.written)
+        outputs = named_outputs(result, placed, self.task.judged)
         needed = nbytes(inputs) + nbytes(outputs)
         self.lines.emit("facts", side=side["name"], kernels=list(self.compiled.values()), needed_bytes=needed)
         del result, outputs

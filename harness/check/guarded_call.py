@@ -33,7 +33,7 @@ class GuardedCall(verdicts.Answer):
         if any(isinstance(value, torch.Tensor) and value.is_cuda for value in placed.values()):
             torch.cuda.synchronize()
         try:
-            outputs = named_outputs(result, placed, task.written, fixed.expected if task.written else None)
+            outputs = named_outputs(result, placed, task.judged, fixed.expected if task.judged else None)
         except BadOutput as problem:
             return cls(result, placed, {}, guard.breach({}), str(problem))
         return cls(result, placed, outputs, guard.breach(outputs))

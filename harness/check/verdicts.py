@@ -33,7 +33,7 @@ class Answer:
     @classmethod
     def to(cls, material: CaseInputs, result: Any, inputs: Inputs, like: Outputs | None = None) -> Answer:
         """Raises BadOutput; `like` are the reference's outputs, which say whether a returned value counts."""
-        return cls(result, inputs, named_outputs(result, inputs, material.reference.task.written, like))
+        return cls(result, inputs, named_outputs(result, inputs, material.reference.task.judged, like))
 
 
 def verdict(
@@ -97,7 +97,7 @@ def _refused_by_check(answer: Answer, material: CaseInputs) -> str | None:
 def _checked(answer: Answer, material: CaseInputs) -> str | None:
     """Runs the task's `check`, which returns rows of (name, error, bound)."""
     reference, axes = material.reference, dict(material.case.axes)
-    outputs = answer.outputs if reference.task.written else answer.result
+    outputs = answer.outputs if reference.task.judged else answer.result
     rows: Any = reference.extra_check(axes, answer.inputs, outputs)  # type: ignore[misc]
     for name, error, bound in [(str(name), float(error), float(bound)) for name, error, bound in rows]:
         if not error <= bound:

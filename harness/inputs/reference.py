@@ -154,7 +154,7 @@ class Reference:
         name = getattr(function, "__name__", self.task.entry)
         call = self.entry_for(function, case, exact)
         try:
-            return named_outputs(call(**inputs), inputs, self.task.written)
+            return named_outputs(call(**inputs), inputs, self.task.judged)
         except BadOutput as problem:
             raise BadTask(f"reference.py: {name} for case {case.id}: {problem}") from None
         except BaseException as problem:

@@ -16,6 +16,9 @@ Build = Callable[[dict[str, Any]], Any]
 """Makes a value again from the flat leaves."""
 SCALARS = (int, float, complex, str, bool, torch.dtype, torch.device, type(None))
 
+SEQUENCES = frozenset({tuple, list, *(kind for kind in vars(torch.return_types).values() if isinstance(kind, type))})
+"""Also what torch's own functions return, such as `torch.sort`."""
+
 
 class BadLeaf(Exception):
     """A value that is neither a tensor nor plain data; the message says what it is."""

@@ -10,6 +10,7 @@ from harness.check import verdicts
 from harness.inputs import variation
 from harness.inputs.cache import CaseInputs, RunCache
 from harness.inputs.reference import BadOutput, Draw
+from harness.inputs.structure import SEQUENCES
 from harness.shared.run_request import RunRequest
 from harness.shared.task import Case
 
@@ -106,7 +107,7 @@ def described(result: Any) -> tuple[Any, list[torch.Tensor]]:
     if type(result) is dict:
         parts = {str(name): described(value) for name, value in result.items()}
         return {name: form for name, (form, _) in parts.items()}, [one for _, more in parts.values() for one in more]
-    if type(result) in (tuple, list):
+    if type(result) in SEQUENCES:
         listed = [described(value) for value in result]
         return [form for form, _ in listed], [one for _, more in listed for one in more]
     if result is None or type(result) in (bool, int, float):

@@ -88,7 +88,7 @@ class ConfirmedRows:
         first = masters[0].entry(solution)(**copies(masters[0].inputs))
         sides = {name: masters[0].timed(side) for name, side in {**self._others(case), "solution": solution}.items()}
         inputs = copies(masters[0].inputs)
-        expected = named_outputs(sides["baseline"](**inputs), inputs, self.request.task.written)
+        expected = named_outputs(sides["baseline"](**inputs), inputs, self.request.task.judged)
         self.progress.say_once(clock_guard.restore_clocks())
         most = self._calls_to_judge(first)
         del first

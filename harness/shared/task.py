@@ -101,6 +101,8 @@ class Task:
     """Inputs that the entry fills without reading them: destinations."""
     seeded: bool = False
     """Whether the entry draws random numbers: torch's generators are seeded before every call."""
+    returned: bool = False
+    """Whether only what the entry returns is an output, and inputs that it may write to are its scratch memory."""
     judge: Judge = "truth"
     dtype: Literal["reference", "any"] = "reference"
     """Of the outputs. Any: the tolerance is that of the reference's dtype."""
@@ -120,8 +122,13 @@ class Task:
 
     @property
     def written(self) -> tuple[str, ...]:
-        """Inputs that a call writes to; they are outputs, before what it returns."""
+        """Inputs that a call may write to."""
         return (*self.mutates, *self.outputs)
+
+    @property
+    def judged(self) -> tuple[str, ...]:
+        """Inputs that are outputs, before what a call returns."""
+        return () if self.returned else self.written
 
     @property
     def own_files(self) -> tuple[str, ...]:

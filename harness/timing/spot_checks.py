@@ -19,6 +19,7 @@ import torch
 
 from harness.device.gpu import set_bytes
 from harness.inputs import tensor_layout
+from harness.inputs.structure import SEQUENCES
 from harness.inputs.tensor_layout import own_methods
 from harness.timing.input_sets import WorkingSet
 
@@ -134,14 +135,14 @@ def tensors(result: Any) -> Iterator[torch.Tensor]:
     """The plain tensors of a result."""
     if type(result) is torch.Tensor:
         return iter((result,) if tensor_layout.plain(result) else ())
-    items = result.values() if type(result) is dict else result if type(result) in (tuple, list) else ()
+    items = result.values() if type(result) is dict else result if type(result) in SEQUENCES else ()
     return (tensor for item in items for tensor in tensors(item))
 
 
 def _copy(result: Any) -> Any:
     if type(result) is dict:
         return {name: _copy(value) for name, value in result.items()}
-    if type(result) in (tuple, list):
+    if type(result) in SEQUENCES:
         return [_copy(value) for value in result]
     if type(result) is torch.Tensor and tensor_layout.plain(result) and not own_methods(result):
         with torch.inference_mode(result.is_inference()):

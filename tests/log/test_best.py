@@ -124,9 +124,7 @@ class Place:
         found = re.search(r"^best (\d\.\d\dx)", words)
         if found or best is None:
             return found[1] if found else NONE
-        assert words.startswith(
-            "vs best "
-        )  # of another source; its number is elsewhere
+        assert words.startswith("vs best ")  # of another source; its number is elsewhere
         return fmt.times(best.geomean)
 
     def _pane(self) -> str:

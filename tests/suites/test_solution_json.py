@@ -44,9 +44,8 @@ def unpacked(folder: Path, data: dict[str, Any]) -> tuple[str, dict[str, str], d
 def test_what_was_not_edited_comes_back_byte_for_byte(tmp_path: Path, data: dict[str, Any]) -> None:
     _entry, files, given = unpacked(tmp_path, data)
     syntax_tree(files["solution.py"])
-    assert exported({**given, "task.toml": b"", "definition.json": b"{}"}, ORIGIN) == {
-        "solution.json": (tmp_path / "any.json").read_bytes()
-    }
+    back = exported({**given, "task.toml": b"", "definition.json": b"{}"}, ORIGIN)
+    assert back == (tmp_path / "any.json").read_bytes()
 
 
 def test_a_solution_of_a_few_lines_takes_the_entry_from_its_file(tmp_path: Path) -> None:
@@ -87,7 +86,7 @@ def test_what_cannot_be_had_is_refused_by_name(tmp_path: Path, data: dict[str, A
 def test_an_edited_source_is_exported_with_all_else_as_it_was(tmp_path: Path) -> None:
     given = unpacked(tmp_path, solution(languages=["triton"]))[2]
     edited = "def forward(x, y):\n    return y + x\n"
-    out = json.loads(exported({**given, "kernel.py": edited.encode()}, ORIGIN)["solution.json"])
+    out = json.loads(exported({**given, "kernel.py": edited.encode()}, ORIGIN))
     assert out["sources"] == [{"path": "kernel.py", "content": edited}]
     assert (out["note"], out["spec"]["languages"]) == ("kept", ["triton"])
     assert out["spec"]["entry_point"] == "kernel.py::forward"
@@ -97,7 +96,7 @@ def test_an_edited_source_is_exported_with_all_else_as_it_was(tmp_path: Path) ->
 def test_an_edited_solution_py_becomes_the_entry(tmp_path: Path) -> None:
     given = unpacked(tmp_path, solution("main.cpp::run", {"main.cpp": ""}, languages=["cuda_cpp"]))[2]
     text = "def run(x, y, out):\n    out.copy_(x)\n"
-    out = json.loads(exported({**given, "solution.py": text.encode()}, ORIGIN)["solution.json"])
+    out = json.loads(exported({**given, "solution.py": text.encode()}, ORIGIN))
     assert [source["path"] for source in out["sources"]] == ["main.cpp", "solution.py"]
     assert out["spec"]["entry_point"] == "solution.py::run"
     assert out["spec"]["languages"] == ["pytorch"]
@@ -106,7 +105,7 @@ def test_an_edited_solution_py_becomes_the_entry(tmp_path: Path) -> None:
 
 def test_a_solution_written_here_is_one_that_both_suites_read() -> None:
     texts = {"solution.py": b"import triton\ndef run(x, y):\n    return x\n", "helper.py": b"", "reference.py": b"no"}
-    out = json.loads(exported(texts, ORIGIN)["solution.json"])
+    out = json.loads(exported(texts, ORIGIN))
     assert (out["definition"], out["author"]) == ("add", "kernbench")
     assert (out["spec"]["language"], out["spec"]["languages"]) == ("triton", ["triton"])
     assert out["spec"]["destination_passing_style"] is False

@@ -20,8 +20,8 @@ from harness.shared.taskfile.values import TaskError, shown
 from harness.shared.used_files import NAMED_BASELINES, PARSED, SOLUTION, is_file, side_files, syntax_tree, task_files
 
 TASK_KEYS = frozenset(
-    "name entry summary baseline compare device threads mutates outputs seeded rowwise layout dtype judge libraries "
-    "ignore origin tolerance case smoke check grid".split()
+    "name entry summary baseline compare device threads mutates outputs returned seeded rowwise layout dtype judge "
+    "libraries ignore origin tolerance case smoke check grid".split()
 )
 MOST_THREADS = 1024
 MOST_COMPARED = 4
@@ -71,6 +71,7 @@ def load(folder: Path) -> Task:
         ignore=_ignore(path, data, _named_files(baseline, *compare)),
         libraries=read.flag(path, "libraries", data.get("libraries", False)),
         outputs=read.texts(path, "outputs", data.get("outputs", [])),
+        returned=read.flag(path, "returned", data.get("returned", False)),
         seeded=read.flag(path, "seeded", data.get("seeded", False)),
         judge=cast(Any, judge),
         dtype=cast(Any, read.choice(path, "dtype", data.get("dtype", "reference"), AS_REFERENCE)),

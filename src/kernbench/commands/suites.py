@@ -19,7 +19,7 @@ from harness.shared.errors import UserError
 from kernbench.commands.run import loop_options, read_options, run_until_signal
 
 if TYPE_CHECKING:
-    from kernbench.suites.formats.foreign_problem import Problem
+    from kernbench.suites.formats.foreign_problem import Form, Problem
     from kernbench.suites.suite_run import Outcome
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
@@ -48,7 +48,8 @@ def problems_in(source: Path, only: str | None) -> list[Problem]:
 
     found = [problem for problem in problems.problems(source) if only is None or fnmatchcase(problem.name, only)]
     if not found:
-        raise UserError(f"no problem in {source}; KernelBench's have Model, get_inputs and get_init_inputs")
+        matching = f" matches {only}" if only is not None else ""
+        raise UserError(f"no problem in {source}{matching}; `kernbench guide suites` lists the formats")
     return found
 
 
@@ -76,24 +77,46 @@ def import_(
     device: str,
     solution: Path | None,
 ) -> None:
-    """Make tasks of KernelBench problems: one file, or all in a folder. Never overwrites files."""
+    """Make tasks of other suites' problems: of a file, or of all in a folder. Never overwrites files.
+
+    `kernbench guide suites` lists the formats: KernelBench, SOL-ExecBench, flashinfer-bench, GPU MODE, robust-kbench, and
+    plain files.
+    """
     from kernbench.suites.formats.foreign_problem import Form
-    from kernbench.suites.imported_task import write
 
     found = problems_in(source, only)
-    if solution is not None and len(found) > 1:
-        raise click.UsageError(f"--solution is for one problem, and {source} has {len(found)}")
-    for problem in found:
-        if only_list:
+    if only_list:
+        for problem in found:
             said = problem.refused and f"refused: {problem.refused}"
             click.echo(f"{problem.name}  {', '.join(filter(None, [problem.format, problem.about, said]))}")
-            continue
-        folder = write(problem, (to or Path.cwd()) / problem.name, Form(scale, device, copy, solution))
-        click.echo(f"{folder}", err=len(found) == 1)
-    if not only_list and len(found) == 1:
-        if problem.about:
-            click.echo(f"{problem.title}: {problem.about}", err=True)
-        click.echo(f"`kernbench {folder}` opens it; edit solution.py there", err=True)
+        return
+    if solution is not None and len(found) > 1:
+        raise click.UsageError(f"--solution is for one problem, and {source} has {len(found)}")
+    made = _make(found, to or Path.cwd(), Form(scale, device, copy, solution))
+    if len(found) > 1:
+        click.echo(f"made {fmt.plural(made, 'task')} of {fmt.plural(len(found), 'problem')}", err=True)
+        sys.exit(0 if made else 1)
+    if found[0].about:
+        click.echo(f"{found[0].title}: {found[0].about}", err=True)
+    click.echo(f"`kernbench {(to or Path.cwd()) / found[0].name}` opens it; edit solution.py there", err=True)
+
+
+def _make(found: list[Problem], to: Path, form: Form) -> int:
+    """Makes their tasks and says where; a problem of several that is refused costs only itself. Returns how many."""
+    from kernbench.suites.imported_task import write
+
+    made = 0
+    for problem in found:
+        try:
+            folder = write(problem, to / problem.name, form)
+        except UserError as refusal:
+            if len(found) == 1:
+                raise
+            click.echo(f"refused: {refusal}", err=True)
+        else:
+            made += 1
+            click.echo(f"{folder}", err=len(found) == 1)
+    return made
 
 
 @click.command()
@@ -178,8 +201,9 @@ def _standing(outcomes: dict[str, Outcome], all_of_them: int) -> list[str]:
 
 
 def _own(solutions: Path | None, problem: Problem) -> Path | None:
-    path = solutions / f"{problem.name}.py" if solutions is not None else None
-    return path if path is not None and path.is_file() else None
+    """The solution of a problem's name, whatever its suffix."""
+    found = sorted(solutions.glob(f"{problem.name}.*")) if solutions is not None else []
+    return next((path for path in found if path.is_file()), None)
 
 
 COMMANDS = (import_, suite)

@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from kernbench.suites.formats import definitions, kernelbench, plain_file, robust_kbench
+from kernbench.suites.formats import definitions, gpu_mode, kernelbench, plain_file, robust_kbench
 from kernbench.suites.formats.foreign_problem import Format, Problem
 
-SEARCHED: tuple[Format, ...] = (kernelbench, definitions, robust_kbench)
+SEARCHED: tuple[Format, ...] = (kernelbench, definitions, gpu_mode, robust_kbench)
 FORMATS: tuple[Format, ...] = (*SEARCHED, plain_file)
 """The last one's files look like many others, so they are not looked for in folders."""
 
@@ -31,7 +31,9 @@ def problems(source: Path) -> list[Problem]:
     paths = {path for form in SEARCHED for path in source.rglob(form.FILES) if not _is_hidden(path, source)}
     every = [found for path in sorted(paths, key=_by_number) if (found := detect(path, SEARCHED)) is not None]
     often = Counter(problem.name for problem in every)
-    return [replace(item, name=f"{item.path.parent.name}_{item.name}") if often[item.name] > 1 else item for item in every]
+    return [
+        replace(item, name=f"{item.path.parent.name}_{item.name}") if often[item.name] > 1 else item for item in every
+    ]
 
 
 def _is_hidden(path: Path, source: Path) -> bool:

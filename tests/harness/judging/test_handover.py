@@ -20,6 +20,7 @@ RESULTS: list[Any] = [
     torch.randn(6, 8)[1:5, 2:7:2],
     (torch.arange(4), None, torch.randn(3).to(torch.bfloat16)),
     torch.randn(3, 4).to(torch.float8_e4m3fn)[:, 1:3],
+    torch.sort(torch.randn(4)),
     {"a": torch.empty(0, 4), "b": [torch.tensor(True)]},
     torch.arange(8).expand(3, 8),
     None,

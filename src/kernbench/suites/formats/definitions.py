@@ -19,9 +19,8 @@ from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.formats.kernelbench import RANDOM
 from kernbench.suites.formats.workloads import Unfit, Workload, cases, read
 
-FILES = "*.json"
-FOLDER = "definition.json"
-"""A folder with this file is a problem too."""
+NAME, EXPORT = "definitions", "solution-json"
+FILES, FOLDER = "*.json", "definition.json"
 PARTS = {"name": str, "reference": str, "axes": dict, "inputs": dict, "outputs": dict}
 exported = solution_json.exported
 TASK = """name = {name}
@@ -67,7 +66,7 @@ def detect(path: Path) -> Problem | None:
         refused = str(problem)
     title, about = f"{path.parent.name}/{path.name}", f"{len(workloads)} workloads" if workloads else ""
     make = partial(_contents, path, title, data, workloads)
-    return Problem("definitions", path, re.sub(r"[^\w.-]", "_", data["name"]), title, make, about, refused)
+    return Problem(NAME, path, re.sub(r"[^\w.-]", "_", data["name"]), title, make, about, refused)
 
 
 def _check(data: dict[str, Any]) -> None:

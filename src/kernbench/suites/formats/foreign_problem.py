@@ -59,6 +59,8 @@ class Format(Protocol):
     """The format of `origin` in task.toml."""
     FILES: str
     """A glob for the names of the files that define problems."""
+    FOLDER: str
+    """The file by which a folder opens as a problem; empty if none does."""
     EXPORT: str
     """The word of `export --format`."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from harness.shared.used_files import syntax_tree, text_of
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 
-NAME, FILES, EXPORT = "kernelbench", "*.py", "kernelbench"
+NAME, FILES, FOLDER, EXPORT = "kernelbench", "*.py", "", "kernelbench"
 DEFINED = {"Model", "get_inputs", "get_init_inputs"}
 RANDOM = {"dropout", "dropout1d", "dropout2d", "dropout3d", "rand", "randn", "randint", "bernoulli", "rand_like"}
 """Names that draw random numbers if a model uses them; compared in lower case."""

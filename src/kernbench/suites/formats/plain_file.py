@@ -16,7 +16,7 @@ from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.formats.kernelbench import draws
 from kernbench.task.lookup import ProjectError
 
-NAME, FILES, EXPORT = "plain_file", "*.py", "plain-file"
+NAME, FILES, FOLDER, EXPORT = "plain-file", "*.py", "", "plain-file"
 WORDS = {"torch", "ref", "reference", "naive", "golden"}
 INPUTS = ("make_inputs", "get_inputs")
 JIT = {"triton.jit", "jit"}
@@ -28,7 +28,7 @@ layout = "any"
 libraries = true
 {more}
 [origin]
-format = "plain_file"
+format = "plain-file"
 
 [[case]]
 id = "as_given"

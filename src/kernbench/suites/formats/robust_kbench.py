@@ -17,7 +17,8 @@ from harness.shared.used_files import syntax_tree, text_of
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.formats.kernelbench import draws
 
-NAME, FILES, EXPORT = "robust_kbench", "func_forward.py", "robust-kbench"
+NAME, EXPORT = "robust-kbench", "robust-kbench"
+FILES = FOLDER = "func_forward.py"
 DEFINED = {"Model", "forward_fn", "get_inputs"}
 CONFIG = "config_forward.json"
 Settings = dict[str, dict[str, Any]]
@@ -30,7 +31,7 @@ layout = "any"
 libraries = true
 {more}
 [origin]
-format = "robust_kbench"
+format = "robust-kbench"
 
 [tolerance]
 float32 = {{ atol = 1e-5, rtol = 1e-5 }}

@@ -94,7 +94,7 @@ def _builder(spec: dict[str, Any], file: str, function: str, names: list[str]) -
     )
 
 
-def exported(files: dict[str, bytes], origin: Mapping[str, str]) -> dict[str, bytes]:
+def exported(files: dict[str, bytes], origin: Mapping[str, str]) -> bytes:
     """solution.json of a source's files: as it was imported if nothing was edited, else with the new texts."""
     texts = {name: content.decode() for name, content in files.items() if name not in TASK_FILES}
     if NAME not in files:
@@ -105,7 +105,7 @@ def exported(files: dict[str, bytes], origin: Mapping[str, str]) -> dict[str, by
         if ENTRY not in old and texts.get(ENTRY) == _files(data)[1][ENTRY]:
             del texts[ENTRY]
         if texts == old:
-            return {NAME: files[NAME]}
+            return files[NAME]
         texts = {name: texts[name] for name in (*old, *texts) if name in texts}  # in the old order
     spec, is_own = data["spec"], ENTRY in texts and ENTRY not in old
     if is_own:  # kernbench's solution.py is the entry now
@@ -117,7 +117,7 @@ def exported(files: dict[str, bytes], origin: Mapping[str, str]) -> dict[str, by
     if taken is not None:
         spec["destination_passing_style"] = taken > int(origin["inputs"])
     data["sources"] = [{"path": name, "content": text} for name, text in texts.items()]
-    return {NAME: (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()}
+    return (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _new(origin: Mapping[str, str]) -> dict[str, Any]:
