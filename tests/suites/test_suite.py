@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from harness.shared.results import CaseResult
 from harness.shared.taskfile import load
+from kernbench.cli import cli
 from kernbench.suites import suite_report, suite_run
 from kernbench.suites.suite_run import Outcome
 from tests.suites.test_kernelbench import PROBLEMS
@@ -75,6 +77,24 @@ def test_a_hang_costs_one_problem(folder: Path) -> None:
 
 def outcome(name: str, **values: Any) -> Outcome:
     return Outcome(name, **{"status": "ok", "seconds": 2.0, **values})
+
+
+def test_problems_with_the_same_name_are_told_apart_and_a_refused_one_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for level in ("level1", "level2"):
+        (tmp_path / level).mkdir()
+        (tmp_path / level / "1_same.py").write_text(PROBLEMS["1_activation"])
+    unfit = {"name": "no_workloads", "reference": "", "axes": {"n": {"type": "var"}}, "inputs": {}, "outputs": {}}
+    (tmp_path / "level1" / "definition.json").write_text(json.dumps(unfit))
+    done = CliRunner().invoke(cli, ["import", ".", "--to", "tasks", "--device", "cpu"])
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in (tmp_path / "tasks").iterdir()) == ["level1_1_same", "level2_1_same"]
+    assert "refused: " in done.output
+    assert "made 2 tasks of 3 problems" in done.output
+    done = CliRunner().invoke(cli, ["import", ".", "--only", "nothing*"])
+    assert "no problem in . matches nothing*" in str(done.exception)
 
 
 def test_a_problem_that_does_not_fit_says_how_to_make_it_smaller() -> None:

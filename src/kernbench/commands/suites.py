@@ -49,7 +49,7 @@ def problems_in(source: Path, only: str | None) -> list[Problem]:
     found = [problem for problem in problems.problems(source) if only is None or fnmatchcase(problem.name, only)]
     if not found:
         matching = f" matches {only}" if only is not None else ""
-        raise UserError(f"no problem in {source}{matching}; `kernbench guide suites` lists the formats")
+        raise UserError(f"no problem in {source}{matching}; `kernbench guide suites` describes the formats")
     return found
 
 
@@ -79,8 +79,7 @@ def import_(
 ) -> None:
     """Make tasks of other suites' problems: of a file, or of all in a folder. Never overwrites files.
 
-    `kernbench guide suites` lists the formats: KernelBench, SOL-ExecBench, flashinfer-bench, GPU MODE, robust-kbench, and
-    plain files.
+    KernelBench, SOL-ExecBench, flashinfer-bench, GPU MODE, robust-kbench, plain files: `kernbench guide suites`.
     """
     from kernbench.suites.formats.foreign_problem import Form
 

@@ -24,7 +24,7 @@ def detect(path: Path, formats: tuple[Format, ...] = FORMATS) -> Problem | None:
 
 
 def problems(source: Path) -> list[Problem]:
-    """The problem in a file, or all problems below a folder, each with a name of its own."""
+    """The problem in a file, or all problems below a folder, no two with the same name."""
     if not source.is_dir():
         found = detect(source)
         return [found] if found is not None else []
