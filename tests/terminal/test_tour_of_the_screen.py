@@ -99,6 +99,18 @@ def test_the_terminal_knows_its_size_better_than_the_environment(folder: Path, o
     assert "[Results]" in screen
 
 
+def test_keys_in_one_packet_reach_the_box_that_the_first_opens(folder: Path, open_terminal: Opens) -> None:
+    terminal = open_terminal(folder, 80, 24)
+    terminal.until(r"passed[\s\S]*#1 ")
+    terminal.press("-l", "/c 64")
+    terminal.until("1 of 3 rows match 'c 64'")
+    terminal.press("Enter")
+    terminal.press("-l", "hwider loads")
+    terminal.until(r"What are you trying next[\s\S]*wider loads")
+    terminal.press("Enter")
+    terminal.until("hypothesis: wider loads")
+
+
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 48)])
 def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_terminal: Opens) -> None:
     terminal = open_terminal(folder, width, height)

@@ -6,16 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from textual.app import App, ReturnType
+from textual.app import ReturnType
 from textual.binding import Binding
 from textual.filter import LineFilter
 
 from kernbench import crash_report
 from kernbench.tui import textual_private
 from kernbench.tui.widgets.line_filters import AsciiOnly, TextOnly
+from kernbench.tui.widgets.typed_ahead import TypedAhead
 
 
-class SafeApp(App[ReturnType]):
+class SafeApp(TypedAhead[ReturnType]):
     mistake = ""
     """The crash sentence, printed by the caller once the app has released the terminal."""
 
