@@ -8,6 +8,7 @@ import pytest
 
 from harness.shared.results import CaseResult
 from kernbench.events import WorkerChanged
+from kernbench.tui.layout import share
 from kernbench.tui.state.board import Row
 from kernbench.tui.text import result_columns
 from kernbench.tui.widgets.tab_line import fitting
@@ -160,3 +161,14 @@ def test_a_wide_interval_fits_in_ascii(width: int) -> None:
     table = result_columns.choose(width, [Row(make_task().cases[0], wide, True)], False, ascii_only=True)
     shown = "".join(text for text, _ in result_columns.line(Row(make_task().cases[0], wide, True), table, True))
     assert "+-20.0%" in shown or "+-" not in shown
+
+
+@pytest.mark.parametrize(("total", "plot"), [(42, 17), (34, 9), (24, 0), (70, 22)])
+def test_panes_of_a_column_get_what_they_need_and_the_plot_the_rest(total: int, plot: int) -> None:
+    wanted = {"gpu": 3, "profile": 6, "iterations": 7, "output": 40}
+    found = share(total, wanted, stacked=True, is_failed=False)
+    assert sum(found.values()) == total or (total == 24 and sum(found.values()) < total)
+    assert found["plot"] == plot
+    assert found["gpu"] == 4
+    failed = share(total, wanted, stacked=True, is_failed=True)
+    assert failed["output"] > found["output"] or total == 24

@@ -10,7 +10,7 @@ import pytest
 from kernbench import cli, crash_report
 from kernbench.tui.app import Workbench
 from kernbench.tui.pages.picker import TaskPicker
-from kernbench.tui.panes import plot
+from kernbench.tui.text import trajectory
 from tests.tui.scene import TASKS, FakeEngine, make_app, settle
 
 
@@ -24,7 +24,7 @@ def draws_nothing(*_: object) -> None:
 
 
 async def fails(monkeypatch: pytest.MonkeyPatch) -> Workbench:
-    monkeypatch.setattr(plot, "draw", draws_nothing)
+    monkeypatch.setattr(trajectory, "draw", draws_nothing)
     app = make_app(FakeEngine())
     with pytest.raises(ZeroDivisionError):
         async with app.run_test(size=(200, 60)) as pilot:

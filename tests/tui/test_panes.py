@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
-import sys
-import types
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -34,7 +31,6 @@ from kernbench.log.logbook import Logbook
 from kernbench.machine import clipboard
 from kernbench.tui.app import Workbench
 from kernbench.tui.pages.history import DiffPage
-from kernbench.tui.panes import plot
 from kernbench.tui.panes.iterations import Iterations
 from kernbench.tui.panes.output import place_in
 from kernbench.tui.panes.profile import lines
@@ -449,88 +445,6 @@ def test_no_end_of_a_changed_line_is_cut() -> None:
     two = plain(diff_text.lines(old, new, 63, columns=True))
     assert [line.rstrip()[-1] for line in two[2:]] == ["a", "2"]
     assert two[-1].split(" | ")[0].rstrip().endswith("+ 1")
-
-
-def test_the_plot_marks_failures_and_stalls() -> None:
-    drawn = plain(plot.draw([*history(), summary(13, best=False, stalled=True, geomean=1.2)], 60, 12))
-    assert len(drawn) == 12
-    assert drawn[0] == "o geomean  line: best  x failed  ! stalled"
-    assert all(any(sign in line for line in drawn[1:]) for sign in "ox!")
-    assert max(len(line) for line in drawn) <= 60
-    assert plain(plot.draw(history()[:1], 60, 12)) == ["a plot needs two iterations timed against compile"]
-    assert plot.draw(history(), 10, 12) == []
-
-
-def test_another_plotext_costs_the_plot_and_not_the_workbench(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plotext", types.ModuleType("plotext"))
-    drawn = plain(plot.draw(history(), 51, 12))
-    assert " ".join(drawn).startswith("no plot: needs plotext 5.3, found 5.")
-    assert "pip install 'plotext<6'" in " ".join(drawn)
-    assert max(map(len, drawn)) <= 51
-
-
-def test_the_line_of_the_best_does_not_fall_when_it_is_timed_again() -> None:
-    runs = [
-        summary(1, geomean=1.0),
-        summary(2, geomean=1.5),
-        summary(3, geomean=1.2, repeats=2, vs_best=None),  # it is never timed beside itself
-    ]
-    assert plot._best_line(runs)[1] == [1.0, 1.0, 1.5, 1.5]
-    slower = summary(7, geomean=1.1, best=False, best_geomean=1.5)
-    assert plot._best_line([slower])[1] == [1.5]  # the window may begin after the best
-    beside = dataclasses.replace(slower, baseline="best")
-    assert plot._best_line([beside]) == ([], [])  # what the best reached was over something else
-    assert plain(plot.draw([beside, dataclasses.replace(beside, iteration=8)], 60, 12))[0].startswith("o geomean")
-
-
-def test_a_part_of_the_cases_is_no_point_of_the_plot() -> None:
-    """Its mean is another one: of the long rows alone, say, and far above all others."""
-    whole = plain(plot.draw(history(), 60, 12))
-    part = plain(plot.draw([*history(), summary(13, best=False, geomean=9.9, complete=False)], 60, 12))
-    assert "9.9" not in "".join(part)
-    assert "".join(part).count("o") == "".join(whole).count("o")
-
-
-@pytest.mark.parametrize("other", [{"baseline": "eager"}, {"device_name": "AMD EPYC"}, {"l2": "warm"}])
-def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, str]) -> None:
-    """3.5x over eager is no better than 1.3x over compile."""
-    newest = summary(12)
-    environment = dataclasses.replace(
-        newest.environment, **{name: word for name, word in other.items() if name != "baseline"}
-    )
-    stranger = dataclasses.replace(
-        newest, iteration=8, geomean=3.5, environment=environment, baseline=other.get("baseline", newest.baseline)
-    )
-    drawn = plain(plot.draw([stranger, *history()], 80, 12))
-    assert drawn[0] == "o geomean  line: best  x failed  1 not comparable"
-    assert "3." not in "".join(drawn[1:])
-    assert plain(plot.draw([stranger, *history()], 40, 12))[0] == "o geomean  line: best  x failed"
-    alone = plain(plot.draw([*history(), dataclasses.replace(stranger, iteration=13)], 70, 12))
-    assert alone == [f"a plot needs two iterations timed against {stranger.baseline}"]
-
-
-def test_a_task_as_it_was_before_is_not_plotted_beside_the_present_one() -> None:
-    changed = [dataclasses.replace(item, task_hash="now") for item in (summary(13), summary(14))]
-    before = [dataclasses.replace(item, task_hash="before") for item in history()]
-    assert "x failed  " in plain(plot.draw([*before, *changed], 80, 12))[0]
-    assert plain(plot.draw([*before, *changed], 80, 12))[0].endswith(" not comparable")
-    assert (
-        "not comparable" not in plain(plot.draw([*history(), *changed], 80, 12))[0]
-    )  # made elsewhere: it does not tell
-
-
-def test_the_plot_does_not_make_a_cliff_of_noise() -> None:
-    near = [summary(number, best=False, geomean=1.2 + 0.0001 * number) for number in (1, 2, 3)]
-    drawn = plain(plot.draw(near, 60, 12))
-    ticks = [float(found[0]) for line in drawn if (found := re.findall(r"\d\.\d+(?=┤)", line))]
-    assert max(ticks) - min(ticks) > 0.03
-    points = [row for row, line in enumerate(drawn[1:]) if "o" in line]
-    assert points[-1] - points[0] <= 1
-
-
-def test_ten_thousand_iterations_are_plotted_as_the_newest() -> None:
-    many = [summary(number, geomean=1 + number / 10_000) for number in range(1, 10_001)]
-    assert "#9801" in plain(plot.draw(many, 60, 12))[-1]
 
 
 def test_the_iterations_mark_the_best_of_today(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from textual.app import App
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui import textual_private
 from kernbench.tui.pages import user_keys
-from kernbench.tui.panes import plot
+from kernbench.tui.text import trajectory
 from tests.tui.scene import FakeEngine, make_app, screen_text, settle, until, whole_run
 
 
@@ -123,7 +123,7 @@ def plot_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise ZeroDivisionError("no height")
 
-    monkeypatch.setattr(plot, "draw", fails)
+    monkeypatch.setattr(trajectory, "draw", fails)
 
 
 @pytest.mark.anyio

@@ -6,6 +6,7 @@ pane; from 160 columns and 40 lines the right column stacks all the others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 WIDE, STACKED = 110, 160
@@ -14,8 +15,14 @@ TALL = 14
 """Lines from which tabs and hint fit."""
 STACKED_LINES = 40
 """Lines from which every pane fits in the stacked side."""
-PLOT_LINES, STACKED_PLOT_LINES = 22, 42
-"""Lines from which the plot shows below the iterations."""
+PLOT_LINES = 22
+"""Lines of the screen from which the plot shows below the iterations."""
+LEAST_PLOT, MOST_PLOT = 8, 22
+OUTPUT, OUTPUT_OF_A_FAILURE = 5, 12
+MOST_LINES = {"gpu": 14, "profile": 14, "iterations": 16}
+"""Of a pane's content, where panes share a column."""
+LEAST_LINES = {"iterations": 5, "profile": 4, "gpu": 3, "output": 2}
+"""What a pane keeps when there is too little room; the first gives lines away first."""
 PANES = (
     ("results", "Results"),
     ("gpu", "GPU"),
@@ -44,9 +51,29 @@ def choose(width: int, height: int, whole: bool, active: str, side: str, filteri
         "results": not one or active == "results",
         "side": not one or active != "results",
         **panes,
-        "plot": panes["iterations"] and height >= (STACKED_PLOT_LINES if stacked else PLOT_LINES),
+        "plot": panes["iterations"] and height >= PLOT_LINES,
         "tabs": one and height >= TALL,
         "side-tabs": not one and not stacked,
         "hint": height >= TALL and not filtering,
     }
     return Layout(one, stacked, display)
+
+
+def share(total: int, wanted: Mapping[str, int], stacked: bool, is_failed: bool) -> dict[str, int]:
+    """The heights of panes in one column, by name, from the lines of their content.
+
+    What they do not need goes to the plot, to the iterations if the plot is large enough, and to the output while
+    something is wrong.
+    """
+    title = 1 if stacked else 0
+    heights = {name: min(lines, MOST_LINES.get(name, lines)) + title for name, lines in wanted.items()}
+    if "output" in wanted:
+        heights["output"] = (OUTPUT_OF_A_FAILURE if is_failed else OUTPUT) + title
+    for name, least in LEAST_LINES.items():
+        missing = LEAST_PLOT - (total - sum(heights.values()))
+        if name in heights and missing > 0:
+            heights[name] = max(heights[name] - missing, min(heights[name], least + title))
+    left = total - sum(heights.values())
+    plot = min(left, MOST_PLOT) if left >= LEAST_PLOT else 0
+    heights["iterations"] += max(left - plot, 0)
+    return {**heights, "plot": plot}

@@ -13,7 +13,13 @@ from textual.screen import Screen
 
 from kernbench.tui import layout
 from kernbench.tui.layout import PANES, SIDE, STACKED, WIDE
+from kernbench.tui.widgets.row_view import RowView
 from kernbench.tui.widgets.tab_line import TabLine
+
+AROUND = ("line-one", "line-two", "tabs", "side-tabs", "hint", "filter")
+"""Lines of the screen that are no pane's, besides the line of keys."""
+LEAST = 3
+"""Lines of a pane that shows nothing yet."""
 
 
 class PaneScreen(Screen[None], inherit_bindings=False):
@@ -30,6 +36,9 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         self._side = "iterations"
         """Name of the pane next to the results, if one fits."""
         self.single_pane = False
+        self._heights: dict[str, int | str] = {}
+        self.is_failed = False
+        """Something is wrong with the last save: the output gets more room."""
 
     def paint(self) -> None:
         """Show what changed after another pane came into view."""
@@ -52,6 +61,28 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         for name, shown in found.display.items():
             self.query_one(f"#{name}").display = shown
         self.paint()
+        self.call_after_refresh(self.share_height)  # what wraps depends on the widths
+
+    def share_height(self) -> None:
+        """Panes of one column get the lines that their content needs.
+
+        Called when a pane has more or fewer lines for good: moving the cursor must not move the panes.
+        """
+        shown = {name: pane for name, _ in SIDE if (pane := self.query_one(f"#{name}", RowView)).display}
+        if "iterations" not in shown:
+            self._set_heights(dict.fromkeys(shown, "1fr"))
+            return
+        room = self.size.height - sum(self.query_one(f"#{name}").display for name in AROUND) - 1
+        wanted = {name: max(pane.lines() + pane.HEADER, LEAST) for name, pane in shown.items()}
+        heights = layout.share(room, wanted, self.has_class("-stack"), self.is_failed)
+        self._set_heights(heights)
+        self.query_one("#plot").display = heights["plot"] > 0
+
+    def _set_heights(self, heights: Mapping[str, int | str]) -> None:
+        for name, height in heights.items():
+            if self._heights.get(name) != height:
+                self._heights[name] = height
+                self.query_one(f"#{name}").styles.height = height
 
     def set_single_pane(self, single: bool) -> None:
         """Give one pane the whole screen, or show all panes again."""

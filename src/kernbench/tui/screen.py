@@ -181,6 +181,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             return
         if isinstance(event, ProfileStarted | ProfileReady | ProfileFailed):
             self.profile.hear(event)
+            self.share_height()
             return
         if isinstance(event, Progress) and not self.board.continues(event):
             self.board.progress_at = self._now()
@@ -207,7 +208,10 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         """Show a new sample of the machine."""
         if not self.ready:
             return
+        lines = self.gpu.lines()
         self.gpu.take(sample, self.board.environment)
+        if self.gpu.lines() != lines:
+            self.share_height()
         warning = self.gpu.meters.warning()
         if warning != self.board.warning:
             self.board.warning = warning
@@ -244,6 +248,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         iterations = [] if self.board.reading else logbook.iterations()
         self.board.best_now = None if self.board.reading else logbook.best_now()
         self.iterations.show(iterations)
+        self.share_height()
         self.plot.show(iterations)
 
     def _show_kept_profiles(self) -> None:
@@ -285,6 +290,9 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         hidden = {case.id for case in self.board.cases} - {case.id for case in self.results.cases}
         self.hint.show([(clip(status_text.hint(self.board, engine, hidden), width), "")])
         failed = self.board.failure is not None or bool(self.board.failed_rows())
+        if failed != self.is_failed:
+            self.is_failed = failed
+            self.share_height()
         self.show_tabs({"output": failed, "gpu": bool(self.board.warning)})
         self.query_one(KeyLine).reword({"pause": "resume"} if engine.paused else {})
 

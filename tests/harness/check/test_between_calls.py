@@ -57,7 +57,7 @@ def test_a_thread_at_work_is_named(between: BetweenCalls, monkeypatch: pytest.Mo
     thread = threading.Thread(target=work)
     thread.start()
     try:
-        assert "a running thread" in left(between)
+        assert any("a running thread" in left(between) for _ in range(20))  # a busy machine may not let it run at once
     finally:
         end.set()
         thread.join()
