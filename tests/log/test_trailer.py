@@ -20,7 +20,7 @@ from kernbench.log.entries import iterations_file, old_entries, pulled_entries, 
 from kernbench.log.entries.entry_text import EntryText
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.journal import Journal
-from kernbench.tui.panes import plot
+from kernbench.tui.panes import trajectory
 from tests import ROOT
 from tests.log.logs import make_log, make_task, rows_of, summary_of, write_entries
 
@@ -183,8 +183,8 @@ def test_what_is_shipped_is_listed_plotted_and_exported_without_a_run(name: str,
     assert [item.iteration for item in listed] == [entry.iteration for entry, _text in entries]
     assert listed
     if len(listed) > 1:
-        drawn = "\n".join("".join(text for text, _style in line) for line in plot.draw(book.iterations(), 80, 20))
-        assert "line: best" in drawn
+        drawn = "\n".join("".join(text for text, _style in line) for line in trajectory.draw(book.iterations(), 80, 20))
+        assert "─ best" in drawn
         assert f"#{listed[-1].iteration}" in drawn
     page = export.text(task, tmp_path / "state", "html")
     assert page.count('<circle class="') == len(listed)

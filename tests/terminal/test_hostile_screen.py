@@ -74,7 +74,7 @@ def test_the_screen_shows_nothing_but_text(terminal: Recorded, parent: Path) -> 
     assert not (parent / hostile.TRACE).exists()  # nothing was opened yet
     terminal.press("Enter")
     terminal.until("BROKEN")
-    for keys, shown in (("Enter", "AXIS"), ("x", "NEXT"), ("i Enter", "## 7")):
+    for keys, shown in (("Enter", "AXIS"), ("x", "NEXT"), ("i Enter", "7 · PULLED")):
         terminal.press(*keys.split())
         terminal.until(shown, 20)
         terminal.press("Escape")

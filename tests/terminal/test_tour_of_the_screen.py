@@ -157,7 +157,7 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     terminal.press("i")
     terminal.until(r"> +3 .*wrong")
     terminal.press("Down", "Enter")
-    terminal.until("## 2 · halve")
+    terminal.until("2 · halve")
     terminal.press("R")
     terminal.until("Restore the source of iteration 2")
     terminal.press("y")

@@ -94,7 +94,7 @@ async def test_ascii_only_uses_nothing_else(engine: FakeEngine) -> None:
         assert text.isascii()
         await pilot.press("i", "enter")
         await settle(pilot)
-        assert "## 12 - " in screen_text(app)
+        assert " 12 - 16-byte loads" in screen_text(app)
         assert screen_text(app).isascii()
         await pilot.press("escape", "escape", "ctrl+p", "e", "x")
         await until(pilot, lambda: "export the log" in screen_text(app))  # found by and by

@@ -10,7 +10,7 @@ import pytest
 from kernbench import cli, crash_report
 from kernbench.tui.app import Workbench
 from kernbench.tui.pages.picker import TaskPicker
-from kernbench.tui.text import trajectory
+from kernbench.tui.panes import trajectory
 from tests.tui.scene import TASKS, FakeEngine, make_app, settle
 
 

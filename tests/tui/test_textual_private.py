@@ -17,7 +17,7 @@ from textual.app import App
 from kernbench.settings import Settings, SettingsError
 from kernbench.tui import textual_private
 from kernbench.tui.pages import user_keys
-from kernbench.tui.text import trajectory
+from kernbench.tui.panes import trajectory
 from tests.tui.scene import FakeEngine, make_app, screen_text, settle, until, whole_run
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from kernbench.events import Summary
-from kernbench.tui.text import trajectory
+from kernbench.tui.panes import trajectory
 from tests.tui.scene import history, summary
 
 

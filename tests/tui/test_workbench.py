@@ -145,7 +145,7 @@ async def test_brackets_are_not_markup(engine: FakeEngine) -> None:
         assert "loaded w[/b] [red]x[bf16]" in text
         assert "kept m[bf16] [/x]" in text
         await pilot.press("i", "enter")
-        assert "- hypothesis: m[bf16] loads" in screen_text(app)
+        assert "hypothesis  m[bf16] loads" in screen_text(app)
 
 
 async def test_escape_sequences_of_the_kernel_do_not_reach_the_terminal(engine: FakeEngine) -> None:

@@ -7,14 +7,16 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Protocol
 
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from harness.shared.errors import UserError
+from kernbench.tui.pages import entry_view
 from kernbench.tui.pages.dialogs import Choose, Page
 from kernbench.tui.state.bench import Bench
-from kernbench.tui.text import diff_text
+from kernbench.tui.text import code_text, diff_text
 from kernbench.tui.text.diff_text import Sources
-from kernbench.tui.text.spans import Span, clean, spell
+from kernbench.tui.text.spans import Span, clean
 
 LOOK_SECONDS = 1.0
 """How often the compared files are read again."""
@@ -46,10 +48,21 @@ class EntryPage(Page):
         self, number: int, text: str, actions: EntryActions, ascii_only: bool = False, reference: str = ""
     ) -> None:
         """`reference` names its source if the number is ambiguous."""
-        lines = (spell(clean(line), ascii_only) for line in text.splitlines())
-        super().__init__(f"Iteration {number}", [[(line, "")] for line in lines])
+        super().__init__(f"Iteration {number}", [])
         self.number, self.text, self.reference = number, text, reference or str(number)
-        self._actions = actions
+        self._actions, self._ascii_only = actions, ascii_only
+
+    def compose(self) -> ComposeResult:
+        self._lines = self._rendered()
+        yield from super().compose()
+
+    def on_resize(self) -> None:
+        if (lines := self._rendered()) != self._lines:
+            self._lines = lines
+            self.show(lines)
+
+    def _rendered(self) -> list[list[Span]]:
+        return entry_view.lines(self.text, self.app.size.width - 4, self._ascii_only)
 
     def action_diff(self) -> None:
         self._actions.show_diff(self.reference, "now")
@@ -147,8 +160,7 @@ def source_lines(sources: Sources) -> list[list[Span]]:
     found: list[list[Span]] = []
     for name, text in sources.items():
         found.append([(clean(name), "head")])
-        found += [
-            [(f"{number:>4} ", "dim"), (clean(line), "")] for number, line in enumerate(text.splitlines(), start=1)
-        ]
+        lines = code_text.colored(name, [clean(line) for line in text.splitlines()])
+        found += [[(f"{number:>4} ", "dim"), *line] for number, line in enumerate(lines, start=1)]
         found.append([])
     return found[:-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernbench.events import Summary
-from kernbench.tui.text import trajectory
+from kernbench.tui.panes import trajectory
 from kernbench.tui.text.spans import Span
 from kernbench.tui.widgets.row_view import RowView
 

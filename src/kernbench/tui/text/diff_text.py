@@ -1,4 +1,4 @@
-"""The diff of two sources as lines, side by side or unified."""
+"""The diff of two sources as lines, side by side or unified, in colors."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 
-from rich.cells import chop_cells
+from rich.cells import cell_len
 
-from kernbench.tui.text.spans import Span, clean, pad
+from kernbench.tui.text import code_text
+from kernbench.tui.text.code_text import Line
+from kernbench.tui.text.spans import clean
 
 CONTEXT = 3
 NUMBER = 5
 """Cells of a line number and the blank after it."""
 SIDE_BY_SIDE_FROM = 120
 """Cells from which two columns of code fit."""
-Line = list[Span]
 Sources = Mapping[str, str]
 """File name to text."""
+Opcode = tuple[str, int, int, int, int]
+NOTHING: Line = []
 
 
 def lines(old: Sources, new: Sources, width: int, columns: bool) -> list[Line]:
@@ -27,8 +30,8 @@ def lines(old: Sources, new: Sources, width: int, columns: bool) -> list[Line]:
         return [[("no difference", "dim")]]
     found: list[Line] = []
     for name in changed:
-        before, after = (_split(source.get(name, "")) for source in (old, new))
-        found += [[(_headline(name, old, new), "head")], *(_columns if columns else _unified)(before, after, width), []]
+        diff = _Diff(name, *(_split(source.get(name, "")) for source in (old, new)))
+        found += [[(_headline(name, old, new), "head")], *(diff.columns if columns else diff.unified)(width), []]
     return found[:-1]
 
 
@@ -40,50 +43,71 @@ def _split(text: str) -> list[str]:
     return [clean(line) for line in text.splitlines()]
 
 
-def _groups(before: Sequence[str], after: Sequence[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
-    return difflib.SequenceMatcher(None, before, after, autojunk=False).get_grouped_opcodes(CONTEXT)
+class _Diff:
+    """Of one file: lines that stay have the language's colors, changed ones say what changed in them."""
+
+    def __init__(self, name: str, before: Sequence[str], after: Sequence[str]) -> None:
+        self._before, self._after = before, after
+        self._colored = code_text.colored(name, after)
+
+    def unified(self, width: int) -> Iterator[Line]:
+        for group in self._groups():
+            yield [(f"@@ line {group[0][3] + 1} @@", "accent")]
+            for opcode in group:
+                if opcode[0] == "equal":
+                    yield from _marked("  ", self._colored[opcode[3] : opcode[4]], width)
+                    continue
+                left, right = self._changed(opcode)
+                yield from _marked("- ", left, width)
+                yield from _marked("+ ", right, width)
+
+    def columns(self, width: int) -> Iterator[Line]:
+        half = (width - 3) // 2
+        for group in self._groups():
+            yield [(f"@@ line {group[0][3] + 1} @@", "accent")]
+            for opcode in group:
+                tag, i1, i2, j1, j2 = opcode
+                same = self._colored[j1:j2]
+                left, right = (same, same) if tag == "equal" else self._changed(opcode)
+                for offset in range(max(i2 - i1, j2 - j1)):
+                    one = _cell(left, offset, i1, half)
+                    other = _cell(right, offset, j1, half)
+                    for first, second in zip_longest(one, other, fillvalue=NOTHING):
+                        yield [*_filled(first, half), (" | ", "dim"), *second]
+
+    def _groups(self) -> Iterable[list[Opcode]]:
+        matcher = difflib.SequenceMatcher(None, self._before, self._after, autojunk=False)
+        return matcher.get_grouped_opcodes(CONTEXT)
+
+    def _changed(self, opcode: Opcode) -> tuple[list[Line], list[Line]]:
+        """The removed and the added lines; each is compared with the one in its place."""
+        _tag, i1, i2, j1, j2 = opcode
+        both = min(i2 - i1, j2 - j1)
+        pairs = [
+            code_text.changed_parts(old, new)
+            for old, new in zip(self._before[i1 : i1 + both], self._after[j1 : j1 + both], strict=True)
+        ]
+        left: list[Line] = [[(line, "removed")] for line in self._before[i1 + both : i2]]
+        right: list[Line] = [[(line, "added")] for line in self._after[j1 + both : j2]]
+        return [old for old, _ in pairs] + left, [new for _, new in pairs] + right
 
 
-def _unified(before: Sequence[str], after: Sequence[str], width: int) -> Iterator[Line]:
-    for group in _groups(before, after):
-        yield [(f"@@ line {group[0][3] + 1} @@", "accent")]
-        for tag, i1, i2, j1, j2 in group:
-            if tag == "equal":
-                yield from _marked("  ", after[j1:j2], width, "dim")
-                continue
-            yield from _marked("- ", before[i1:i2], width, "bad")
-            yield from _marked("+ ", after[j1:j2], width, "faster")
-
-
-def _marked(mark: str, text: Sequence[str], width: int, style: str) -> Iterator[Line]:
+def _marked(mark: str, given: Sequence[Line], width: int) -> Iterator[Line]:
     """Long lines continue below, without the mark."""
-    for line in text:
-        first, *rest = wrapped(line, width - len(mark))
-        yield [(mark + first, style)]
-        yield from ([(" " * len(mark) + part, style)] for part in rest)
+    style = {"- ": "removed", "+ ": "added"}.get(mark, "")
+    for line in given:
+        first, *rest = code_text.wrapped(line, width - len(mark))
+        yield [(mark, style), *first]
+        yield from ([(" " * len(mark), ""), *part] for part in rest)
 
 
-def _columns(before: Sequence[str], after: Sequence[str], width: int) -> Iterator[Line]:
-    half = (width - 3) // 2
-    for group in _groups(before, after):
-        yield [(f"@@ line {group[0][3] + 1} @@", "accent")]
-        for tag, i1, i2, j1, j2 in group:
-            styles = ("dim", "dim") if tag == "equal" else ("bad", "faster")
-            for offset in range(max(i2 - i1, j2 - j1)):
-                left = _cell(before, i1 + offset, i2, half)
-                right = _cell(after, j1 + offset, j2, half)
-                for one, other in zip_longest(left, right, fillvalue=""):
-                    yield [(pad(one, half), styles[0]), (" | ", "dim"), (other, styles[1])]
-
-
-def _cell(text: Sequence[str], index: int, end: int, width: int) -> list[str]:
+def _cell(given: Sequence[Line], offset: int, begin: int, width: int) -> list[Line]:
     """A numbered line, wrapped."""
-    if index >= end:
+    if offset >= len(given):
         return []
-    first, *rest = wrapped(text[index], width - NUMBER)
-    return [f"{index + 1:>{NUMBER - 1}} {first}", *(" " * NUMBER + part for part in rest)]
+    first, *rest = code_text.wrapped(given[offset], width - NUMBER)
+    return [[(f"{begin + offset + 1:>{NUMBER - 1}} ", "dim"), *first], *([(" " * NUMBER, ""), *part] for part in rest)]
 
 
-def wrapped(text: str, width: int) -> list[str]:
-    """Pieces of at most `width` cells, cut at the edge and not at words: in code every blank counts."""
-    return chop_cells(text, max(width, 2)) or [""]
+def _filled(line: Line, width: int) -> Line:
+    return [*line, (" " * max(width - sum(cell_len(text) for text, _ in line), 0), "")]

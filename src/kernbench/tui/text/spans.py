@@ -28,7 +28,16 @@ STYLES = {
     "warn": "$warning",
     "bad": "bold $error",
     "accent": "$accent",
+    "keyword": "$primary",
+    "string": "$success",
+    "number": "$accent",
+    "comment": "italic $text-muted",
+    "added": "$success",
+    "removed": "$error",
+    "added-part": "bold reverse $success",
+    "removed-part": "bold reverse $error",
 }
+"""The second half is for source code."""
 
 _ASCII = str.maketrans({"±": "+-", "✓": "ok"} | dict(zip("▲▼…·█▌▐░│", "^v~-###.|", strict=True)))
 
