@@ -19,6 +19,8 @@ from kernbench.commands import export, guide, history, profile, run, selfcheck, 
 from kernbench.machine.terminal import print_only_text
 from kernbench.version import __version__
 
+LONGEST_HELP = 66
+"""Characters that fit next to a command's name in 80 columns."""
 READER_LEFT = 141
 """The exit code that shells report for a program killed by SIGPIPE."""
 EXAMPLES = """\b
@@ -31,8 +33,23 @@ Examples:
 """
 
 
+GROUPS = {
+    "Work": "open run watch new import suite",
+    "Look": "status log show diff profile trace guide",
+    "Share": "export port restore drop",
+    "Machine": "doctor selfcheck completion",
+}
+
+
 class OpensTasks(click.Group):
     """A group that takes an unknown first word for a task to open."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """By what they are for, each with one whole line."""
+        for title, names in GROUPS.items():
+            found = [(name, self.get_command(ctx, name)) for name in names.split()]
+            with formatter.section(title):
+                formatter.write_dl([(name, item.get_short_help_str(LONGEST_HELP)) for name, item in found if item])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import pytest
+from click.testing import CliRunner
 
+from kernbench.cli import GROUPS, cli
 from tests import FAKE, ROOT
 from tests.sessions import write
 
@@ -281,6 +283,7 @@ def test_a_second_signal_does_not_end_the_closing() -> None:
     """`timeout` sends two, and the processes of a session are waited for in between."""
     program = """
 import asyncio, os, signal
+from kernbench.cli import GROUPS, cli
 from kernbench.commands.run import run_until_signal
 
 async def main():
@@ -327,3 +330,11 @@ def test_a_full_disk_under_the_output_ends_it_and_not_its_run(folder: Path, word
     said = "kernbench: cannot write the output: No space left on device; finished runs are in the log"
     assert (said in result.stderr.splitlines()) == ("2>" not in streams)
     assert words != "run -m loads" or "## 1 · loads" in (folder / "ITERATIONS.md").read_text(encoding="utf-8")
+
+
+def test_the_help_has_every_command_once_with_a_whole_line() -> None:
+    listed = [name for names in GROUPS.values() for name in names.split()]
+    assert sorted(listed) == sorted(cli.commands)
+    text = CliRunner().invoke(cli, ["--help"], terminal_width=80).output
+    assert "..." not in text.split("Examples:")[0].replace("[ARGS]...", "")
+    assert max(map(len, text.splitlines())) <= 80

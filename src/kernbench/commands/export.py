@@ -12,7 +12,7 @@ from kernbench.commands.run import task_argument
 from kernbench.export.formats import FORMATS, SOLUTIONS
 
 
-@click.command()
+@click.command(short_help="Export the log, or an imported task's solution, to a file.")
 @task_argument
 @click.option(
     "--format",

@@ -53,7 +53,7 @@ def problems_in(source: Path, only: str | None) -> list[Problem]:
     return found
 
 
-@click.command("import")
+@click.command("import", short_help="Make tasks of problems of KernelBench, GPU MODE and others.")
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
 @click.option("--list", "only_list", is_flag=True, help="Show the problems; write nothing.")
 @click.option("--only", metavar="GLOB", help="Only problems whose name matches, such as '19_*'.")

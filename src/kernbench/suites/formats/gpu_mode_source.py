@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 from collections.abc import Iterator
 from typing import TypeGuard
 
 from harness.shared.used_files import syntax_tree
+from kernbench.suites.formats.renaming import renamed
 
 OLD, NEW = "ref_kernel", "custom_kernel"
 INPUTS, CHECK, MATCH = "generate_input", "check_implementation", "make_match_reference"
@@ -86,7 +85,7 @@ class Source:
         for node in (node for node in self._body if node in kept):
             text += "\n\n" if text and isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ""
             text += "".join(lines[_first_line(node) - 1 : node.end_lineno]).rstrip() + "\n"
-        return _renamed(text)
+        return renamed(text, OLD, NEW)
 
 
 def _number(node: ast.expr | None, default: float) -> float | None:
@@ -110,15 +109,6 @@ def _defined(node: ast.stmt) -> set[str]:
     inside = list(ast.walk(node))
     imported = {item.asname or item.name.partition(".")[0] for item in inside if isinstance(item, ast.alias)}
     return imported | {item.id for item in inside if isinstance(item, ast.Name) and isinstance(item.ctx, ast.Store)}
-
-
-def _renamed(text: str) -> str:
-    lines = text.splitlines(keepends=True)
-    names = (token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.NAME)
-    for row, column in reversed([token.start for token in names if token.string == OLD]):
-        line = lines[row - 1]
-        lines[row - 1] = f"{line[:column]}{NEW}{line[column + len(OLD) :]}"
-    return "".join(lines)
 
 
 def _returned(function: ast.FunctionDef) -> list[ast.expr]:

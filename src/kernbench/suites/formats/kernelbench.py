@@ -6,13 +6,12 @@ MultiKernelBench, AKO4ALL and KernelBench-v3 have the same form.
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 from functools import partial
 from pathlib import Path
 
 from harness.shared.used_files import syntax_tree, text_of
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
+from kernbench.suites.formats.renaming import renamed
 
 NAME, FILES, FOLDER, EXPORT = "kernelbench", "*.py", "", "kernelbench"
 DEFINED = {"Model", "get_inputs", "get_init_inputs"}
@@ -86,12 +85,7 @@ def _contents(path: Path, title: str, random: bool, form: Form) -> Contents:
 
 def first_solution(text: str) -> str:
     """The problem itself with its class renamed, which is right and as fast as the reference."""
-    lines = text.splitlines(keepends=True)
-    names = (token for token in tokenize.generate_tokens(io.StringIO(text).readline) if token.type == tokenize.NAME)
-    for row, column in reversed([token.start for token in names if token.string == OLD]):
-        line = lines[row - 1]
-        lines[row - 1] = f"{line[:column]}{NEW}{line[column + len(OLD) :]}"
-    return "".join(lines)
+    return renamed(text, OLD, NEW)
 
 
 def exported(files: dict[str, bytes], origin: dict[str, str]) -> bytes:

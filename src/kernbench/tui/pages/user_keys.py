@@ -33,12 +33,7 @@ def check(settings: Settings, themes: Collection[str]) -> None:
     if settings.theme is not None and settings.theme not in themes:
         there = ", ".join(sorted(themes))
         raise SettingsError(settings.path, f"unknown theme {shown(settings.theme)}; choose from {there}")
-    known = named_bindings()
-    for name in settings.keys:
-        if name not in known:
-            near = fmt.joined(get_close_matches(name[:40], known, 3, 0.3) or ["rerun"], "or")
-            what = f"unknown action {shown(name)} in [keys]; did you mean {near}?"
-            raise SettingsError(settings.path, f"{what} The help page (?) lists all actions")
+    for name in settings.keys.keys() & named_bindings():
         strange = [key for key in settings.keys[name].split(",") if not _is_key(key)]
         if strange:
             what = f"{shown(strange[0])} is not a key; use one such as f5, ctrl+r or R"
@@ -73,7 +68,13 @@ def _check_clashes(settings: Settings) -> None:
 
 
 def doubtful(settings: Settings) -> str:
-    """A warning about a user's key that means something else on a page."""
+    """A warning about an action that does not exist, which a newer version may have renamed, or about a user's key that
+    means something else on a page."""
+    known = named_bindings()
+    for name in sorted(settings.keys.keys() - known):
+        near = fmt.joined(get_close_matches(name[:40], known, 3, 0.3) or ["rerun"], "or")
+        what = f"unknown action {shown(name)} in [keys]; did you mean {near}?"
+        return f"{settings.path}: {what} The help page (?) lists all actions"
     own = {key: binding.id for binding in main_bindings() if binding.id in settings.keys
            for key in _keys(settings, binding)}  # fmt: skip
     for page, binding in page_bindings():
