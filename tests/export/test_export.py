@@ -369,7 +369,7 @@ def test_an_export_beside_the_task_is_no_part_of_its_source(task: Task, state: P
     from kernbench.task import snapshot
 
     before = snapshot.take(Path(task.folder), state).sha
-    export.export(task, state, "csv", export.default_target(task, "csv"))
+    export.export(task, state, "csv", export.default_target(task, state, "csv"))
     assert snapshot.take(Path(task.folder), state).sha == before
     assert taskfile.load(Path(task.folder)).hash == task.hash
 

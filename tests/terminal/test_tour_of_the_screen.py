@@ -171,8 +171,8 @@ def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_te
     terminal.press("w")
     terminal.until("Export as")
     terminal.press("Enter")
-    terminal.until(r"wrote toy/exports/toy\.md")  # from where the shell is
-    assert "halve m[f32]" in (folder / "exports" / "toy.md").read_text()
+    terminal.until(r"wrote toy/\.kernbench/exports/toy\.md")  # from where the shell is
+    assert "halve m[f32]" in (folder / ".kernbench" / "exports" / "toy.md").read_text()
 
     terminal.press("q")
     terminal.until("left with 0")

@@ -74,4 +74,4 @@ class Archive:
     def export_target(self, kind: str) -> Path:
         from kernbench.export import default_target
 
-        return default_target(self.task, kind)
+        return default_target(self.task, self._logbook.state, kind)

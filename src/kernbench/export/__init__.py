@@ -5,10 +5,10 @@
 
 `task` is the loaded Task, `state` its folder of runs (.kernbench). `pr` is a folder, the others are files; for `pr`,
 `text` returns the body of the pull request. `before` and `after` choose the two sources that `pr` compares: a number, a
-hash or a word; by default the first source of the current series and its best. `default_target(task, format)` is where
-the screen's `w` writes: exports/ in the task's folder, which is not part of the source. Every failure is an ExportError
-(or another UserError) of one sentence; existing files are not overwritten without `force`, and no file is ever left
-half written. Only the formats that need pandas and Jinja2 import them.
+hash or a word; by default the first source of the current series and its best. `default_target(task, state, format)` is
+where the screen's `w` writes: exports/ in the folder of runs, which git ignores. Every failure is an ExportError (or
+another UserError) of one sentence; existing files are not overwritten without `force`, and no file is ever left half
+written. Only the formats that need pandas and Jinja2 import them.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ def text(task: Task, state: Path, format: str, *, before: str | None = None, aft
     return _maker(format)(about)
 
 
-def default_target(task: Task, format: str) -> Path:  # noqa: A002
+def default_target(task: Task, state: Path, format: str) -> Path:  # noqa: A002
     name = f"{task.name}-pr" if format == "pr" else f"{task.name}.{format}"
-    return Path(task.folder) / "exports" / name
+    return state / "exports" / name
 
 
 def _maker(format: str) -> Callable[[Collected], str]:  # noqa: A002
