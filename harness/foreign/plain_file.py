@@ -24,6 +24,9 @@ def inputs_from(function: Callable[[], Any], reference: Callable[..., Any]) -> C
         if not isinstance(values, (tuple, list)):
             kind = type(values).__name__
             raise TypeError(f"{function.__name__} must return a tuple, list or dict of arguments, and returned {kind}")
-        return dict(zip(inspect.signature(reference).parameters, values, strict=False))
+        names = list(inspect.signature(reference).parameters)
+        if len(values) > len(names):
+            raise TypeError(f"{function.__name__} returned {len(values)} values for {len(names)} parameters")
+        return dict(zip(names, values, strict=False))
 
     return make_inputs

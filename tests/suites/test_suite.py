@@ -15,8 +15,10 @@ from click.testing import CliRunner
 from harness.shared.results import CaseResult
 from harness.shared.taskfile import load
 from kernbench.cli import cli
-from kernbench.suites import suite_report, suite_run
+from kernbench.suites import imported_task, suite_report, suite_run
+from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.suite_run import Outcome
+from kernbench.task.lookup import ProjectError
 from tests.suites.test_kernelbench import PROBLEMS
 
 NAMES = ("1_activation", "2_weights", "3_batch_norm")
@@ -92,9 +94,26 @@ def test_problems_with_the_same_name_are_told_apart_and_a_refused_one_costs_itse
     assert done.exit_code == 0, done.output
     assert sorted(path.name for path in (tmp_path / "tasks").iterdir()) == ["level1_1_same", "level2_1_same"]
     assert "refused: " in done.output
-    assert "made 2 tasks of 3 problems" in done.output
+    assert "made 2 tasks from 3 problems" in done.output
+    again = CliRunner().invoke(cli, ["import", ".", "--to", "tasks", "--device", "cpu"])  # the tasks have links to them
+    assert "made 2 tasks from 3 problems" in again.output
     done = CliRunner().invoke(cli, ["import", ".", "--only", "nothing*"])
-    assert "no problem in . matches nothing*" in str(done.exception)
+    assert "no problems found in . that match nothing*" in str(done.exception)
+
+
+def test_an_import_never_writes_through_a_link_or_outside_of_the_task(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs.py"
+    theirs.write_text("theirs")
+    for links, texts in (
+        ({"solution.py": theirs}, {"solution.py": "mine"}),
+        ({"../x.py": theirs}, {"solution.py": "mine"}),
+    ):
+        contents = Contents("", "", texts, links)
+        problem = Problem("kernelbench", theirs, "a", "a", lambda form, contents=contents: contents)  # type: ignore[misc]
+        with pytest.raises(ProjectError, match="has no place in a task"):
+            imported_task.write(problem, tmp_path / "task", Form())
+    assert theirs.read_text() == "theirs"
+    assert not (tmp_path / "task").exists()
 
 
 def test_a_problem_that_does_not_fit_says_how_to_make_it_smaller() -> None:

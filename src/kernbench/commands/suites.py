@@ -48,12 +48,12 @@ def problems_in(source: Path, only: str | None) -> list[Problem]:
 
     found = [problem for problem in problems.problems(source) if only is None or fnmatchcase(problem.name, only)]
     if not found:
-        matching = f" matches {only}" if only is not None else ""
-        raise UserError(f"no problem in {source}{matching}; `kernbench guide suites` describes the formats")
+        matching = f" that match {only}" if only is not None else ""
+        raise UserError(f"no problems found in {source}{matching}; `kernbench guide suites` describes the formats")
     return found
 
 
-@click.command("import", short_help="Make tasks of problems of KernelBench, GPU MODE and others.")
+@click.command("import", short_help="Make tasks from KernelBench, GPU MODE and other problems.")
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
 @click.option("--list", "only_list", is_flag=True, help="Show the problems; write nothing.")
 @click.option("--only", metavar="GLOB", help="Only problems whose name matches, such as '19_*'.")
@@ -77,7 +77,7 @@ def import_(
     device: str,
     solution: Path | None,
 ) -> None:
-    """Make tasks of other suites' problems: of a file, or of all in a folder. Never overwrites files.
+    """Make tasks from other suites' problems: one file, or all in a folder. Never overwrites files.
 
     KernelBench, SOL-ExecBench, flashinfer-bench, GPU MODE, robust-kbench, plain files: `kernbench guide suites`.
     """
@@ -93,7 +93,7 @@ def import_(
         raise click.UsageError(f"--solution is for one problem, and {source} has {len(found)}")
     made = _make(found, to or Path.cwd(), Form(scale, device, copy, solution))
     if len(found) > 1:
-        click.echo(f"made {fmt.plural(made, 'task')} of {fmt.plural(len(found), 'problem')}", err=True)
+        click.echo(f"made {fmt.plural(made, 'task')} from {fmt.plural(len(found), 'problem')}", err=True)
         sys.exit(0 if made else 1)
     if found[0].about:
         click.echo(f"{found[0].title}: {found[0].about}", err=True)
@@ -108,9 +108,9 @@ def _make(found: list[Problem], to: Path, form: Form) -> int:
     for problem in found:
         try:
             folder = write(problem, to / problem.name, form)
-        except UserError as refusal:
+        except (UserError, ValueError, KeyError, TypeError) as refusal:  # foreign files have anything in them
             if len(found) == 1:
-                raise
+                raise UserError(str(refusal)) from None
             click.echo(f"refused: {refusal}", err=True)
         else:
             made += 1
@@ -155,7 +155,8 @@ def suite(
 
     options = replace(read_options(given), quick=quick)
     found, run = problems_in(source, only), Suite(to, options, budget_s)
-    known = run.known() if resume else {}
+    names = {problem.name for problem in found}
+    known = {name: item for name, item in run.known().items() if name in names} if resume else {}
     if run.path.exists() and not resume:
         raise UserError(f"{run.path} already exists; go on with --resume, or choose another folder with `--to`")
     device = device_here() if options.device is None else options.device.partition(":")[0]
@@ -194,7 +195,8 @@ def suite(
 def _standing(outcomes: dict[str, Outcome], all_of_them: int) -> list[str]:
     """How many have failed so far, and about how long the others will take."""
     failed = sum(not item.is_right for item in outcomes.values())
-    left = (all_of_them - len(outcomes)) * sum(item.seconds for item in outcomes.values()) / len(outcomes)
+    taken = [item.seconds for item in outcomes.values() if item.seconds] or [0.0]
+    left = (all_of_them - len(outcomes)) * sum(taken) / len(taken)
     said = [f"{failed} failed"] if failed else []
     return said + ([f"about {fmt.seconds(left)} left"] if left else [])
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from pathlib import Path
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
 
 from kernbench.suites.formats.foreign_problem import Form, Problem
 from kernbench.task.lookup import TASK_FILE, ProjectError
@@ -25,22 +26,32 @@ def write(problem: Problem, folder: Path, form: Form) -> Path:
         ):
             return folder
         raise ProjectError(f"{folder} already exists and is not this problem's; choose another with `--to`")
+    texts = {**contents.data, "reference.py": contents.reference, **contents.solution, TASK_FILE: contents.task}
+    _refuse_names(problem, [*contents.links, *texts])
     folder.mkdir(parents=True)
     try:
         for name, path in contents.links.items():
             _link(path, folder / name, form.copy)
-        for name, text in {**contents.data, "reference.py": contents.reference, **contents.solution}.items():
+        for name, text in texts.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text, encoding="utf-8", newline="")
-        (folder / TASK_FILE).write_text(contents.task, encoding="utf-8")
+            with (folder / name).open("x", encoding="utf-8", newline="") as file:  # never through a link
+                file.write(text)
     except OSError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return folder
 
 
+def _refuse_names(problem: Problem, names: Sequence[str]) -> None:
+    """Names come from foreign files: each has to be a new file inside of the task."""
+    places = [PurePosixPath(os.path.normpath(name)) for name in names]
+    for name, place in zip(names, places, strict=True):
+        if place.is_absolute() or ".." in place.parts or places.count(place) > 1:
+            raise ProjectError(f"{problem.title}: its file {name} has no place in a task; rename it")
+
+
 def _link(source: Path, target: Path, copy: bool) -> None:
-    target.parent.mkdir(exist_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     if copy:
         shutil.copyfile(source, target)
     else:

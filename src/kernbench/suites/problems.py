@@ -29,11 +29,20 @@ def problems(source: Path) -> list[Problem]:
         found = detect(source)
         return [found] if found is not None else []
     paths = {path for form in SEARCHED for path in source.rglob(form.FILES) if not _is_hidden(path, source)}
-    every = [found for path in sorted(paths, key=_by_number) if (found := detect(path, SEARCHED)) is not None]
-    often = Counter(problem.name for problem in every)
-    return [
-        replace(item, name=f"{item.path.parent.name}_{item.name}") if often[item.name] > 1 else item for item in every
-    ]
+    every = (found for path in sorted(paths, key=_by_number) if (found := detect(path, SEARCHED)) is not None)
+    return _named_apart(list({problem.path: problem for problem in every}.values()))  # tasks have links to them
+
+
+def _named_apart(every: list[Problem]) -> list[Problem]:
+    """Problems with the same name get the folders above it in front, as many as it takes."""
+    names = [item.name for item in every]
+    for depth in range(len(max((item.path.parts for item in every), key=len, default=()))):
+        often = Counter(names)
+        if len(often) == len(names):
+            break
+        above = [item.path.parts[-2 - depth] if len(item.path.parts) > depth + 2 else "" for item in every]
+        names = [f"{front}_{name}" if often[name] > 1 else name for front, name in zip(above, names, strict=True)]
+    return [replace(item, name=name) for item, name in zip(every, names, strict=True)]
 
 
 def _is_hidden(path: Path, source: Path) -> bool:

@@ -59,7 +59,9 @@ def choose(width: int, height: int, whole: bool, active: str, side: str, filteri
     return Layout(one, stacked, display)
 
 
-def share(total: int, wanted: Mapping[str, int], stacked: bool, is_failed: bool) -> dict[str, int]:
+def share(
+    total: int, wanted: Mapping[str, int], stacked: bool, is_failed: bool, has_plot: bool = True
+) -> dict[str, int]:
     """The heights of panes in one column, by name, from the lines of their content.
 
     What they do not need goes to the plot, to the iterations if the plot is large enough, and to the output while
@@ -74,6 +76,6 @@ def share(total: int, wanted: Mapping[str, int], stacked: bool, is_failed: bool)
         if name in heights and missing > 0:
             heights[name] = max(heights[name] - missing, min(heights[name], least + title))
     left = total - sum(heights.values())
-    plot = min(left, MOST_PLOT) if left >= LEAST_PLOT else 0
+    plot = min(left, MOST_PLOT) if left >= LEAST_PLOT and has_plot else 0
     heights["iterations"] += max(left - plot, 0)
     return {**heights, "plot": plot}

@@ -74,7 +74,8 @@ class PaneScreen(Screen[None], inherit_bindings=False):
             return
         room = self.size.height - sum(self.query_one(f"#{name}").display for name in AROUND) - 1
         wanted = {name: max(pane.lines() + pane.HEADER, LEAST) for name, pane in shown.items()}
-        heights = layout.share(room, wanted, self.has_class("-stack"), self.is_failed)
+        has_plot = self.size.height >= layout.PLOT_LINES
+        heights = layout.share(room, wanted, self.has_class("-stack"), self.is_failed, has_plot)
         self._set_heights(heights)
         self.query_one("#plot").display = heights["plot"] > 0
 

@@ -70,7 +70,7 @@ def detect(path: Path) -> Problem | None:
 
 
 def _check(data: dict[str, Any]) -> None:
-    """Raises Unfit if the reference cannot be had, or is judged by something other than its values."""
+    """Raises Unfit if the problem is not supported: if it is judged by something other than its values."""
     try:
         tree = syntax_tree(data["reference"])
     except (SyntaxError, ValueError, RecursionError, MemoryError):

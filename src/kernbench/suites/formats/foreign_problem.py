@@ -49,7 +49,7 @@ class Problem:
     about: str = ""
     """What `import --list` says about it."""
     refused: str = ""
-    """Why it cannot be had, in a sentence."""
+    """Why it is not supported, in a sentence."""
 
 
 class Format(Protocol):

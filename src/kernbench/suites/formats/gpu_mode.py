@@ -83,7 +83,7 @@ def _read(path: Path) -> Any:
 
 
 def _refusal(data: dict[str, Any], source: Source, links: dict[str, Path]) -> str:
-    """Why the problem cannot be had; empty if it can."""
+    """Why the problem is not supported; empty if it can."""
     if data.get("multi_gpu"):
         sizes = [args["world_size"] for _kind, args in _arguments(data) if isinstance(args.get("world_size"), int)]
         return f"needs {max(sizes)} GPUs" if sizes else "needs several GPUs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 from collections.abc import Iterator
 from typing import TypeGuard
 
@@ -76,7 +77,7 @@ class Source:
 
     def first_solution(self) -> str:
         """The reference under its new name with what it needs of its file, which is right and as fast as it is."""
-        needed, lines = {OLD, "*"}, self._text.splitlines(keepends=True)
+        needed, lines = {OLD, "*"}, io.StringIO(self._text).readlines()
         kept: list[ast.stmt] = []
         while more := [node for node in self._body if node not in kept and _defined(node) & needed]:
             kept += more

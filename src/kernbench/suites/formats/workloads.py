@@ -25,7 +25,7 @@ Bounds = dict[str, float]
 
 
 class Unfit(Exception):
-    """The problem cannot be had, for the reason that this says."""
+    """The problem is not supported, for the reason that this says."""
 
 
 @dataclass(frozen=True)

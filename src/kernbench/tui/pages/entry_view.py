@@ -66,7 +66,7 @@ def _title(text: str, width: int) -> Iterator[Line]:
 def _fact(name: str, said: str, width: int) -> Iterator[Line]:
     """A result of several parts has a line for each."""
     parts = said.split("; ") if name == "result" else [said]
-    shown = [line for part in parts for line in textwrap.wrap(_unescaped(part).strip("`"), width - NAMES) or [""]]
+    shown = [line for part in parts for line in textwrap.wrap(_code(_unescaped(part)), width - NAMES) or [""]]
     for index, line in enumerate(shown or [""]):
         style = "strong" if name == "hypothesis" else _style(line) if name == "result" and index else ""
         yield [(pad(name if index == 0 else "", NAMES), "dim"), (line, style)]
@@ -85,11 +85,20 @@ def _table(given: Sequence[str]) -> list[list[str]]:
         if not line.startswith("|"):
             break
         rows.append(line)
-    return [[_unescaped(cell.strip()) for cell in _BAR.split(row)[1:-1]] for row in rows]
+    return [[_unescaped(cell.strip()) for cell in _cells(row)] for row in rows]
+
+
+def _cells(row: str) -> list[str]:
+    return _BAR.split(row.strip().removeprefix("|").removesuffix("|"))
+
+
+def _code(text: str) -> str:
+    """Without the backticks, if all of it is one piece of code."""
+    return text[1:-1] if re.fullmatch(r"`[^`]+`", text) else text
 
 
 def _aligned(rows: list[list[str]], rule: str) -> Iterator[Line]:
-    rights = [cell.strip().endswith(":") for cell in _BAR.split(rule)[1:-1]]
+    rights = [cell.strip().endswith(":") for cell in _cells(rule)]
     count = max(map(len, rows))
     rows = [row + [""] * (count - len(row)) for row in rows]
     widths = [max(cell_len(row[index]) for row in rows) for index in range(count)]

@@ -20,7 +20,7 @@ class Plot(RowView, can_focus=False):
         self._drawn: list[list[Span]] = []
 
     def show(self, iterations: Sequence[Summary]) -> None:
-        self._iterations = iterations[-trajectory.NEWEST :]
+        self._iterations = iterations
         self._draw()
 
     def on_resize(self) -> None:

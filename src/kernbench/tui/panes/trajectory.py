@@ -33,7 +33,7 @@ Grid = list[list[str]]
 
 
 def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: bool = False) -> list[list[Span]]:
-    """Exactly `height` lines, or a sentence if there is nothing to plot."""
+    """Exactly `height` lines, a sentence if there is nothing to plot, or nothing if there is no room."""
     newest = iterations[-NEWEST:]
     series = iterations.series if isinstance(iterations, EntryList) else None
     alike = {id(item) for item in _alike(newest, series)}
@@ -49,7 +49,7 @@ def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: boo
     lines = [_legend(newest, alike, width)]
     for row, cells in enumerate(grid):
         label = ticks.get(row, "")
-        lines.append([(f"{label:>{LABEL - 1}}{'┤' if label else '│'}", "dim"), *_spans(cells)])
+        lines.append([(f"{clip(label, LABEL - 1):>{LABEL - 1}}{'┤' if label else '│'}", "dim"), *_spans(cells)])
     lines.append([(" " * LABEL, ""), *_spans(_strip(newest, alike, columns, width - LABEL))])
     lines += [[(text, "dim")] for text in _axis(newest, columns, width)]
     return [[(_in_ascii(text), style) for text, style in line] for line in lines] if ascii_only else lines
@@ -119,7 +119,7 @@ def _strip(newest: Sequence[Summary], alike: set[int], columns: dict[int, int], 
     for item in newest:
         if not item.right:
             cells[columns[id(item)]] = WRONG
-        elif id(item) not in alike:
+        elif id(item) not in alike and cells[columns[id(item)]] != WRONG:
             cells[columns[id(item)]] = ELSEWHERE
     return cells
 
@@ -154,7 +154,7 @@ def _legend(newest: Sequence[Summary], alike: set[int], width: int) -> list[Span
         signs.append([("  " + WRONG, "bad"), (" failed", "dim")])
     if any(item.right and id(item) not in alike for item in newest):
         signs.append([("  " + ELSEWHERE, "dim"), (" not comparable", "dim")])
-    if any(item.stalled and _is_timed(item) for item in newest):
+    if any(item.stalled and _is_timed(item) and id(item) in alike for item in newest):
         signs.append([("  " + STALLED, "warn"), (" stalled", "dim")])
     while len(signs) > 1 and sum(len(text) for sign in signs for text, _ in sign) > width:
         signs.pop()

@@ -17,6 +17,8 @@ LONGEST = 200_000
 """Characters that are colored: Pygments takes about a second for a megabyte."""
 ALIKE = 0.4
 """Two lines that share less than this are another line each, not one that changed."""
+MOST_PAIRS = 250_000
+"""Words of two lines that are compared with each other; a table in one line would take seconds."""
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
 _LEXERS = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".cpp": "cpp", ".cc": "cpp", ".c": "cpp", ".h": "cpp"}
 _STYLES = {"Keyword": "keyword", "Operator.Word": "keyword", "Name.Decorator": "keyword", "Comment.Preproc": "keyword",
@@ -58,7 +60,7 @@ def changed_parts(old: str, new: str) -> tuple[Line, Line]:
     """The two lines, with what differs marked; as a whole if they have little in common."""
     before, after = _WORD.findall(old), _WORD.findall(new)
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    if matcher.ratio() < ALIKE:
+    if len(before) * len(after) > MOST_PAIRS or matcher.quick_ratio() < ALIKE or matcher.ratio() < ALIKE:
         return [(old, "removed")], [(new, "added")]
     left: Line = []
     right: Line = []

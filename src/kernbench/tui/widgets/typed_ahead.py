@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input, TextArea
 
 LOOK_AGAIN_S, MOST_LOOKS = 0.01, 50
-"""A box without a field never has the focus; it gets the keys when it is there for half a second at most."""
+"""A box without a field never takes the focus; it gets the keys after half a second."""
 
 
 class TypedAhead(App[ReturnType]):
