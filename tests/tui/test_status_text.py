@@ -72,9 +72,17 @@ def test_no_line_is_wider_than_the_table(width: int) -> None:
     table = result_columns.choose(width, rows(), interpreted=False)
     unbuilt = replace(long, status="build_error")
     odd = [Row(make_task().cases[0], result, result is not None) for result in (long, unbuilt, None)]
+    odd.append(Row(Case("rows=1,columns=65,of a grid", "rows=1,columns=65", "check"), long, True))
     for row in [*rows(), *odd]:
         assert len(text(result_columns.line(row, table, ascii_only=False))) <= width
     assert len(text(result_columns.header(table))) <= width
+
+
+def test_a_failing_case_of_the_grid_has_room_for_its_name() -> None:
+    row = Row(Case("g", "rows=33,columns=1000", "check"), wrong(2), True)
+    assert text(result_columns.line(row, result_columns.choose(118, rows(), False), False)).startswith(
+        "rows=33,columns=1000"
+    )
 
 
 def test_columns_join_by_importance() -> None:

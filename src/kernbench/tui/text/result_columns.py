@@ -154,6 +154,9 @@ def header(table: Table) -> list[Span]:
 
 def line(row: Row, table: Table, ascii_only: bool) -> list[Span]:
     """One row, dimmed while it is older than the source."""
+    if row.case.kind == "check" and row.result is not None and row.result.failed:
+        grown = max(min(LONGEST_LABEL, table.rest // 3) - table.case, 0)  # its sentence needs no columns
+        table = replace(table, case=table.case + grown, rest=table.rest - grown)
     name = clean(row.case.id if table.by_id else row.case.label)
     spans = [(pad(name, table.case), ""), *_values(row, table, ascii_only)]
     return spans if row.fresh else [(text, "dim") for text, _ in spans]
