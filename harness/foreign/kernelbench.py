@@ -29,7 +29,7 @@ class Problem:
         with torch.device(device):
             values = list(names["get_inputs"]())
         values = [value.to(device) if isinstance(value, torch.Tensor) else value for value in values]
-        return dict(zip(_names(names["Model"].forward, len(values)), values, strict=True))
+        return dict(zip(parameter_names(names["Model"].forward, len(values)), values, strict=True))
 
     def setup(self, case: dict[str, Any], device: str, dtype: torch.dtype, entry: Any) -> Any:
         """A model of the side: of its class, or of the problem's if the side is the reference."""
@@ -48,8 +48,8 @@ class Problem:
         return self._modules[scale]
 
 
-def _names(forward: Any, count: int) -> list[str]:
-    """Those of the parameters, as far as they are there."""
+def parameter_names(forward: Any, count: int) -> list[str]:
+    """Names for so many inputs of a method: those of its parameters, as far as they are there."""
     usual = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     found = [name for name, about in inspect.signature(forward).parameters.items() if about.kind in usual][1:]
     return [*found[:count], *(f"input_{number}" for number in range(len(found), count))]

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from harness.foreign.kernelbench import parameter_names
 from harness.foreign.scaling import scaled
 from harness.inputs.seeding import seed_everywhere
 
@@ -28,7 +29,7 @@ class Problem:
         with torch.device(device):
             values = self._get_inputs(**_settings(self._get_inputs, case, "inputs"))
         values = [value.to(device) if isinstance(value, torch.Tensor) else value for value in values]
-        return dict(zip(list(inspect.signature(self._model.forward).parameters)[1:], values, strict=False))
+        return dict(zip(parameter_names(self._model.forward, len(values)), values, strict=True))
 
     def setup(self, case: dict[str, Any], device: str, dtype: torch.dtype, entry: Any) -> Callable[..., Any]:
         """A model of the side, which calls the side's function."""

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from harness.shared.results import CaseResult
 from harness.shared.taskfile import load
 from kernbench.cli import cli
-from kernbench.suites import imported_task, suite_report, suite_run
+from kernbench.suites import imported_task, problems, suite_report, suite_run
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.suite_run import Outcome
 from kernbench.task.lookup import ProjectError
@@ -113,6 +113,18 @@ def test_an_import_never_writes_through_a_link_or_outside_of_the_task(tmp_path: 
         with pytest.raises(ProjectError, match="has no place in a task"):
             imported_task.write(problem, tmp_path / "task", Form())
     assert theirs.read_text() == "theirs"
+    assert not (tmp_path / "task").exists()
+
+
+def test_a_file_that_is_not_as_its_format_has_it_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "1_latin.py"
+    path.write_bytes(PROBLEMS["1_activation"].encode() + b"# \xe9\n")
+    found = problems.detect(path)
+    assert found is not None
+    with pytest.raises(
+        ProjectError, match=r"1_latin.py: its files are not as .* \(UnicodeDecodeError"
+    ):
+        imported_task.write(found, tmp_path / "task", Form())
     assert not (tmp_path / "task").exists()
 
 

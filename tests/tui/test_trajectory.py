@@ -39,13 +39,13 @@ def test_the_line_of_the_best_does_not_fall_when_it_is_timed_again() -> None:
     runs = [
         summary(1, geomean=1.0, low=1.0, high=1.0),
         summary(2, geomean=1.5, low=1.5, high=1.5),
-        summary(3, geomean=1.2, low=1.2, high=1.2, repeats=2, vs_best=None),  # it is never timed beside itself
+        summary(3, geomean=1.2, low=1.2, high=1.2, repeats=2, vs_best=None),  # a best is not timed against itself
     ]
     found = [row for row in levels(runs) if row >= 0]
     assert found == sorted(found, reverse=True)
     assert (found[0], found[-1]) == (7, 0)
-    beside = [dataclasses.replace(item, baseline="best") for item in runs]
-    assert set(levels(beside)) == {-1}  # what the best reached was over something else
+    over_best = [dataclasses.replace(item, baseline="best") for item in runs]
+    assert set(levels(over_best)) == {-1}  # its own geomean is over another baseline
 
 
 def test_a_line_at_1x_intervals_and_round_ticks() -> None:
@@ -76,7 +76,7 @@ def test_a_part_of_the_cases_is_no_point_of_the_plot() -> None:
 
 @pytest.mark.parametrize("other", [{"baseline": "eager"}, {"device_name": "AMD EPYC"}, {"l2": "warm"}])
 def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, str]) -> None:
-    """3.5x over eager is no better than 1.3x over compile."""
+    """3.5x over eager says nothing about 1.3x over compile."""
     newest = summary(12)
     environment = dataclasses.replace(
         newest.environment, **{name: word for name, word in other.items() if name != "baseline"}

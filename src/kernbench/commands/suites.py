@@ -108,9 +108,9 @@ def _make(found: list[Problem], to: Path, form: Form) -> int:
     for problem in found:
         try:
             folder = write(problem, to / problem.name, form)
-        except (UserError, ValueError, KeyError, TypeError) as refusal:  # foreign files have anything in them
+        except UserError as refusal:
             if len(found) == 1:
-                raise UserError(str(refusal)) from None
+                raise
             click.echo(f"refused: {refusal}", err=True)
         else:
             made += 1

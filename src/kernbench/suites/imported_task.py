@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from kernbench.suites.formats.foreign_problem import Form, Problem
+from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.task.lookup import TASK_FILE, ProjectError
 
 
@@ -19,7 +19,7 @@ def write(problem: Problem, folder: Path, form: Form) -> Path:
     """Creates the task's folder; an existing one of the same problem is left as it is."""
     if problem.refused:
         raise ProjectError(f"{problem.title}: {problem.refused}")
-    contents = problem.contents(form)
+    contents = _contents(problem, form)
     if folder.exists():
         if (folder / TASK_FILE).is_file() and all(
             _is_same(folder / name, path) for name, path in contents.links.items()
@@ -40,6 +40,15 @@ def write(problem: Problem, folder: Path, form: Form) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     return folder
+
+
+def _contents(problem: Problem, form: Form) -> Contents:
+    """Foreign files may have anything in them; what their format does not foresee is refused too."""
+    try:
+        return problem.contents(form)
+    except (ValueError, KeyError, TypeError) as cause:
+        said = f"{type(cause).__name__}: {cause}"
+        raise ProjectError(f"{problem.title}: its files are not as its format has them ({said})") from None
 
 
 def _refuse_names(problem: Problem, names: Sequence[str]) -> None:

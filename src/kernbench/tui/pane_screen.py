@@ -17,7 +17,7 @@ from kernbench.tui.widgets.row_view import RowView
 from kernbench.tui.widgets.tab_line import TabLine
 
 AROUND = ("line-one", "line-two", "tabs", "side-tabs", "hint", "filter")
-"""Lines of the screen that are no pane's, besides the line of keys."""
+"""The one-line widgets around the panes; the key line is always there too."""
 LEAST = 3
 """Lines of a pane that shows nothing yet."""
 
