@@ -47,7 +47,7 @@ def test_the_answer_is_there_at_every_width_in_this_order(width: int) -> None:
 def test_what_is_known_without_timing_side_by_side() -> None:
     known = replace(summary(12), source=STARTED.source)
     assert "  vs best -  " in shown(118, done(vs_best=None))
-    assert "  best  1.31x" in shown(118, done(vs_best=None), best_now=known)
+    assert "  is best  1.31x" in shown(118, done(vs_best=None), best_now=known)
     assert "faster (new best)" in shown(118, done(best=True), best_now=known)
     assert "faster (best?)" in shown(118, done(best=True, awaits=True))
     assert "vs best" not in shown(118, done(right=False, geomean=None, counts={"ok": 8, "wrong": 2}))

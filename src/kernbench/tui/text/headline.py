@@ -19,6 +19,7 @@ from kernbench.tui.state.engine_protocol import Engine
 from kernbench.tui.text import status_text
 from kernbench.tui.text.spans import Part, Span, clean, fit, spell
 
+BEST_NOW = "best"
 BAR = 8
 """Cells of the progress bar."""
 RIGHT, BEST, BASE, STATE, MACHINE = range(5)
@@ -79,7 +80,8 @@ def against_best(summary: Summary | None, best_now: Summary | None) -> Forms:
     standing = _standing(summary, best_now)
     ratio = summary.vs_best
     if ratio is None:
-        return (standing or f"vs best {fmt.DASH}",), "strong" if standing else "dim"
+        alone = "is best" if standing == BEST_NOW else standing  # `best  0.97x` would read as the best's time
+        return (alone or f"vs best {fmt.DASH}",), "strong" if standing else "dim"
     signed = f"vs best {fmt.geomean(ratio)} {render.SIGNS[ratio.verdict]}"
     after = f" ({standing})" if standing else ""
     short = f"vs best {fmt.times(ratio.speedup)} {render.SIGNS[ratio.verdict]}"
@@ -92,7 +94,7 @@ def _standing(summary: Summary, best_now: Summary | None) -> str:
         return render.UNSETTLED
     if best_now is None or best_now.source != summary.source:
         return ""
-    return "new best" if summary.new_best else "best"
+    return "new best" if summary.new_best else BEST_NOW
 
 
 def against_baseline(summary: Summary | None) -> Forms:
