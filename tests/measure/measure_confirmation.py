@@ -2,7 +2,7 @@
 
     python -m tests.measure.measure_confirmation [--task softmax_host] [--runs 5] [--tries 10] [--device cuda]
 
-Each run opens a copy of the task without a log, so that its source would be best.
+Each run opens a copy of the task without a log, so that its source would be best; the tries share one.
 """
 
 from __future__ import annotations
@@ -33,15 +33,20 @@ def ENTRY(*values, **named):
 """
 
 
-def opened(task: str, more: str, device: str | None) -> dict[str, Any]:
-    """The last line about each event after the task was opened, until its run is settled."""
+def opened(task: str, sources: list[str], device: str | None) -> list[dict[str, Any]]:
+    """What was said about each source until its run was settled, by event: the first is there when the task opens, and
+    each of the others is saved when the one before is settled."""
     root = Path(tempfile.mkdtemp(prefix="kernbench-confirmation-"))
     folder = root / task
     shutil.copytree(ROOT / "kernels" / task, folder, ignore=shutil.ignore_patterns(".kernbench", "exports", "*.md"))
-    entry, source = tomllib.loads((folder / "task.toml").read_text())["entry"], folder / "solution.py"
-    source.write_text(source.read_text() + more.replace("ENTRY", entry))
+    entry, file = tomllib.loads((folder / "task.toml").read_text())["entry"], folder / "solution.py"
+    texts = [
+        f"{file.read_text()}{more.replace('ENTRY', entry)}\n_TRY = {number}\n" for number, more in enumerate(sources)
+    ]
+    file.write_text(texts[0])
     words = [sys.executable, "-m", "kernbench", "watch", str(folder), "--json"]
     paths = f"{ROOT / 'src'}:{ROOT}:{os.environ.get('PYTHONPATH', '')}"
+    settled: list[dict[str, Any]] = []
     found: dict[str, Any] = {}
     with subprocess.Popen(
         [*words, *(["--device", device] if device else [])], env={**os.environ, "PYTHONPATH": paths},
@@ -54,11 +59,15 @@ def opened(task: str, more: str, device: str | None) -> dict[str, Any]:
             if event["event"] == "case":
                 found.setdefault("rows", {})[event["id"]] = event
             is_over = event["event"] == "finished" and not event.get("awaits")
-            if is_over or event["event"] in ("confirmed", "failed"):
+            if not is_over and event["event"] not in ("confirmed", "failed"):
+                continue
+            settled, found = [*settled, found], {}
+            if len(settled) == len(texts):
                 break
+            file.write_text(texts[len(settled)])
         bench.terminate()
     shutil.rmtree(root, ignore_errors=True)
-    return found
+    return settled
 
 
 def why_not(run: dict[str, Any]) -> str:
@@ -78,7 +87,7 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=10)
     parser.add_argument("--device")
     given = parser.parse_args()
-    runs = [opened(given.task, "", given.device) for _ in range(given.runs)]
+    runs = [opened(given.task, [""], given.device)[0] for _ in range(given.runs)]
     settled = [run for run in runs if run.get("confirmed", {}).get("confirmed")]
     figure("confirmed", f"{len(settled)} of {len(runs)}", "; ".join(map(why_not, runs)))
     if settled:
@@ -86,8 +95,7 @@ def main() -> None:
         figure("a confirmation takes", f"{took:.2f} s", f"its run {own:.2f} s: {took / own:.2f} times as long")
     by_run = by_confirmation = 0
     judged = []
-    for _ in range(given.tries):
-        found = opened(given.task, SOMETIMES, given.device)
+    for found in opened(given.task, [SOMETIMES] * given.tries, given.device):
         by_run += not found["finished"]["right"]
         if "confirmed" in found and not found["confirmed"]["confirmed"]:
             by_confirmation, judged = by_confirmation + 1, [*judged, found["confirmed"]["judged"]]
