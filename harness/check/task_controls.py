@@ -6,7 +6,8 @@ lets a wrong answer pass can, with a finding on every run: some problems, such a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 
@@ -23,6 +24,8 @@ TOO_TIGHT = (
     "[tolerance] is too tight for case {case}: the reference fails ({problem}); loosen it, or, if it is meant against"
     ' the reference\'s own result, set judge = "reference"'
 )
+PIECE = 1 << 20
+"""Values that are shuffled among themselves."""
 REFUSED = "check() in reference.py refuses the reference's own result for case {case}: {problem}"
 
 
@@ -81,24 +84,31 @@ def _answer(material: CaseInputs, name: str, tensor: torch.Tensor) -> verdicts.A
     return answer
 
 
-def _wrong_answers(expected: Outputs) -> list[tuple[str, str, torch.Tensor]]:
-    return [
-        (name, wrong, tensor)
-        for name, value in expected.items()
-        if value is not None and value.numel()
-        for wrong, tensor in _wrong(value.detach())
-    ]
+def _wrong_answers(expected: Outputs) -> Iterator[tuple[str, str, torch.Tensor]]:
+    for name, value in expected.items():
+        if value is not None and value.numel():
+            yield from ((name, wrong, tensor) for wrong, tensor in _wrong(value.detach()))
 
 
-def _wrong(value: torch.Tensor) -> list[tuple[str, torch.Tensor]]:
+def _wrong(value: torch.Tensor) -> Iterator[tuple[str, torch.Tensor]]:
     """Wrong values for an output, computed in float64, because the small formats have no arithmetic. What equals the
-    right ones is left out: zeros where they are all zero, a constant where they are all the same."""
+    right ones is left out: zeros where they are all zero, a constant where they are all the same. One at a time,
+    because an output may take a good part of the memory."""
     wide = value if value.is_complex() else value.to(torch.float64)
     row = wide.reshape(-1)
-    wrong = [("zeros", torch.zeros_like(wide))]
+    made: dict[str, Callable[[], torch.Tensor]] = {"zeros": partial(torch.zeros_like, wide)}
     if not torch.equal(row, row[:1].expand(row.numel())):
-        order = torch.randperm(row.numel(), generator=torch.Generator().manual_seed(0)).to(value.device)
-        wrong.append(("constant values", torch.full_like(wide, row.mean().item())))
-        wrong.append(("shuffled values", row[order].reshape(wide.shape)))
-    made = [(name, tensor.to(value.dtype)) for name, tensor in wrong]
-    return [(name, tensor) for name, tensor in made if not torch.equal(tensor.to(wide.dtype), wide)]
+        made["constant values"] = lambda: torch.full_like(wide, row.mean().item())
+        made["shuffled values"] = lambda: _shuffled(row).reshape(wide.shape)
+    for name, make in made.items():
+        wrong = make().to(value.dtype)
+        if not torch.equal(wrong.to(wide.dtype), wide):
+            yield name, wrong
+
+
+def _shuffled(row: torch.Tensor) -> torch.Tensor:
+    """The same values in another order, the same one in every piece: a CPU takes 10 s to draw one for 10^9 values."""
+    size = min(row.numel(), PIECE)
+    whole = row.numel() // size * size
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(0)).to(row.device)
+    return torch.cat([row[:whole].reshape(-1, size)[:, order].reshape(-1), row[whole:]])

@@ -22,7 +22,7 @@ def test_the_smallest_case_of_each_variant_and_no_point_of_the_grid() -> None:
 
 def test_each_output_is_made_wrong_alone() -> None:
     expected = {"a": torch.arange(6.0), "b": torch.ones(2), "c": None}
-    answers = task_controls._wrong_answers(expected)
+    answers = list(task_controls._wrong_answers(expected))
     assert [(name, wrong) for name, wrong, _ in answers] == [
         ("a", "zeros"),
         ("a", "constant values"),
@@ -45,6 +45,15 @@ def test_each_output_is_made_wrong_alone() -> None:
     ],
 )
 def test_what_equals_the_right_answer_is_not_a_wrong_one(right: torch.Tensor, wrong: list[str]) -> None:
-    answers = task_controls._wrong_answers({"a": right})
+    answers = list(task_controls._wrong_answers({"a": right}))
     assert [name for _, name, _ in answers] == wrong
     assert {tensor.dtype for *_, tensor in answers} <= {right.dtype}
+
+
+def test_a_long_output_is_shuffled_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_controls, "PIECE", 10)
+    row = torch.arange(25.0)
+    mixed = task_controls._shuffled(row)
+    assert sorted(mixed.tolist()) == row.tolist()
+    assert mixed[:20].tolist() != row[:20].tolist()
+    assert (mixed[:10] + 10).tolist() == mixed[10:20].tolist()
