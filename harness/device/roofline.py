@@ -24,15 +24,13 @@ from harness.shared import format as fmt
 from harness.shared.results import Finding, InputForm, RoofBound
 
 COPIED = 1 << 30
-REPEATS = 10
 MATMULS = {"bfloat16": 8192, "float16": 8192, "float32": 4096}
 """Dtypes whose peak can be measured, with the size of the square matrices: at
 the rates of an H200's data sheet a product takes 1 to 2 ms."""
 FEW_FLOPS = 4.0
 """Per byte. Every GPU does more in the time that it moves a byte: the least is about 10, in float32 on an A100. So a
 norm needs no measurement."""
-BURSTS, IN_A_BURST = 3, 2
-"""The fastest burst counts: another program may slow one down."""
+BURSTS, COPIES, MATMULS_IN_A_BURST = 3, 5, 2
 
 
 @dataclass(frozen=True)
@@ -104,35 +102,48 @@ def impossible(traffic: Traffic, us: float, l2_bytes: int, peak: float | None) -
 
 
 def copy_bandwidth(gpu: Gpu) -> float:
-    """Bytes per second of a large copy, counting reads and writes; cached once this GPU has been measured."""
-    path = cache_folder() / "bandwidth.json"
+    """Bytes per second of a large copy, counting reads and writes. Stored once this GPU has been measured, unless less
+    than half of the bus's peak was reached: then another program was using the memory."""
+    path, least = cache_folder() / "bandwidth.json", (gpu.nvml.memory_peak() or 0.0) / 2
     try:
         known: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError):
         known = {}
-    if isinstance(known.get(gpu.uuid), float):
-        return float(known[gpu.uuid])
-    measured = _measure(gpu)
-    write_whole(path, json.dumps({**known, gpu.uuid: measured}))
+    stored = known.get(gpu.uuid)
+    if isinstance(stored, float) and stored >= least:
+        return stored
+    measured = _copies(gpu)
+    if measured >= least:
+        write_whole(path, json.dumps({**known, gpu.uuid: measured}))
     return measured
 
 
-def _measure(gpu: Gpu) -> float:
+def _copies(gpu: Gpu) -> float:
     import torch
 
-    event: Any = torch.cuda.Event
     size = min(COPIED, torch.cuda.mem_get_info()[0] // 8)
     source = torch.empty(size, dtype=torch.uint8, device=gpu.device).random_()
     target = torch.empty_like(source)
     for _ in range(3):
         target.copy_(source)
-    start, end = event(enable_timing=True), event(enable_timing=True)
-    start.record()
-    for _ in range(REPEATS):
-        target.copy_(source)
-    end.record()
-    torch.cuda.synchronize()
-    return float(2 * size * REPEATS / (start.elapsed_time(end) * 1e-3))
+    return 2.0 * size / _fastest(lambda: target.copy_(source), COPIES)
+
+
+def _fastest(call: Callable[[], object], calls: int) -> float:
+    """Seconds per call in the fastest burst: another program may slow one down."""
+    import torch
+
+    event: Any = torch.cuda.Event
+    found = math.inf
+    for _ in range(BURSTS):
+        start, end = event(enable_timing=True), event(enable_timing=True)
+        start.record()
+        for _ in range(calls):
+            call()
+        end.record()
+        torch.cuda.synchronize()
+        found = min(found, start.elapsed_time(end) * 1e-3)
+    return float(found / calls)
 
 
 def _matmul_rate(gpu: Gpu, dtype: str) -> float | None:
@@ -157,18 +168,8 @@ def _matmul_rate(gpu: Gpu, dtype: str) -> float | None:
 def _matmuls(device: str, size: int, kind: Any) -> float:
     import torch
 
-    event: Any = torch.cuda.Event
     lot = torch.Generator(device=device).manual_seed(0)  # the source's own random numbers stay as they are
     left, right = (torch.randn(size, size, dtype=kind, device=device, generator=lot) for _ in range(2))
     out = torch.empty_like(left)
     torch.mm(left, right, out=out)
-    fastest = math.inf
-    for _ in range(BURSTS):
-        start, end = event(enable_timing=True), event(enable_timing=True)
-        start.record()
-        for _ in range(IN_A_BURST):
-            torch.mm(left, right, out=out)
-        end.record()
-        torch.cuda.synchronize()
-        fastest = min(fastest, start.elapsed_time(end) * 1e-3)
-    return 2.0 * size**3 * IN_A_BURST / fastest
+    return 2.0 * size**3 / _fastest(lambda: torch.mm(left, right, out=out), MATMULS_IN_A_BURST)

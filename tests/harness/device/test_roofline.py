@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,6 +75,17 @@ def test_a_dtype_without_a_peak_is_not_measured() -> None:
     eighth = InputForm("x", (64, 64), (64, 1), "float8_e4m3fn")
     assert [ComputePeaks(meter).of(fake_gpu(), forms) for forms in ((eighth,), FORMS[3:], ())] == [None] * 3
     assert meter.asked == []
+
+
+def test_a_copy_slowed_down_by_another_program_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = [1.5e12, 4.1e12, 2.6e12]
+    monkeypatch.setattr(roofline, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(roofline, "_copies", lambda _gpu: measured.pop(0))
+    assert [roofline.copy_bandwidth(fake_gpu()) for _ in range(3)] == [1.5e12, 4.1e12, 4.1e12]
+    (tmp_path / "bandwidth.json").write_text('{"GPU-1": 1.5e12}')
+    assert roofline.copy_bandwidth(fake_gpu()) == 2.6e12
 
 
 def test_a_peak_that_could_not_be_measured_is_tried_again() -> None:
