@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.shared import taskfile
 from harness.shared.errors import UserError
-from harness.shared.results import CaseResult
+from harness.shared.results import CaseResult, Finding
 from kernbench.engine.jobs import Options, SharedWorker
 from kernbench.engine.session import Session
-from kernbench.events import BuildFailed, Event
+from kernbench.events import BuildFailed, Event, RunFinished
 from kernbench.task import lookup
 
 RESULTS = "suite.jsonl"
@@ -30,7 +30,8 @@ class Outcome:
 
     name: str
     status: str
-    """ok, wrong, crashed and so on; `refused` if nothing was run."""
+    """ok, wrong, crashed and so on; `disqualified` if right but with a finding that disqualifies; `refused` if nothing
+    was run."""
     detail: str = ""
     speedup: float | None = None
     verdict: str | None = None
@@ -110,31 +111,36 @@ class Suite:
             task = taskfile.load(make())
         except (UserError, OSError) as problem:
             return Outcome(name, "refused", str(problem))
-        said: list[BuildFailed] = []
+        said: list[BuildFailed | RunFinished] = []
         session = Session(task, lookup.state_dir(Path(task.folder)), self._options)
         session.listen(lambda event: _listen(event, said))
         try:
             await session.run_once(iteration=False)
-            rows = list(session.last_results().values()) if not said else []
+            rows = list(session.last_results().values())
         finally:
             await session.close()
         seconds = time.monotonic() - began
-        if said or not rows:
-            why = said[-1].message if said else str(session.problem or "nothing was run")
-            return Outcome(name, said[-1].status if said else "refused", why, seconds=seconds)
-        return summed_up(name, rows, seconds)
+        end = said[-1] if said else None
+        if isinstance(end, BuildFailed):
+            return Outcome(name, end.status, end.message, seconds=seconds)
+        if not rows:
+            return Outcome(name, "refused", str(session.problem or "nothing was run"), seconds=seconds)
+        return summed_up(name, rows, end.summary.findings if end else (), seconds)
 
 
-def _listen(event: Event, said: list[BuildFailed]) -> None:
-    if isinstance(event, BuildFailed):
+def _listen(event: Event, said: list[BuildFailed | RunFinished]) -> None:
+    if isinstance(event, BuildFailed | RunFinished):
         said.append(event)
 
 
-def summed_up(name: str, rows: Iterable[CaseResult], seconds: float) -> Outcome:
-    """The first row that failed, else the one with the longest time."""
-    row = max(rows, key=lambda row: (row.failed, row.baseline_us or 0.0))
+def summed_up(name: str, rows: Iterable[CaseResult], about_run: Sequence[Finding], seconds: float) -> Outcome:
+    """The first row that failed, else a disqualified one, else the one with the longest time."""
+    row = max(rows, key=lambda row: (row.failed, bool(row.disqualifying), row.baseline_us or 0.0))
+    found_here = (*row.findings, *about_run)
     found: dict[str, Any] = {"speedup": row.speedup, "verdict": row.verdict, "roofline": row.roofline}
     found |= {"baseline_us": row.baseline_us, "solution_us": row.solution_us}
-    names = tuple(dict.fromkeys(finding.name for finding in row.findings))
+    names = tuple(dict.fromkeys(finding.name for finding in found_here))
+    if not row.failed and (red := next((finding for finding in found_here if finding.disqualifying), None)):
+        return Outcome(name, "disqualified", f"{red.name}: {red.help}", findings=names, seconds=seconds, **found)
     smaller = "; `--scale 1/8` makes it smaller" if row.reason in ("too_large", "out_of_memory") else ""
     return Outcome(name, row.status, f"{row.detail or ''}{smaller}", findings=names, seconds=seconds, **found)
