@@ -23,7 +23,7 @@ from tests import ROOT
 GUIDE = ROOT / "src" / "kernbench" / "guide"
 TOPICS = sorted(path.stem for path in GUIDE.glob("*.md"))
 WANTED = set(
-    "first tasks words troubleshooting numbers trust best findings ncu log sharing suites scripting configuration"
+    "first keys tasks words troubleshooting numbers trust best findings ncu log sharing suites scripting configuration"
     " remote cuda host architecture t4 a100 h100 b200".split()
 )
 NAMED_PATH = re.compile(r"`((?:src|harness)/[\w./]*)`")

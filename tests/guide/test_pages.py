@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from textual.binding import Binding
 
 from kernbench.machine import markdown_text
+from kernbench.tui.bindings import KEYS
 from tests import ROOT
 from tests.guide.blocks import GUIDE, PAGES
 
@@ -99,6 +101,14 @@ def test_markdown_becomes_lines() -> None:
         ("a  b", "columns"),
         ("x  y", "text"),
     ]
+
+
+def test_keys_has_every_global_key() -> None:
+    text = page("keys")
+    shown = [binding.key_display or binding.key for binding in KEYS if isinstance(binding, Binding) and binding.id]
+    named = {*re.findall(r"`(\S+?)`", text), "space", *"12345"}
+    assert len(shown) > 20
+    assert [key for key in shown if key not in named] == []
 
 
 def sources(topic: str) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parents[1] / "guide"
 GROUPS = {
-    "Start": "first tasks words troubleshooting",
+    "Start": "first keys tasks words troubleshooting",
     "Numbers": "numbers trust best findings ncu",
     "Work": "log sharing suites scripting configuration remote",
     "Reference": "cuda host architecture",
