@@ -27,7 +27,7 @@ NEEDS = {
 }
 
 
-SLOWEST = ("terminal", "kernels", "selfcheck", "commands", "precompile")
+SLOWEST = ("terminal", "kernels", "selfcheck", "commands", "guide", "precompile")
 """Folders whose files begin first, so that no process works alone at the end."""
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -19,7 +22,10 @@ from tests import ROOT
 
 GUIDE = ROOT / "src" / "kernbench" / "guide"
 TOPICS = sorted(path.stem for path in GUIDE.glob("*.md"))
-FIRST_PAGES = {"architecture", "best", "findings", "tasks", "trust", "words"}
+WANTED = set(
+    "first keys tasks words troubleshooting numbers trust best findings ncu log sharing suites scripting configuration"
+    " remote cuda host architecture t4 a100 h100 b200".split()
+)
 NAMED_PATH = re.compile(r"`((?:src|harness)/[\w./]*)`")
 
 
@@ -36,12 +42,16 @@ def page(topic: str) -> str:
 def test_without_a_topic_it_lists_them_with_their_titles() -> None:
     listed = guide()
     assert (listed.returncode, listed.stderr) == (0, "")
-    assert set(TOPICS) >= FIRST_PAGES
+    assert set(TOPICS) >= WANTED
     width = max(map(len, TOPICS))
-    titles = [page(topic).splitlines()[0].removeprefix("# ") for topic in TOPICS]
-    assert listed.stdout.splitlines() == [
-        f"{topic:<{width}}  {title}" for topic, title in zip(TOPICS, titles, strict=True)
-    ]
+    rows = [line for line in listed.stdout.splitlines() if line.startswith("  ")]
+    assert sorted(rows) == [f"  {topic:<{width}}  {page(topic).splitlines()[0].removeprefix('# ')}" for topic in TOPICS]
+    assert [line for line in listed.stdout.splitlines() if line not in rows][:2] == ["Start:", "Numbers:"]
+    assert rows[0].split()[0] == "first"
+
+
+def test_a_line_of_the_list_fits_a_narrow_terminal() -> None:
+    assert [line for line in guide().stdout.splitlines() if len(line) > 100] == []
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -50,10 +60,11 @@ def test_a_pipe_gets_the_page_as_it_is(topic: str) -> None:
     assert (shown.returncode, shown.stdout) == (0, page(topic))
 
 
-def test_a_terminal_gets_the_page_through_the_pager(tmp_path: Path) -> None:
+def test_a_terminal_gets_the_page_through_the_pager_in_its_width(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
     settings = {**os.environ, "PAGER": f"tee {tmp_path / 'paged'}", "TERM": "xterm"}
-    command = [sys.executable, "-m", "kernbench", "guide", "best"]
+    command = [sys.executable, "-m", "kernbench", "guide", "host"]
     with subprocess.Popen(command, env=settings, stdin=theirs, stdout=theirs, stderr=theirs) as shown:
         os.close(theirs)
         with contextlib.suppress(OSError):  # how a pty says that its other end is closed
@@ -61,7 +72,11 @@ def test_a_terminal_gets_the_page_through_the_pager(tmp_path: Path) -> None:
                 pass
         os.close(ours)
     assert shown.returncode == 0
-    assert (tmp_path / "paged").read_text(encoding="utf-8").rstrip() == page("best").rstrip()
+    shown_lines = (tmp_path / "paged").read_text(encoding="utf-8").splitlines()
+    assert shown_lines[0] == page("host").splitlines()[0].removeprefix("# ")
+    assert shown_lines[1] == "=" * len(shown_lines[0])
+    assert [line for line in shown_lines if len(line) > 72 and not line.startswith("    ")] == []
+    assert "    _cpp.add(x, y, out, x.numel(), float(scale))" in "\n".join(shown_lines)
 
 
 def section(name: str) -> str:
@@ -91,7 +106,7 @@ def test_every_name_of_a_finding_is_found() -> None:
 def test_an_unknown_topic_is_one_sentence(topic: str, hint: str) -> None:
     refused = guide(topic)
     assert (refused.returncode, refused.stdout) == (2, "")
-    pages = "its pages are architecture, best, findings, suites, tasks, trust and words"
+    pages = "`kernbench guide` lists its pages"
     assert refused.stderr == f"kernbench: the guide has no page or finding {topic!r}{hint}; {pages}\n"
 
 
@@ -168,6 +183,7 @@ def test_a_section_about_a_finding_is_short() -> None:
 
 
 def test_every_page_that_a_page_names_exists() -> None:
-    named = {name for topic in TOPICS for name in re.findall(r"`kernbench guide ([a-z]+)`", page(topic))}
-    assert named <= {*TOPICS}
+    named = {name for topic in TOPICS for name in re.findall(r"`kernbench guide ([a-z0-9]+)`", page(topic))}
+    sections = set(re.findall(r"^## (.*)$", page("findings"), re.MULTILINE))
+    assert named <= {*TOPICS, *sections}
     assert named >= {"trust", "findings"}

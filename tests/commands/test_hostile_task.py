@@ -27,7 +27,7 @@ LOOKING = [
     ["doctor", "--repo", "."],
     *JSON,
 ]
-"""README promises that these run none of the task."""
+"""The guide's page about tasks promises that these run none of the task."""
 OTHERS = [
     ["run", "--json"],
     ["run", "-m", evil("WORDS"), "--next", evil("STEP")],

@@ -300,6 +300,32 @@ async def test_help_is_searched_by_typing(engine: FakeEngine) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("size", [(60, 15), (80, 24), (160, 48)])
+async def test_help_leads_to_the_guide_and_back(engine: FakeEngine, size: tuple[int, int]) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=size) as pilot:
+        await pilot.press("question_mark")
+        await settle(pilot)
+        assert "ctrl+g: the guide" in screen_text(app)
+        await pilot.press("ctrl+g")
+        await settle(pilot)
+        assert "first " in screen_text(app)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert "Guide: first" in screen_text(app)
+        assert "You need a Python with torch" in screen_text(app)
+        await pilot.press("question_mark", "escape")
+        await settle(pilot)
+        assert "Guide: first" in screen_text(app)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert "(read last)" in screen_text(app)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert app.screen is app.main
+
+
+@pytest.mark.anyio
 async def test_what_fails_before_a_worker_is_asked_for_starts_none(engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=(120, 40)) as pilot:

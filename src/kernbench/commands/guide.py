@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from kernbench.machine.markdown_text import Line
 
-def pages() -> dict[str, Path]:
-    """The pages by topic, in alphabetical order."""
-    from kernbench.task.lookup import PACKAGE
-
-    return {path.stem: path for path in sorted((PACKAGE / "guide").glob("*.md"))}
+WIDEST = 100
+"""Characters of a line of prose."""
 
 
 def complete_topic(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    return [topic for topic in pages() if topic.startswith(incomplete)]
+    from kernbench.machine import guide_pages
+
+    return [topic for topic in guide_pages.pages() if topic.startswith(incomplete)]
 
 
 @click.command()
@@ -26,12 +29,14 @@ def guide(words: tuple[str, ...]) -> None:
 
     \b
     kernbench guide
-    kernbench guide best
+    kernbench guide first
     kernbench guide left between calls
     """
-    topic, known = " ".join(words).lower(), pages()
+    from kernbench.machine import guide_pages
+
+    topic, known = " ".join(words).lower(), guide_pages.pages()
     if not topic:
-        _list_topics()
+        _list_topics(known)
     elif topic in known:
         _show(known[topic].read_text(encoding="utf-8"))
     else:
@@ -39,24 +44,31 @@ def guide(words: tuple[str, ...]) -> None:
 
 
 def _show(text: str) -> None:
-    if sys.stdout.isatty():
-        click.echo_via_pager(text)
-    else:
+    """A terminal gets the page in its width, anything else the Markdown as it is."""
+    if not sys.stdout.isatty():
         click.echo(text, nl=False)
+        return
+    from kernbench.machine import markdown_text
+
+    width = min(shutil.get_terminal_size().columns, WIDEST)
+    click.echo_via_pager("\n".join(map(_underlined, markdown_text.lines(text, width))) + "\n")
 
 
-def _list_topics() -> None:
-    from kernbench import report
-
-    rows = [(topic, _title(path)) for topic, path in pages().items()]
-    for line in report.columns(rows, left=(0, 1)):
-        click.echo(line)
+def _underlined(line: Line) -> str:
+    mark = {"title": "=", "head": "-"}.get(line.kind)
+    return f"{line.text}\n{mark * len(line.text)}" if mark else line.text
 
 
-def _title(path: Path) -> str:
-    """The first heading of a page."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return next(line.removeprefix("# ") for line in lines if line.startswith("# "))
+def _list_topics(known: dict[str, Path]) -> None:
+    """By group, each with its title."""
+    from kernbench.machine import guide_pages
+
+    width, last = max(map(len, known)), ""
+    for topic, path in known.items():
+        if (group := guide_pages.group(topic)) != last:
+            click.echo(f"{group}:")
+        last = group
+        click.echo(f"  {topic:<{width}}  {guide_pages.title(path)}")
 
 
 def _finding(name: str, known: dict[str, Path]) -> str:
@@ -72,7 +84,7 @@ def _finding(name: str, known: dict[str, Path]) -> str:
         return sections[name]
     near = get_close_matches(name, [*known, *sections], 3)
     hint = f" (did you mean {fmt.joined(near, 'or')}?)" if near else ""
-    raise UserError(f"the guide has no page or finding {name!r}{hint}; its pages are {fmt.joined(list(known))}")
+    raise UserError(f"the guide has no page or finding {name!r}{hint}; `kernbench guide` lists its pages")
 
 
 COMMANDS = (guide,)

@@ -1,19 +1,20 @@
-"""The help page and the palette's list, built from the bindings; typing searches the page."""
+"""The help page and the palette's list, built from the bindings; typing searches the page. From here to the guide."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from kernbench.machine import guide_pages, markdown_text
 from kernbench.tui.bindings import KEYS
-from kernbench.tui.pages.dialogs import TO_SHELL, Page, RowPage
+from kernbench.tui.pages.dialogs import TO_SHELL, Choose, Page, RowPage
 from kernbench.tui.pages.history import DiffPage, EntryPage
 from kernbench.tui.panes.iterations import Iterations
 from kernbench.tui.panes.output import Output
@@ -22,6 +23,10 @@ from kernbench.tui.text.spans import Span, content
 from kernbench.tui.widgets.row_view import RowView
 
 KEY_WIDTH, DOES_WIDTH = 13, 46
+WIDEST_PAGE = 100
+FOOTER = "esc: back, ctrl+g: the guide; names on the right are for config.toml"
+STYLES = {"title": "head", "head": "head", "columns": "strong", "code": "dim", "text": ""}
+"""Of a guide page's lines."""
 Row = tuple[str, str, str]
 """Keys, what they do, the action's name in config.toml."""
 BOX_KEYS: list[Row] = [
@@ -79,6 +84,7 @@ class Help(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "back", priority=True),
         Binding("enter", "dismiss(None)", "back", priority=True, show=False),
+        Binding("ctrl+g", "guide", "guide", priority=True, show=False),
         Binding("down", "scroll(1)", "down", show=False, priority=True),
         Binding("up", "scroll(-1)", "up", show=False, priority=True),
         Binding("pagedown", "scroll(10)", "page down", show=False, priority=True),
@@ -97,7 +103,7 @@ class Help(ModalScreen[None]):
             yield field
             with VerticalScroll(id="page-body"):
                 yield Static(self._text(""), markup=False, id="page-text")
-            yield Static("esc: back; names on the right are for config.toml", markup=False, classes="dialog-help")
+            yield Static(FOOTER, markup=False, classes="dialog-help")
 
     def on_screen_suspend(self) -> None:
         """Once closed, back to the state in which it opens."""
@@ -119,8 +125,40 @@ class Help(ModalScreen[None]):
         else:
             self.dismiss(None)
 
+    def action_guide(self) -> None:
+        self.dismiss(None)
+        _list_guide(self.app)
+
     def _text(self, wanted: str) -> Content:
         return Content("\n").join(content(line) for line in key_lines(self._groups, wanted))
+
+
+class GuidePage(Page):
+    """A page of the guide, in the width of the screen."""
+
+    def __init__(self, topic: str, text: str) -> None:
+        super().__init__(f"Guide: {topic}", [])
+        self._page = text
+
+    def on_resize(self) -> None:
+        lines = markdown_text.lines(self._page, min(self.app.size.width - 4, WIDEST_PAGE))
+        self.show([[(line.text, STYLES[line.kind])] for line in lines])
+
+
+def _list_guide(app: App[Any], current: str = "") -> None:
+    """Choose a page and read it; from the page, esc leads back to the list."""
+    pages = guide_pages.pages()
+    width = max(map(len, pages))
+    topics = {
+        f"{topic:<{width}}  {guide_pages.title(path).rpartition(': ')[2]}": topic for topic, path in pages.items()
+    }
+
+    def read(choice: str | None) -> None:
+        if choice is not None:
+            text = pages[topics[choice]].read_text(encoding="utf-8")
+            app.push_screen(GuidePage(topics[choice], text), lambda _: _list_guide(app, choice))
+
+    app.push_screen(Choose("Guide", list(topics), current, "read last"), read)
 
 
 def _groups() -> list[tuple[str, list[Binding]]]:
