@@ -91,7 +91,7 @@ def test_every_name_of_a_finding_is_found() -> None:
 def test_an_unknown_topic_is_one_sentence(topic: str, hint: str) -> None:
     refused = guide(topic)
     assert (refused.returncode, refused.stdout) == (2, "")
-    pages = "its pages are architecture, best, findings, suites, tasks, trust and words"
+    pages = "its pages are architecture, best, ci, findings, suites, tasks, trust and words"
     assert refused.stderr == f"kernbench: the guide has no page or finding {topic!r}{hint}; {pages}\n"
 
 

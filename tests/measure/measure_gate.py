@@ -1,7 +1,7 @@
 """How often `kernbench gate` catches a slowdown of one row, and how often it lets an equal rewrite pass.
 
 Copies a task into a scratch git repository, commits it, changes it in the work tree and runs the gate again and again.
-softmax_host computes a share of one row's rows twice; a GPU task gets a kernel that waits, behind its own. An equal
+softmax_host computes a share of one row's rows twice; in rms_norm the last program of one row works longer. An equal
 rewrite has other names and the same work.
 
     python -m tests.measure.measure_gate [--slowdown 10] [--tries 10]
@@ -37,17 +37,18 @@ TWICE = """
     }}
 }}
 """
-WAITS = """
-
-_timed = {entry}
-def {entry}(*args, **kwargs):
-    result = _timed(*args, **kwargs)
-    tensors = [item for item in (*args, *kwargs.values()) if hasattr(item, "shape")]
-    if tensors and tuple(tensors[0].shape) == {shape}:
-        import torch
-        torch.cuda._sleep({cycles})
-    return result
+GPU_ROW, GPU_ROWS = "rmsnorm_m8160_d4096_bf16", 8160
+FIRST_STEPS, MOST_STEPS = 1 << 10, 1 << 22
+TAIL = """
+    chain = tl.sum(scale, axis=0) * 0.0 + 1.0
+    if tl.program_id(0) == tl.num_programs(0) - 1:
+        step = 0
+        while step < work:
+            chain = tl.sqrt(chain * chain + 1.0)
+            step += 1
+    scale = scale + chain * 0.0
 """
+"""The last program of the grid takes more steps, each of which waits for the one before."""
 
 
 def kernbench(folder: Path, *words: str) -> tuple[int, list[dict[str, Any]]]:
@@ -80,26 +81,37 @@ def slow_host(folder: Path, percent: int) -> str:
     return HOST_ROW
 
 
-def slow_gpu(folder: Path, percent: float, device: list[str], mhz: float) -> str:
-    """The longest row with a first tensor of a shape that other rows do not have."""
-    _, lines = kernbench(folder, "run", str(folder), "--no-confirm", *device)
-    rows = {line["id"]: line for line in lines if line["event"] == "case" and line.get("solution_us")}
-    shapes = {name: next(tuple(item["shape"]) for item in row["inputs"] if item["shape"]) for name, row in rows.items()}
-    count = Counter(shapes.values())
-    name = max((name for name in rows if count[shapes[name]] == 1), key=lambda name: rows[name]["solution_us"])
-    cycles = round(rows[name]["solution_us"] * percent / 100 * mhz)
-    entry = re.search(r'^entry = "(\w+)"', (folder / "task.toml").read_text(), re.MULTILINE)
-    assert entry is not None
-    with (folder / "solution.py").open("a") as file:
-        file.write(WAITS.format(entry=entry[1], shape=shapes[name], cycles=cycles))
-    return name
+def slow_triton(folder: Path, percent: float, device: list[str]) -> str:
+    """Finds how many more steps of the last program take that share of the row's time."""
+    path = folder / "solution.py"
+    text = path.read_text()
+
+    def with_steps(steps: int) -> float:
+        """The row's time in microseconds."""
+        changed = text.replace("rows, cols, eps, ROWS:", "rows, cols, eps, work, ROWS:")
+        changed = changed.replace("cols, eps, ROWS=", f"cols, eps, {steps} if rows == {GPU_ROWS} else 0, ROWS=")
+        place = changed.index("    tl.store(")
+        path.write_text(changed[:place] + TAIL.lstrip("\n") + changed[place:])
+        _, lines = kernbench(folder, "run", str(folder), "--case", GPU_ROW, "--no-confirm", *device)
+        return float(next(line["solution_us"] for line in lines if line["event"] == "case"))
+
+    alone, steps = with_steps(0), FIRST_STEPS
+    while (more := with_steps(steps) - alone) < alone / 5 and steps < MOST_STEPS:
+        steps *= 4
+    aim = alone * percent / 100
+    for _ in range(4):
+        steps = max(round(steps * aim / max(more, aim / 8)), 1)
+        more = with_steps(steps) - alone
+        print(f"{GPU_ROW} takes {alone:.2f} us, and {more:.2f} us longer with {steps} more steps", flush=True)
+        if abs(more - aim) < aim / 8:
+            break
+    return GPU_ROW
 
 
 def rewrite(folder: Path) -> None:
-    if (path := folder / "solution.cpp").exists():
-        path.write_text(re.sub(r"\blargest\b", "peak", path.read_text()))
-    with (folder / "solution.py").open("a") as file:
-        file.write("\n_REWRITTEN = True\n")
+    for name in ("solution.cpp", "solution.py"):
+        if (path := folder / name).exists():
+            path.write_text(re.sub(r"\b(largest|together|cols)\b", r"\1_", path.read_text()))
 
 
 def tried(folder: Path, row: str, words: list[str], tries: int) -> Counter[str]:
@@ -119,11 +131,10 @@ def tried(folder: Path, row: str, words: list[str], tries: int) -> Counter[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--task", default="softmax_host")
+    parser.add_argument("--task", default="softmax_host", choices=("softmax_host", "rms_norm"))
     parser.add_argument("--slowdown", type=int, default=10, help="percent")
     parser.add_argument("--tries", type=int, default=10)
-    parser.add_argument("--device", help="for a GPU task")
-    parser.add_argument("--mhz", type=float, default=1980.0, help="the GPU's SM clock")
+    parser.add_argument("--device", help="for rms_norm")
     parser.add_argument("--tolerance", help="as of `kernbench gate`")
     given = parser.parse_args()
     device = ["--device", given.device] if given.device else []
@@ -132,7 +143,7 @@ def main() -> None:
         os.environ.pop("GITHUB_STEP_SUMMARY", None)
         folder = repository(given.task, Path(scratch))
         is_host = (folder / "solution.cpp").exists()
-        slow = slow_host(folder, given.slowdown) if is_host else slow_gpu(folder, given.slowdown, device, given.mhz)
+        slow = slow_host(folder, given.slowdown) if is_host else slow_triton(folder, given.slowdown, device)
         print(f"{given.slowdown}% slower on {slow}")
         caught = tried(folder, slow, words, given.tries)
         subprocess.run(["git", "-C", scratch, "checkout", "-q", "--", "."], check=True)

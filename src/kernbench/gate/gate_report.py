@@ -15,7 +15,13 @@ from kernbench.machine.plain_text import markdown, one_line
 from kernbench.report import columns
 
 TITLES = ("case", "before us", "now us", "speedup", "verdict")
-HEADS: dict[Word, str] = {"wrong": "failed", "slower": "failed", "cannot tell": "cannot tell", "not timed": "passed"}
+HEADS: dict[Word, str] = {
+    "wrong": "failed",
+    "slower": "failed",
+    "cannot tell": "cannot tell",
+    "not timed": "passed as far as it can be checked here",
+    "pass": "passed",
+}
 MOST_NAMED = 5
 """Rows that the last line names; the table has them all."""
 
@@ -45,18 +51,19 @@ class Findings:
         named = [f"{outcome.name} {row.label}" for outcome, row in rows if row.word == word]
         shown = ", ".join(named[:MOST_NAMED]) + (", ..." if len(named) > MOST_NAMED else "")
         which = f": {shown}" if exit_code(self.outcomes) else ""
-        return f"{HEADS.get(word, 'passed')} against {self.against}: {', '.join([*said, passed])}{which}"
+        return f"{HEADS[word]} against {self.against}: {', '.join([*said, passed])}{which}"
 
 
 def table(found: Findings, outcome: TaskOutcome) -> list[str]:
-    """A task's timed rows and failures, with remarks below their rows; the rest is counted."""
+    """A task's timed rows and failures, with remarks below the first of several rows; the rest is counted."""
     shown, rest = _shown(outcome)
     lines = [_title(found, outcome), *(f"    {note}" for note in outcome.notes)]
     if shown:
         text = columns([TITLES, *map(_cells, shown)], left=(0, 4))
         lines.append(text[0])
-        for row, line in zip(shown, text[1:], strict=True):
-            lines += [line, *([f"    {row.why}"] if row.why else [])]
+        for before, row, line in zip([None, *shown], shown, text[1:], strict=False):
+            is_said = not row.why or (before is not None and before.why == row.why)
+            lines += [line] if is_said else [line, f"    {row.why}"]
     return lines + rest
 
 
@@ -119,8 +126,7 @@ def _shown(outcome: TaskOutcome) -> tuple[list[GateRow], list[str]]:
     right = sum(row.word == "pass" for row in rest)
     lines = [f"{fmt.plural(right, 'other case' if shown else 'case')} passed"] if right else []
     missing = Counter(row.why for row in rest if row.word == "not timed")
-    lines += [f"checked, not timed: {count}" for why, count in missing.items() if not why]
-    return shown, lines + [f"not timed: {count} ({why})" for why, count in missing.items() if why]
+    return shown, lines + [f"not timed: {count} ({why})" for why, count in missing.items()]
 
 
 def _cells(row: GateRow) -> tuple[str, ...]:

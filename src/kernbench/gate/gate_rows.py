@@ -64,8 +64,8 @@ class Judge:
         found = next((finding for finding in result.findings if finding.disqualifying), None)
         if found is not None:
             return "wrong", f"{found.name}: {found.help}"
-        if result.status in ("skipped", "interpreted"):
-            is_expected = result.status == "interpreted" or result.reason in NO_GPU or case.kind != "case"
+        if result.status == "skipped":
+            is_expected = result.reason in NO_GPU or case.kind != "case"
             return "not timed" if is_expected else "cannot tell", result.detail or ""
         if case.kind != "case" or not self.compares:
             return "pass", ""
@@ -96,7 +96,7 @@ class Judge:
 @dataclass(frozen=True)
 class TaskOutcome:
     task: str
-    folder: str
+    """The name of its folder."""
     rows: tuple[GateRow, ...] = ()
     notes: tuple[str, ...] = ()
     device: str = ""

@@ -30,6 +30,8 @@ STATE = "gate"
 MORE = 4.0
 """Factor on the budget of a second try."""
 
+INTERPRETED = "no GPU here: Triton's kernels are interpreted, which checks their results and cannot time them"
+
 
 @dataclass
 class _Heard:
@@ -67,7 +69,7 @@ class Gate:
                 tasks.append(taskfile.load(folder))
             except TaskError as problem:
                 broken = GateRow("task.toml", "task.toml", "wrong", why=str(problem))
-                outcomes.append(TaskOutcome(folder.name, str(folder), (broken,), python=self._python))
+                outcomes.append(TaskOutcome(folder.name, (broken,), python=self._python))
                 tell(outcomes[-1])
         for _, alike in groupby(sorted(tasks, key=_worker_of), _worker_of):
             outcomes += await self._run_alike(list(alike), tell)
@@ -104,10 +106,11 @@ class Gate:
             session, judge = self._session(task, replace(options, baseline=None)), replace(self._judge, compares=False)
         heard = await _heard(session)
         rows = [judge.row(case, heard.rows[case.id]) for case in task.cases if case.id in heard.rows]
+        if any(row.status == "interpreted" for row in heard.rows.values()):
+            heard.notes[INTERPRETED] = None
         about = session.environment
         return TaskOutcome(
-            task=task.name,
-            folder=task.folder,
+            task=Path(task.folder).name,
             rows=(*_of_the_run(heard), *rows),
             notes=tuple(heard.notes),
             device=about.device_name if about is not None else "",
