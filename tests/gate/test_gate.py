@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as Xml
@@ -142,6 +146,7 @@ def test_a_missing_device_is_an_error(task: Path, monkeypatch: pytest.MonkeyPatc
         (["--tolerance", "0%"], "0% is not a slowdown such as 3%"),
         (["--junit", "toy/solution.py"], "toy/solution.py exists and is not XML"),
         (["nothing"], "no task 'nothing' here"),
+        (["toy", "--case", "z"], "no case of toy matches 'z'"),
     ],
 )
 def test_mistakes_are_one_sentence(task: Path, words: list[str], said: str) -> None:
@@ -164,3 +169,24 @@ def test_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     )
     row = lines(result)[0]
     assert (result.exit_code, row["word"], row["tries"]) == (1, "slower", 2), result.output
+
+
+def test_the_guide_s_bisect_finds_the_commit(task: Path) -> None:
+    git(task, "tag", "v1.2")
+    for number, spent in enumerate((50, 50, 70, 70)):
+        write(task, f"TIME_US = {spent}.0\nNUMBER = {number}")
+        commit(task, f"number {number}")
+    page = (ROOT / "src" / "kernbench" / "guide" / "ci.md").read_text()
+    script = next(part for part in re.findall(r"```sh\n(.*?)```", page, re.DOTALL) if "bisect" in part)
+    place = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    done = subprocess.run(
+        ["sh", "-e", "-c", script.replace("softmax_host", "toy")],
+        cwd=task.parent,
+        env={**os.environ, "PATH": place},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert "is the first bad commit" in done.stdout, done.stdout + done.stderr
+    assert "number 2" in git(task, "log", "-1", "--format=%s", "refs/bisect/bad")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.errors import UserError
 from harness.shared.results import CaseResult
@@ -23,7 +24,7 @@ from kernbench.engine.session import Session
 from kernbench.events import BuildFailed, CaseLanded, Event, Notice, RunFinished
 from kernbench.gate.gate_rows import GateRow, Judge, TaskOutcome
 from kernbench.machine.git_folder import NotThere
-from kernbench.task import lookup
+from kernbench.task import case_choice, lookup
 
 STATE = "gate"
 """In the task's state folder."""
@@ -71,7 +72,10 @@ class Gate:
                 broken = GateRow("task.toml", "task.toml", "wrong", why=str(problem))
                 outcomes.append(TaskOutcome(folder.name, (broken,), python=self._python))
                 tell(outcomes[-1])
-        for _, alike in groupby(sorted(tasks, key=_worker_of), _worker_of):
+        chosen = [task for task in tasks if case_choice.matching(task, self._options.case)]
+        if tasks and not chosen:
+            raise UserError(f"no case of {fmt.joined([task.name for task in tasks])} matches {self._options.case!r}")
+        for _, alike in groupby(sorted(chosen, key=_worker_of), _worker_of):
             outcomes += await self._run_alike(list(alike), tell)
         return outcomes
 
