@@ -91,5 +91,6 @@ def test_odd_names_of_a_revision_are_shown_by_its_commit(folder: Path) -> None:
     found = revision_baseline.parse("git:HEAD^{/with spaces}", task, state)
     assert found.name == f"git:{first[:12]}@{found.tree[:8]}"
     assert revision_baseline.parse(found.name, task, state) == found
+    assert revision_baseline.parse(f"git:{first}", task, state) == found
     with pytest.raises(UserError, match="git has no revision 'nope'"):
         revision_baseline.parse("git:nope", task, state)

@@ -130,6 +130,16 @@ def test_without_a_gpu_it_checks_what_it_can(task: Path) -> None:
     assert "3 not timed, 3 rows of 1 task passed" in result.stdout
 
 
+def test_two_environments_have_a_table_each(task: Path, tmp_path: Path) -> None:
+    second = tmp_path / "python"
+    second.symlink_to(sys.executable)
+    write(task, "TIME_US = 50.0\nEQUAL = 1")
+    result = gate("--json", "--python", sys.executable, "--python", str(second))
+    assert result.exit_code == 0, result.output
+    found = [line["python"] for line in lines(result) if line["event"] == "task"]
+    assert found == [sys.executable, str(second)]
+
+
 def test_a_missing_device_is_an_error(task: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_UNUSABLE", "1")
     result = gate("toy")

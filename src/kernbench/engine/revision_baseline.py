@@ -56,7 +56,7 @@ def of(old: OldFolder, task: Task, state: Path) -> Baseline:
     _remove_old(folder.parent)
     snapshot.store(old.files, folder)
     commit = old.revision.commit[:12]
-    name = old.revision.name if SIMPLE.fullmatch(old.revision.name) else commit
+    name = commit if old.revision.is_bare or not SIMPLE.fullmatch(old.revision.name) else old.revision.name
     notes = tuple(_differences(task, folder, name))
     return Baseline(f"{PREFIX}{name}@{old.key[:8]}", folder / SOLUTION, old.key, f"{PREFIX}{commit}", notes)
 

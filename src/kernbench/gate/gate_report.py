@@ -36,7 +36,7 @@ class Findings:
     @property
     def against(self) -> str:
         short = self.revision.commit[:12]
-        return short if self.revision.commit.startswith(self.revision.name) else f"{self.revision.name} ({short})"
+        return short if self.revision.is_bare else f"{self.revision.name} ({short})"
 
     @property
     def verdict(self) -> str:

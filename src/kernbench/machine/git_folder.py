@@ -55,6 +55,11 @@ class Revision:
             raise RevisionError(f"{name} is not in this clone, which is shallow; fetch the history with {fetch}")
         raise RevisionError(f"git has no revision {name!r}; `git fetch` may bring it, `git log` shows what there is")
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether it was given by its hash."""
+        return self.commit.startswith(self.name)
+
     def shared_with_head(self, folder: Path) -> Revision | None:
         """The commit at which HEAD left this revision's history; None if git does not know."""
         found = Git(folder).ask("merge-base", "HEAD", self.commit)
