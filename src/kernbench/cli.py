@@ -1,8 +1,8 @@
 """The command line: owns stdout, stderr and the exit codes.
 
 Exit codes: 0 success; 1 a case is wrong, failed or slower; 2 usage error or bad task; 3 the requested device is missing
-or unavailable; 70 internal error. Data goes to stdout, messages go to stderr. Commands import their dependencies when
-called, so `kernbench --version` stays instant.
+or unavailable; 4 `gate` cannot tell; 70 internal error. Data goes to stdout, messages go to stderr. Commands import
+their dependencies when called, so `kernbench --version` stays instant.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from harness.shared.errors import UserError
-from kernbench.commands import export, guide, history, profile, run, selfcheck, setup, suites
+from kernbench.commands import export, gate, guide, history, profile, run, selfcheck, setup, suites
 from kernbench.machine.terminal import print_only_text
 from kernbench.version import __version__
 
@@ -34,7 +34,7 @@ Examples:
 
 
 GROUPS = {
-    "Work": "open run watch new import suite",
+    "Work": "open run watch new import suite gate",
     "Look": "status log show diff profile trace guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck completion",
@@ -93,6 +93,7 @@ for command in (
     *selfcheck.COMMANDS,
     *setup.COMMANDS,
     *suites.COMMANDS,
+    *gate.COMMANDS,
     *guide.COMMANDS,
 ):
     cli.add_command(command)

@@ -246,7 +246,7 @@ async def test_the_tasks_own_file_keeps_its_name(folder: Path) -> None:
 
 @pytest.mark.parametrize("text", ["~nobody-of-this-name/x.py", "nowhere.py", "x\0.py", "."])
 async def test_what_is_no_file_is_one_sentence(folder: Path, text: str) -> None:
-    with pytest.raises(BaselineError, match="expected eager, compile, best or a file"):
+    with pytest.raises(BaselineError, match="expected eager, compile, best, a file or git:REV"):
         Baseline.parse(text, taskfile.load(folder))
 
 

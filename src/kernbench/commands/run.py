@@ -47,7 +47,7 @@ def loop_options(command: _F) -> _F:
         click.option("--case", metavar="GLOB", help="Run only cases whose id or label matches."),
         click.option("--grid", is_flag=True, help="Run all grid cases instead of a sample of 32."),
         click.option(
-            "--baseline", metavar="eager|compile|best|FILE", help="Compare with this instead of the task's baseline."
+            "--baseline", metavar="eager|compile|best|FILE|git:REV", help="Compare with this, not the task's baseline."
         ),
         click.option(
             "--device",

@@ -319,7 +319,7 @@ def command_of(order: RunOrder) -> str:
     words += ["--case", order.case] if order.case else []
     words += ["--grid"] if order.grid else []
     if order.baseline.name != order.task.baseline:
-        words += ["--baseline", str(order.baseline.file or order.baseline.name)]
+        words += ["--baseline", order.baseline.option]
     words += ["--device", order.environment.device] if order.task.device != "cpu" else []
     words += [f"--{order.condition}"] if order.condition != "cold" else []
     words += ["--budget", fmt.plain(order.budget_ms)] if order.budget_ms != RunOrder.budget_ms else []

@@ -22,6 +22,7 @@ from harness.shared.taskfile.values import TaskError
 from harness.shared.used_files import NAMED_BASELINES
 from kernbench import crash_report
 from kernbench.diagnosis.counters import TraceRow
+from kernbench.engine import revision_baseline
 from kernbench.engine.archive import Archive
 from kernbench.engine.idle_work import IdleWork, Situation
 from kernbench.engine.jobs import Job, Options, bad_task, broken_down, supervisor_for
@@ -36,7 +37,6 @@ from kernbench.log.waiting_entries import WaitingEntries
 from kernbench.machine import freed_memory
 from kernbench.ncu.explainer import Answer, Explainer
 from kernbench.task import snapshot, source_files, watch
-from kernbench.task.baseline import Baseline
 from kernbench.worker.process import Unusable
 
 PRUNE_EVERY, TRIM_EVERY = 3600.0, 60.0
@@ -48,7 +48,8 @@ class Session:
         self.options = options = options or Options()
         self.selected: str | None = None
         self.problem: Unusable | None = None
-        self._baseline = Baseline.parse(options.baseline or task.baseline, task)
+        self._baseline = revision_baseline.parse(options.baseline or task.baseline, task, state)
+        self._revision = (self.baseline,) if self._baseline.tree else ()
         self._stop, self._wake = asyncio.Event(), asyncio.Event()
         self._listeners = Listeners(self._stop)
         self._emit = self._listeners.emit
@@ -70,8 +71,8 @@ class Session:
         self._waiting_entries = WaitingEntries(self.logbook, self._emit)
         self._prune_at = self._trim_at = 0.0
         self._pruning: asyncio.Task[None] | None = None
-        self._large_files: set[str] = set()
-        """Files that a notice has already named."""
+        self._warned: set[str] = set()
+        """Of a file or a baseline; once is enough."""
         self._tasks: list[asyncio.Task[None]] = []
 
     @property
@@ -169,10 +170,10 @@ class Session:
     def baselines(self) -> tuple[str, ...]:
         own = () if self.task.baseline in NAMED_BASELINES else (self.task.baseline,)
         best = self.logbook.best(self.task, self.environment, self.options.condition)
-        return (*own, *NAMED_BASELINES, *(("best",) if best else ()))
+        return (*own, *NAMED_BASELINES, *(("best",) if best else ()), *self._revision)
 
     def set_baseline(self, name: str) -> None:
-        self._baseline = Baseline.parse(name, self.task)
+        self._baseline = revision_baseline.parse(name, self.task, self.state)
         self.rerun()
 
     async def changed_elsewhere(self) -> bool:
@@ -294,12 +295,12 @@ class Session:
         if environment is None:
             return None
         await self.explainer.profiler.make_way()
-        plan, large = await self.logbook.in_thread(self._prepare, decision.job, source, environment)
+        plan, warnings = await self.logbook.in_thread(self._prepare, decision.job, source, environment)
         if self._saves.waiting is not None and job.reason != "command":
             return None  # superseded while the worker started or a profile ended
         self._tell_of_loss()
         self._saves.run_started()
-        self._name_large_files(large)
+        self._warn_once(warnings)
         outcome = await self._runner.run(plan)
         await self._kernel_stopped()
         if not isinstance(outcome, RunCancelled):
@@ -320,21 +321,21 @@ class Session:
                 if notice := self._saves.kernel_stopped(now):
                     self._emit(notice)
 
-    def _name_large_files(self, names: Iterable[str]) -> None:
-        for name in names:
-            if name not in self._large_files:
-                self._large_files.add(name)
-                self._warn(f"{name} is over 1 MB, so it is not part of the source: load it by absolute path")
+    def _warn_once(self, sentences: Iterable[str]) -> None:
+        for sentence in sentences:
+            if sentence not in self._warned:
+                self._warned.add(sentence)
+                self._warn(sentence)
 
     def _device(self) -> str:
         return self.environment.device if self.environment is not None else self.supervisor.device
 
     def _prepare(self, job: Job, source: snapshot.Source, environment: Environment) -> tuple[RunPlan, list[str]]:
-        """Reads everything that the run needs to know, and which files are too large; in a thread."""
+        """Reads everything that the run needs to know, and what there is to warn about; in a thread."""
         self.logbook.journal.read_new()  # another process may have logged a new best since
         self.logbook.refresh()
         plan = self._runner.plan(self._order(job, source, environment))
-        return plan, source_files.too_large(self.task, self.state)
+        return plan, [*source_files.too_large(self.task, self.state), *self._baseline.notes]
 
     def _order(self, job: Job, source: snapshot.Source, environment: Environment) -> RunOrder:
         known = job.reason in ("open", "key") and self.logbook.has_entry(source)
@@ -385,7 +386,7 @@ class Session:
         if task != self.task or self._saves.failed:
             series = task.hash != self.task.hash
             if self.baseline == self.task.baseline:  # the task's own, not one the user chose
-                self._baseline = await in_thread(Baseline.parse, task.baseline, task)
+                self._baseline = await in_thread(revision_baseline.parse, task.baseline, task, self.state)
             self.task = self.logbook.task = self.archive.task = task
             self._saves.failed = False
             self._emit(TaskLoaded(task, series))

@@ -36,6 +36,8 @@ SWITCHED_OFF = (
     "log.showSignature=false",
     "status.submoduleSummary=false",
 )
+OF_A_HOOK = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
+"""What git sets for a hook: its own repository, seen from its own folder. Every question here names a folder."""
 DRIVERS = r"^filter\..*\.(clean|smudge|process|required)$|^diff\..*\.(command|textconv)$|^merge\..*\.driver$"
 """Programs by attribute, under names that the repository chooses."""
 
@@ -47,12 +49,22 @@ class Git:
 
     def ask(self, *words: str, seconds: float = SECONDS, settings: Iterable[str] = SWITCHED_OFF) -> str | None:
         """What git answers, without the last newline; None when it fails, hangs or is missing."""
-        set_here = [word for setting in settings for word in ("-c", setting)]
         try:
-            command = ["git", "--no-pager", *set_here, "-C", str(self.root), *words]
-            return tool.answer(command, seconds, {**os.environ, **ENVIRONMENT}).rstrip("\n")
+            return tool.answer(self._command(words, settings), seconds, _environment()).rstrip("\n")
         except tool.ToolError:
             return None
+
+    def read(self, *words: str, given: bytes = b"") -> bytes:
+        """What git answers to `given`, byte for byte; raises ToolError."""
+        done = tool.run_bytes(self._command(words), SECONDS, _environment(), given)
+        if done.returncode != 0:
+            said = os.fsdecode(done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
+            raise tool.ToolError(f"git failed: {one_line(said[0])}")
+        return done.stdout
+
+    def _command(self, words: Iterable[str], settings: Iterable[str] = SWITCHED_OFF) -> list[str]:
+        set_here = [word for setting in settings for word in ("-c", setting)]
+        return ["git", "--no-pager", *set_here, "-C", str(self.root), *words]
 
     def status(self, *words: str, seconds: float = SECONDS) -> str | None:
         """`git status --porcelain`, which hashes files that may have changed, and would run filters for that.
@@ -67,6 +79,10 @@ class Git:
         off = [f"{name}={'false' if name.endswith('.required') else ''}" for name in drivers]
         command = ("status", "--porcelain", "--ignore-submodules=dirty", *words)
         return self.ask(*command, seconds=seconds, settings=[*SWITCHED_OFF, *off])
+
+
+def _environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in OF_A_HOOK} | ENVIRONMENT
 
 
 @functools.cache

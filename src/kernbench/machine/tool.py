@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 
 from harness.shared import format as fmt
@@ -22,14 +21,24 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Raises ToolError if the tool is missing or takes longer. Bytes that are not text come back as os.fsdecode has
     them, so that a name can be handed to the next tool."""
+    done = run_bytes(command, seconds, environment)
+    return subprocess.CompletedProcess(command, done.returncode, _text(done.stdout), _text(done.stderr))
+
+
+def _text(output: bytes) -> str:
+    return os.fsdecode(output).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def run_bytes(
+    command: Sequence[str], seconds: float, environment: Mapping[str, str] | None = None, given: bytes | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    """The same, with the output as it is; `given` is what the tool reads."""
     try:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            encoding=sys.getfilesystemencoding(),
-            errors=sys.getfilesystemencodeerrors(),
             env=environment,
             start_new_session=True,
         )
@@ -37,7 +46,7 @@ def run(
         raise ToolError(f"cannot start {command[0]}: {problem.strerror or problem}") from None
     with process:
         try:
-            output, errors = process.communicate(timeout=seconds)
+            output, errors = process.communicate(given, timeout=seconds)
         except subprocess.TimeoutExpired:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)

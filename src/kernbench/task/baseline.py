@@ -1,7 +1,8 @@
-"""What a run is compared with: the reference as it is (eager), compiled, the best source so far, or a file.
+"""What a run is compared with: the reference as it is (eager), compiled, the best source so far, a file, or the
+solution of a git revision.
 
 The task's own baseline is part of the task's hash. Any other file has a hash in its name, taken from the snapshot that
-is timed (`of`): when its text changes, a new series begins.
+is timed (`of`): when its text changes, a new series begins. The name of a revision has git's hash of the folder there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,12 @@ class Baseline:
     """As logs and series name it; a file other than the task's own carries its hash."""
     file: Path | None = None
     """An absolute path, or a path relative to the task's folder."""
+    tree: str = ""
+    """Of a git revision: the hash of the task's folder there, which `file` is in."""
+    given: str = ""
+    """Of a git revision: what `--baseline` takes to get the same one again."""
+    notes: tuple[str, ...] = ()
+    """What was different about the task at that revision, as sentences."""
 
     @classmethod
     def parse(cls, text: str, task: Task) -> Baseline:
@@ -38,14 +45,16 @@ class Baseline:
         try:
             path = next(place for place in _places(text, folder) if place.is_file())
         except (StopIteration, OSError, RuntimeError, ValueError):
-            raise BaselineError(f"unknown baseline {text!r}: expected eager, compile, best or a file") from None
+            raise BaselineError(
+                f"unknown baseline {text!r}: expected eager, compile, best, a file or git:REV"
+            ) from None
         if path.is_relative_to(folder):
             path = path.relative_to(folder)
         return cls(task.baseline) if str(path) == task.baseline else cls(path.name, path).of(folder)
 
     def of(self, source: Path) -> Baseline:
         """The same baseline in a snapshot of the task's folder, with the hash of the file as it is now."""
-        if self.file is None:
+        if self.file is None or self.tree:
             return self
         if not (digest := self.digest(source, None)):
             raise BaselineError(f"cannot read the baseline {self.file}; choose another")
@@ -57,10 +66,16 @@ class Baseline:
             raise BaselineError("no best to compare with yet; run once with another baseline")
         return str(self.file) if self.file else self.name
 
+    @property
+    def option(self) -> str:
+        """What `--baseline` takes to choose it."""
+        return self.given or str(self.file or self.name)
+
     def digest(self, source: Path, best: str | None) -> str:
-        """Hash of what is timed as the baseline: a file, the reference behind eager and compile, or the best source."""
-        if self.name == "best":
-            return best or ""
+        """Hash of what is timed as the baseline: a file, the reference behind eager and compile, or the best source;
+        git's of a revision."""
+        if self.name == "best" or self.tree:
+            return self.tree or best or ""
         own = source / (self.file or ("reference.py" if self.name in NAMED_BASELINES else self.name))
         if self.name in NAMED_BASELINES:
             names = [own.name]

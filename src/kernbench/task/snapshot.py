@@ -84,6 +84,12 @@ def take(folder: Path, state: Path, task: Task | None = None) -> Source:
     contents = read(folder, state, task.ignore if task is not None else ())
     sha = _digest(contents)
     target = state / "sources" / sha
+    store(contents, target)
+    return Source(sha, _code(contents, task.files if task is not None else ()), target)
+
+
+def store(contents: Mapping[str, bytes], target: Path) -> None:
+    """Writes the files into a new folder, whole or not at all; one that exists already has them."""
     with contextlib.suppress(OSError):
         os.utime(target)  # in use again: pruning leaves it alone
     if not target.is_dir():
@@ -96,7 +102,6 @@ def take(folder: Path, state: Path, task: Task | None = None) -> Source:
             shutil.rmtree(scratch, ignore_errors=True)  # on a full disk the partial copy takes up space
             if not target.is_dir():  # else another workbench was faster
                 raise
-    return Source(sha, _code(contents, task.files if task is not None else ()), target)
 
 
 def _write(contents: Mapping[str, bytes], folder: Path) -> None:

@@ -74,11 +74,12 @@ def stamps(folder: Path, state: Path | None, ignore: Sequence[str] = ()) -> Stam
 
 
 def too_large(task: Task, state: Path) -> list[str]:
-    """Files over 1 MB that the task's code loads or names."""
+    """Sentences about the files over 1 MB that the task's code loads or names."""
     folder = Path(task.folder)
     files = _walked(folder, state, task.ignore).items()
     large = {path.as_posix() for path, about in files if about is not None and about.st_size > LARGEST_FILE}
-    return [name for name in reached(folder, [SOLUTION, *task.files]) if name in large] if large else []
+    used = [name for name in reached(folder, [SOLUTION, *task.files]) if name in large] if large else []
+    return [f"{name} is over 1 MB, so it is not part of the source: load it by absolute path" for name in used]
 
 
 def identity(folder: Path) -> Identity | None:

@@ -1,6 +1,8 @@
 """Speaks the worker's protocol and does what solution.py says in plain assignments, which are read and never run:
 
-TIME_US = 50.0        what a call takes (the baseline takes 100)
+TIME_US = 50.0        what a call takes (the baseline takes 100, or what its file says if that has an absolute path)
+SPREAD = 0.2          how far the interval reaches to either side, as a fraction
+SPREAD_MS = 500.0     a budget from which on it does not
 DO = "crash"          crash, exit, hang, hang_load, compile (runs $FAKE_COMPILER), flood, wrong, raise, cuda, syntax,
                       slow (20 ms or $FAKE_SLOW s a row), say (writes SAY as an event),
                       dump (writes debug.txt into the task's folder), raw (sends the bytes of lines.hex as they are),
@@ -224,21 +226,34 @@ class Worker:
             }
         if next(item for item in request["task"]["cases"] if item["id"] == case)["kind"] != "case":
             return {"id": case, "status": "ok"}
-        samples = {"baseline": [100.0] * 8, "solution": [own] * 8, **({"best": [best] * 8} if best else {})}
+        base, spread = self.base(request), self.spread(request)
+        samples = {"baseline": [base] * 8, "solution": [own] * 8, **({"best": [best] * 8} if best else {})}
         time.sleep(sum(map(sum, samples.values())) / 1e6)
         return {
             "id": case,
             "status": "ok",
             "clock": "wall",
-            "baseline_us": 100.0,
+            "baseline_us": base,
             "solution_us": own,
             "best_us": best,
-            **ratio(100.0 / own),
+            **ratio(base / own, spread),
             "vs_best": against_best(best / own) if best else None,
             "blocks": 8,
             "dropped": 0,
             "samples": samples,
         }
+
+    def base(self, request):
+        if not os.path.isabs(request["baseline"]):
+            return 100.0
+        with open(request["baseline"]) as file:
+            return self.time(file.read())
+
+    def spread(self, request):
+        text = self.text(request["source"])
+        spread, until = (re.search(rf"^{name} = ([0-9.]+)", text, re.MULTILINE) for name in ("SPREAD", "SPREAD_MS"))
+        is_wide = spread and (not until or request["budget_ms"] < float(until[1]))
+        return float(spread[1]) if is_wide else 0.001
 
     def text(self, folder):
         with open(os.path.join(folder, "solution.py")) as file:
@@ -253,9 +268,11 @@ class Worker:
         return float(found[1]) if found else 100.0 if name == "TIME_US" else self.time(text)
 
 
-def ratio(value):
-    word = "faster" if value > 1.01 else "slower" if value < 0.99 else "same"
-    return {"speedup": value, "low": value * 0.999, "high": value * 1.001, "verdict": word}
+def ratio(value, spread=0.001):
+    low, high = value * (1 - spread), value * (1 + spread)
+    word = "faster" if value > 1.01 and low > 1 else "slower" if value < 0.99 and high < 1 else "unclear"
+    word = "same" if 0.99 <= value <= 1.01 and spread < 0.01 else word
+    return {"speedup": value, "low": low, "high": high, "verdict": word}
 
 
 def against_best(value):
