@@ -26,7 +26,7 @@ from tests import ROOT
 
 GUIDE = ROOT / "src" / "kernbench" / "guide"
 PAGES = [ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md", *sorted(GUIDE.glob("*.md"))]
-LANGUAGES = ("sh", "python", "toml", "cpp")
+LANGUAGES = ("sh", "python", "toml", "cpp", "yaml")
 NEEDS = {
     "gpu": "needs a GPU",
     "network": "needs the network",
