@@ -17,27 +17,13 @@ from harness.shared.used_files import syntax_tree, text_of
 from kernbench.suites.formats import solution_json
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.formats.kernelbench import RANDOM
+from kernbench.suites.formats.task_text import task_text
 from kernbench.suites.formats.workloads import Unfit, Workload, cases, read
 
 NAME, EXPORT = "definitions", "solution-json"
 FILES, FOLDER = "*.json", "definition.json"
 PARTS = {"name": str, "reference": str, "axes": dict, "inputs": dict, "outputs": dict}
 exported = solution_json.exported
-TASK = """name = {name}
-summary = {summary}
-entry = "{entry}"
-judge = "reference"
-layout = "any"
-libraries = true
-{more}
-[origin]
-format = "definitions"
-definition = {name}
-inputs = "{inputs}"
-
-[tolerance]
-{tolerance}
-"""
 REFERENCE = '''"""{title}: definition.json has the reference and its inputs, cases.json the workloads."""
 
 from harness.foreign.definitions import Definition
@@ -87,20 +73,10 @@ def _contents(path: Path, title: str, data: dict[str, Any], workloads: list[Work
     entry, solution, original = "run", {"solution.py": data["reference"]}, dict[str, str]()
     if form.solution is not None:
         entry, solution, original = solution_json.unpacked(form.solution)
-    more = "seeded = true\n" if _draws(data) else ""
-    more += 'device = "cpu"\n' if form.device == "cpu" else ""
-    usual, constants = workloads[0].tolerance, _constants(data, workloads) if form.solution is None else {}
-    bounds = (
-        f"{dtype} = {{ {', '.join(f'{key} = {value}' for key, value in row.items())} }}" for dtype, row in usual.items()
-    )
-    task = TASK.format(
-        name=_quoted(data["name"]),
-        summary=_quoted(_first_line(data.get("description")) or title),
-        entry=entry,
-        more=more,
-        inputs=len(data["inputs"]),
-        tolerance="\n".join(bounds),
-    )
+    constants = _constants(data, workloads) if form.solution is None else {}
+    origin = {"format": NAME, "definition": data["name"], "inputs": str(len(data["inputs"]))}
+    summary = _first_line(data.get("description")) or title
+    task = task_text(data["name"], summary, entry, form, origin, workloads[0].tolerance, seeded=_draws(data))
     listed = json.dumps(cases(workloads, constants, form.scale), indent=1) + "\n"
     reference = REFERENCE.format(title=title, entry=entry)
     return Contents(task, reference, solution, {"definition.json": path}, {"cases.json": listed, **original})
@@ -125,7 +101,3 @@ def _constants(data: dict[str, Any], workloads: list[Workload]) -> dict[str, int
 
 def _first_line(text: Any) -> str:
     return text.strip().partition("\n")[0][:200] if isinstance(text, str) else ""
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

@@ -17,6 +17,7 @@ from typing import Any
 from harness.shared.used_files import is_file, text_of
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.formats.gpu_mode_source import Source
+from kernbench.suites.formats.task_text import task_text
 
 NAME, EXPORT = "gpu-mode", "submission"
 FILES = FOLDER = "task.yml"
@@ -27,17 +28,6 @@ LARGE = 1024
 """Sizes above this are divided, and not below it: what has to be a multiple of 64 or 128 usually stays one."""
 LONGEST_ID = 60
 DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
-TASK = """name = {name}
-summary = {summary}
-entry = "custom_kernel"
-judge = "{judge}"
-layout = "any"
-dtype = "any"
-libraries = true
-{more}
-[origin]
-format = "gpu-mode"
-"""
 REFERENCE = '''"""GPU MODE {title}: problem.py has the reference and its inputs, solution.py has custom_kernel."""
 
 import problem
@@ -103,17 +93,13 @@ def _refusal(data: dict[str, Any], source: Source, links: dict[str, Path]) -> st
 def _contents(title: str, data: dict[str, Any], source: Source, links: dict[str, Path], form: Form) -> Contents:
     text = form.solution.read_bytes().decode() if form.solution else source.first_solution()
     filled, mutated = source.written()
-    more = 'device = "cpu"\n' if form.device == "cpu" else ""
-    more += f"outputs = {json.dumps(filled)}\n" if filled else ""
-    more += f"mutates = {json.dumps(mutated)}\n" if mutated else ""
-    more += "returned = true\n" if filled or mutated else ""
     tolerance = source.tolerance()
-    judge = "check" if tolerance is None else "reference"
-    names = {"name": json.dumps(title.replace("/", "_")), "summary": json.dumps(f"GPU MODE {title}")}
-    task = TASK.format(judge=judge, more=more, **names)
-    if tolerance is not None:
-        bounds = "{{ rtol = {}, atol = {} }}".format(*tolerance)
-        task += "\n[tolerance]\n" + "".join(f"{dtype} = {bounds}\n" for dtype in DTYPES)
+    judge = "reference" if tolerance else "check"
+    bounds = {dtype: dict(zip(("rtol", "atol"), tolerance, strict=True)) for dtype in DTYPES} if tolerance else {}
+    task = task_text(
+        title.replace("/", "_"), f"GPU MODE {title}", "custom_kernel", form, {"format": NAME}, bounds,
+        judge=judge, dtype="any", outputs=filled, mutates=mutated, returned=bool(filled or mutated),
+    )  # fmt: skip
     reference = REFERENCE.format(title=title) + (CHECK if judge == "check" else "")
     cases = ",\n".join(map(json.dumps, _cases(data, form.scale)))
     return Contents(task, reference, {"solution.py": text}, links, {"cases.json": f"[\n{cases}\n]\n"})

@@ -12,27 +12,16 @@ from pathlib import Path
 from harness.shared.used_files import syntax_tree, text_of
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.formats.renaming import renamed
+from kernbench.suites.formats.task_text import task_text
 
 NAME, FILES, FOLDER, EXPORT = "kernelbench", "*.py", "", "kernelbench"
 DEFINED = {"Model", "get_inputs", "get_init_inputs"}
 RANDOM = {"dropout", "dropout1d", "dropout2d", "dropout3d", "rand", "randn", "randint", "bernoulli", "rand_like"}
 """Names that draw random numbers if a model uses them; compared in lower case."""
 OLD, NEW = "Model", "ModelNew"
-TASK = """name = "{name}"
-summary = "KernelBench {title}"
-entry = "ModelNew"
-judge = "reference"
-layout = "any"
-libraries = true
-{more}
-[origin]
-format = "kernelbench"
-
-[tolerance]
-float32 = {{ atol = 1e-4, rtol = 1e-4 }}
-float16 = {{ atol = 1e-2, rtol = 1e-2 }}
-bfloat16 = {{ atol = 1e-2, rtol = 1e-2 }}
-
+HALF = {"atol": 1e-2, "rtol": 1e-2}
+TOLERANCE = {"float32": {"atol": 1e-4, "rtol": 1e-4}, "float16": HALF, "bfloat16": HALF}
+CASE = """
 [[case]]
 id = "{case}"
 axes = {axes}
@@ -77,9 +66,9 @@ def _contents(path: Path, title: str, random: bool, form: Form) -> Contents:
     own = form.solution
     text = own.read_bytes().decode() if own else first_solution(path.read_bytes().decode())
     case, axes = ("as_given", "{}") if form.scale == 1 else (f"scaled_{form.scale}", f"{{ scale = {form.scale} }}")
-    more = "seeded = true\n" if random else ""
-    more += 'device = "cpu"\n' if form.device == "cpu" else ""
-    task = TASK.format(name=path.stem, title=title, more=more, case=case, axes=axes)
+    origin = {"format": NAME}
+    task = task_text(path.stem, f"KernelBench {title}", NEW, form, origin, TOLERANCE, seeded=random)
+    task += CASE.format(case=case, axes=axes)
     return Contents(task, REFERENCE.format(title=title), {"solution.py": text}, {"problem.py": path})
 
 

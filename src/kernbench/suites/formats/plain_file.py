@@ -7,29 +7,21 @@ function with the same parameters. Many files look like that, so one counts only
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from harness.shared.used_files import syntax_tree, text_of
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.formats.kernelbench import draws
+from kernbench.suites.formats.task_text import task_text
 from kernbench.task.lookup import ProjectError
 
 NAME, FILES, FOLDER, EXPORT = "plain-file", "*.py", "", "plain-file"
 WORDS = {"torch", "ref", "reference", "naive", "golden"}
 INPUTS = ("make_inputs", "get_inputs")
 JIT = {"triton.jit", "jit"}
-TASK = """name = "{name}"
-summary = "{title}"
-entry = "{wrapper}"
-judge = "reference"
-layout = "any"
-libraries = true
-{more}
-[origin]
-format = "plain-file"
-
+CASES = """
 [[case]]
 id = "as_given"
 
@@ -116,9 +108,9 @@ def _contents(path: Path, parts: Parts, form: Form) -> Contents:
     if form.scale != 1:
         raise ProjectError(f"{path.name}: kernbench cannot tell its sizes; leave --scale out and change {parts.inputs}")
     text = (form.solution or path).read_bytes().decode()
-    more = "seeded = true\n" if parts.is_random else ""
     names = {"title": path.name, "wrapper": parts.wrapper, "reference": parts.reference, "inputs": parts.inputs}
-    task = TASK.format(name=path.stem, more=more, **names)
+    form, origin = replace(form, device="cuda"), {"format": NAME}
+    task = task_text(path.stem, path.name, parts.wrapper, form, origin, {}, seeded=parts.is_random) + CASES
     return Contents(task, REFERENCE.format(**names), {"solution.py": text}, {"problem.py": path})
 
 

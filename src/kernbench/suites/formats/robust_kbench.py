@@ -16,6 +16,7 @@ from typing import Any
 from harness.shared.used_files import syntax_tree, text_of
 from kernbench.suites.formats.foreign_problem import Contents, Form, Problem
 from kernbench.suites.formats.kernelbench import draws
+from kernbench.suites.formats.task_text import task_text
 
 NAME, EXPORT = "robust-kbench", "robust-kbench"
 FILES = FOLDER = "func_forward.py"
@@ -23,21 +24,7 @@ DEFINED = {"Model", "forward_fn", "get_inputs"}
 CONFIG = "config_forward.json"
 Settings = dict[str, dict[str, Any]]
 """Arguments of `Model`, as `init`, and of `get_inputs`, as `inputs`."""
-TASK = """name = "{name}"
-summary = "robust-kbench {title}"
-entry = "forward_fn"
-judge = "reference"
-layout = "any"
-libraries = true
-{more}
-[origin]
-format = "robust-kbench"
-
-[tolerance]
-float32 = {{ atol = 1e-5, rtol = 1e-5 }}
-float16 = {{ atol = 1e-5, rtol = 1e-5 }}
-bfloat16 = {{ atol = 1e-5, rtol = 1e-5 }}
-"""
+TOLERANCE = {dtype: {"atol": 1e-5, "rtol": 1e-5} for dtype in ("float32", "float16", "bfloat16")}
 REFERENCE = '''"""robust-kbench {title}: problem.py has forward_fn, a model with its weights, and their inputs."""
 
 import problem
@@ -76,8 +63,7 @@ def detect(path: Path) -> Problem | None:
         refused = f"needs {CONFIG} next to it, with lists of settings such as single_input_configs"
     title = f"{path.parent.name}/{path.name}"
     about = "1 case" if len(cases) == 1 else f"{len(cases)} cases"
-    more = "seeded = true\n" if draws(defined["forward_fn"]) else ""
-    contents = partial(_contents, path, name, title, more, cases)
+    contents = partial(_contents, path, name, title, draws(defined["forward_fn"]), cases)
     return Problem(NAME, path, name, title, contents, about, refused)
 
 
@@ -100,14 +86,14 @@ def _cases(config: dict[str, Any]) -> list[Settings]:
     return given or found[:1]
 
 
-def _contents(path: Path, name: str, title: str, more: str, cases: list[Settings], form: Form) -> Contents:
+def _contents(path: Path, name: str, title: str, is_random: bool, cases: list[Settings], form: Form) -> Contents:
     own = form.solution
     text = (own or path).read_bytes().decode()
     solution = {"solution.py": text}
     if own is not None and own.suffix == ".cu":
         solution = {"solution.py": EXTENSION, "forward.cu": text}
-    more += 'device = "cpu"\n' if form.device == "cpu" else ""
-    task = TASK.format(name=name, title=title, more=more)
+    origin = {"format": NAME}
+    task = task_text(name, f"robust-kbench {title}", "forward_fn", form, origin, TOLERANCE, seeded=is_random)
     scale = {} if form.scale == 1 else {"scale": form.scale}
     listed = [{"id": label, "axes": {**case, **scale}} for label, case in zip(_ids(cases), cases, strict=True)]
     data = {"cases.json": json.dumps(listed, indent=2) + "\n"}
