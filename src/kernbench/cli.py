@@ -13,10 +13,11 @@ from difflib import get_close_matches
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from harness.shared.errors import UserError
-from kernbench.commands import export, guide, history, profile, run, selfcheck, setup, suites
-from kernbench.machine.terminal import print_only_text
+from kernbench.commands import completion, export, guide, history, profile, run, selfcheck, setup, suites
+from kernbench.machine.terminal import clear_line, print_only_text
 from kernbench.version import __version__
 
 LONGEST_HELP = 66
@@ -51,6 +52,9 @@ class OpensTasks(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(name, item.get_short_help_str(LONGEST_HELP)) for name, item in found if item])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [*super().shell_complete(ctx, incomplete), *completion.fitting_tasks(incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -68,10 +72,14 @@ class OpensTasks(click.Group):
         except BrokenPipeError:  # from `| head`; click would exit with 1, which means a wrong case
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(READER_LEFT)
+        except KeyboardInterrupt:  # while a command loads; click would exit with 1
+            clear_line(sys.stderr)
+            ctx.exit(run.INTERRUPTED)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"--help", "-h", "--version"}
-        if not args or (args[0].startswith("-") and args[0] not in own):
+        is_completing = ctx.resilient_parsing and not args
+        if not is_completing and (not args or (args[0].startswith("-") and args[0] not in own)):
             args = ["open", *args]
         return super().parse_args(ctx, args)
 
@@ -94,6 +102,7 @@ for command in (
     *setup.COMMANDS,
     *suites.COMMANDS,
     *guide.COMMANDS,
+    *completion.COMMANDS,
 ):
     cli.add_command(command)
 

@@ -1,4 +1,4 @@
-"""new, doctor and completion: getting started."""
+"""new and doctor: getting started."""
 
 from __future__ import annotations
 
@@ -7,15 +7,7 @@ from pathlib import Path
 
 import click
 
-from kernbench.commands.run import complete_task
-
-
-def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Tasks to copy: the project's and the shipped ones."""
-    from kernbench.task import lookup
-
-    shipped = [name for name in lookup.shipped_tasks() if name.startswith(incomplete)]
-    return sorted({*complete_task(ctx, param, incomplete), *shipped})
+from kernbench.commands.completion import complete_shipped, complete_task
 
 
 @click.command()
@@ -24,7 +16,7 @@ def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     "--from",
     "source",
     metavar="TASK",
-    shell_complete=complete_any,
+    shell_complete=complete_shipped,
     help="Copy this task's sources instead of a template.",
 )
 @click.option("--host", is_flag=True, help="Start with C++ for the CPU instead of Triton.")
@@ -70,21 +62,4 @@ def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | Non
         sys.exit(1)
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print a shell completion script.
-
-    \b
-    eval "$(kernbench completion bash)"
-    """
-    from click.shell_completion import get_completion_class
-
-    found = get_completion_class(shell)
-    if found is None:
-        sys.exit(2)
-    click.echo(found(ctx.find_root().command, {}, "kernbench", "_KERNBENCH_COMPLETE").source())
-
-
-COMMANDS = (new, doctor, completion)
+COMMANDS = (new, doctor)
