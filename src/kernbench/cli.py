@@ -35,7 +35,7 @@ Examples:
 
 
 GROUPS = {
-    "Work": "open run watch new import suite",
+    "Work": "open run watch new import suite demo",
     "Look": "status log show diff profile trace guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck completion",

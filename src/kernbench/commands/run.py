@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
 INTERRUPTED = 130
+TOUR = "kernbench.tour"
+"""Where `demo` leaves the steps of its tour for `open`."""
 STEPS = ("build", "baseline", "check", "time", "compile")
 """What --deadline can limit."""
 UNCOUNTED = "cannot match NVML's GPUs to CUDA's (their order may differ); set CUDA_VISIBLE_DEVICES to GPU UUIDs"
@@ -65,12 +67,7 @@ def loop_options(command: _F) -> _F:
             "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case."
         ),
         click.option("--warm", "condition", flag_value="warm", help="On a GPU: keep L2 as the last call left it."),
-        click.option(
-            "--dirty",
-            "condition",
-            flag_value="dirty",
-            help="On a GPU: fill L2 with dirty lines (not yet written back).",
-        ),
+        click.option("--dirty", "condition", flag_value="dirty", help="On a GPU: fill L2 with lines to write back."),
         click.option("--no-confirm", is_flag=True, help="Do not confirm a new best in a new worker: it stays `best?`."),
     ]
     for option in reversed(options):
@@ -203,10 +200,7 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     from kernbench.task import lookup
 
     task = task and str(opening.task_folder(task))  # report an unknown task before anything else
-    streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
-    if not all(map(obeys, streams)):
-        what = "a terminal that is not dumb (TERM)" if all(stream.isatty() for stream in streams) else "a terminal"
-        raise click.UsageError(f"the workbench needs {what}; `kernbench run TASK` and `kernbench watch TASK` do not")
+    need_terminal()
     forget_exported_size()
     options, chosen = read_options(given, poll, has_keys=True), settings.load()
     if task is None and len(lookup.list_tasks()) > 1 and not (Path.cwd() / lookup.TASK_FILE).exists():
@@ -215,15 +209,16 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
             return
     loaded = load_task(task)
     from kernbench.machine.telemetry import MachineReader
-    from kernbench.tui.app import Workbench
     from kernbench.tui.messages import Tasks
+    from kernbench.tui.tour.guided_workbench import GuidedWorkbench
 
-    app = Workbench(
+    app = GuidedWorkbench(
         make_session(loaded, options, given["state"]),
         ascii_only=ascii_only,
         reader=MachineReader(),
         settings=chosen,
         tasks=None if given["state"] else Tasks(task_rows, partial(open_other, options)),
+        steps=click.get_current_context().meta.get(TOUR, ()),
     )
     app.run(mouse=not no_mouse)
     leave_if_failed(app.mistake, app.return_code)
@@ -231,6 +226,13 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     if problem is not None:
         click.echo(f"kernbench: {problem}", err=True)
         sys.exit(NO_DEVICE if problem.code == "no_device" else USAGE)
+
+
+def need_terminal() -> None:
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
+    if not all(map(obeys, streams)):
+        what = "a terminal that is not dumb (TERM)" if all(stream.isatty() for stream in streams) else "a terminal"
+        raise click.UsageError(f"the workbench needs {what}; `kernbench run TASK` and `kernbench watch TASK` do not")
 
 
 def open_other(options: Options, folder: str) -> Session:

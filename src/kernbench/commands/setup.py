@@ -1,13 +1,16 @@
-"""new and doctor: getting started."""
+"""new, doctor and demo: getting started."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from kernbench.commands.completion import complete_shipped, complete_task
+from kernbench.commands.run import TOUR, need_terminal, open_workbench
 
 
 @click.command()
@@ -62,4 +65,50 @@ def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | Non
         sys.exit(1)
 
 
-COMMANDS = (new, doctor)
+@click.command(short_help="Open a task to try things on, with a tour of one minute.")
+@click.option("--tour", is_flag=True, help="Show the tour again; on the first start it comes by itself.")
+@click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters in the panes.")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, for selecting text.")
+@click.pass_context
+def demo(ctx: click.Context, /, tour: bool, **given: Any) -> None:
+    """Open a task to try things on: a Triton kernel if there is a GPU, else C++ for the CPU.
+
+    In a checkout it is the task in kernels/. An installed kernbench copies it to a folder of yours, which it asks for
+    once.
+    """
+    from dataclasses import replace
+
+    from kernbench.demo import demo_memory, demo_task, tour_steps
+    from kernbench.suites import opening
+
+    need_terminal()
+    on_gpu = opening.device_here() == "cuda"
+    task, place = demo_task.name(on_gpu), demo_memory.place(os.environ)
+    memory = demo_memory.load(place)
+    folder = demo_task.in_checkout(task)
+    if folder is None:
+        folder = _copied(task, memory.folder)
+        memory = replace(memory, folder=str(folder.parent))
+    if tour or not memory.tour_shown:
+        ctx.meta[TOUR] = tour_steps.of_task(folder, task == demo_task.ON_GPU)
+    demo_memory.save(place, replace(memory, tour_shown=True))
+    ctx.invoke(open_workbench, task=str(folder), **given)
+
+
+def _copied(task: str, before: str) -> Path:
+    """The copy of the task in the folder of an earlier demo, or a new one where the user wants it."""
+    from kernbench.demo import demo_task
+
+    if before and (known := demo_task.copy_in(Path(before), task)):
+        return known
+    asked = click.prompt(f"The demo edits a copy of {task}. Folder for it", default=before or "kernbench-demo")
+    folder = Path(asked).expanduser().absolute()
+    if known := demo_task.copy_in(folder, task):
+        return known
+    copy = demo_task.copy(task, folder)
+    click.echo(f"copied {task} to {copy}", err=True)
+    return copy
+
+
+COMMANDS = (new, doctor, demo)
