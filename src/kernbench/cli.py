@@ -16,12 +16,20 @@ import click
 from click.shell_completion import CompletionItem
 
 from harness.shared.errors import UserError
+from kernbench import version
 from kernbench.commands import completion, export, guide, history, profile, run, selfcheck, setup, suites
 from kernbench.machine.terminal import clear_line, print_only_text
-from kernbench.version import __version__
 
 LONGEST_HELP = 66
 """Characters that fit next to a command's name in 80 columns."""
+PACKAGES = {
+    "textual": "textual",
+    "rich": "rich",
+    "pandas": "pandas",
+    "pynvml": "nvidia-ml-py",
+    "yaml": "pyyaml",
+}
+"""What to install, by the name of the module that some command imports."""
 READER_LEFT = 141
 """The exit code that shells report for a program killed by SIGPIPE."""
 EXAMPLES = """\b
@@ -31,6 +39,12 @@ Examples:
   kernbench run softmax_host         check and time once, print a table
   kernbench run rms_norm --device cuda:0 -m "16-byte loads"
   kernbench log softmax_host         list the iterations so far
+
+\b
+Environment:
+  KERNBENCH_PYTHONPATH   folders for the worker's sys.path, as in PYTHONPATH,
+                         which the worker does not get
+  NO_COLOR               no colors
 """
 
 
@@ -84,8 +98,21 @@ class OpensTasks(click.Group):
         return super().parse_args(ctx, args)
 
 
+def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(f"kernbench {version.described()}")
+        ctx.exit()
+
+
 @click.group(cls=OpensTasks, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="kernbench", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version, with the commit of a checkout, and exit.",
+)
 def cli() -> None:
     """A terminal workbench for live-editing GPU kernels.
 
@@ -107,6 +134,12 @@ for command in (
     cli.add_command(command)
 
 
+def _missing(problem: Exception) -> str | None:
+    """The package that an install with --no-deps left out."""
+    name = problem.name if isinstance(problem, ModuleNotFoundError) else None
+    return PACKAGES.get(name.partition(".")[0]) if name else None
+
+
 def main(argv: list[str] | None = None) -> Any:
     print_only_text()
     try:
@@ -121,6 +154,10 @@ def main(argv: list[str] | None = None) -> Any:
     except Exception as problem:
         from kernbench import crash_report
 
+        if package := _missing(problem):
+            command = f"{sys.executable} -m pip install {package}"
+            click.echo(f"kernbench: this needs {package}, which is not installed; `{command}` installs it", err=True)
+            sys.exit(2)
         if crash_report.is_asked_for():
             raise
         click.echo(f"kernbench: {crash_report.sentence(problem)}", err=True)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kernbench.commands.completion import complete_shipped, complete_task
 from kernbench.commands.run import TOUR, need_terminal, open_workbench
+
+if TYPE_CHECKING:
+    from kernbench.doctor.installation import Check
 
 
 @click.command()
@@ -24,7 +27,8 @@ from kernbench.commands.run import TOUR, need_terminal, open_workbench
 )
 @click.option("--host", is_flag=True, help="Start with C++ for the CPU instead of Triton.")
 @click.option("--cuda", is_flag=True, help="Start with CUDA C++ instead of Triton.")
-def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
+@click.pass_context
+def new(ctx: click.Context, /, name: str, source: str | None, host: bool, cuda: bool) -> None:
     """Create a ready-to-run task. Never overwrites files."""
     from kernbench.task import lookup, scaffold
 
@@ -33,7 +37,8 @@ def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
     origin = lookup.find_task(source, to_edit=False) if source else None
     template = "host" if host else "cuda" if cuda else "triton"
     folder = scaffold.create(name, Path.cwd(), source=origin, template=template)
-    click.echo(f"created {folder}; `kernbench {name}` opens it", err=True)
+    words = f"open {name}" if name in getattr(ctx.find_root().command, "commands", {}) else name
+    click.echo(f"created {folder}; `kernbench {words}` opens it", err=True)
 
 
 @click.command()
@@ -51,18 +56,30 @@ def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | Non
     from kernbench.doctor import installation as checks
     from kernbench.doctor import repository
     from kernbench.task import lookup
-    from kernbench.tui import textual_private
 
     if repo is not None:
         found = repository.checks(repo)
     else:
         found = checks.checks(python=python, folder=lookup.find_task(task, to_edit=False) if task else None)
-        if missing := textual_private.fallbacks():
-            says = f"private names not found: {', '.join(missing)}"
-            found.append(checks.Check("Textual", None, says, "The screen uses plain fallbacks instead."))
+        found += _textual()
     click.echo(checks.as_json(found) if as_json else checks.report(found, bad="NO" if repo else "MISSING"))
     if repo is not None and not all(check.ok for check in found):
         sys.exit(1)
+
+
+def _textual() -> list[Check]:
+    """Only if something is wrong with it; it is the one package that the other commands do without."""
+    from kernbench.doctor.installation import Check
+    from kernbench.tui import textual_private
+
+    try:
+        missing = textual_private.fallbacks()
+    except ModuleNotFoundError:
+        return [
+            Check("Textual", False, "not installed", f"`{sys.executable} -m pip install textual` brings the screen.")
+        ]
+    says = f"private names not found: {', '.join(missing)}"
+    return [Check("Textual", None, says, "The screen uses plain fallbacks instead.")] if missing else []
 
 
 @click.command(short_help="Open a task to try things on, with a tour of one minute.")
