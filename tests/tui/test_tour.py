@@ -91,6 +91,17 @@ async def test_esc_ends_it_only_where_esc_has_nothing_else_to_do(engine: FakeEng
         assert "tour" not in screen_text(app)
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (200, 60)])
+async def test_it_covers_neither_tabs_nor_hint_nor_keys(engine: FakeEngine, width: int, height: int) -> None:
+    app = guided(engine, ascii_only=True)
+    async with app.run_test(size=(width, height)) as pilot:
+        await says(pilot, app, "+- tour 1/6 -")
+        below = screen_text(app).splitlines()[app.tour.region.bottom :] if app.tour else []
+        assert len(below) == (3 if width < 110 else 2)
+        assert below[-1].startswith("enter row")
+        assert width >= 110 or "Results" in below[0]
+
+
 async def test_without_steps_there_is_no_box(engine: FakeEngine) -> None:
     app = GuidedWorkbench(engine, now=lambda: NOW)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -12,6 +12,7 @@ from kernbench.tui.text.spans import Span, content
 
 
 class TourBox(Static):
+    SCOPED_CSS = False
     DEFAULT_CSS = """
     TourBox {
         layer: tour;
@@ -27,6 +28,7 @@ class TourBox(Static):
         border-title-style: bold;
         border-subtitle-color: $text-muted;
     }
+    MainScreen.-one TourBox { margin-bottom: 3; }
     App.-ascii TourBox { border: ascii $accent; }
     """
 
