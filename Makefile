@@ -21,8 +21,8 @@ TORCH_PACKAGE := torch==2.13.0
 TRITON := triton==3.6.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Modules are compiled on first import, and most of torch is never imported: this saves half a minute.
-# A log of CI needs no progress bars.
-INSTALL := $(PIP) install --no-compile $$(test -t 1 || echo --quiet)
+# Progress bars on a terminal. stderr is asked, since stdout is a pipe inside the substitution.
+INSTALL := $(PIP) install --no-compile $$(test -t 2 || echo --quiet)
 unexport PYTHONDONTWRITEBYTECODE
 
 HAS = -c 'import importlib.util as u, sys; sys.exit(any(u.find_spec(name) is None for name in sys.argv[1:]))'

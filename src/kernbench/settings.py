@@ -5,8 +5,8 @@
     [keys]
     rerun = "f5,ctrl+r"        # other keys for an action; the help page (?) lists the actions
 
-Errors are reported in one sentence before anything starts; about a name that is no setting the screen only warns. The
-screen knows the themes and actions, so it checks that those named here exist.
+Errors are reported in one sentence before anything starts; an unknown name is only a warning on the screen. The screen
+knows the themes and actions, so it checks that those named here exist.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Settings:
     keys: dict[str, str] = field(default_factory=dict)
     """Keys by action name; several keys are separated by commas."""
     unknown: tuple[str, ...] = ()
-    """Names that are no settings, perhaps of another version: the screen opens and warns."""
+    """Names that another version may know: the screen opens and warns."""
 
 
 def place(environ: Mapping[str, str]) -> Path:
