@@ -1,4 +1,4 @@
-# make demo      open the workbench on kernels/softmax_host; the first time, create .venv
+# make demo      open the workbench on a task of kernels/; the first time, create .venv (minutes) and give a tour
 # make test      lint, types and the tests that need no GPU, in the same .venv
 # make test-long the tests that take too long for every change
 # make lint      only lint and types
@@ -21,7 +21,8 @@ TORCH_PACKAGE := torch==2.13.0
 TRITON := triton==3.6.0
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Modules are compiled on first import, and most of torch is never imported: this saves half a minute.
-INSTALL := $(PIP) install --quiet --no-compile
+# Progress bars on a terminal. stderr is asked, since stdout is a pipe inside the substitution.
+INSTALL := $(PIP) install --no-compile $$(test -t 2 || echo --quiet)
 unexport PYTHONDONTWRITEBYTECODE
 
 HAS = -c 'import importlib.util as u, sys; sys.exit(any(u.find_spec(name) is None for name in sys.argv[1:]))'
@@ -34,7 +35,7 @@ NEEDS_CUDA = -c 'import json, sys; parts = json.load(sys.stdin)["install"][0]["m
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed
-	@$(BIN)/kernbench softmax_host
+	@$(BIN)/kernbench demo
 
 # Three processes for two cores, because some tests wait more than they compute; mypy runs at the same time. The tests
 # of a file share fixtures, so they stay in one process; tests/conftest.py puts the slowest files first.
@@ -103,14 +104,15 @@ $(VENV)/installed-torch: $(BIN)/python
 	  if $(PIP) install --quiet --dry-run --no-deps --report - $(TORCH_PACKAGE) | $(BIN)/python $(NEEDS_CUDA); then \
 	    echo "pip finds no CPU build of $(TORCH_PACKAGE) for this Python; downloading a CUDA build (several GB)"; \
 	  fi; \
-	  echo "installing $(TORCH_PACKAGE) into $(VENV)"; \
-	  $(INSTALL) $(TORCH_PACKAGE); \
+	  echo "installing $(TORCH_PACKAGE) into $(VENV): one to two minutes for a CPU build (about 200 MB), only this time"; \
+	  began=$$(date +%s); $(INSTALL) $(TORCH_PACKAGE); \
 	  if [ "$$(uname -s)" = Linux ] && ! $(BIN)/python $(HAS) triton; then $(INSTALL) $(TRITON); fi; \
+	  echo "torch took $$(($$(date +%s) - began)) s"; \
 	fi
 	@touch $@
 
 $(VENV)/installed: pyproject.toml $(VENV)/installed-torch
-	@echo "installing kernbench into $(VENV)"
+	@echo "installing kernbench into $(VENV): about half a minute"
 	@$(INSTALL) $$($(BIN)/python $(HAS) hatchling editables && echo --no-build-isolation) --editable .
 	@touch $@
 

@@ -13,14 +13,23 @@ from difflib import get_close_matches
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from harness.shared.errors import UserError
-from kernbench.commands import export, gate, guide, history, profile, run, selfcheck, setup, suites
-from kernbench.machine.terminal import print_only_text
-from kernbench.version import __version__
+from kernbench import version
+from kernbench.commands import completion, export, gate, guide, history, profile, run, selfcheck, setup, suites
+from kernbench.machine.terminal import clear_line, print_only_text
 
 LONGEST_HELP = 66
 """Characters that fit next to a command's name in 80 columns."""
+PACKAGES = {
+    "textual": "textual",
+    "rich": "rich",
+    "pandas": "pandas",
+    "pynvml": "nvidia-ml-py",
+    "yaml": "pyyaml",
+}
+"""What to install, by the name of the module that some command imports."""
 READER_LEFT = 141
 """The exit code that shells report for a program killed by SIGPIPE."""
 EXAMPLES = """\b
@@ -30,11 +39,17 @@ Examples:
   kernbench run softmax_host         check and time once, print a table
   kernbench run rms_norm --device cuda:0 -m "16-byte loads"
   kernbench log softmax_host         list the iterations so far
+
+\b
+Environment:
+  KERNBENCH_PYTHONPATH   folders for the worker's sys.path, as in PYTHONPATH,
+                         which the worker does not get
+  NO_COLOR               no colors
 """
 
 
 GROUPS = {
-    "Work": "open run watch new import suite gate",
+    "Work": "open run watch new import suite gate demo",
     "Look": "status log show diff profile trace guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck completion",
@@ -50,6 +65,9 @@ class OpensTasks(click.Group):
             found = [(name, self.get_command(ctx, name)) for name in names.split()]
             with formatter.section(title):
                 formatter.write_dl([(name, item.get_short_help_str(LONGEST_HELP)) for name, item in found if item])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        return [*super().shell_complete(ctx, incomplete), *completion.fitting_tasks(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -68,16 +86,33 @@ class OpensTasks(click.Group):
         except BrokenPipeError:  # from `| head`; click would exit with 1, which means a wrong case
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             ctx.exit(READER_LEFT)
+        except KeyboardInterrupt:  # while a command loads; click would exit with 1
+            clear_line(sys.stderr)
+            ctx.exit(run.INTERRUPTED)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         own = {"--help", "-h", "--version"}
-        if not args or (args[0].startswith("-") and args[0] not in own):
+        is_completing = ctx.resilient_parsing and not args
+        if not is_completing and (not args or (args[0].startswith("-") and args[0] not in own)):
             args = ["open", *args]
         return super().parse_args(ctx, args)
 
 
+def _print_version(ctx: click.Context, _param: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        click.echo(f"kernbench {version.described()}")
+        ctx.exit()
+
+
 @click.group(cls=OpensTasks, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="kernbench", message="%(prog)s %(version)s")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Show the version, with the commit of a checkout, and exit.",
+)
 def cli() -> None:
     """A terminal workbench for live-editing GPU kernels.
 
@@ -95,8 +130,15 @@ for command in (
     *suites.COMMANDS,
     *gate.COMMANDS,
     *guide.COMMANDS,
+    *completion.COMMANDS,
 ):
     cli.add_command(command)
+
+
+def _missing(problem: Exception) -> str | None:
+    """The package that an install with --no-deps left out."""
+    name = problem.name if isinstance(problem, ModuleNotFoundError) else None
+    return PACKAGES.get(name.partition(".")[0]) if name else None
 
 
 def main(argv: list[str] | None = None) -> Any:
@@ -113,6 +155,10 @@ def main(argv: list[str] | None = None) -> Any:
     except Exception as problem:
         from kernbench import crash_report
 
+        if package := _missing(problem):
+            command = f"{sys.executable} -m pip install {package}"
+            click.echo(f"kernbench: this needs {package}, which is not installed; `{command}` installs it", err=True)
+            sys.exit(2)
         if crash_report.is_asked_for():
             raise
         click.echo(f"kernbench: {crash_report.sentence(problem)}", err=True)

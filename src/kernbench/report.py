@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from harness.shared import format as fmt
 from harness.shared.codes import NOT_RUN
 from harness.shared.lines import SCHEMA, encode, to_dict
-from harness.shared.results import CaseResult
+from harness.shared.results import CaseResult, Ratio
 from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task
 from kernbench import render
 from kernbench.events import BuildFailed, Confirmed, RunStarted, Summary
 
+WIDTH = 100
+"""Columns of what `run`, `watch` and `show` print."""
+LEAST_LABEL = 12
+MOST_NAMED = 3
+"""Rows that a finding names."""
 HEADER = ("case", "base us", "now us", "speedup", "verdict", "vs best")
 
 
@@ -68,23 +74,52 @@ def columns(rows: Sequence[Sequence[str]], left: Iterable[int] = (0,)) -> list[s
 
 
 def table(task: Task, results: Mapping[str, CaseResult], ascii_only: bool = False) -> list[str]:
-    """A row per timed and smoke case, then a line each for checks and skipped cases; remarks are below their row."""
+    """A row per timed and smoke case, at most WIDTH columns wide, with an error's sentence below its row; then a line
+    each for checks and skipped cases, and a paragraph per finding."""
     rest = Counter(row.detail or "no reason given" for row in results.values() if row.status == "skipped")
     shown = [case for case in task.cases if case.id in results and _own_row(case, results[case.id])]
     title = render.roof_title(results[case.id] for case in shown)
-    header = (*HEADER, title, "error")
-    rows = [header, *(_row(case.label, results[case.id], title, ascii_only) for case in shown)]
-    lines = columns(rows, left=(0, 4))
+    rows = [(*HEADER, title, "error"), *(_row(case.label, results[case.id], title, ascii_only) for case in shown)]
+    lines = columns(_narrowed(_without_empty(rows, title), ascii_only), left=(0, 4))
     text = [lines[0]]
     said: list[str] = []
     for case, line in zip(shown, lines[1:], strict=True):
-        remarks = _remarks(results[case.id])
-        text += [line] if remarks == said else [line, *remarks]
-        said = remarks
+        remark = _remark(results[case.id])
+        text += [line] if remark == said else [line, *remark]
+        said = remark
     checks = [results[case.id] for case in task.cases if case.kind == "check" and case.id in results]
     if checks:
         text.append(render.checks(checks))
-    return text + [f"not run: {count} ({why.removeprefix(NOT_RUN)})" for why, count in rest.items()]
+    text += [f"not run: {count} ({why.removeprefix(NOT_RUN)})" for why, count in rest.items()]
+    return text + _findings(shown, results)
+
+
+def folded(text: str, between: str = " ", indent: str = "") -> list[str]:
+    """A long line in lines of at most WIDTH columns, broken at `between` where that is possible."""
+    lines: list[str] = []
+    for part in text.split(between):
+        if lines and len(longer := f"{lines[-1]}{between}{part}") <= WIDTH:
+            lines[-1] = longer
+        else:
+            lines += textwrap.wrap(part, WIDTH, initial_indent=indent, subsequent_indent=indent) or [indent]
+    return lines
+
+
+def _without_empty(rows: Sequence[tuple[str, ...]], title: str) -> list[tuple[str, ...]]:
+    """Without the share of the roofline if no row has one, as on a CPU."""
+    place = rows[0].index(title)
+    if any(row[place] != fmt.DASH for row in rows[1:]):
+        return list(rows)
+    return [(*row[:place], *row[place + 1 :]) for row in rows]
+
+
+def _narrowed(rows: Sequence[tuple[str, ...]], ascii_only: bool) -> list[tuple[str, ...]]:
+    """Long labels give way, in the middle: their ends tell cases apart. `--json` has the whole id."""
+    others = sum(2 + max(len(row[place]) for row in rows) for place in range(1, len(rows[0])))
+    room, gap = max(WIDTH - others, LEAST_LABEL), "..." if ascii_only else "…"
+    head = (room - len(gap)) // 2
+    tail = room - len(gap) - head
+    return [(label if len(label) <= room else f"{label[:head]}{gap}{label[-tail:]}", *cells) for label, *cells in rows]
 
 
 def outcome(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
@@ -131,15 +166,35 @@ def _row(label: str, result: CaseResult, roof: str, ascii_only: bool) -> tuple[s
         fmt.microseconds(result.solution_us),
         fmt.speedup(result.ratio),
         render.verdict(result, ascii_only),
-        fmt.times(result.vs_best.speedup if result.vs_best else None),
+        _vs_best(result.vs_best, ascii_only),
         render.roof(result, roof),
         fmt.error(result.error.max if result.error else None),
     )
 
 
-def _remarks(result: CaseResult) -> list[str]:
-    lines = [f"    {render.place(result.where, result.detail)}"] if result.detail else []
-    return lines + [f"    {finding.name}: {finding.help}" for finding in result.findings]
+def _vs_best(ratio: Ratio | None, ascii_only: bool) -> str:
+    signs = render.ASCII_SIGNS if ascii_only else render.SIGNS
+    return f"{fmt.times(ratio.speedup)} {signs[ratio.verdict]}" if ratio else fmt.DASH
+
+
+def _remark(result: CaseResult) -> list[str]:
+    return folded(render.place(result.where, result.detail), indent="    ") if result.detail else []
+
+
+def _findings(shown: Sequence[Case], results: Mapping[str, CaseResult]) -> list[str]:
+    """Each once, with the rows that it is about."""
+    helps: dict[str, str] = {}
+    rows: dict[str, list[str]] = {}
+    for case in shown:
+        for finding in results[case.id].findings:
+            helps.setdefault(finding.name, finding.help)
+            rows.setdefault(finding.name, []).append(case.label)
+    text: list[str] = []
+    for name, labels in rows.items():
+        more = len(labels) - MOST_NAMED
+        named = fmt.joined([*labels[:MOST_NAMED], f"{more} more"] if more > 1 else labels)
+        text += folded(f"{name} ({named}): {helps[name]}")
+    return text
 
 
 def checked(result: CaseResult) -> bool:

@@ -5,8 +5,8 @@
     [keys]
     rerun = "f5,ctrl+r"        # other keys for an action; the help page (?) lists the actions
 
-Errors are reported in one sentence before anything starts. The screen knows the themes and actions, so it checks that
-those named here exist.
+Errors are reported in one sentence before anything starts; an unknown name is only a warning on the screen. The screen
+knows the themes and actions, so it checks that those named here exist.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ class Settings:
     """Ring when a run of at least this many seconds ends; 0 means never."""
     keys: dict[str, str] = field(default_factory=dict)
     """Keys by action name; several keys are separated by commas."""
+    unknown: tuple[str, ...] = ()
+    """Names that another version may know: the screen opens and warns."""
 
 
 def place(environ: Mapping[str, str]) -> Path:
@@ -56,10 +58,8 @@ def load(path: Path | None = None) -> Settings:
         data = toml(path)
     except TaskError as problem:
         raise SettingsError(path, f"{problem.key}: {problem.problem}" if problem.key else problem.problem) from None
-    unknown = sorted(set(data) - {"theme", "bell", "keys"})
-    if unknown:
-        raise SettingsError(path, f"unknown setting {shown(unknown[0])}; expected theme, bell or [keys]")
-    return Settings(path, _theme(path, data), _bell(path, data), _keys(path, data))
+    unknown = tuple(sorted(set(data) - {"theme", "bell", "keys"}))
+    return Settings(path, _theme(path, data), _bell(path, data), _keys(path, data), unknown)
 
 
 def _theme(path: Path, data: dict[str, Any]) -> str | None:

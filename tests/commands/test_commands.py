@@ -56,7 +56,7 @@ def test_json_lines_have_the_promised_shape(folder: Path) -> None:
 
 def test_a_run_that_would_be_best_is_confirmed_before_the_command_ends(folder: Path) -> None:
     first = kernbench(folder, "run", "-m", "first").stdout.splitlines()
-    assert " · best? over eager · " in first[-2]
+    assert " · best? over eager · " in " · ".join(first)
     assert first[-1] == "#1 is confirmed as best: 2.00x [2.00, 2.00] in a new worker; 192 calls judged"
     assert re.search(r" 2\.00x ±0\.1% +first, best now ", kernbench(folder, "log").stdout)
     write(folder, "TIME_US = 25.0\nCONFIRM_US = 50.0")
@@ -66,7 +66,7 @@ def test_a_run_that_would_be_best_is_confirmed_before_the_command_ends(folder: P
     assert " refused " in kernbench(folder, "log").stdout
     assert f"- refused: {numbers}\n" in kernbench(folder, "show", "2").stdout
     write(folder, "TIME_US = 20.0")
-    assert " · best? over eager · " in kernbench(folder, "run", "-m", "third", "--no-confirm").stdout.splitlines()[-1]
+    assert " best? over eager" in kernbench(folder, "run", "-m", "third", "--no-confirm").stdout
     log = kernbench(folder, "log").stdout
     assert re.search(r" 5\.00x ±0\.1% +best\? ", log)
     assert "first, best now" in log

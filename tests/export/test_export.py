@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -172,13 +173,13 @@ def test_a_part_of_the_cases_has_no_place_in_the_chart(state: Path) -> None:
 def test_a_part_of_the_cases_keeps_its_word_in_the_frame(task: Task, state: Path) -> None:
     run = replace(next(item for item in Journal(state).summaries if item.right), complete=False)
     assert render.outcome(run) == "partial"
-    assert set(data_frame.frame(task, Journal(state), [run])["outcome"]) == {"part"}
+    assert set(data_frame.frame(task, [(run, [{"id": "a"}])])["outcome"]) == {"part"}
 
 
 def test_a_build_error_keeps_its_word_in_the_frame(task: Task, state: Path) -> None:
     run = replace(Journal(state).summaries[0], right=False, counts={"build_error": 2})
     assert render.outcome(run) == "build error"
-    assert set(data_frame.frame(task, Journal(state), [run])["outcome"]) == {"no build"}
+    assert set(data_frame.frame(task, [(run, [{"id": "a"}])])["outcome"]) == {"no build"}
 
 
 def test_html_says_what_each_iteration_changed(task: Task, state: Path) -> None:
@@ -406,3 +407,18 @@ def number_or_none(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def test_a_committed_log_exports_where_nothing_was_run(tmp_path: Path) -> None:
+    folder = tmp_path / "rms_norm"
+    shutil.copytree(ROOT / "kernels" / "rms_norm", folder, ignore=shutil.ignore_patterns(".kernbench"))
+    task = taskfile.load(folder)
+    rows = kernbench(task, "--format", "csv", "-o", "-").stdout.splitlines()
+    found = [row for row in csv.DictReader(rows) if row["label"] == "4096x3072"]
+    assert [row["iteration"] for row in found] == ["1", "2"]
+    assert (found[0]["baseline_us"], found[0]["device_name"], found[0]["device"]) == ("15.89", "NVIDIA H200", "")
+    runs = json.loads(kernbench(task, "--format", "json", "-o", "-").stdout)["runs"]
+    assert [run["geomean"] for run in runs] == [0.87, 1.13]
+    assert len(runs[0]["cases"]) > 15
+    assert "<svg" in kernbench(task, "--format", "html", "-o", "-").stdout
+    assert not (folder / ".kernbench").exists()

@@ -278,10 +278,10 @@ async def test_the_best_of_today_is_marked(shipped: Path) -> None:
     assert export.text(task, state, "html").count("improved, best now") == 1
 
 
-async def test_an_export_of_a_log_without_runs_says_what_to_do(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_pull_request_without_runs_says_what_to_do(shipped: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     task, state = taskfile.load(shipped), shipped / ".here"
     with pytest.raises(export.ExportError, match=r"on this machine yet; `kernbench run toy` times it here$"):
-        export.text(task, state, "csv")
+        export.text(task, state, "pr")
     monkeypatch.chdir(SHIPPED.parent)
     shown = r"times it here, and kernels/rms_norm/exports/pull_request holds its author's export"
     with pytest.raises(export.ExportError, match=shown):
@@ -289,7 +289,7 @@ async def test_an_export_of_a_log_without_runs_says_what_to_do(shipped: Path, mo
     (shipped / "exports").mkdir()
     (shipped / "exports" / "toy.html").touch()
     with pytest.raises(export.ExportError, match=r"times it here, and \S+/exports/toy\.html is its author's export$"):
-        export.text(task, state, "csv")
+        export.text(task, state, "pr")
 
 
 async def test_results_of_another_baseline_are_not_held_against(folder: Path, watched: Watch) -> None:

@@ -36,7 +36,6 @@ def test_a_whole_file(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("theme = ", ": not valid TOML"),
-        ("colour = 1", "unknown setting 'colour'"),
         ("theme = 3", "theme is 3"),
         ("bell = true", "bell is True"),
         ("bell = -1", "bell is -1"),
@@ -48,8 +47,6 @@ def test_a_whole_file(tmp_path: Path) -> None:
         ("bell = 1" + "0" * 400, "bell: an integer of more than 64 bits"),
         ("bell = 1" + "0" * 5000, "line 1: a number has too many digits"),
         ("theme = " + "[" * 3000 + "]" * 3000, "nested too deep"),
-        (f'"{"x" * 100_000}" = 1', "unknown setting 'xxx"),
-        ('"a\\nb" = 1', r"unknown setting 'a\nb'"),
     ],
 )
 def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
@@ -60,6 +57,23 @@ def test_a_mistake_is_named(text: str, said: str, tmp_path: Path) -> None:
     assert said in str(caught.value)
     assert len(str(caught.value)) < 1000
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("colour = 1", "unknown setting 'colour'; expected theme, bell or [keys]"),
+        (f'"{"x" * 100_000}" = 1', "unknown setting 'xxx"),
+        ('"a\\nb" = 1', r"unknown setting 'a\nb'"),
+    ],
+)
+def test_a_setting_of_another_version_is_a_warning(text: str, said: str, tmp_path: Path) -> None:
+    found = settings.load(write(tmp_path, f"bell = 3\n{text}"))
+    assert found.bell == 3
+    warning = user_keys.doubtful(found)
+    assert said in warning
+    assert len(warning) < 1000
+    assert "\n" not in warning
 
 
 def test_a_fifo_in_the_place_of_the_settings_is_named(tmp_path: Path) -> None:

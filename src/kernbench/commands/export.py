@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kernbench.commands.completion import complete_iteration
 from kernbench.commands.history import echo_diff, located, opened, state_option
 from kernbench.commands.run import task_argument
 from kernbench.export.formats import FORMATS, SOLUTIONS
@@ -23,8 +24,18 @@ from kernbench.export.formats import FORMATS, SOLUTIONS
 )
 @click.option("-o", "target", metavar="PATH", required=True, help="Output path, or - for stdout.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option("--before", metavar="N", help="pr: the source to start from, instead of the first of the series.")
-@click.option("--after", metavar="N", help="pr, or a suite's format: the source to show, instead of the best.")
+@click.option(
+    "--before",
+    metavar="N",
+    shell_complete=complete_iteration,
+    help="pr: the source to start from, instead of the first of the series.",
+)
+@click.option(
+    "--after",
+    metavar="N",
+    shell_complete=complete_iteration,
+    help="pr, or a suite's format: the source to show, instead of the best.",
+)
 @state_option
 def export(
     task: str | None, kind: str, target: str, force: bool, before: str | None, after: str | None, state: Path | None
@@ -74,7 +85,15 @@ def _export_solution(
 @click.option(
     "--to", "target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The file to replace."
 )
-@click.option("--from", "reference", default="best", show_default=True, metavar="N", help="The source to port.")
+@click.option(
+    "--from",
+    "reference",
+    default="best",
+    show_default=True,
+    metavar="N",
+    shell_complete=complete_iteration,
+    help="The source to port.",
+)
 @click.option("--file", "name", metavar="NAME", help="Source file to port, if several fit.")
 @click.option("--dry-run", is_flag=True, help="Only show the difference.")
 @click.option("--force", is_flag=True, help="Write even if the repository is not clean.")

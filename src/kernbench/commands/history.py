@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernbench.commands.run import complete_task, load_task, task_argument
+from kernbench.commands.completion import complete_words
+from kernbench.commands.run import load_task, task_argument
 from kernbench.machine.plain_text import json_text
 from kernbench.machine.terminal import control, obeys
 
@@ -30,18 +31,18 @@ STALL_GAP = "  "
 REFERENCE = "a number, best, last, now, or the start of a source hash"
 
 
-def located(task: str | None, state: Path | None) -> tuple[Task, Path]:
-    """The task and its state folder."""
+def located(task: str | None, state: Path | None, to_edit: bool = False) -> tuple[Task, Path]:
+    """The task and its state folder. A shipped task of an installed package can be read, not edited."""
     from kernbench.task import lookup
 
-    loaded = load_task(task)
+    loaded = load_task(task, to_edit)
     return loaded, state.resolve() if state else Path(loaded.folder) / lookup.STATE_FOLDER
 
 
-def opened(task: str | None, state: Path | None) -> tuple[Task, Journal]:
+def opened(task: str | None, state: Path | None, to_edit: bool = False) -> tuple[Task, Journal]:
     from kernbench.log.runs.journal import Journal
 
-    loaded, folder = located(task, state)
+    loaded, folder = located(task, state, to_edit)
     return loaded, Journal(folder)
 
 
@@ -150,7 +151,7 @@ def _log_row(entry: Summary, outcome: str, is_unconfirmed: bool, sources: set[st
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_words)
 @state_option
 @click.option("--source", is_flag=True, help="Print the source files instead of the entry.")
 @click.option(
@@ -213,11 +214,12 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
     results = journal.cases_of(run.run)
     for line in report.table(task, results):
         click.echo(line)
-    click.echo(report.outcome(replace(run, iteration=None) if text else run, results.values()))
+    told = report.outcome(replace(run, iteration=None) if text else run, results.values())
+    click.echo("\n".join(report.folded(told, " · ")))
 
 
 @click.command()
-@click.argument("words", nargs=-1, metavar="[TASK] [N [M]]", shell_complete=complete_task)
+@click.argument("words", nargs=-1, metavar="[TASK] [N [M]]", shell_complete=complete_words)
 @state_option
 def diff(words: tuple[str, ...], state: Path | None) -> None:
     """Show what changed between two sources. Default: from the best to the working copy."""
@@ -235,7 +237,7 @@ def diff(words: tuple[str, ...], state: Path | None) -> None:
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_words)
 @state_option
 def restore(words: tuple[str, ...], state: Path | None) -> None:
     """Restore an iteration's solution. Saves a snapshot of the current files first."""
@@ -244,14 +246,14 @@ def restore(words: tuple[str, ...], state: Path | None) -> None:
     name, references = split(words, most=1)
     if len(references) != 1:
         raise click.UsageError(f"expected one source to restore: {REFERENCE}")
-    task, journal = opened(name, state)
+    task, journal = opened(name, state, to_edit=True)
     point = stored_sources.find(task, journal, references[0])
     before, changed = stored_sources.restore(task, point, journal.state)
     click.echo(stored_sources.restored(point, before, changed, name, state), err=True)
 
 
 @click.command()
-@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_task)
+@click.argument("words", nargs=-1, required=True, metavar="[TASK] N", shell_complete=complete_words)
 @state_option
 @click.option("--undo", is_flag=True, help="Put the entry back where it was.")
 @click.option("--yes", is_flag=True, help="Do not ask, even if the entry was edited.")
@@ -262,7 +264,7 @@ def drop(words: tuple[str, ...], state: Path | None, undo: bool, yes: bool) -> N
     name, references = split(words, most=1)
     if len(references) != 1 or not references[0].isdecimal():
         raise click.UsageError("drop which entry? give its number")
-    task, journal = opened(name, state)
+    task, journal = opened(name, state, to_edit=True)
     number = int(references[0])
     if undo:
         drop_entry.undo(task, journal, number)

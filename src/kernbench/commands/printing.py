@@ -26,7 +26,7 @@ from kernbench.events import (
     WorkerChanged,
 )
 from kernbench.machine.plain_text import json_text
-from kernbench.machine.terminal import control, obeys
+from kernbench.machine.terminal import clear_line, control, obeys
 
 
 class Printer:
@@ -143,8 +143,8 @@ class TablePrinter(Printer):
         for line in report.table(self.session.task, self.results, self._ascii):
             click.echo(line)
         for finding in summary.findings:
-            click.echo(f"{finding.name}: {finding.help}")
-        click.echo(report.outcome(summary, self.results.values()))
+            click.echo("\n".join(report.folded(f"{finding.name}: {finding.help}")))
+        click.echo("\n".join(report.folded(report.outcome(summary, self.results.values()), " · ")))
         if summary.undecided:
             click.echo(f"to time it again: {summary.command}")
 
@@ -180,5 +180,4 @@ class TablePrinter(Printer):
         control(sys.stderr, "\r")
 
     def _clear(self) -> None:
-        if self._status:
-            control(sys.stderr, "\x1b[2K\r")
+        clear_line(sys.stderr)

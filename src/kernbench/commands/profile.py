@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.shared import format as fmt
+from kernbench.commands.completion import complete_against, complete_baseline, complete_case
 from kernbench.commands.run import (
     NO_DEVICE,
     USAGE,
@@ -35,11 +36,27 @@ MOST_NAMED = 8
 
 @click.command()
 @task_argument
-@click.option("--case", required=True, metavar="ID", help="Id, label, or a pattern that matches only this case.")
-@click.option("--against", metavar="baseline|best|N", help="Compare with the baseline, the best or an iteration.")
+@click.option(
+    "--case",
+    required=True,
+    metavar="ID",
+    shell_complete=complete_case,
+    help="Id, label, or a pattern that matches only this case.",
+)
+@click.option(
+    "--against",
+    metavar="baseline|best|N",
+    shell_complete=complete_against,
+    help="Compare with the baseline, the best or an iteration.",
+)
 @click.option("--full", is_flag=True, help="All metrics, the hottest lines, and a report for the Nsight Compute GUI.")
 @click.option("--ncu", metavar="PATH", help="Use this ncu instead of the one on PATH.")
-@click.option("--baseline", metavar="eager|compile|FILE", help="Use this baseline instead of the task's.")
+@click.option(
+    "--baseline",
+    metavar="eager|compile|FILE",
+    shell_complete=complete_baseline,
+    help="Use this baseline instead of the task's.",
+)
 @click.option("--device", metavar="D", help="cuda:N or idle (the least busy GPU). Default: the first GPU.")
 @click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one.")
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for runs, instead of .kernbench.")
@@ -146,7 +163,13 @@ def _status(refusal: RefusalCode | None, otherwise: int) -> int:
 
 @click.command()
 @task_argument
-@click.option("--case", required=True, metavar="ID", help="Id, label, or a pattern that matches only this case.")
+@click.option(
+    "--case",
+    required=True,
+    metavar="ID",
+    shell_complete=complete_case,
+    help="Id, label, or a pattern that matches only this case.",
+)
 @click.option("--device", metavar="D", help="cpu, cuda:N or idle (the least busy GPU). Default: the task's device.")
 @click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one.")
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for runs, instead of .kernbench.")

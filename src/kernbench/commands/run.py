@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from harness.shared import format as fmt
-from kernbench.machine.terminal import forget_exported_size, obeys, silence
+from kernbench.commands.completion import complete_baseline, complete_case, complete_task
+from kernbench.machine.terminal import clear_line, forget_exported_size, obeys, silence
 
 if TYPE_CHECKING:
     from harness.shared.task import Task
@@ -22,20 +23,13 @@ if TYPE_CHECKING:
     from kernbench.tui.pages.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
+INTERRUPTED = 130
+TOUR = "kernbench.tour"
+"""Where `demo` leaves the steps of its tour for `open`."""
 STEPS = ("build", "baseline", "check", "time", "compile")
 """What --deadline can limit."""
 UNCOUNTED = "cannot match NVML's GPUs to CUDA's (their order may differ); set CUDA_VISIBLE_DEVICES to GPU UUIDs"
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-
-def complete_task(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    """Only names that a shell takes as they are: another would be split, or run as a command, once it is typed."""
-    import shlex
-
-    from kernbench.task import lookup
-
-    names = (folder.name for folder in lookup.list_tasks())
-    return [name for name in names if name.startswith(incomplete) and shlex.quote(name) == name]
 
 
 def task_argument(command: _F) -> _F:
@@ -44,10 +38,15 @@ def task_argument(command: _F) -> _F:
 
 def loop_options(command: _F) -> _F:
     options = [
-        click.option("--case", metavar="GLOB", help="Run only cases whose id or label matches."),
+        click.option(
+            "--case", metavar="GLOB", shell_complete=complete_case, help="Run only cases whose id or label matches."
+        ),
         click.option("--grid", is_flag=True, help="Run all grid cases instead of a sample of 32."),
         click.option(
-            "--baseline", metavar="eager|compile|best|FILE|git:REV", help="Compare with this, not the task's baseline."
+            "--baseline",
+            metavar="eager|compile|best|FILE|git:REV",
+            shell_complete=complete_baseline,
+            help="Compare with this instead of the task's baseline.",
         ),
         click.option(
             "--device",
@@ -68,12 +67,7 @@ def loop_options(command: _F) -> _F:
             "--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case."
         ),
         click.option("--warm", "condition", flag_value="warm", help="On a GPU: keep L2 as the last call left it."),
-        click.option(
-            "--dirty",
-            "condition",
-            flag_value="dirty",
-            help="On a GPU: fill L2 with dirty lines (not yet written back).",
-        ),
+        click.option("--dirty", "condition", flag_value="dirty", help="On a GPU: fill L2 with lines to write back."),
         click.option("--no-confirm", is_flag=True, help="Do not confirm a new best in a new worker: it stays `best?`."),
     ]
     for option in reversed(options):
@@ -81,7 +75,7 @@ def loop_options(command: _F) -> _F:
     return command
 
 
-def read_options(given: dict[str, Any], poll: bool = False) -> Options:
+def read_options(given: dict[str, Any], poll: bool = False, has_keys: bool = False) -> Options:
     from kernbench.engine.jobs import Options
     from kernbench.worker.deadlines import Deadlines
 
@@ -103,6 +97,7 @@ def read_options(given: dict[str, Any], poll: bool = False) -> Options:
         case=given["case"],
         grid=given["grid"],
         poll=poll,
+        has_keys=has_keys,
         budget_ms=given["budget"],
         condition=given["condition"] or "cold",
         deadlines=Deadlines(**seconds),
@@ -131,11 +126,11 @@ def idle_device() -> str:
     return "cuda:0"
 
 
-def load_task(name: str | None) -> Task:
+def load_task(name: str | None, to_edit: bool = True) -> Task:
     from harness.shared import taskfile
     from kernbench.suites import opening
 
-    return taskfile.load(opening.task_folder(name))
+    return taskfile.load(opening.task_folder(name, to_edit))
 
 
 def make_session(task: Task, options: Options, state: Path | None) -> Session:
@@ -181,7 +176,8 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
     try:
         return asyncio.run(guarded())
     except (KeyboardInterrupt, asyncio.CancelledError):
-        return 130
+        clear_line(sys.stderr)
+        return INTERRUPTED
     except OSError as problem:
         if isinstance(problem, BrokenPipeError) or problem.filename is not None:
             raise
@@ -204,27 +200,25 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     from kernbench.task import lookup
 
     task = task and str(opening.task_folder(task))  # report an unknown task before anything else
-    streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
-    if not all(map(obeys, streams)):
-        what = "a terminal that is not dumb (TERM)" if all(stream.isatty() for stream in streams) else "a terminal"
-        raise click.UsageError(f"the workbench needs {what}; `kernbench run TASK` and `kernbench watch TASK` do not")
+    need_terminal()
     forget_exported_size()
-    options, chosen = read_options(given, poll), settings.load()
+    options, chosen = read_options(given, poll, has_keys=True), settings.load()
     if task is None and len(lookup.list_tasks()) > 1 and not (Path.cwd() / lookup.TASK_FILE).exists():
         task = pick(chosen.theme, ascii_only)
         if task is None:
             return
     loaded = load_task(task)
     from kernbench.machine.telemetry import MachineReader
-    from kernbench.tui.app import Workbench
     from kernbench.tui.messages import Tasks
+    from kernbench.tui.tour.guided_workbench import GuidedWorkbench
 
-    app = Workbench(
+    app = GuidedWorkbench(
         make_session(loaded, options, given["state"]),
         ascii_only=ascii_only,
         reader=MachineReader(),
         settings=chosen,
         tasks=None if given["state"] else Tasks(task_rows, partial(open_other, options)),
+        steps=click.get_current_context().meta.get(TOUR, ()),
     )
     app.run(mouse=not no_mouse)
     leave_if_failed(app.mistake, app.return_code)
@@ -232,6 +226,13 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     if problem is not None:
         click.echo(f"kernbench: {problem}", err=True)
         sys.exit(NO_DEVICE if problem.code == "no_device" else USAGE)
+
+
+def need_terminal() -> None:
+    streams = (sys.stdin, sys.stdout, sys.stderr)  # the screen is drawn on stderr
+    if not all(map(obeys, streams)):
+        what = "a terminal that is not dumb (TERM)" if all(stream.isatty() for stream in streams) else "a terminal"
+        raise click.UsageError(f"the workbench needs {what}; `kernbench run TASK` and `kernbench watch TASK` do not")
 
 
 def open_other(options: Options, folder: str) -> Session:
@@ -372,14 +373,11 @@ def run_sanitizer(task: Task, options: Options, state: Path | None, as_json: boo
 )
 def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
     """Run on every save, without the screen, until ctrl+c."""
-    from dataclasses import replace
-
     from kernbench.commands.printing import JsonPrinter, TablePrinter
 
     async def main() -> int:
-        options = replace(read_options(given, poll), has_keys=False)
-        session = make_session(load_task(task), options, given["state"])
-        printer: Callable[[Event], None] = JsonPrinter(session, live=True) if as_json else TablePrinter(session)
+        session = make_session(load_task(task), read_options(given, poll), given["state"])
+        printer = JsonPrinter(session, live=True) if as_json else TablePrinter(session)
 
         def tell(event: Event) -> None:
             printer(event)
@@ -391,6 +389,7 @@ def watch(task: str | None, poll: bool, as_json: bool, **given: Any) -> None:
             await session.start()
             await session.closed()
         finally:
+            printer.close()
             await session.close()
         return NO_DEVICE if _has_no_device(session) else 0
 

@@ -11,7 +11,7 @@ import click
 
 from harness.shared import format as fmt
 from kernbench.commands.run import loop_options, read_options, run_until_signal
-from kernbench.machine.terminal import control, obeys
+from kernbench.machine.terminal import clear_line, obeys
 
 if TYPE_CHECKING:
     from kernbench.selfcheck import Report, Tell
@@ -66,7 +66,7 @@ async def measure(part: str, task: str, options: Any, repeats: int, tell: Tell) 
 def _tell(part: str, text: str) -> None:
     """Overwrite one line on a terminal; otherwise print a line per message."""
     if obeys(sys.stderr):
-        control(sys.stderr, "\r\x1b[K")
+        clear_line(sys.stderr)
         click.echo(f"{part}: {text}" if text else "", err=True, nl=False)
     elif text:
         click.echo(f"{part}: {text}", err=True)

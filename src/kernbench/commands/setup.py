@@ -1,21 +1,19 @@
-"""new, doctor and completion: getting started."""
+"""new, doctor and demo: getting started."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernbench.commands.run import complete_task
+from kernbench.commands.completion import complete_shipped, complete_task
+from kernbench.commands.run import TOUR, need_terminal, open_workbench
 
-
-def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Tasks to copy: the project's and the shipped ones."""
-    from kernbench.task import lookup
-
-    shipped = [name for name in lookup.shipped_tasks() if name.startswith(incomplete)]
-    return sorted({*complete_task(ctx, param, incomplete), *shipped})
+if TYPE_CHECKING:
+    from kernbench.doctor.installation import Check
 
 
 @click.command()
@@ -24,12 +22,13 @@ def complete_any(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     "--from",
     "source",
     metavar="TASK",
-    shell_complete=complete_any,
+    shell_complete=complete_shipped,
     help="Copy this task's sources instead of a template.",
 )
 @click.option("--host", is_flag=True, help="Start with C++ for the CPU instead of Triton.")
 @click.option("--cuda", is_flag=True, help="Start with CUDA C++ instead of Triton.")
-def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
+@click.pass_context
+def new(ctx: click.Context, /, name: str, source: str | None, host: bool, cuda: bool) -> None:
     """Create a ready-to-run task. Never overwrites files."""
     from kernbench.task import lookup, scaffold
 
@@ -38,7 +37,8 @@ def new(name: str, source: str | None, host: bool, cuda: bool) -> None:
     origin = lookup.find_task(source, to_edit=False) if source else None
     template = "host" if host else "cuda" if cuda else "triton"
     folder = scaffold.create(name, Path.cwd(), source=origin, template=template)
-    click.echo(f"created {folder}; `kernbench {name}` opens it", err=True)
+    words = f"open {name}" if name in getattr(ctx.find_root().command, "commands", {}) else name
+    click.echo(f"created {folder}; `kernbench {words}` opens it", err=True)
 
 
 @click.command()
@@ -56,35 +56,76 @@ def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | Non
     from kernbench.doctor import installation as checks
     from kernbench.doctor import repository
     from kernbench.task import lookup
-    from kernbench.tui import textual_private
 
     if repo is not None:
         found = repository.checks(repo)
     else:
         found = checks.checks(python=python, folder=lookup.find_task(task, to_edit=False) if task else None)
-        if missing := textual_private.fallbacks():
-            says = f"private names not found: {', '.join(missing)}"
-            found.append(checks.Check("Textual", None, says, "The screen uses plain fallbacks instead."))
+        found += _textual()
     click.echo(checks.as_json(found) if as_json else checks.report(found, bad="NO" if repo else "MISSING"))
     if repo is not None and not all(check.ok for check in found):
         sys.exit(1)
 
 
-@click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def _textual() -> list[Check]:
+    """Only if something is wrong with it; it is the one package that the other commands do without."""
+    from kernbench.doctor.installation import Check
+    from kernbench.tui import textual_private
+
+    try:
+        missing = textual_private.fallbacks()
+    except ModuleNotFoundError:
+        return [
+            Check("Textual", False, "not installed", f"`{sys.executable} -m pip install textual` brings the screen.")
+        ]
+    says = f"private names not found: {', '.join(missing)}"
+    return [Check("Textual", None, says, "The screen uses plain fallbacks instead.")] if missing else []
+
+
+@click.command(short_help="Open a task to try things on, with a tour of one minute.")
+@click.option("--tour", is_flag=True, help="Show the tour again; on the first start it comes by itself.")
+@click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one.")
+@click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters in the panes.")
+@click.option("--no-mouse", is_flag=True, help="Leave the mouse to the terminal, for selecting text.")
 @click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
-    """Print a shell completion script.
+def demo(ctx: click.Context, /, tour: bool, **given: Any) -> None:
+    """Open a task to try things on: a Triton kernel if there is a GPU, else C++ for the CPU.
 
-    \b
-    eval "$(kernbench completion bash)"
+    In a checkout it is the task in kernels/. An installed kernbench copies it to a folder of yours, which it asks for
+    once.
     """
-    from click.shell_completion import get_completion_class
+    from dataclasses import replace
 
-    found = get_completion_class(shell)
-    if found is None:
-        sys.exit(2)
-    click.echo(found(ctx.find_root().command, {}, "kernbench", "_KERNBENCH_COMPLETE").source())
+    from kernbench.demo import demo_memory, demo_task, tour_steps
+    from kernbench.suites import opening
+
+    need_terminal()
+    on_gpu = opening.device_here() == "cuda"
+    task, place = demo_task.name(on_gpu), demo_memory.place(os.environ)
+    memory = demo_memory.load(place)
+    folder = demo_task.in_checkout(task)
+    if folder is None:
+        folder = _copied(task, memory.folder)
+        memory = replace(memory, folder=str(folder.parent))
+    if tour or not memory.tour_shown:
+        ctx.meta[TOUR] = tour_steps.of_task(folder, task == demo_task.ON_GPU)
+    demo_memory.save(place, replace(memory, tour_shown=True))
+    ctx.invoke(open_workbench, task=str(folder), **given)
 
 
-COMMANDS = (new, doctor, completion)
+def _copied(task: str, before: str) -> Path:
+    """The copy of the task in the folder of an earlier demo, or a new one where the user wants it."""
+    from kernbench.demo import demo_task
+
+    if before and (known := demo_task.copy_in(Path(before), task)):
+        return known
+    asked = click.prompt(f"The demo edits a copy of {task}. Folder for it", default=before or "kernbench-demo")
+    folder = Path(asked).expanduser().absolute()
+    if known := demo_task.copy_in(folder, task):
+        return known
+    copy = demo_task.copy(task, folder)
+    click.echo(f"copied {task} to {copy}", err=True)
+    return copy
+
+
+COMMANDS = (new, doctor, demo)

@@ -42,7 +42,7 @@ class Options:
     ncu: str | None = None
     """Use this ncu instead of the one on PATH."""
     has_keys: bool = True
-    """Whether the user can press keys such as r; not in `kernbench watch`."""
+    """Whether the user can press keys such as r: only on the screen."""
     quick: bool = False
     """Only the quick checks, on one seed: such a run never becomes best."""
     worker: SharedWorker | None = None

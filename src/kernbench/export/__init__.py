@@ -55,7 +55,7 @@ def text(task: Task, state: Path, format: str, *, before: str | None = None, aft
     """The export as text."""
     from kernbench.export.collect import collect
 
-    about = collect(task, state, needs_runs=format not in ("md", "html"))
+    about = collect(task, state, needs_runs=format == "pr")
     if format == "pr":
         from kernbench.export import pull_request
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.shared import format as fmt
+from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
 from harness.shared.task import Case, Task
 from kernbench.diagnosis.counters import Profile
@@ -40,7 +41,17 @@ class Collected:
     def frame(self) -> pandas.DataFrame:
         from kernbench.export.data_frame import frame
 
-        return frame(self.task, self.journal, self.runs)
+        return frame(self.task, self.with_rows())
+
+    def with_rows(self) -> Iterator[tuple[Summary, list[dict[str, Any]]]]:
+        """Every finished run with its rows as they landed; if nothing ran here, the entries of a pulled log."""
+        if not self.runs:
+            for item in self.entries:  # a log names the machine and not the number of its GPU
+                about = replace(item.environment, device="")
+                yield replace(item, environment=about), [to_dict(row) for row in self.rows(item).values()]
+            return
+        by_run = {summary.run: summary for summary in self.runs}
+        yield from ((by_run[run], rows) for run, rows in self.journal.runs() if run in by_run)
 
     @functools.cached_property
     def present(self) -> Series:
@@ -193,7 +204,7 @@ class Collected:
 
 
 def collect(task: Task, state: Path, needs_runs: bool = True) -> Collected:
-    """What is exported; a log that was pulled without its runs is enough for the formats that read the entries."""
+    """What is exported; a log that was pulled without its runs is enough for all formats but `pr`."""
     journal = Journal(state)
     about = Collected(task, journal)
     if not journal.summaries and (needs_runs or not about.entries):

@@ -33,12 +33,7 @@ def _defused(column: pandas.Series) -> pandas.Series:
 
 def make_json(about: Collected) -> str:
     """One object; every number as measured, missing ones null."""
-    by_run = {summary.run: summary for summary in about.runs}
-    runs = [
-        {**to_dict(by_run[run]), "cases": [_row(data) for data in rows]}
-        for run, rows in about.journal.runs()
-        if run in by_run
-    ]
+    runs = [{**to_dict(run), "cases": [_row(data) for data in rows]} for run, rows in about.with_rows()]
     whole = {
         "schema": SCHEMA,
         "kernbench": __version__,

@@ -1,18 +1,17 @@
 """All runs of a task as one pandas frame: a row per run and case, with units in the column names.
 
 `kernbench.history("rms_norm")` returns it in a notebook; every export is made from the same frame. Numbers are those of
-runs.jsonl, to the last digit; missing ones are NaN, None or NA.
+runs.jsonl, to the last digit, or of a pulled log that was never run here; missing ones are NaN, None or NA.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.shared.task import Task
 from kernbench import render
 from kernbench.events import Summary
-from kernbench.log.runs.journal import Journal
 
 if TYPE_CHECKING:
     import pandas
@@ -36,21 +35,18 @@ NUMBERS = ("_us", "speedup", "_low", "_high", "_fraction", "_abs", "_s")
 """Name endings of numeric columns."""
 
 
-def frame(task: Task, journal: Journal, summaries: Sequence[Summary]) -> pandas.DataFrame:
-    """Finished runs in the order in which they ended, each with its cases as they landed.
-
-    `summaries` are the journal's, with the words that the log has for them now.
-    """
+def frame(task: Task, runs: Iterable[tuple[Summary, Sequence[dict[str, Any]]]]) -> pandas.DataFrame:
+    """Runs in their order, each with its cases as they landed."""
     import pandas
 
-    place = {summary.run: index for index, summary in enumerate(summaries)}
     about = {case.id: (case.label, case.kind, case.headline) for case in task.cases}
+    summaries: list[Summary] = []
     rows: list[tuple[Any, ...]] = []
     owners: list[int] = []
-    for run, cases in journal.runs():
-        if run in place:
-            owners += [place[run]] * len(cases)
-            rows += [_case_row(data, about.get(data["id"])) for data in cases]
+    for summary, cases in runs:
+        owners += [len(summaries)] * len(cases)
+        rows += [_case_row(data, about.get(data["id"])) for data in cases]
+        summaries.append(summary)
     about_runs = _typed(pandas.DataFrame([_run_row(item) for item in summaries], columns=RUN_COLUMNS))
     columns = zip(*rows, strict=True) if rows else ([] for _name in CASE_COLUMNS)
     table = _typed(pandas.DataFrame(dict(zip(CASE_COLUMNS, map(list, columns), strict=True)), columns=CASE_COLUMNS))

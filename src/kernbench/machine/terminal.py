@@ -56,6 +56,13 @@ def obeys(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
+def clear_line(stream: TextIO) -> None:
+    """Remove a passing message, or the ^C that a terminal shows for ctrl+c, from the line that comes next."""
+    if obeys(stream):
+        control(stream, "\r\x1b[2K")
+        stream.flush()
+
+
 def forget_exported_size() -> None:
     """Drop COLUMNS and LINES, e.g. from `docker exec -e COLUMNS=...`: they would override every resize."""
     with contextlib.suppress(OSError, ValueError):

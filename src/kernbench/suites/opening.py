@@ -11,11 +11,11 @@ from kernbench.suites.formats.foreign_problem import Form
 from kernbench.task import lookup
 
 
-def task_folder(task: str | None) -> Path:
+def task_folder(task: str | None, to_edit: bool = True) -> Path:
     """The folder of the task that a word names, or that is made of the problem that it names."""
     path = Path(task or "")
     if not task or not path.exists() or (problem := problems.detect(path)) is None or _is_in_task(path):
-        return lookup.find_task(task)
+        return lookup.find_task(task, to_edit=to_edit)
     folder, device = Path.cwd() / problem.name, device_here()
     is_new = not folder.exists()
     imported_task.write(problem, folder, Form(device=device))

@@ -68,8 +68,10 @@ def _check_clashes(settings: Settings) -> None:
 
 
 def doubtful(settings: Settings) -> str:
-    """A warning about an action that does not exist, which a newer version may have renamed, or about a user's key that
-    means something else on a page."""
+    """A warning about a setting or an action that does not exist, which a newer version may have renamed, or about a
+    user's key that means something else on a page."""
+    if settings.unknown:
+        return f"{settings.path}: unknown setting {shown(settings.unknown[0])}; expected theme, bell or [keys]"
     known = named_bindings()
     for name in sorted(settings.keys.keys() - known):
         near = fmt.joined(get_close_matches(name[:40], known, 3, 0.3) or ["rerun"], "or")

@@ -99,14 +99,15 @@ class Iterations(RowView):
         word = render.outcome(summary)
         mark = BEST_NOW if isinstance(self._iterations, EntryList) and self._iterations.is_best_now(summary) else ""
         word = "best" if mark and word in ("undecided", render.UNSETTLED) else word  # a later run has decided it
-        style = _STYLES.get(word, "" if summary.right else "bad")
+        here = summary.local_run
+        style = _STYLES.get(word, "" if summary.right else "bad") if here else "dim"  # another machine's number
         age = pad(render.age(summary.at, self._now()), 7) if width >= AGE_FROM else ""
         stalled = "stalled | " if summary.stalled else ""
         room = width - 23 - len(age) - len(stalled)
         return [
             (f"{summary.iteration:>4} ", "strong"),
             (age, "dim"),
-            (f"{fmt.times(summary.geomean):>7} ", style),
+            (f"{fmt.times((here or summary).geomean):>7} ", style),
             (pad(_SHORT.get(word, word) + mark, OUTCOME) + " ", style),
             (stalled, "warn"),
             (clip(clean(entry_text.words(summary, self.usual)), room), ""),

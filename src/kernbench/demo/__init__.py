@@ -1,0 +1,1 @@
+"""`kernbench demo`: a task that shows the loop, and a tour of one minute."""

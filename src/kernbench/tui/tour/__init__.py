@@ -1,0 +1,1 @@
+"""The tour over the workbench: a small box with the next step."""
