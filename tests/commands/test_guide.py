@@ -63,7 +63,8 @@ def test_a_pipe_gets_the_page_as_it_is(topic: str) -> None:
 def test_a_terminal_gets_the_page_through_the_pager_in_its_width(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 72, 0, 0))
-    settings = {**os.environ, "PAGER": f"tee {tmp_path / 'paged'}", "TERM": "xterm"}
+    settings = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    settings |= {"PAGER": f"tee {tmp_path / 'paged'}", "TERM": "xterm"}
     command = [sys.executable, "-m", "kernbench", "guide", "host"]
     with subprocess.Popen(command, env=settings, stdin=theirs, stdout=theirs, stderr=theirs) as shown:
         os.close(theirs)

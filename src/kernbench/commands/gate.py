@@ -12,7 +12,8 @@ import click
 
 from harness.shared import format as fmt
 from harness.shared.errors import UserError
-from kernbench.commands.run import NO_DEVICE, USAGE, complete_task, read_options, run_until_signal
+from kernbench.commands.completion import complete_task
+from kernbench.commands.run import NO_DEVICE, USAGE, read_options, run_until_signal
 
 if TYPE_CHECKING:
     from kernbench.gate.gate_report import Findings
