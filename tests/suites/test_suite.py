@@ -121,9 +121,7 @@ def test_a_file_that_is_not_as_its_format_has_it_is_refused_in_a_sentence(tmp_pa
     path.write_bytes(PROBLEMS["1_activation"].encode() + b"# \xe9\n")
     found = problems.detect(path)
     assert found is not None
-    with pytest.raises(
-        ProjectError, match=r"1_latin.py: its files are not as .* \(UnicodeDecodeError"
-    ):
+    with pytest.raises(ProjectError, match=r"1_latin.py: its files are not as .* \(UnicodeDecodeError"):
         imported_task.write(found, tmp_path / "task", Form())
     assert not (tmp_path / "task").exists()
 
