@@ -271,6 +271,7 @@ class FakeEngine:
         self.state = Path(tempfile.mkdtemp(prefix="kernbench-scene-"))
         weakref.finalize(self, shutil.rmtree, self.state, ignore_errors=True)
         self.restored: list[str] = []
+        self.dropped: list[Summary] = []
         self.source_now = "BLOCK = 8"
         self.is_long = False
         self.archive = self
@@ -403,9 +404,21 @@ class FakeEngine:
         body = {"now": self.source_now, "best": "BLOCK = 4"}.get(reference, f"BLOCK = {reference}")
         return {"solution.py": f"import triton\n\n{body}\n\ndef kernel(x, m[bf16]):\n    return x\n"}
 
-    def restore(self, reference: str) -> str:
+    def restore(self, reference: str) -> tuple[str, str]:
         self.restored.append(reference)
-        return f"restored {reference}: solution.py"
+        return f"restored {reference}: solution.py", f"before {reference}"
+
+    async def doubt(self, number: int) -> str:
+        return "it has lines added or changed by hand" if number == 10 else ""
+
+    async def drop(self, number: int) -> str:
+        self.dropped = [item for item in self.history if item.iteration == number]
+        self.history = [item for item in self.history if item.iteration != number]
+        return f"dropped entry {number}"
+
+    async def put_back(self, number: int) -> str:
+        self.history = sorted([*self.history, *self.dropped], key=lambda item: item.iteration or 0)
+        return f"entry {number} is back in ITERATIONS.md"
 
 
 OWN_COLOURS = Settings(theme="kernbench")

@@ -10,7 +10,7 @@ from harness.shared.errors import UserError
 from harness.shared.task import Task
 from kernbench.diagnosis.rules import diagnose
 from kernbench.events import ProfileReady
-from kernbench.log import pruning, stored_sources
+from kernbench.log import drop_entry, pruning, stored_sources
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.logbook import Logbook
 from kernbench.ncu.profile_store import Profiles
@@ -47,14 +47,44 @@ class Archive:
         point = self._find(reference)
         return stored_sources.texts(point, self.task)
 
-    def restore(self, reference: str) -> str:
-        """Restores a source and returns a sentence on what changed; the files it replaces are kept."""
+    def restore(self, reference: str) -> tuple[str, str]:
+        """Restores a source. Returns a sentence on what changed, and the hash of the files it replaced, which are kept;
+        empty if none were."""
         task, state = self.task, self._logbook.state
         point = self._find(reference)
         before, changed = stored_sources.restore(task, point, state)
         here, usual = os.path.relpath(task.folder), Path(task.folder) / STATE_FOLDER
         name = None if here == "." else os.path.join(".", here)
-        return stored_sources.restored(point, before, changed, name, None if state == usual else os.path.relpath(state))
+        usually = None if state == usual else os.path.relpath(state)
+        return stored_sources.restored(point, before, changed, name, usually), before if changed else ""
+
+    async def doubt(self, number: int) -> str:
+        """Why the user may not want to drop this entry; empty if nothing in it was written by hand."""
+        return await self._logbook.in_thread(self._doubt, number)
+
+    def _doubt(self, number: int) -> str:
+        journal = self._logbook.journal
+        return drop_entry.doubt(self.task, journal, drop_entry.find(self.task, journal, number))
+
+    async def drop(self, number: int) -> str:
+        """Removes an entry from ITERATIONS.md; its text is kept."""
+        return await self._logbook.in_thread(self._drop, number)
+
+    def _drop(self, number: int) -> str:
+        journal = self._logbook.journal
+        is_best = drop_entry.drop(self.task, journal, drop_entry.find(self.task, journal, number))
+        self._logbook.refresh()
+        best = "; its source stays the best until another takes over" if is_best else ""
+        return f"dropped entry {number}{best}; `kernbench drop {number} --undo` puts it back"
+
+    async def put_back(self, number: int) -> str:
+        """Brings a dropped entry back."""
+        return await self._logbook.in_thread(self._put_back, number)
+
+    def _put_back(self, number: int) -> str:
+        drop_entry.undo(self.task, self._logbook.journal, number)
+        self._logbook.refresh()
+        return f"entry {number} is back in ITERATIONS.md"
 
     def _find(self, reference: str) -> stored_sources.StoredSource:
         book = self._logbook

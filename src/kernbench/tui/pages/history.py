@@ -31,6 +31,8 @@ class EntryActions(Protocol):
 
     def ask_restore(self, reference: str) -> None: ...
 
+    def ask_drop(self, number: int) -> None: ...
+
     async def copy_entry(self, number: int, text: str) -> None: ...
 
 
@@ -41,6 +43,7 @@ class EntryPage(Page):
         Binding("d", "diff", "diff", tooltip="diff its source -> working copy", id="entry.diff"),
         Binding("v", "source", "source", tooltip="show its source", id="entry.source"),
         Binding("R", "restore", "restore", tooltip="restore its source", id="entry.restore"),
+        Binding("D", "drop", "drop", tooltip="drop it from ITERATIONS.md", id="entry.drop"),
         Binding("y", "copy", "copy", tooltip="copy the entry as Markdown", id="entry.copy"),
     ]
 
@@ -72,6 +75,9 @@ class EntryPage(Page):
 
     def action_restore(self) -> None:
         self._actions.ask_restore(self.reference)
+
+    def action_drop(self) -> None:
+        self._actions.ask_drop(self.number)
 
     async def action_copy(self) -> None:
         await self._actions.copy_entry(self.number, self.text)

@@ -1,4 +1,4 @@
-"""The iterations pane: newest first, one line each; Enter opens the entry of ITERATIONS.md."""
+"""The iterations pane: newest first, one line each. Enter opens the entry of ITERATIONS.md; two can be marked."""
 
 from __future__ import annotations
 
@@ -8,18 +8,24 @@ from datetime import datetime
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.geometry import Region
 
 from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import Summary
 from kernbench.log.entries import entry_text
-from kernbench.log.entries.entry_list import EntryList
+from kernbench.log.entries.entry_list import EntryList, key_of
 from kernbench.tui.text.spans import Span, clean, clip, pad
 from kernbench.tui.widgets.row_view import RowView
 
 BEST_NOW = "*"
+MARK = "+"
 AGE_FROM = 48
 """Cells from which the age fits."""
+AGE_AT, AGE = 5, 7
+"""Where in the line the age is, and its cells."""
+AGE_SECONDS = 5.0
+"""How often ages are looked at; an age that is no longer true is painted again, nothing else of its line."""
 OUTCOME = 9
 """Cells of an outcome, with its mark."""
 _SHORT = {"build error": "build err"}
@@ -43,7 +49,13 @@ class Iterations(RowView):
             key_display="enter",
             tooltip="show the entry, its source and diff",
             id="open_entry",
-        )
+        ),
+        Binding(
+            "c", "app.mark_entry", "mark", tooltip="mark it; d then compares the two marked ones", id="iterations.mark"
+        ),
+        Binding(
+            "D", "app.drop_entry", "drop", show=False, tooltip="drop its entry from ITERATIONS.md", id="iterations.drop"
+        ),
     ]
 
     def __init__(self, now: Callable[[], datetime], ascii_only: bool) -> None:
@@ -55,11 +67,41 @@ class Iterations(RowView):
         """The log is still being read."""
         self.usual = ""
         """The task's baseline: runs against another one show its name."""
+        self.marked: list[Summary] = []
+        """At most two, in the order in which they were marked."""
+        self._ages: dict[int, str] = {}
+        """As painted, by index."""
+
+    def on_mount(self) -> None:
+        self.set_interval(AGE_SECONDS, self.tick)
+
+    def tick(self) -> None:
+        """Paint the ages in view that have changed."""
+        ages, self._ages = self._ages, {}
+        for index, shown in ages.items():
+            y = index + self.HEADER - self.scroll_offset.y
+            if index >= self.count() or not self.HEADER <= y < self.size.height:
+                continue
+            self._ages[index] = shown
+            if self._age(index) != shown:
+                self.refresh(Region(len(self.GUTTER) + AGE_AT, y, AGE, 1))
+
+    def _age(self, index: int) -> str:
+        return render.age(self._iterations[-1 - index].at, self._now())
+
+    def mark(self) -> None:
+        """Mark the selected iteration, or unmark it; a third one takes the place of the first."""
+        chosen = self.selected
+        if chosen is not None:
+            others = [item for item in self.marked if key_of(item) != key_of(chosen)]
+            self.marked = others if len(others) < len(self.marked) else [*others, chosen][-2:]
+            self.reshape()
 
     def show(self, iterations: Sequence[Summary]) -> None:
         """Keep the cursor on its iteration, or on the newest if it was there."""
         before = self.selected if self.cursor else None
         self._iterations = iterations
+        self._ages.clear()
         if before is not None:
             self._select(before)
         self.reshape()
@@ -84,7 +126,7 @@ class Iterations(RowView):
         return max(self.count(), 1)
 
     def header(self, width: int) -> Sequence[Span]:
-        age = pad("age", 7) if width >= AGE_FROM else ""
+        age = pad("age", AGE) if width >= AGE_FROM else ""
         said = f"{'#':>4} {age}{'geomean':>7} {pad('outcome', OUTCOME)} hypothesis"
         known = isinstance(self._iterations, EntryList) and self._iterations.best_now is not None
         legends = (f"  {BEST_NOW} best now", f"  {BEST_NOW} best") if known else ()
@@ -100,11 +142,16 @@ class Iterations(RowView):
         mark = BEST_NOW if isinstance(self._iterations, EntryList) and self._iterations.is_best_now(summary) else ""
         word = "best" if mark and word in ("undecided", render.UNSETTLED) else word  # a later run has decided it
         style = _STYLES.get(word, "" if summary.right else "bad")
-        age = pad(render.age(summary.at, self._now()), 7) if width >= AGE_FROM else ""
+        age = ""
+        if width >= AGE_FROM:
+            self._ages[index] = self._age(index)
+            age = pad(self._ages[index], AGE)
+        is_marked = any(key_of(item) == key_of(summary) for item in self.marked)
         stalled = "stalled | " if summary.stalled else ""
         room = width - 23 - len(age) - len(stalled)
         return [
-            (f"{summary.iteration:>4} ", "strong"),
+            (f"{summary.iteration:>4}", "strong"),
+            (MARK if is_marked else " ", "accent"),
             (age, "dim"),
             (f"{fmt.times(summary.geomean):>7} ", style),
             (pad(_SHORT.get(word, word) + mark, OUTCOME) + " ", style),
