@@ -19,6 +19,7 @@ from harness.shared.errors import UserError, Where
 from harness.shared.results import CaseResult, Finding, InputForm, KernelTime, OutputError, Ratio, WallTime
 from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task, Tolerance
+from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -272,6 +273,7 @@ class FakeEngine:
         weakref.finalize(self, shutil.rmtree, self.state, ignore_errors=True)
         self.restored: list[str] = []
         self.dropped: list[Summary] = []
+        self.code: dict[str, list[KernelCode]] = {}
         self.source_now = "BLOCK = 8"
         self.is_long = False
         self.archive = self
@@ -403,6 +405,11 @@ class FakeEngine:
             raise UserError("the source of 7 is not on this machine")
         body = {"now": self.source_now, "best": "BLOCK = 4"}.get(reference, f"BLOCK = {reference}")
         return {"solution.py": f"import triton\n\n{body}\n\ndef kernel(x, m[bf16]):\n    return x\n"}
+
+    def machine_code(self, reference: str) -> list[KernelCode]:
+        if reference not in self.code:
+            raise UserError(f"no machine code of {reference}: it is kept when a source runs on a GPU; run it here")
+        return self.code[reference]
 
     def restore(self, reference: str) -> tuple[str, str]:
         self.restored.append(reference)

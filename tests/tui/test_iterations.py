@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from textual.geometry import Region
 
+from kernbench.diagnosis import machine_code
+from kernbench.diagnosis.machine_code import SASS_KINDS as KINDS
+from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.tui.app import Workbench
 from kernbench.tui.pages.history import DiffPage
 from tests.tui.scene import NOW, FakeEngine, make_app, screen_text, settle, until
@@ -99,3 +102,28 @@ async def test_only_ages_that_changed_are_painted(engine: FakeEngine, monkeypatc
         painted.clear()
         pane.tick()
         assert painted == []
+
+
+def code(registers: int) -> KernelCode:
+    ptx = machine_code.Listing(("mov.u32 %r1, 0;", f"add.s32 %r1, %r1, {registers};"), 2, dict.fromkeys(KINDS, 0))
+    return KernelCode("kernel", "BLOCK=8", registers, 0, 0, ptx, machine_code.Listing())
+
+
+async def test_machine_code_is_the_third_view_of_a_diff(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernbench.tui.pages.history.LOOK_SECONDS", 0.02)
+    app = make_app(engine)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("d", "v", "v")
+        await until(pilot, lambda: "no machine code of best: it is kept" in screen_text(app))
+        engine.code = {"best": [code(32)]}
+        await until(pilot, lambda: "no machine code of now" in screen_text(app))  # it looks again by itself
+        engine.code["now"] = [code(40)]
+        await until(pilot, lambda: "registers                 32     40  +8" in screen_text(app))
+        shown = screen_text(app)
+        assert "best -> working copy: machine code" in shown
+        assert "2 add.s32 %r1, %r1, 32;" in shown
+        assert "|    2 add.s32 %r1, %r1, 40;" in shown
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "+ add.s32 %r1, %r1, 40;" in screen_text(app))
+        await pilot.press("v")
+        await until(pilot, lambda: "- BLOCK = 4" in screen_text(app))

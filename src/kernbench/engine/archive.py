@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import json
 import os
 from pathlib import Path
 
 from harness.shared.errors import UserError
 from harness.shared.task import Task
+from kernbench.diagnosis import machine_code
+from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.diagnosis.rules import diagnose
 from kernbench.events import ProfileReady
 from kernbench.log import drop_entry, pruning, stored_sources
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.logbook import Logbook
+from kernbench.machine import disassembler
 from kernbench.ncu.profile_store import Profiles
+from kernbench.task import snapshot
 from kernbench.task.lookup import STATE_FOLDER
 
 LONG_BYTES = 2 << 20
+MACHINE_CODE = "machine_code"
+"""The folder that the worker writes it to."""
 
 
 class Archive:
@@ -46,6 +54,22 @@ class Archive:
         """Solution files of an iteration, `best`, `last` or `now`, by name."""
         point = self._find(reference)
         return stored_sources.texts(point, self.task)
+
+    def machine_code(self, reference: str) -> list[KernelCode]:
+        """What the source was compiled to when it last ran here on a GPU. Takes a second: call it in a thread."""
+        task, state = self.task, self._logbook.state
+        point = self._find(reference)
+        is_now = point.folder == Path(task.folder)
+        name = snapshot.sha_of(point.folder, state, task.ignore) if is_now else point.folder.name
+        try:
+            data = json.loads((state / MACHINE_CODE / f"{name}.json").read_text(encoding="utf-8"))
+            program = disassembler.find(str(data.get("nvdisasm", "")))
+            return machine_code.read(data, functools.partial(disassembler.sass, program))
+        except OSError:
+            what = "the working copy" if is_now else point.name
+            raise UserError(f"no machine code of {what}: it is kept when a source runs on a GPU; run it here") from None
+        except (ValueError, AttributeError) as problem:
+            raise UserError(f"the machine code of {point.name} cannot be read: {problem}") from None
 
     def restore(self, reference: str) -> tuple[str, str]:
         """Restores a source. Returns a sentence on what changed, and the hash of the files it replaced, which are kept;

@@ -9,6 +9,7 @@ from typing import Protocol
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
+from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.events import Event, ProfileReady, Summary
 
 
@@ -24,6 +25,9 @@ class Archive(Protocol):
 
     def sources(self, reference: str) -> Mapping[str, str]:
         """File name to text of `now`, `best`, `last` or an iteration."""
+
+    def machine_code(self, reference: str) -> list[KernelCode]:
+        """What a source was compiled to; may take a second."""
 
     def restore(self, reference: str) -> tuple[str, str]:
         """Restore a source; returns what changed, and what brings the replaced files back (empty if none were)."""
