@@ -13,7 +13,8 @@ from kernbench.diagnosis.machine_code import SASS_KINDS as KINDS
 from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.tui.app import Workbench
 from kernbench.tui.pages.history import DiffPage
-from tests.tui.scene import NOW, FakeEngine, make_app, screen_text, settle, until
+from kernbench.tui.panes import iterations
+from tests.tui.scene import NOW, FakeEngine, make_app, screen_text, settle, summary, until
 
 pytestmark = pytest.mark.anyio
 
@@ -90,18 +91,30 @@ async def test_only_ages_that_changed_are_painted(engine: FakeEngine, monkeypatc
             painted.extend(regions)
             return refresh(*regions, **how)
 
+        def minute() -> None:
+            for _ in range(iterations.MINUTE):
+                pane.tick()
+
         monkeypatch.setattr(pane, "refresh", note)
-        pane.tick()
+        minute()
         assert painted == []
         monkeypatch.setattr(pane, "_now", lambda: NOW + timedelta(minutes=1))
-        pane.tick()
+        minute()
         assert len(painted) == 2  # 27 and 50 minutes; the others are hours and days old
         assert {region.width for region in painted} == {7}
         await settle(pilot)
         assert " 28 min" in screen_text(app)
         painted.clear()
-        pane.tick()
+        minute()
         assert painted == []
+        engine.history.append(summary(13, at=(NOW + timedelta(seconds=40)).isoformat()))
+        app.main.show_iterations()
+        await settle(pilot)
+        assert " 20 s " in screen_text(app)
+        painted.clear()
+        monkeypatch.setattr(pane, "_now", lambda: NOW + timedelta(seconds=70))
+        pane.tick()
+        assert len(painted) == 1  # in its first minute an age does not wait
 
 
 def code(registers: int) -> KernelCode:

@@ -58,6 +58,8 @@ class Archive:
     def machine_code(self, reference: str) -> list[KernelCode]:
         """What the source was compiled to when it last ran here on a GPU. Takes a second: call it in a thread."""
         task, state = self.task, self._logbook.state
+        if task.device == "cpu":
+            raise UserError("this task runs on the CPU: machine code is kept of GPU kernels only")
         point = self._find(reference)
         is_now = point.folder == Path(task.folder)
         name = snapshot.sha_of(point.folder, state, task.ignore) if is_now else point.folder.name

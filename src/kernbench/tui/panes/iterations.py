@@ -24,8 +24,11 @@ AGE_FROM = 48
 """Cells from which the age fits."""
 AGE_AT, AGE = 5, 7
 """Where in the line the age is, and its cells."""
-AGE_SECONDS = 5.0
-"""How often ages are looked at; an age that is no longer true is painted again, nothing else of its line."""
+AGE_SECONDS, MINUTE = 10.0, 6
+"""How often ages in seconds are looked at, and after how many such looks the others."""
+MOST_AGES = 12
+"""Lines painted for their age at a time, the longest unpainted first: each takes 130 bytes, and a screen at rest may
+send 40 a second."""
 OUTCOME = 9
 """Cells of an outcome, with its mark."""
 _SHORT = {"build error": "build err"}
@@ -70,21 +73,22 @@ class Iterations(RowView):
         self.marked: list[Summary] = []
         """At most two, in the order in which they were marked."""
         self._ages: dict[int, str] = {}
-        """As painted, by index."""
+        """As painted, by index; the longest unpainted first."""
+        self._ticks = 0
 
     def on_mount(self) -> None:
         self.set_interval(AGE_SECONDS, self.tick)
 
     def tick(self) -> None:
-        """Paint the ages in view that have changed."""
-        ages, self._ages = self._ages, {}
-        for index, shown in ages.items():
-            y = index + self.HEADER - self.scroll_offset.y
-            if index >= self.count() or not self.HEADER <= y < self.size.height:
-                continue
-            self._ages[index] = shown
-            if self._age(index) != shown:
-                self.refresh(Region(len(self.GUTTER) + AGE_AT, y, AGE, 1))
+        """Paint ages in view that have changed, and nothing to the right of them."""
+        self._ticks += 1
+        top = self.scroll_offset.y
+        in_view = range(top, min(top + self.size.height - self.HEADER, self.count()))
+        self._ages = {index: shown for index, shown in self._ages.items() if index in in_view}
+        looked_at = [index for index, shown in self._ages.items() if shown.endswith(" s") or self._ticks % MINUTE == 0]
+        changed = [index for index in looked_at if self._age(index) != self._ages[index]]
+        for index in changed[:MOST_AGES]:
+            self.refresh(Region(len(self.GUTTER) + AGE_AT, index + self.HEADER - top, AGE, 1))
 
     def _age(self, index: int) -> str:
         return render.age(self._iterations[-1 - index].at, self._now())
@@ -144,14 +148,15 @@ class Iterations(RowView):
         style = _STYLES.get(word, "" if summary.right else "bad")
         age = ""
         if width >= AGE_FROM:
+            self._ages.pop(index, None)
             self._ages[index] = self._age(index)
             age = pad(self._ages[index], AGE)
         is_marked = any(key_of(item) == key_of(summary) for item in self.marked)
         stalled = "stalled | " if summary.stalled else ""
         room = width - 23 - len(age) - len(stalled)
         return [
-            (f"{summary.iteration:>4}", "strong"),
-            (MARK if is_marked else " ", "accent"),
+            (f"{summary.iteration:>4}" + ("" if is_marked else " "), "strong"),
+            (MARK if is_marked else "", "accent"),
             (age, "dim"),
             (f"{fmt.times(summary.geomean):>7} ", style),
             (pad(_SHORT.get(word, word) + mark, OUTCOME) + " ", style),
