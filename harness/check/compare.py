@@ -179,12 +179,6 @@ def shared(first: Outputs, second: Outputs) -> bool:
     )
 
 
-def one_ulp(dtype: torch.dtype, magnitude: float) -> float:
-    if not dtype.is_floating_point:
-        return 0.0
-    return float(torch.finfo(dtype).eps) * abs(magnitude)
-
-
 def _index(place: int, shape: torch.Size) -> tuple[int, ...]:
     index = []
     for length in reversed(shape):

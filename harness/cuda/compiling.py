@@ -69,8 +69,8 @@ def _packages() -> list[str]:
     return found
 
 
-def compiled(source: Source, names: tuple[str, ...]) -> tuple[bytes, dict[str, str]]:
-    """Machine code, and the lowered names of the C++ names in it."""
+def compiled(source: Source, names: tuple[str, ...]) -> tuple[bytes, dict[str, str], bytes]:
+    """Machine code, the lowered names of the C++ names in it, and its PTX."""
     from cuda.bindings import nvrtc
 
     with open(source.path, "rb") as file:
@@ -91,11 +91,21 @@ def compiled(source: Source, names: tuple[str, ...]) -> tuple[bytes, dict[str, s
             print(output, file=sys.stderr)  # warnings belong in the log
         code = bytearray(_checked(nvrtc.nvrtcGetCUBINSize(program)))
         _checked(nvrtc.nvrtcGetCUBIN(program, code))
-        return bytes(code), {
-            name: _checked(nvrtc.nvrtcGetLoweredName(program, name.encode())).decode() for name in names
-        }
+        lowered = {name: _checked(nvrtc.nvrtcGetLoweredName(program, name.encode())).decode() for name in names}
+        return bytes(code), lowered, _ptx(program)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
+
+
+def _ptx(program: Any) -> bytes:
+    """Only to be read by people: an NVRTC that keeps none is as good."""
+    from cuda.bindings import nvrtc
+
+    with contextlib.suppress(RuntimeError):
+        text = bytearray(_checked(nvrtc.nvrtcGetPTXSize(program)))
+        _checked(nvrtc.nvrtcGetPTX(program, text))
+        return bytes(text).rstrip(b"\0")
+    return b""
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:

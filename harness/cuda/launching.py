@@ -88,6 +88,18 @@ class Kernel:
             _allow_shared(self._kernel, self._name, shared, device)
             self._shared[device] = shared
 
+    def figures(self) -> dict[str, int]:
+        """Registers, and bytes of local and shared memory, with what was requested at a launch."""
+        names = {"registers": "NUM_REGS", "local_bytes": "LOCAL_SIZE_BYTES", "shared_bytes": "SHARED_SIZE_BYTES"}
+        driver, found = _driver(), dict[str, int]()
+        for figure, name in names.items():
+            attribute = getattr(driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+            device = driver.CUdevice(torch.cuda.current_device())
+            status, value = driver.cuKernelGetAttribute(attribute, self._kernel.handle, device)
+            if int(status) == 0:
+                found[figure] = int(value)
+        return {**found, "shared_bytes": found.get("shared_bytes", 0) + max(self._shared.values(), default=0)}
+
     def _refused(self, status: Any, where: tuple[int, ...]) -> RuntimeError:
         spelled = f"grid {where[:3]}, block {where[3:6]}, {where[6]} bytes of shared memory"
         return RuntimeError(f"{self._name} cannot be launched: {status.name} ({spelled})")

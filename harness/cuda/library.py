@@ -8,7 +8,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +23,9 @@ _MISSING = (
 )
 
 
+LOADED: weakref.WeakSet[Library] = weakref.WeakSet()
+
+
 class Library:
     """A compiled file. `get` finds every kernel; those that are not templates are also attributes."""
 
@@ -29,15 +33,31 @@ class Library:
         self._source = source
         self._kernels: dict[str, Kernel] = {}
         self._image = Image.of(source, tuple(names))
+        self._images: dict[str, Image] = {}
+        """By kernel."""
+        LOADED.add(self)
 
     def get(self, name: str) -> Kernel:
         """A kernel by its C++ name, such as `scale` or `rms_norm<float, 4>`."""
         if name not in self._kernels:
-            kernel = self._image.kernel(name) or Image.of(self._source, (name,)).kernel(name)
+            image, kernel = self._image, self._image.kernel(name)
+            if kernel is None:
+                image = Image.of(self._source, (name,))
+                kernel = image.kernel(name)
             if kernel is None:
                 raise CompileError(f"{self._source.file} has no __global__ function {name}", self._source.user_path)
-            self._kernels[name] = Kernel(kernel, name)
+            self._kernels[name], self._images[name] = Kernel(kernel, name), image
         return self._kernels[name]
+
+    def is_below(self, folder: str) -> bool:
+        return self._source.path.startswith(folder + os.sep)
+
+    def compiled(self) -> Iterator[dict[str, Any]]:
+        """What NVRTC made of each kernel that was asked for."""
+        for name, kernel in self._kernels.items():
+            image = self._images[name]
+            facts = {"name": name, "entry": image.lowered(name), "variant": ""}
+            yield {**facts, **kernel.figures(), "ptx": image.ptx, "code": image.code}
 
     def __getattr__(self, name: str) -> Kernel:
         if name.startswith("__"):
@@ -53,10 +73,10 @@ class Library:
 class Image:
     """Machine code on the device, and the lowered names of its C++ names."""
 
-    def __init__(self, code: bytes, lowered: dict[str, str]) -> None:
+    def __init__(self, code: bytes, lowered: dict[str, str], ptx: str) -> None:
         from cuda.core import ObjectCode
 
-        self._lowered = lowered
+        self._lowered, self.code, self.ptx = lowered, code, ptx
         self._object = ObjectCode.from_cubin(code)
 
     @classmethod
@@ -68,21 +88,26 @@ class Image:
             contextlib.suppress(OSError, ValueError),
             open(stem + ".json") as said,
             open(stem + ".cubin", "rb") as code,
+            open(stem + ".ptx", encoding="utf-8", errors="replace") as ptx,
         ):
-            return cls(code.read(), json.load(said))
-        image, names_in_it = compiled(source, names)
+            return cls(code.read(), json.load(said), ptx.read())
+        image, names_in_it, text = compiled(source, names)
         os.makedirs(source.cache, exist_ok=True)
-        for suffix, content in ((".json", json.dumps(names_in_it).encode()), (".cubin", image)):
+        for suffix, content in ((".json", json.dumps(names_in_it).encode()), (".cubin", image), (".ptx", text)):
             handle, partial = tempfile.mkstemp(dir=source.cache, suffix=".part")
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
             os.replace(partial, stem + suffix)  # readers see the whole file or none
-        return cls(image, names_in_it)
+        return cls(image, names_in_it, text.decode(errors="replace"))
+
+    def lowered(self, name: str) -> str:
+        """The name of a kernel in the machine code."""
+        return self._lowered.get(name, name)
 
     def kernel(self, name: str) -> Any:
         """cuda.core's kernel, or None if the image has none of this name."""
         try:
-            return self._object.get_kernel(self._lowered.get(name, name))
+            return self._object.get_kernel(self.lowered(name))
         except Exception:  # cuda.core has no public error class for a missing name
             return None
 

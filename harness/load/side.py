@@ -22,7 +22,7 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.load import extensions, operator_names
+from harness.load import extensions, native_stack, operator_names
 from harness.load.failure import SIDE_PREFIX
 
 LARGEST_SOURCE = 1 << 20
@@ -75,6 +75,7 @@ class Side:
 
     def reads(self, paths: Iterable[str]) -> None:
         """Registers files compiled for this side: C++, CUDA and headers are part of it, like its Python."""
+        native_stack.install(paths, self.build)
         here = os.path.realpath(self.folder)
         for path in paths:
             inside = os.path.commonpath([here, os.path.realpath(path)]) == here

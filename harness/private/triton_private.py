@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +21,7 @@ _AHEAD = (
     "triton.runtime.driver:driver.set_active",
 )
 _SLOWER_AHEAD = "precompiling kernels is slower"
+_NO_CODE = "diffs show no machine code of Triton kernels"
 
 NAMES = PrivateNames(
     {
@@ -29,6 +31,9 @@ NAMES = PrivateNames(
         GLUON: _SLOWER_AHEAD,
         "triton.knobs:cache": "Triton kernels are rebuilt after the first torch.compile",
         "triton.compiler.compiler:CompiledKernel._init_handles": "profiles do not show what Triton's compiler reports",
+        "triton.runtime.jit:JITFunction": _NO_CODE,
+        "triton.runtime.jit:KernelInterface": _NO_CODE,
+        "triton.runtime.autotuner:Autotuner": _NO_CODE,
         "triton.language.extra.libdevice": "libdevice returns None in an interpreted kernel instead of raising",
     }
 )
@@ -136,3 +141,60 @@ def watch_kernels() -> dict[str, dict[str, Any]]:
 
     importlib.import_module("triton.compiler.compiler").CompiledKernel._init_handles = note
     return seen
+
+
+def compiled_kernels(values: Iterable[Any]) -> Iterator[dict[str, Any]]:
+    """What was launched of every Triton function among these values; of an autotuner, only what it chose."""
+    names = (
+        "triton.runtime.jit:JITFunction",
+        "triton.runtime.jit:KernelInterface",
+        "triton.runtime.autotuner:Autotuner",
+    )
+    jit, interface, tuner = (NAMES.find(name) for name in names)
+    if jit is None or interface is None:
+        return
+    seen: set[int] = set()
+    for value in values:
+        function, configs = value, None
+        while isinstance(function, interface) and not isinstance(function, jit):  # an autotuner, or heuristics
+            if tuner is not None and isinstance(function, tuner):
+                configs = list(function.cache.values()) or function.configs[:1]
+            function = getattr(function, "fn", None)
+        if isinstance(function, jit) and id(function) not in seen:
+            seen.add(id(function))
+            with contextlib.suppress(AttributeError, KeyError, TypeError, IndexError):
+                yield from _launched(function, configs)
+
+
+def _launched(function: Any, configs: list[Any] | None) -> Iterator[dict[str, Any]]:
+    kernels = [kernel for known in function.device_caches.values() for kernel in known[0].values()]
+    for kernel in kernels:
+        if getattr(kernel, "module", None) is None:
+            continue
+        about, constants = kernel.metadata, _constants(kernel)
+        if configs is not None and not any(_is_of(config, about, constants) for config in configs):
+            continue
+        spills = getattr(kernel, "n_spills", None)
+        types = sorted({str(kind)[1:] for kind in kernel.src.signature.values() if str(kind).startswith("*")})
+        words = [*types, *(f"{name}={value}" for name, value in constants.items())]
+        yield {
+            "name": function.__name__,
+            "entry": str(about.name),
+            "variant": ", ".join([*words, f"{about.num_warps} warps", f"{about.num_stages} stages"]),
+            "registers": getattr(kernel, "n_regs", None),
+            "local_bytes": None if spills is None else 4 * spills,
+            "shared_bytes": getattr(about, "shared", None),
+            "ptx": str(kernel.asm.get("ptx", "")),
+            "code": bytes(kernel.asm.get("cubin", b"")),
+        }
+
+
+def _constants(kernel: Any) -> dict[str, Any]:
+    """By name: constexprs, and arguments that Triton has specialized."""
+    names = kernel.src.fn.arg_names
+    return {names[place[0]]: value for place, value in kernel.src.constants.items() if len(place) == 1}
+
+
+def _is_of(config: Any, about: Any, constants: dict[str, Any]) -> bool:
+    same = all(constants.get(name) == value for name, value in config.kwargs.items())
+    return same and (config.num_warps, config.num_stages) == (about.num_warps, about.num_stages)

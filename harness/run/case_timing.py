@@ -20,7 +20,7 @@ from harness.check.guarded_call import wrote_to
 from harness.device import environment
 from harness.device.activity import ForgedRecords, LostRecords
 from harness.inputs.cache import CaseInputs
-from harness.inputs.reference import BadOutput, Outputs, copies, named_outputs, nbytes
+from harness.inputs.reference import BadOutput, copies, named_outputs, nbytes
 from harness.load import builds
 from harness.run import baseline_kernels
 from harness.run.context import RunContext
@@ -29,7 +29,7 @@ from harness.run.progress import Progress
 from harness.shared import findings
 from harness.shared import format as fmt
 from harness.shared.codes import explain
-from harness.shared.results import CaseResult, Finding, OtherSide, OutputError
+from harness.shared.results import CaseResult, Finding, OtherSide
 from harness.shared.task import Case
 from harness.timing import blocks
 from harness.timing.case_timer import CaseTimer, Timed
@@ -86,13 +86,14 @@ class CaseTiming:
             timed.findings.append(findings.make("baseline_inexact", problem=first.problem))
         timed.findings += self._other_kernels(case, timed.samples)
         timed.findings += [left] if (left := between.taken()) is not None else []
+        timed.findings += _printed(timed.samples)
         problem, stale = self._timed_output(timed.samples, materials)
         problem = problem or written_input(spots.sets, task.written)
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings, *stale)
         result = self._with_threads(result, timed.samples)
         if self.context.task.judge == "truth":  # an error against the reference says nothing about accuracy
-            result = _with_error(result, first.largest_error, materials[0].expected)
+            result = _with_error(result, first.largest_error)
         row = self.timer.row(case, result, timed, missing)
         traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
         return self.timer.with_roofline(row, traffic, self.context.environment.bandwidth)
@@ -208,20 +209,13 @@ def written_input(sets: list[WorkingSet], mutates: tuple[str, ...]) -> str | Non
     return next((wrote_to(name) for name in names if name is not None), None)
 
 
-def _with_error(result: CaseResult, reached: float | None, expected: Outputs) -> CaseResult:
-    """Adds the baseline's largest error, and a finding if the solution's is well above it."""
-    error = result.error
-    if error is None or reached is None:
+def _printed(timed: Timing) -> list[Finding]:
+    """Whether the solution prints in every call."""
+    return [findings.make("prints", amount=fmt.plural(timed.printed, "byte"))] if timed.printed else []
+
+
+def _with_error(result: CaseResult, reached: float | None) -> CaseResult:
+    """Adds the baseline's largest error. Within the tolerance a larger one is a figure, not a finding."""
+    if result.error is None or reached is None:
         return result
-    error = OutputError(**{**error.__dict__, "baseline_max": reached})
-    worse = error.max is not None and error.max > 2 * reached + _one_ulp(error, expected)
-    more = (findings.make("less_accurate"),) if worse else ()
-    return replace(result, error=error, findings=(*result.findings, *more))
-
-
-def _one_ulp(error: OutputError, expected: Outputs) -> float:
-    """One ulp of the output at its worst element."""
-    if error.output is None or error.expected is None:
-        return 0.0
-    value = expected.get(error.output)
-    return 0.0 if value is None else compare.one_ulp(value.dtype, error.expected)
+    return replace(result, error=replace(result.error, baseline_max=reached))

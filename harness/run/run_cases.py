@@ -22,7 +22,7 @@ from harness.device import environment
 from harness.inputs.cache import RunCache
 from harness.inputs.reference import Draw, Reference, copies
 from harness.judging.handover import Sender
-from harness.load import builds, compiled
+from harness.load import builds, compiled, machine_code
 from harness.load.exception_text import one_line
 from harness.load.failure import BadTask, Paths, describe
 from harness.precompile import server
@@ -165,6 +165,14 @@ class Run:
         self._answer(RunContext(self.request, self.environment, solution, reference, self.cache, between))
         self._conclude()
         self.emit("finished")
+        self._keep_machine_code()
+
+    def _keep_machine_code(self) -> None:
+        """After the last line: no answer waits for it, and the run does not depend on it."""
+        side, build = self.cache.side("solution"), self.request.build
+        if self.device != "cpu" and side is not None and build:
+            with contextlib.suppress(Exception):
+                machine_code.write(side, os.path.dirname(build), os.path.basename(self.request.source))
 
     def _try_task(self, reference: Reference) -> None:
         """Runs the task's controls. Passed ones are not asked for again; those with findings are, for every run."""

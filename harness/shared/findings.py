@@ -100,10 +100,6 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "left threads running",
         "{threads} still running after the last call; join all threads before returning",
     ),
-    "less_accurate": Definition(
-        "less accurate than the baseline",
-        "the largest error is more than twice the baseline's; check the accumulation dtype and fast-math functions",
-    ),
     "less_work_timed": Definition(
         "less work timed",
         "{less} of {calls} timed calls ran less of `{kernel}` than the call whose result was checked;"
@@ -168,6 +164,10 @@ DEFINITIONS: dict[FindingCode, Definition] = {
         "two calls returned the same memory, so the second overwrote the first result;"
         " return a new tensor from each call",
         disqualifying=True,
+    ),
+    "prints": Definition(
+        "prints while timed",
+        "each call writes {amount} to stdout or stderr, and printing is timed too; remove it",
     ),
     "process_changed": Definition(
         "changed process",

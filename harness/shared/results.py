@@ -82,6 +82,11 @@ class OutputError:
     got: float | None = None
     expected: float | None = None
 
+    @property
+    def vs_baseline(self) -> float | None:
+        """Times the baseline's largest error; None if either is not known or the baseline is exact."""
+        return self.max / self.baseline_max if self.max is not None and self.baseline_max else None
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -30,6 +30,7 @@ from harness.inputs.calling import CaseEntry
 from harness.shared import stats
 from harness.timing.clocks import Call, Clock, Measured, Unsteady
 from harness.timing.input_sets import Rotation, WorkingSet
+from harness.timing.printed import Printed
 from harness.timing.samples import Timing
 from harness.timing.spot_checks import SpotChecks
 
@@ -98,7 +99,7 @@ class Bench:
             calls, batch, checked = self._warm_up(sides)
             timing = self._blocks(sides, calls, batch, began)
             timing.checked = checked
-            timing.last = self._one_more(sides[self.candidate])
+            timing.last = self._one_more(sides[self.candidate], timing)
         return timing
 
     def call(self, name: str, function: Callable[..., Any], beside: str = "", is_last_before: bool = False) -> Call:
@@ -217,10 +218,13 @@ class Bench:
         estimates = (timing.estimate(name, self.candidate) for name in others)
         return all(found is not None and found.half_width <= goal for found in estimates)
 
-    def _one_more(self, function: Callable[..., Any]) -> tuple[Any, WorkingSet]:
-        """Two calls like the timed ones, on one set whose values change in between; returns the second result."""
+    def _one_more(self, function: Callable[..., Any], timing: Timing) -> tuple[Any, WorkingSet]:
+        """Two calls like the timed ones, on one set whose values change in between; returns the second result. What
+        the first prints is counted."""
         working = self.rotation.take()
-        self._plain(function, working)
+        with Printed() as printed:
+            self._plain(function, working)
+        timing.printed = printed.bytes
         self.rotation.refill(working)
         return self._plain(function, working), working
 

@@ -38,6 +38,8 @@ class Timing:
     """Blocks dropped because the GPU was throttled."""
     unsteady: str | None = None
     """Why blocks were dropped."""
+    printed: int = 0
+    """Bytes that a call of the solution writes to stdout and stderr."""
     last: tuple[Any, WorkingSet] | None = None
     """The solution's result from one more call, at a known address with different values, and its working set."""
 

@@ -80,6 +80,19 @@ def age(at: str, now: datetime | None = None) -> str:
     return f"{max(int(seconds), 0)} s"
 
 
+def accuracy(row: CaseResult) -> str:
+    """A row's largest error against the baseline's: `error 3.1x the baseline's`; empty if one is not known."""
+    ratio = row.error.vs_baseline if row.error and not row.failed else None
+    return "" if ratio is None else f"error {fmt.factor(ratio)} the baseline's"
+
+
+def worst_accuracy(rows: Iterable[CaseResult]) -> CaseResult | None:
+    """The row whose error is furthest above the baseline's; None if none is above it."""
+    above = [(row.error.vs_baseline or 0.0, row) for row in rows if row.error and not row.failed]
+    ratio, worst = max(above, key=lambda item: item[0], default=(0.0, None))
+    return worst if ratio > 1 else None
+
+
 def checks(results: Iterable[CaseResult]) -> str:
     """`27/27 check cases passed`, of those that ran; those that did not run are counted separately, never as wrong."""
     rows = list(results)

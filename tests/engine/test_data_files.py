@@ -98,7 +98,7 @@ async def test_after_a_restore_the_next_run_has_the_same_source(watched: Callabl
     await it.until(lambda: any(summary.geomean == pytest.approx(5.0) for summary in summaries(it)))
     await it.idle()
     before = len(it.of(RunFinished))
-    sentence = it.session.archive.restore("1")
+    sentence = it.session.archive.restore("1")[0]
     assert sentence.startswith(
         "restored 1: solution.py, table.txt, helper.py (removed), more.txt (removed), rows.cuh (removed); `"
     )

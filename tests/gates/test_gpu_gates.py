@@ -144,11 +144,11 @@ def test_right_but_untrue_is_a_finding(child: Child, tmp_path: Path, name: str) 
     assert finding in answer.findings
 
 
-def test_less_accurate_within_the_tolerance_is_a_finding(child: Child, tmp_path: Path) -> None:
+def test_less_accurate_within_the_tolerance_is_no_finding(child: Child, tmp_path: Path) -> None:
     loose = GPU_TASK.replace("atol = 1e-5, rtol = 1e-5", "atol = 5e-2, rtol = 5e-2")
     lower = PRELUDE.replace(
         "tl.load(x + offsets, mask) *", "tl.load(x + offsets, mask).to(tl.bfloat16).to(tl.float32) *"
     )
     source = lower + "def scale(x, factor): return launch(x, factor)"
     answer = trying(child, tmp_path, "", solution_py=source, task_toml=loose)
-    assert (answer.status, answer.findings) == ("ok", {"less accurate than the baseline": False})
+    assert (answer.status, answer.findings) == ("ok", {})

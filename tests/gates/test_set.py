@@ -60,7 +60,7 @@ def repeated(values: Iterable[str]) -> list[str]:
 
 
 RED = {"name": "result kept between calls", "help": "", "red": True}
-NOTE = {"name": "less accurate than the baseline", "help": "", "red": False}
+NOTE = {"name": "nondeterministic", "help": "", "red": False}
 BUSY = {"name": "busy machine", "help": "", "red": False}
 
 

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from harness.shared.task import Task
 from kernbench import export
 from kernbench.cli import cli
-from kernbench.log import overview
+from kernbench.engine.archive import Archive
+from kernbench.log import drop_entry, overview
 from kernbench.log.entries import iterations_file
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs.journal import Journal
@@ -211,3 +212,19 @@ def test_a_person_at_a_terminal_is_asked(task: Task, answer: str, left: list[str
 def test_a_number_has_to_be_given(task: Task, words: list[str]) -> None:
     result = CliRunner().invoke(cli, ["drop", *words])
     assert result.exit_code == 2
+
+
+@pytest.mark.anyio
+async def test_the_screen_drops_and_puts_back_with_its_own_log(task: Task) -> None:
+    """The session's list is the same without the entry and with it again, and so is the file."""
+    book = Logbook(Path(task.folder), state_of(task), task)
+    archive, path = Archive(task, book), log_of(task)
+    before, listed = path.read_bytes(), list(book.numbers())
+    assert await archive.doubt(2) == ""
+    assert (await archive.drop(2)).startswith("dropped entry 2; `kernbench drop 2 --undo`")
+    assert (numbers(task), book.numbers()) == (["1", "3", "4"], [1, 3, 4])
+    with pytest.raises(drop_entry.DropError, match="no entry 2"):
+        await archive.drop(2)
+    assert await archive.put_back(2) == "entry 2 is back in ITERATIONS.md"
+    assert (path.read_bytes(), book.numbers()) == (before, listed)
+    await book.in_thread.close()

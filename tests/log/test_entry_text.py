@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.shared import format as fmt
-from harness.shared.results import CaseResult, Ratio, Status
+from harness.shared.results import CaseResult, OutputError, Ratio, Status
 from harness.shared.task import Task
 from kernbench import atomic_write, render
 from kernbench.diagnosis.counters import Kernel, Profile
@@ -363,3 +363,14 @@ def test_an_entry_that_failed_is_short(tmp_path: Path, statuses: list[Status], w
     failed = {row.id: row.status for row in rows if row.failed}
     found = {case: row.status for case, row in pulled_entries.rows(task, text).items() if row.failed}
     assert found == failed
+
+
+def test_the_row_whose_error_is_furthest_above_the_baselines_is_named(tmp_path: Path) -> None:
+    task = make_task(tmp_path / "t", 4)
+    errors = [OutputError(1e-3, 1e-3, 5e-2), OutputError(3.1e-3, 1e-3, 5e-2), OutputError(9e-3, 0.0, 5e-2), None]
+    rows = [CaseResult(case.id, "ok", error=error) for case, error in zip(task.cases, errors, strict=True)]
+    told = [render.accuracy(row) for row in rows]
+    assert told == ["error 1.0x the baseline's", "error 3.1x the baseline's", "", ""]
+    assert entry.accuracy(task, {row.id: row for row in rows}) == [f"{told[1]} on {task.cases[1].label}"]
+    assert entry.accuracy(task, {rows[0].id: rows[0]}) == []
+    assert render.accuracy(CaseResult("a", "wrong", error=errors[1])) == ""

@@ -30,6 +30,7 @@ VALUES: dict[str, Any] = {
     "allowed": 1, "busy": 2.4, "cpus": 4, "dropped": 3, "cause": "software thermal", "counts": "1 kernel in 2 calls",
     "files": "reference.py", "now": "`fused grid 66`", "before": "`fused grid 132`", "what": "a torch mode",
     "now_us": "9.1", "alone_us": "4.2", "wrong": "zeros", "output": "output 0", "case": "small",
+    "amount": "9 bytes",
     "wall_us": 80.0, "less": 9, "other": 4, "late": 7, "share": "97%", "slow": 8, "blocks": 9, "longer": "12%",
 }  # fmt: skip
 OLD_SENTENCES: list[tuple[str, str, Reason]] = [
@@ -53,8 +54,8 @@ OLD_SENTENCES: list[tuple[str, str, Reason]] = [
 ALWAYS_CODED = {
     "baseline_inexact", "busy_machine", "changed_before", "degenerate", "device_wall_mismatch", "forged_records",
     "forked", "inputs_kept", "interpreted_bf16", "left_set", "less_work_timed", "not_compared", "opponent_changed",
-    "opponent_slowed", "other_baseline_kernels", "other_work_timed", "process_changed", "task_files_changed",
-    "unsteady",
+    "opponent_slowed", "other_baseline_kernels", "other_work_timed", "prints", "process_changed",
+    "task_files_changed", "unsteady",
 }  # fmt: skip
 """Never written without their code."""
 OLD_FINDINGS: list[tuple[str, str, FindingCode]] = [
@@ -64,7 +65,6 @@ OLD_FINDINGS: list[tuple[str, str, FindingCode]] = [
     ("fewer checks", "memory ran out while other values were tried", "fewer_checks"),
     ("impossible", "0.50 us for bytes that the bus cannot move in under 0.83 us", "impossible_time"),
     ("left threads running", "2 threads of the source still ran after its last call", "left_threads"),
-    ("less accurate than the baseline", "the largest error is over twice the baseline's", "less_accurate"),
     ("library kernels only", "only library kernels ran (at::native::x)", "library_kernels_only"),
     ("no kernel ran", "1 of 9 timed calls put nothing on the GPU", "no_kernel_ran"),
     ("nondeterministic", "the same inputs gave other bits the second time", "nondeterministic"),
@@ -158,6 +158,14 @@ def test_an_old_finding_has_its_code(name: str, words: str, code: FindingCode) -
     disqualifying = findings.DEFINITIONS[code].disqualifying
     row = CaseResult("a", "ok", findings=(Finding(name, words, disqualifying, code),))
     assert legacy.decode_row(old(to_dict(row))) == row
+
+
+@pytest.mark.parametrize("more", [{}, {"code": "less_accurate"}])
+def test_an_error_within_the_tolerance_was_a_finding_once(more: dict[str, str]) -> None:
+    words = {"name": "less accurate than the baseline", "help": "the largest error is over twice the baseline's"}
+    kept = {"name": "nondeterministic", "help": "", "red": False, "code": "nondeterministic"}
+    row = {"id": "a", "status": "ok", "findings": [{**words, "red": False, **more}, kept]}
+    assert [finding.code for finding in legacy.decode_row(row).findings] == ["nondeterministic"]
 
 
 @pytest.mark.parametrize(("status", "sentence", "reason"), OLD_SENTENCES)

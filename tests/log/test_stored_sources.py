@@ -293,10 +293,10 @@ def test_the_way_back_names_a_state_folder_of_its_own(
 ) -> None:
     folder = Path(task.folder)
     monkeypatch.chdir(folder.parent)
-    usual = Archive(task, Logbook(folder, journal.state)).restore("2")
+    usual = Archive(task, Logbook(folder, journal.state)).restore("2")[0]
     assert re.search(r"`kernbench restore \./rms_norm [0-9a-f]{8}` undoes this", usual)
     journal.state.rename(folder.parent / "my state")
-    other = Archive(task, Logbook(folder, folder.parent / "my state")).restore("3")
+    other = Archive(task, Logbook(folder, folder.parent / "my state")).restore("3")[0]
     command = re.search("`(.*)` undoes this", other)
     assert command is not None
     assert re.fullmatch(r"kernbench restore \./rms_norm [0-9a-f]{8} --state 'my state'", command[1])

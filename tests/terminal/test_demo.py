@@ -68,7 +68,7 @@ def test_a_day_at_the_workbench(terminal: Terminal, folder: Path) -> None:
     cpp("*= scale", "*= 1.01f * scale")
     terminal.until(r"#3 [^\n]*35 wrong")
     cpp("float largest = from[0];", "float largest = from[0]; *(volatile int *)8 = 1;")
-    assert "solution.py:" in terminal.until(r"crashed .*segfaulted")
+    assert "solution.cpp:43" in terminal.until(r"crashed .*segfaulted")
     terminal.until("  #4 ")  # a newer save would end the run before it is an iteration
     cpp("float largest = from[0];", "float largest = from[0]; for (volatile int k = 0; k < 1;) k = 0;")
     terminal.until(r"timeout .*timed out after")

@@ -19,6 +19,7 @@ from harness.shared.errors import UserError, Where
 from harness.shared.results import CaseResult, Finding, InputForm, KernelTime, OutputError, Ratio, WallTime
 from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task, Tolerance
+from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -271,6 +272,8 @@ class FakeEngine:
         self.state = Path(tempfile.mkdtemp(prefix="kernbench-scene-"))
         weakref.finalize(self, shutil.rmtree, self.state, ignore_errors=True)
         self.restored: list[str] = []
+        self.dropped: list[Summary] = []
+        self.code: dict[str, list[KernelCode]] = {}
         self.source_now = "BLOCK = 8"
         self.is_long = False
         self.archive = self
@@ -403,9 +406,26 @@ class FakeEngine:
         body = {"now": self.source_now, "best": "BLOCK = 4"}.get(reference, f"BLOCK = {reference}")
         return {"solution.py": f"import triton\n\n{body}\n\ndef kernel(x, m[bf16]):\n    return x\n"}
 
-    def restore(self, reference: str) -> str:
+    def machine_code(self, reference: str) -> list[KernelCode]:
+        if reference not in self.code:
+            raise UserError(f"no machine code of {reference}: it is kept when a source runs on a GPU; run it here")
+        return self.code[reference]
+
+    def restore(self, reference: str) -> tuple[str, str]:
         self.restored.append(reference)
-        return f"restored {reference}: solution.py"
+        return f"restored {reference}: solution.py", f"before {reference}"
+
+    async def doubt(self, number: int) -> str:
+        return "it has lines added or changed by hand" if number == 10 else ""
+
+    async def drop(self, number: int) -> str:
+        self.dropped = [item for item in self.history if item.iteration == number]
+        self.history = [item for item in self.history if item.iteration != number]
+        return f"dropped entry {number}"
+
+    async def put_back(self, number: int) -> str:
+        self.history = sorted([*self.history, *self.dropped], key=lambda item: item.iteration or 0)
+        return f"entry {number} is back in ITERATIONS.md"
 
 
 OWN_COLOURS = Settings(theme="kernbench")

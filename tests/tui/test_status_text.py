@@ -98,7 +98,7 @@ def test_columns_join_by_importance() -> None:
 def test_columns_stay_where_they_are_from_run_to_run(width: int) -> None:
     """Whatever the rows have to show: nothing yet, findings, a best, a failing row of the grid with a long name."""
     empty = [replace(row, result=None, before=None) for row in rows()]
-    found, best = findings.make("less_accurate"), Ratio(1.02, 1.01, 1.03, "faster")
+    found, best = findings.make("nondeterministic"), Ratio(1.02, 1.01, 1.03, "faster")
     full = [
         replace(row, before=row.result, result=replace(row.result, findings=(found,), vs_best=best))
         if row.result

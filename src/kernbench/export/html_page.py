@@ -134,6 +134,7 @@ def case_cells(about: Collected, row: CaseResult) -> CaseCells:
     case = about.task.case(row.id)
     speedup = row.speedup or 0.0
     notes = [render.place(row.where, row.detail)] if row.detail else []
+    notes += [words] if (words := render.accuracy(row)) else []
     return CaseCells(
         id=row.id,
         label=case.label,

@@ -107,7 +107,9 @@ def _claim(after: Summary) -> str:
 
 def _lead(about: Collected, pair: Pair) -> str:
     counts = render.counts(pair.after, pair.new.values())
-    text = "; ".join([*entry_text.speeds(about.task, pair.after, pair.new), counts])
+    text = "; ".join(
+        [*entry_text.speeds(about.task, pair.after, pair.new), counts, *entry_text.accuracy(about.task, pair.new)]
+    )
     findings = {finding.name for row in pair.new.values() for finding in row.findings}
     found = f"; findings: {', '.join(sorted(findings))}" if findings else ""
     return f"{text[:1].upper()}{text[1:]}{found}."

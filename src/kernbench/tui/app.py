@@ -216,6 +216,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
             show_entry=self.past.show_entry,
             copy_entry=self.past.copy_selected,
             restore_entry=self.past.restore_selected,
+            drop_entry=self.past.drop_selected,
             change_theme=self.action_change_theme,
         )
 
@@ -312,7 +313,16 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         self.rows.profile(full)
 
     def action_diff(self) -> None:
-        self.past.show_diff("best", "now")
+        self.past.show_compared()
+
+    def action_mark_entry(self) -> None:
+        self.past.mark()
+
+    def action_drop_entry(self) -> None:
+        self.past.drop_selected()
+
+    async def action_undo(self) -> None:
+        await self.past.undo()
 
     def action_export(self) -> None:
         export.ask(self)

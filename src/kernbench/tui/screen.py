@@ -5,7 +5,7 @@ Events change the board at once and are painted at most fifteen times per second
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import ClassVar
 
@@ -116,7 +116,6 @@ class MainScreen(PaneScreen, inherit_bindings=False):
 
     def on_mount(self) -> None:
         self._begin()
-        self.set_interval(60, lambda: self.iterations.refresh())
         self.set_interval(1, self._count_on)
         self.set_interval(LOOK_SECONDS, self._look_soon)
 
@@ -241,6 +240,13 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     @property
     def selected_entry(self) -> Summary | None:
         return self.iterations.selected
+
+    @property
+    def marked_entries(self) -> Sequence[Summary]:
+        return self.iterations.marked
+
+    def mark_entry(self) -> None:
+        self.iterations.mark()
 
     def show_iterations(self) -> None:
         self.iterations.reading, self.iterations.usual = self.board.reading, self.board.task.baseline

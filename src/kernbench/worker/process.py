@@ -23,6 +23,7 @@ from harness.shared.codes import UnusableCode
 from harness.shared.errors import UserError
 from harness.shared.lines import PROTOCOL, UNREADABLE, decode_checked
 from harness.shared.run_request import Environment
+from kernbench.machine import native_stack
 from kernbench.worker.launched import Launched
 from kernbench.worker.log_limit import LogLimiter
 from kernbench.worker.wire_check import GARBLED, Refused, WireCheck
@@ -41,6 +42,8 @@ importlib.import_module("harness." + module).main(*words)
 LONGEST_EVENT = 32 * 1024 * 1024
 DRAIN_SECONDS = 0.1
 """For the last events of a worker that has exited."""
+NOISE = (native_stack.MARK, "Extension modules: ")
+"""How lines of a crash begin that say nothing to a person."""
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "TRITON_INTERPRET")
 
 
@@ -283,7 +286,8 @@ class ChildProcess:
     def _log(self, lines: list[str]) -> None:
         for line in lines:
             self.log_tail.append(line)
-            self._on_log(line)
+            if not line.startswith(NOISE):
+                self._on_log(line)
         del self.log_tail[:-200]
 
 

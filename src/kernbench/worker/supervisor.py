@@ -23,6 +23,7 @@ from harness.shared.codes import CUDA_ERROR_EXIT
 from harness.shared.run_request import Environment
 from kernbench import render
 from kernbench.events import Event, LogLine, Notice, WorkerChanged
+from kernbench.machine import native_stack
 from kernbench.worker.deadlines import Deadlines, compiler_below
 from kernbench.worker.judge import Judge, JudgeLost
 from kernbench.worker.precompiler import Precompiler
@@ -354,7 +355,7 @@ class Supervisor:
             detail = f"was stopped: {child.refusal}"
         elif child.returncode != CUDA_ERROR_EXIT:
             detail = exit_text(child.returncode)
-        return WorkerLost("crashed", self._step, None, detail, tuple(child.log_tail))
+        return WorkerLost("crashed", self._step, None, detail, await native_stack.resolved(child.log_tail))
 
     def _silent(self, child: ChildProcess) -> dict[str, Any] | WorkerLost:
         """Reports a compiler at work, which moves the deadline; ends a step that is past it."""

@@ -274,7 +274,8 @@ class TestCompiler:
     """NVRTC itself needs no GPU."""
 
     def test_templates_get_a_name(self, tmp_path: Path) -> None:
-        code, lowered = compiling.compiled(source(tmp_path), ("add<float, 4>", "plain"))
+        code, lowered, ptx = compiling.compiled(source(tmp_path), ("add<float, 4>", "plain"))
+        assert b".visible .entry scale(" in ptx
         assert code.startswith(b"\x7fELF")
         assert lowered == {"add<float, 4>": "_Z3addIfLi4EEvPT_x", "plain": "_Z5plainPdd"}
 

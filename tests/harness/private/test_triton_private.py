@@ -38,13 +38,23 @@ SET_ACTIVE = "triton.runtime.driver:driver.set_active"
 KEY = "triton.runtime.cache:triton_key"
 CACHE, LOADED = "triton.knobs:cache", "triton.compiler.compiler:CompiledKernel._init_handles"
 LIBDEVICE = "triton.language.extra.libdevice"
+CODE = ["triton.runtime.jit:JITFunction", "triton.runtime.jit:KernelInterface", "triton.runtime.autotuner:Autotuner"]
 OUTSIDE = re.compile(
     r"((torch|triton)(\.\w+)*[.:]_[A-Za-z]|triton\.(runtime|compiler|backends|knobs|experimental)\b)[\w.:]*"
 )
 
 
 def test_every_name_is_taken_away_below() -> None:
-    assert {*AHEAD, SET_ACTIVE, KEY, GLUON, CACHE, LOADED, LIBDEVICE} == set(NAMES.without)
+    assert {*AHEAD, *CODE, SET_ACTIVE, KEY, GLUON, CACHE, LOADED, LIBDEVICE} == set(NAMES.without)
+
+
+@pytest.mark.parametrize("name", CODE)
+def test_without_its_classes_no_machine_code_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton.runtime.jit import JITFunction
+
+    hide(monkeypatch, NAMES, name)
+    function = JITFunction(test_every_name_is_taken_away_below)
+    assert list(triton_private.compiled_kernels([function, name])) == []
 
 
 ASKED = """

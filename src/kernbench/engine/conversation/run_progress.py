@@ -138,11 +138,12 @@ class RunProgress:
         self.failure = BuildFailed(started.run, started.source, message, where, own, status, count)
 
     def _fault(self, lost: WorkerLost) -> Where | None:
-        """The user's line in the fault handler's report, which lists the innermost frame first."""
-        for line in lost.log:
-            found = FAULT_FRAME.search(line)
-            if found and found["file"].startswith(self._snapshot + "/"):
-                return Where(found["file"].removeprefix(self._snapshot + "/"), int(found["line"]))
+        """The user's line in the fault handler's report, which lists the innermost frame first. Python runs in the
+        snapshot; C++ was compiled under the names of the task's folder."""
+        for found in filter(None, map(FAULT_FRAME.search, lost.log)):
+            for folder in (self._snapshot, self.task.folder):
+                if found["file"].startswith(folder + "/"):
+                    return Where(found["file"].removeprefix(folder + "/"), int(found["line"]))
         return None
 
     def _own_frames(self, traceback: str) -> str:

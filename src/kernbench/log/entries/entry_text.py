@@ -225,12 +225,19 @@ def result(task: Task, summary: Summary, results: Mapping[str, CaseResult]) -> s
     if why_not := render.not_best(summary):
         parts.append(why_not)
     parts.append(render.counts(summary, results.values()))
+    parts += accuracy(task, results)
     names = sorted(
         {finding.name for row in results.values() for finding in row.findings} | {f.name for f in summary.findings}
     )
     if names:
         parts.append(f"findings: {', '.join(names)}")
     return "; ".join(parts)
+
+
+def accuracy(task: Task, results: Mapping[str, CaseResult]) -> list[str]:
+    """Names the row whose error is furthest above the baseline's."""
+    worst = render.worst_accuracy(results.values())
+    return [f"{render.accuracy(worst)} on {task.case(worst.id).label}"] if worst else []
 
 
 def _failures(task: Task, results: Mapping[str, CaseResult]) -> list[str]:

@@ -22,6 +22,7 @@ def commands(
     show_entry: Run,
     copy_entry: Run,
     restore_entry: Run,
+    drop_entry: Run,
     change_theme: Run,
 ) -> Iterator[SystemCommand]:
     """`run_action` runs the action that a key of the main screen is bound to."""
@@ -31,6 +32,7 @@ def commands(
     yield SystemCommand("entry", "the selected entry of ITERATIONS.md, its source and diff", show_entry)
     yield SystemCommand("copy entry", "the selected entry as Markdown", copy_entry)
     yield SystemCommand("restore", "restore the selected iteration's source", restore_entry)
+    yield SystemCommand("drop", "drop the selected entry from ITERATIONS.md; undo puts it back", drop_entry)
     yield SystemCommand("theme", "choose colors; ansi themes use the terminal's colors", change_theme)
 
 

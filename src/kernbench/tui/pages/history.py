@@ -9,9 +9,11 @@ from typing import ClassVar, Protocol
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.worker import WorkType
 
 from harness.shared.errors import UserError
-from kernbench.tui.pages import entry_view
+from kernbench.diagnosis.machine_code import KernelCode
+from kernbench.tui.pages import entry_view, machine_view
 from kernbench.tui.pages.dialogs import Choose, Page
 from kernbench.tui.state.bench import Bench
 from kernbench.tui.text import code_text, diff_text
@@ -31,6 +33,8 @@ class EntryActions(Protocol):
 
     def ask_restore(self, reference: str) -> None: ...
 
+    def ask_drop(self, number: int) -> None: ...
+
     async def copy_entry(self, number: int, text: str) -> None: ...
 
 
@@ -41,6 +45,7 @@ class EntryPage(Page):
         Binding("d", "diff", "diff", tooltip="diff its source -> working copy", id="entry.diff"),
         Binding("v", "source", "source", tooltip="show its source", id="entry.source"),
         Binding("R", "restore", "restore", tooltip="restore its source", id="entry.restore"),
+        Binding("D", "drop", "drop", tooltip="drop it from ITERATIONS.md", id="entry.drop"),
         Binding("y", "copy", "copy", tooltip="copy the entry as Markdown", id="entry.copy"),
     ]
 
@@ -73,6 +78,9 @@ class EntryPage(Page):
     def action_restore(self) -> None:
         self._actions.ask_restore(self.reference)
 
+    def action_drop(self) -> None:
+        self._actions.ask_drop(self.number)
+
     async def action_copy(self) -> None:
         await self._actions.copy_entry(self.number, self.text)
 
@@ -82,7 +90,7 @@ class DiffPage(Page):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "other", "other", tooltip="compare with another iteration", id="diff.other"),
-        Binding("v", "view", "columns", tooltip="switch between one and two columns", id="diff.view"),
+        Binding("v", "view", "view", tooltip="two columns, one column, or machine code", id="diff.view"),
     ]
 
     def __init__(
@@ -95,6 +103,10 @@ class DiffPage(Page):
         """The two sources; the old one stays as it was when chosen, even if best changes."""
         self._columns: bool | None = None
         """The user's choice; None until then: two columns if they fit."""
+        self._is_machine = False
+        """Machine code is shown, not the sources."""
+        self._code: tuple[list[KernelCode], list[KernelCode]] | str = ""
+        """That of both, or a sentence on why it is not there."""
         super().__init__(_title(old, new), [])
 
     def on_mount(self) -> None:
@@ -111,31 +123,75 @@ class DiffPage(Page):
                 if self._shown is not None and now != self._shown[1]:
                     self._shown = self._shown[0], now
                     self._fill()
+                    self._compile()
+                elif self._is_machine and isinstance(self._code, str):  # it is there once the run is over
+                    await self._read_code()
 
     def _load(self) -> None:
         old, new = self._sources(self._old), self._sources(self._new)
         if old is not None and new is not None:
             self._shown = old, new
             self._fill()
+            self._compile()
 
     def on_resize(self) -> None:
         self._fill()
 
     def action_view(self) -> None:
-        if self.app.size.width < diff_text.SIDE_BY_SIDE_FROM:
-            least = f"at least {diff_text.SIDE_BY_SIDE_FROM} characters wide"
-            self._bench.say(f"the side-by-side view needs a screen {least}")
-            return
-        self._columns = not self._in_columns
+        """Two columns if they fit, one column, machine code, and round again."""
+        if self._in_columns and not self._is_machine:
+            self._columns = False
+        elif not self._is_machine:
+            self._is_machine = True
+            self._compile()
+        else:
+            self._is_machine, self._columns = False, None
         self._fill()
+
+    def _compile(self) -> None:
+        """Read the machine code of both, if it is shown."""
+        if self._is_machine:
+            self._code = "reading the machine code"
+            self._fill()
+            self._begin(self._read_code, "code")
+
+    def _begin(self, work: WorkType[None], group: str) -> None:
+        """In place of what the group is still doing."""
+        self.run_worker(work, exclusive=True, group=group, exit_on_error=False)
+
+    async def _read_code(self) -> None:
+        archive, before = self._bench.engine.archive, self._code
+        try:
+            old = await asyncio.to_thread(archive.machine_code, self._old)
+            self._code = old, await asyncio.to_thread(archive.machine_code, self._new)
+        except (UserError, OSError) as problem:
+            self._code = str(problem)
+        if self._code != before:
+            self._fill()
+
+    async def _show_code(self) -> None:
+        """In a thread: the diff of two large kernels takes a second."""
+        code, width, columns = self._code, self._width, self._columns_fit
+        lines: Sequence[Sequence[Span]] = [[(code, "dim")]] if isinstance(code, str) else []
+        if not isinstance(code, str):
+            lines = await asyncio.to_thread(machine_view.lines, *code, width, columns)
+        if self._is_machine:
+            self.show(lines, f"{_title(self._old, self._new)}: machine code")
 
     def action_other(self) -> None:
         self.app.push_screen(Choose("Compare with", self._choices, self._old, "shown"), self._take)
 
     @property
+    def _columns_fit(self) -> bool:
+        return self.app.size.width >= diff_text.SIDE_BY_SIDE_FROM
+
+    @property
     def _in_columns(self) -> bool:
-        wide = self.app.size.width >= diff_text.SIDE_BY_SIDE_FROM
-        return wide and self._columns is not False
+        return self._columns_fit and self._columns is not False
+
+    @property
+    def _width(self) -> int:
+        return max(self.app.size.width - 4, 20)
 
     def _take(self, name: str | None) -> None:
         if name is not None and self._sources(name) is not None:
@@ -143,9 +199,12 @@ class DiffPage(Page):
             self._load()
 
     def _fill(self) -> None:
-        if self._shown is not None:
-            width = max(self.app.size.width - 4, 20)
-            self.show(diff_text.lines(*self._shown, width, self._in_columns), _title(self._old, self._new))
+        if self._shown is None:
+            return
+        if self._is_machine:
+            self._begin(self._show_code, "shown")
+        else:
+            self.show(diff_text.lines(*self._shown, self._width, self._in_columns), _title(self._old, self._new))
 
 
 def _title(old: str, new: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 
 from kernbench.events import Summary
@@ -32,6 +32,13 @@ class MainView(Protocol):
 
     @property
     def selected_entry(self) -> Summary | None: ...
+
+    @property
+    def marked_entries(self) -> Sequence[Summary]:
+        """At most two, to be compared."""
+
+    def mark_entry(self) -> None:
+        """Mark the selected entry, or unmark it."""
 
     def reveal(self, name: str) -> None:
         """Bring a pane into view, without focusing it if possible."""

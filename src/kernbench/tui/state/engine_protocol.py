@@ -9,6 +9,7 @@ from typing import Protocol
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
+from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.events import Event, ProfileReady, Summary
 
 
@@ -25,8 +26,20 @@ class Archive(Protocol):
     def sources(self, reference: str) -> Mapping[str, str]:
         """File name to text of `now`, `best`, `last` or an iteration."""
 
-    def restore(self, reference: str) -> str:
-        """Restore a source and return what changed; the current files are kept."""
+    def machine_code(self, reference: str) -> list[KernelCode]:
+        """What a source was compiled to; may take a second."""
+
+    def restore(self, reference: str) -> tuple[str, str]:
+        """Restore a source; returns what changed, and what brings the replaced files back (empty if none were)."""
+
+    async def doubt(self, number: int) -> str:
+        """Why the user may not want to drop this entry; empty if nothing in it was written by hand."""
+
+    async def drop(self, number: int) -> str:
+        """Remove an entry from ITERATIONS.md; returns one sentence."""
+
+    async def put_back(self, number: int) -> str:
+        """Bring a dropped entry back; returns one sentence."""
 
     def profiles(self) -> Mapping[str, ProfileReady]:
         """Stored profiles, the newest of each case."""

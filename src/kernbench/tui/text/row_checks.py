@@ -9,7 +9,7 @@ from typing import Any
 from harness.shared import format as fmt
 from harness.shared.results import CaseResult, InputForm, OutputError
 from harness.shared.task import Case, Task, Tolerance
-from kernbench import report
+from kernbench import render, report
 from kernbench.tui.text.spans import Span, clean
 
 Line = list[Span]
@@ -38,7 +38,7 @@ def _equal(share: float) -> str:
 def _table_of_errors(result: CaseResult, overall: OutputError) -> Iterator[Line]:
     known = {"largest": overall.max, "baseline's largest": overall.baseline_max}
     figures = [f"  {word} {fmt.error(value)}" for word, value in known.items() if value is not None]
-    yield [("error", "head"), (" ".join(figures), "")]
+    yield [("error", "head"), (render.accuracy(result).removeprefix("error") + " ".join(figures), "")]
     titles = ("output", "largest", "off by", "allowed", "at", "got", "expected")
     rows = [titles, *map(_error, result.errors or (overall,))]
     if len(rows) > 2:

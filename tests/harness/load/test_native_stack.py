@@ -1,0 +1,90 @@
+"""A crash in host C++ names the line of the C++, in the words of Python's fault handler and with its exit."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from harness.shared import taskfile
+from harness.shared.errors import Where
+from kernbench.engine.conversation.run_progress import RunProgress
+from kernbench.events import CaseLanded, RunStarted
+from kernbench.machine import native_stack
+from kernbench.worker.process import WorkerLost
+from tests.harness.child import Child, write_task
+
+SYMBOLIZERS = [words[0] for words in native_stack.TOOLS]
+HAS_TOOLS = any(map(shutil.which, ("c++", "g++", "clang++"))) and any(map(shutil.which, SYMBOLIZERS))
+needs_tools = pytest.mark.skipif(not HAS_TOOLS, reason="no C++ compiler, or no addr2line")
+SOLUTION = """
+from harness import host
+_cpp = host.load("solution.cpp")
+def scale(x, factor):
+    out = x * 0
+    _cpp.scale(x, out, x.numel(), factor)
+    return out
+"""
+BODIES = {
+    "a store": "out[n << 40] = factor;",
+    "a call of the C library": "std::memcpy(out + (n << 40), x, n * 4);",
+    "an endless recursion": "out[0] = deep(out);",
+    "an assertion": "std::abort();",
+}
+CPP = """
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+static float deep(volatile float* x) { volatile float next[200]; next[0] = *x; return deep(next) + next[0]; }
+extern "C" void scale(const float* x, float* out, int64_t n, double factor) {
+    BODY
+    out[0] += x[0];  // no call above is the last thing it does
+    (void)deep;
+}
+"""
+
+
+@needs_tools
+@pytest.mark.parametrize("name", BODIES)
+def test_a_crash_names_its_line(tmp_path: Path, name: str) -> None:
+    folder = write_task(tmp_path, solution_py=SOLUTION, solution_cpp=CPP.replace("BODY", BODIES[name]))
+    with Child() as child:
+        assert child.run(folder, cases=("small",))[-1]["event"] == "gone"
+        assert child.process.stderr is not None
+        log = child.process.stderr.read().splitlines()
+    assert child.process.returncode == -(signal.SIGABRT if name == "an assertion" else signal.SIGSEGV)
+    frames = [line for line in asyncio.run(native_stack.resolved(log)) if f'  File "{folder}/solution.cpp"' in line]
+    expected = "line 4 in deep(float volatile*)" if name == "an endless recursion" else "line 6 in scale"
+    assert [line.partition(", ")[2] for line in frames] == [expected]
+
+
+CRASHED = ["Fatal Python error: Segmentation fault", "", "Current thread 0x1 (most recent call first):", "  File"]
+
+
+def test_frames_come_before_those_of_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_stack, "_frames", lambda marked: [f"  File of {line}" for line in marked])
+    log = ["printed", f"{native_stack.MARK}1f /b/a.so", *CRASHED]
+    told = asyncio.run(native_stack.resolved(log))
+    assert told == ("printed", *CRASHED[:3], "  File of 1f /b/a.so", "  File")
+    assert asyncio.run(native_stack.resolved(CRASHED)) == tuple(CRASHED)
+
+
+def test_without_a_tool_the_log_stays_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert asyncio.run(native_stack.resolved([f"{native_stack.MARK}1f /b/a.so", *CRASHED])) == tuple(CRASHED)
+
+
+def test_the_row_is_at_the_line_of_the_cpp(tmp_path: Path) -> None:
+    task = taskfile.load(write_task(tmp_path))
+    started = RunStarted("r", "ab" * 32, "save", ("small",), "2026-11-14T21:03:00+00:00", "eager")
+    places = [("/usr/include/c++/12/vector", 9), (f"{task.folder}/solution.cpp", 6), ("/snapshot/solution.py", 5)]
+    frames = [f'  File "{file}", line {line} in f' for file, line in places]
+    lost = WorkerLost("crashed", "check", "small", "segfaulted", (*CRASHED[:3], *frames))
+    [landed] = RunProgress(task, started, "/snapshot", 0).on_worker_lost(lost)
+    assert isinstance(landed, CaseLanded)
+    row = landed.result
+    assert row.where == Where("solution.cpp", 6)
+    assert 'File "solution.cpp", line 6 in f' in row.traceback
