@@ -35,5 +35,6 @@ KEYS: list[BindingType] = [
     Binding("question_mark", "app.help", "help", key_display="?", tooltip="list all keys", id="help"),
     Binding("q", "app.quit", "quit", tooltip="quit (results are kept)", id="quit"),
     Binding("ctrl+q", "app.quit", "quit now", show=False, tooltip="quit (not while typing)"),
+    Binding("ctrl+l", "redraw", "redraw", show=False, tooltip="redraw the screen"),
     Binding("ctrl+c", "screen.copy_text", "copy selection", show=False, tooltip="copy text selected with the mouse"),
 ]

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 
 from textual import events, on
 from textual.geometry import Size
+from textual.reactive import Reactive
 from textual.screen import Screen
+from textual.widget import Widget
 
 from kernbench.tui import layout
 from kernbench.tui.layout import PANES, SIDE, STACKED, WIDE
@@ -23,6 +25,8 @@ LEAST = 3
 
 
 class PaneScreen(Screen[None], inherit_bindings=False):
+    focused: Reactive[Widget | None] = Reactive(None, repaint=False)
+    """As in Textual, where another focus repaints the whole screen: the panes repaint what shows it."""
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (WIDE, "-wide"), (STACKED, "-stacked")]
 
     def __init__(self) -> None:
@@ -108,6 +112,10 @@ class PaneScreen(Screen[None], inherit_bindings=False):
     def action_step_pane(self, step: int) -> None:
         names = [name for name, _ in PANES]
         self.action_pane(names[(names.index(self.active) + step) % len(names)])
+
+    def action_redraw(self) -> None:
+        """Send everything: another program may have written on the terminal."""
+        self.refresh()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if event.widget.id in dict(PANES) and event.widget.id != self.active:

@@ -12,6 +12,7 @@ from textual.filter import LineFilter
 
 from kernbench import crash_report
 from kernbench.tui import textual_private
+from kernbench.tui.widgets.changed_cells import SentCells
 from kernbench.tui.widgets.line_filters import AsciiOnly, TextOnly
 from kernbench.tui.widgets.typed_ahead import TypedAhead
 
@@ -24,6 +25,7 @@ class SafeApp(TypedAhead[ReturnType]):
         super().__init__(**given)
         self._last_filters = [TextOnly(), *([AsciiOnly()] if ascii_only else [])]
         textual_private.on_fatal_error(self, self._take_mistake)
+        textual_private.on_paint(self, SentCells().encode)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), *self._last_filters]
