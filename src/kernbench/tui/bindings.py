@@ -12,6 +12,7 @@ KEYS: list[BindingType] = [
     Binding("n", "app.profile(False)", "ncu", tooltip="profile the row with Nsight Compute", id="profile"),
     Binding("N", "app.profile(True)", "full ncu", show=False, tooltip="full Nsight Compute profile", id="profile_full"),
     Binding("i", "pane('iterations')", "iters", tooltip="show the iterations and their plot", id="iterations"),
+    Binding("p", "plot", "plot", show=False, tooltip="exchange the plots: trajectory, roofline", id="plot"),
     Binding("slash", "filter", "filter", key_display="/", tooltip="filter the rows", id="filter"),
     Binding("e", "app.edit", "edit", tooltip="open the error or the solution in $EDITOR", id="edit"),
     Binding("x", "app.next_step", "next", tooltip="write the next step into the last entry", id="next"),
