@@ -118,6 +118,21 @@ async def test_it_is_drawn_once_a_run_after_the_last_row(engine: FakeEngine, mon
 
 
 @pytest.mark.anyio
+async def test_it_shows_the_rows_that_pass_the_filter(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "▓1.55" in screen_text(app))
+        await pilot.press("slash", *"mova", "enter")
+        await settle(pilot)
+        shown = screen_text(app)
+        assert shown.count("mova 101x1536") == 2
+        assert "wan" not in shown
+        await pilot.press("escape")
+        await settle(pilot)
+        assert screen_text(app).count("wan 75600x5120") == 2
+
+
+@pytest.mark.anyio
 async def test_a_log_that_cannot_be_read_leaves_blanks(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(entry: Summary) -> Mapping[str, CaseResult]:
         raise OSError("gone")

@@ -90,7 +90,7 @@ class PaneScreen(Screen[None], inherit_bindings=False):
     def share_main_column(self) -> None:
         """The results get the lines that they need, the heat map and a plot the others."""
         results, heat = self.query_one("#results", RowView), self.query_one("#heat", HeatMap)
-        has_plot = bool(self.query_one("#wide-plot", Plot).views())
+        has_plot = bool(self.query_one("#wide-plot", Plot).views)
         wanted = results.lines() + results.HEADER
         heights = layout.share_main(self._body_height(), wanted, *heat.wanted(), has_plot)
         self._set_heights(heights)
@@ -133,7 +133,7 @@ class PaneScreen(Screen[None], inherit_bindings=False):
     def _show_views(self) -> None:
         """The larger plot has the first view; alone, the other has it too."""
         wide, beside = self.query_one("#wide-plot", Plot), self.query_one("#plot", Plot)
-        view = self._view if self._view in wide.views() else other(self._view)
+        view = self._view if self._view in wide.views else other(self._view)
         wide.turn_to(view)
         beside.turn_to(other(view) if wide.display else self._view)
 

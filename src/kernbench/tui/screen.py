@@ -292,6 +292,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         if change != Change():
             self.results.apply(change)
             self._show_profile()
+        self.heat.keep_to(self.results.cases)
         self.share_main_column()
         width = max(self.size.width - 2, 1)
         engine = self._bench.engine
@@ -360,6 +361,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     @on(Results.Selected)
     def select_case(self, event: Results.Selected) -> None:
         self._bench.engine.selected = event.case_id
+        self.heat.keep_to(self.results.cases)
         self._show_profile()
 
     @on(Output.Clicked)

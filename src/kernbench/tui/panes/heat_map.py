@@ -115,7 +115,9 @@ class HeatMap(RowView, can_focus=False):
     def __init__(self, ascii_only: bool) -> None:
         super().__init__(id="heat", ascii_only=ascii_only)
         self._history: RowHistory | None = None
-        self._cases: Sequence[Case] = ()
+        self._cases: list[Case] = []
+        self._all = 0
+        """How many cases there are without a filter: what decides the height."""
         self._drawn: list[list[Span]] = []
         self._unknown: list[Summary] = []
         """Iterations whose rows are still to be read."""
@@ -126,13 +128,20 @@ class HeatMap(RowView, can_focus=False):
 
     def follow(self, board: Board, entries: Sequence[Summary], archive: Archive) -> None:
         """Show these iterations; rows that are not known yet are read first."""
-        self._history, self._cases = board.history, board.task.timed
+        self._history, self._all = board.history, len(board.task.timed)
         self._unknown = board.history.follow(entries)
         if not self._unknown:
             self._draw()
         elif not self._is_reading:
             self._is_reading = True
             self.run_worker(self._read(board.history, archive), exit_on_error=False)
+
+    def keep_to(self, cases: Sequence[Case]) -> None:
+        """Show the timed ones of these, in this order: those that pass the filter."""
+        timed = [case for case in cases if case.kind == "case"]
+        if timed != self._cases:
+            self._cases = timed
+            self._draw()
 
     async def _read(self, history: RowHistory, archive: Archive) -> None:
         """One iteration at a time, so that nothing waits for them; then draw them once."""
@@ -148,9 +157,9 @@ class HeatMap(RowView, can_focus=False):
 
     def wanted(self) -> tuple[int, int]:
         """The least and the most lines that are of use, with the title; zero if there is nothing to compare yet."""
-        if self._history is None or len(self._history.entries) < LEAST_ENTRIES or not self._cases:
+        if self._history is None or len(self._history.entries) < LEAST_ENTRIES or not self._all:
             return 0, 0
-        return min(LEAST_CASES, len(self._cases)) + AROUND + 1, len(self._cases) + AROUND + 1
+        return min(LEAST_CASES, self._all) + AROUND + 1, self._all + AROUND + 1
 
     def on_resize(self) -> None:
         self._draw()

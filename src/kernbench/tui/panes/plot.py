@@ -31,15 +31,14 @@ class Plot(RowView, can_focus=False):
         self._iterations: Sequence[Summary] = ()
         self._rows: Sequence[Row] = ()
         self._drawn: list[list[Span]] = []
+        self.views: set[str] = set()
+        """Those that have something to show."""
 
     def show(self, iterations: Sequence[Summary], rows: Sequence[Row]) -> None:
         self._iterations, self._rows = iterations, rows
+        known = {"trajectory": trajectory.is_plotted(iterations), "roofline": bool(roofline.points_of(rows)[0])}
+        self.views = {name for name, found in known.items() if found}
         self._draw()
-
-    def views(self) -> list[str]:
-        """Those that have something to show."""
-        known = {"trajectory": trajectory.is_plotted(self._iterations), "roofline": roofline.points_of(self._rows)[0]}
-        return [name for name, found in known.items() if found]
 
     def turn_to(self, view: str) -> None:
         self.border_title = TITLES[view]

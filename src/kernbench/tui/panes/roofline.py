@@ -87,8 +87,10 @@ def _column(count: float, first: float, last: float, cells: int) -> int:
 
 
 def _place(grid: Grid, points: Sequence[Point], high: float, first: float, last: float) -> None:
-    """The points, then their names from the top on, each next to its point if the cells are free. Rows that share a cell
-    have the sign and the name of the first."""
+    """The points, then their names from the top on, each next to its point if the cells are free.
+
+    Rows that share a cell have the sign and the name of the first.
+    """
     cells = len(grid[0])
     places: dict[tuple[int, int], list[Row]] = {}
     for count, value, row in points:

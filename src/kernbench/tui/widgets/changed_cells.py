@@ -68,18 +68,24 @@ class SentCells:
 def cells_of(segments: Iterable[Segment], system: ColorSystem) -> list[Cell]:
     cells: list[Cell] = []
     for text, style, control in segments:
-        if control:
-            continue
-        look = look_of(style, system) if style is not None else PLAIN
-        if text.isascii():
-            cells += [(sign, look) for sign in text]
-            continue
-        for sign in text:
-            wide = cell_len(sign)
-            if wide:
-                cells += [(sign, look), *[("", look)] * (wide - 1)]
-            elif cells:  # it combines with the character before
-                cells[-1] = (cells[-1][0] + sign, cells[-1][1])
+        if not control:
+            cells += _cells_of_text(text, style, system)
+    return cells
+
+
+@lru_cache(maxsize=4096)
+def _cells_of_text(text: str, style: Style | None, system: ColorSystem) -> list[Cell]:
+    """Most text is painted again and again, and cells that are the same objects are compared at once."""
+    look = look_of(style, system) if style is not None else PLAIN
+    if text.isascii():
+        return [(sign, look) for sign in text]
+    cells: list[Cell] = []
+    for sign in text:
+        wide = cell_len(sign)
+        if wide:
+            cells += [(sign, look), *[("", look)] * (wide - 1)]
+        elif cells:  # it combines with the character before
+            cells[-1] = (cells[-1][0] + sign, look)
     return cells
 
 
@@ -103,7 +109,7 @@ def changes(old: Sequence[Cell], new: Sequence[Cell]) -> list[tuple[int, int]]:
     return [(begin, end) for begin, end in found]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def look_of(style: Style, system: ColorSystem) -> Look:
     fore = style.color.downgrade(system).get_ansi_codes() if style.color else [PLAIN.fore]
     back = style.bgcolor.downgrade(system).get_ansi_codes(foreground=False) if style.bgcolor else [PLAIN.back]
