@@ -103,6 +103,17 @@ async def test_a_run_of_an_entrys_source_stands_beside_it(shipped: Path, watched
     assert overview.of(shipped).iterations == 3
 
 
+async def test_the_rows_of_every_iteration_are_at_hand(shipped: Path, watched: Watch) -> None:
+    """Those of another machine are in its text, those of a run here in runs.jsonl: the heat map shows both."""
+    write(shipped, "TIME_US = 40.0")
+    it = watched()
+    await it.session.start()
+    await it.ended(1)
+    found = [it.session.archive.rows(item) for item in it.session.logbook.iterations()]
+    speedups = [{row.speedup for row in rows.values() if row.speedup is not None} for rows in found]
+    assert [{round(speedup, 2) for speedup in known} for known in speedups] == [{1.25}, {2.0}, {2.5}]
+
+
 async def test_an_earlier_entrys_source_makes_no_new_entry_when_opened(shipped: Path, watched: Watch) -> None:
     write(shipped, "TIME_US = 80.0")
     it = watched()

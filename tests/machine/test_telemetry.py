@@ -249,6 +249,27 @@ def test_a_gpu_is_not_called_unused_before_the_worker_has_said() -> None:
     assert said == ["NVIDIA H200", "NVIDIA H200  cuda:0", "NVIDIA H200  not used by this task"]
 
 
+@pytest.mark.parametrize("width", [37, 60, 100])
+def test_meters_are_bars_with_history(width: int) -> None:
+    meters = Meters(ascii_only=False)
+    for second in range(60):
+        meters.take(Sample(HOST, (h200(second),)))
+    lines = {line.split()[0]: line for line in text(meters, width)}
+    assert max(map(len, lines.values())) <= width
+    assert lines["busy"][8:14] == "▇" * 6
+    assert lines["memory"][8:13] in ("▇▁▁▁▁", "▇▇▁▁▁")  # 12 of 140 GiB
+    past = {name: line.split()[-1] for name, line in lines.items()}
+    assert past["power"][-6:] == "▄▅▅▆▆▇"  # it grows, five seconds a cell
+    assert past["limit"][-3:] == "▁▆▇"  # throttled in the last ten seconds
+    assert {style for line in meters.lines(width) for _, style in line} <= {"", "strong", "dim", "accent", "warn"}
+
+
+def test_a_meter_in_a_narrow_pane_has_no_bar() -> None:
+    meters = Meters(ascii_only=False)
+    meters.take(Sample(HOST, (h200(),)))
+    assert text(meters, 30)[4] == "SM      345/1980 MHz"
+
+
 def test_without_a_gpu_the_pane_says_why() -> None:
     meters = Meters(ascii_only=True)
     assert text(meters) == ["reading the meters"]
@@ -256,7 +277,7 @@ def test_without_a_gpu_the_pane_says_why() -> None:
         meters.take(NO_GPU)
     lines = text(meters)
     assert lines[0] == "no GPU: NVML Shared Library Not Found"
-    assert lines[1].startswith("cpu     12% of 2")
+    assert lines[1].split() == ["cpu", "#...........", "12%", "of", "2", "_"]
     assert lines[1].isascii()
 
 

@@ -400,6 +400,15 @@ class FakeEngine:
         self.export_target(kind).write_text(kind)
         return [self.export_target(kind)]
 
+    def rows(self, entry: Summary) -> Mapping[str, CaseResult]:
+        """Every case as fast as the iteration, each a little less so than the one before."""
+        if not entry.right:
+            return {row[1]: wrong(index) for index, row in enumerate(_ROWS)}
+        return {
+            row[1]: dataclasses.replace(right(index), speedup=(entry.geomean or 1.0) * (1.2 - 0.1 * index))
+            for index, row in enumerate(_ROWS)
+        }
+
     def sources(self, reference: str) -> Mapping[str, str]:
         if reference == "7":
             raise UserError("the source of 7 is not on this machine")

@@ -163,7 +163,7 @@ def test_a_wide_interval_fits_in_ascii(width: int) -> None:
     assert "+-20.0%" in shown or "+-" not in shown
 
 
-@pytest.mark.parametrize(("total", "plot"), [(42, 17), (34, 9), (24, 0), (70, 22)])
+@pytest.mark.parametrize(("total", "plot"), [(42, 17), (34, 9), (24, 0), (70, 30)])
 def test_panes_of_a_column_get_what_they_need_and_the_plot_the_rest(total: int, plot: int) -> None:
     wanted = {"gpu": 3, "profile": 6, "iterations": 7, "output": 40}
     found = share(total, wanted, stacked=True, is_failed=False)

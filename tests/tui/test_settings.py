@@ -120,7 +120,7 @@ def test_the_own_keys_are_keys() -> None:
 
 
 def test_two_keys_may_be_exchanged() -> None:
-    user_keys.check(Settings(keys={"rerun": "p", "pause": "r"}), {"kernbench"})
+    user_keys.check(Settings(keys={"rerun": "z", "pause": "r"}), {"kernbench"})
 
 
 def test_a_key_that_means_something_else_on_a_page_is_told() -> None:
@@ -191,9 +191,9 @@ async def test_no_color_means_none(engine: FakeEngine, monkeypatch: pytest.Monke
 
 @pytest.mark.anyio
 async def test_keys_of_ones_own_work_and_are_named(engine: FakeEngine) -> None:
-    app = make_app(engine, settings=Settings(theme="kernbench", keys={"rerun": "f5,R", "pause": "p"}))
+    app = make_app(engine, settings=Settings(theme="kernbench", keys={"rerun": "f5,R", "pause": "z"}))
     async with app.run_test(size=(120, 60)) as pilot:
-        await pilot.press("r", "f5", "R", "p")
+        await pilot.press("r", "f5", "R", "z")
         assert (engine.reruns, engine.paused) == (2, True)
         await pilot.press("question_mark", *"rerun")
         await pilot.pause()

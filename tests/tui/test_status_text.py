@@ -17,6 +17,7 @@ from kernbench.events import Event, RunFinished, WorkerChanged
 from kernbench.tui.actions import editor
 from kernbench.tui.pages.picker import TaskPicker
 from kernbench.tui.state.board import Board, GridCount, Row
+from kernbench.tui.state.row_history import Outcome
 from kernbench.tui.text import failure_text, result_columns, row_checks, row_detail
 from kernbench.tui.text import status_text as words
 from kernbench.tui.text.spans import Part, clean, clip, fit, pad
@@ -136,6 +137,19 @@ def test_the_row_page_has_the_sides_for_comparison() -> None:
     page = [text(line) for line in row_detail.lines(row, make_task())]
     assert "against compile       1.234x ±0.2%   45.21 us   decides nothing" in page
     assert "against fast.py       0.820x ±1.2%   30.00 us   decides nothing" in page
+
+
+def test_the_row_page_has_the_rows_history_and_its_blocks_in_order() -> None:
+    row = Row(make_task().cases[0], right(0), True)
+    outcomes = [Outcome("ok", 0.9), Outcome("wrong"), Outcome("ok", 1.2), Outcome("ok", 1.6)]
+    past = [(summary(number), outcome) for number, outcome in enumerate(outcomes, 9)]
+    page = [text(line) for line in row_detail.lines(row, make_task(), past=past)]
+    assert "iterations #9 to #12  ▁x▄█  0.900x to 1.600x over the baseline" in page
+    assert "block by block, from 5% below the median to 5% above" in page
+    drifts = replace(right(0), samples={"solution": (95.0, 100.0, 100.0, 100.0, 110.0)})
+    page = [text(line) for line in row_detail.lines(Row(row.case, drifts, True), make_task(), past=past[:1])]
+    assert "solution   ▁▅▅▅█" in page
+    assert not any(line.startswith("iterations") for line in page)
 
 
 def test_the_row_page_names_the_bound() -> None:

@@ -81,6 +81,16 @@ def no_fatal_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(App, "_handle_exception", handle)
 
 
+@pytest.mark.anyio
+async def test_without_textuals_types_of_paints_all_is_sent(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(textual_private, "_updates", lambda: None)
+    names = ("CompositorUpdate", "LayoutUpdate", "ChopsUpdate")
+    assert textual_private.fallbacks() == [f"textual._compositor.{name}" for name in names]
+    await is_usable(engine)
+
+
 class Forgetful:
     """In the place of `App._exception`: keeps nothing, and says that there is no such name."""
 

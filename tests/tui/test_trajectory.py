@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kernbench.events import Summary
+from kernbench.events import PulledEntry, Summary
 from kernbench.tui.panes import trajectory
 from tests.tui.scene import history, summary
 
@@ -91,6 +91,20 @@ def test_only_what_can_be_compared_with_the_newest_is_plotted(other: dict[str, s
     assert plain(trajectory.draw([stranger, *history()], 40, 12))[0] == "o geomean  ─ best  x failed"
     alone = plain(trajectory.draw([*history(), dataclasses.replace(stranger, iteration=13)], 70, 12))
     assert alone == [f"a plot needs two iterations timed against {stranger.baseline}"]
+
+
+def test_iterations_of_other_machines_are_told_apart() -> None:
+    """The same model of GPU: comparable, and yet not timed here."""
+    given = {field.name: getattr(summary(8), field.name) for field in dataclasses.fields(Summary)}
+    pulled = PulledEntry(**{**given, "geomean": 1.25}, outcome="improved")
+    drawn = plain(trajectory.draw([pulled, *history()], 80, 12))
+    assert drawn[0] == "o geomean  ─ best  @ other machine  x failed"
+    assert "".join(drawn[1:]).count("@") == 1
+    again = dataclasses.replace(pulled, again=summary(None, run="here", geomean=1.11, low=1.1, high=1.12))
+    drawn = plain(trajectory.draw([again, *history()], 80, 12))
+    assert "@" not in "".join(drawn)  # it was timed again here, and that time is drawn
+    assert [item.geomean for item in trajectory.comparable([again, *history()])][:2] == [1.11, 1.02]
+    assert trajectory.comparable([again])[0].iteration == 8
 
 
 def test_a_task_as_it_was_before_is_not_plotted_beside_the_present_one() -> None:

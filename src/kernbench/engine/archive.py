@@ -6,14 +6,16 @@ import contextlib
 import functools
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from harness.shared.errors import UserError
+from harness.shared.results import CaseResult
 from harness.shared.task import Task
 from kernbench.diagnosis import machine_code
 from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.diagnosis.rules import diagnose
-from kernbench.events import ProfileReady
+from kernbench.events import ProfileReady, Summary
 from kernbench.log import drop_entry, pruning, stored_sources
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.logbook import Logbook
@@ -44,6 +46,10 @@ class Archive:
     def read(self) -> None:
         """Reads the log now instead of on first use. Safe to call in a thread."""
         self._logbook.refresh()
+
+    def rows(self, entry: Summary) -> Mapping[str, CaseResult]:
+        """The results of an iteration, by case. Safe to call in a thread."""
+        return self._logbook.results_of(entry)
 
     def prune(self) -> None:
         """Removes snapshots and compiled images that nothing names. Safe to call in a thread."""

@@ -21,7 +21,7 @@ from harness.shared.task import Task
 from kernbench.events import Confirmed, Summary
 from kernbench.log import best as best_source
 from kernbench.log import profile_evidence
-from kernbench.log.entries import entry_text, iterations_file
+from kernbench.log.entries import entry_text, iterations_file, pulled_entries
 from kernbench.log.entries.entry_list import EntryList
 from kernbench.log.entries.iterations_file import add_confirmation, add_second_try
 from kernbench.log.entries.log_lock import PATIENCE, LogbookError
@@ -107,7 +107,10 @@ class Logbook:
         return last if last.baseline_hash == best else None
 
     def results_of(self, run: Summary | None) -> Mapping[str, CaseResult]:
-        """Rows by case, read from the file: the newest run may belong to another process."""
+        """Rows by case, read from the file: the newest run may belong to another process. A pulled entry has them in
+        its text."""
+        if run is not None and run.local_run is not run and self.task is not None:
+            return pulled_entries.rows(self.task, self._elsewhere.edited.text_of(run))
         return {} if run is None else self.journal.cases_of(run.run)
 
     def take_source(self) -> snapshot.Source:

@@ -12,6 +12,7 @@ KEYS: list[BindingType] = [
     Binding("n", "app.profile(False)", "ncu", tooltip="profile the row with Nsight Compute", id="profile"),
     Binding("N", "app.profile(True)", "full ncu", show=False, tooltip="full Nsight Compute profile", id="profile_full"),
     Binding("i", "pane('iterations')", "iters", tooltip="show the iterations and their plot", id="iterations"),
+    Binding("p", "plot", "plot", show=False, tooltip="exchange the plots: trajectory, roofline", id="plot"),
     Binding("slash", "filter", "filter", key_display="/", tooltip="filter the rows", id="filter"),
     Binding("e", "app.edit", "edit", tooltip="open the error or the solution in $EDITOR", id="edit"),
     Binding("x", "app.next_step", "next", tooltip="write the next step into the last entry", id="next"),
@@ -36,5 +37,6 @@ KEYS: list[BindingType] = [
     Binding("question_mark", "app.help", "help", key_display="?", tooltip="list all keys", id="help"),
     Binding("q", "app.quit", "quit", tooltip="quit (results are kept)", id="quit"),
     Binding("ctrl+q", "app.quit", "quit now", show=False, tooltip="quit (not while typing)"),
+    Binding("ctrl+l", "redraw", "redraw", show=False, tooltip="redraw the screen"),
     Binding("ctrl+c", "screen.copy_text", "copy selection", show=False, tooltip="copy text selected with the mouse"),
 ]

@@ -11,7 +11,8 @@ from textual.binding import Binding
 from textual.filter import LineFilter
 
 from kernbench import crash_report
-from kernbench.tui import textual_private
+from kernbench.tui import textual_private, theme
+from kernbench.tui.widgets.changed_cells import SentCells
 from kernbench.tui.widgets.line_filters import AsciiOnly, TextOnly
 from kernbench.tui.widgets.typed_ahead import TypedAhead
 
@@ -24,9 +25,13 @@ class SafeApp(TypedAhead[ReturnType]):
         super().__init__(**given)
         self._last_filters = [TextOnly(), *([AsciiOnly()] if ascii_only else [])]
         textual_private.on_fatal_error(self, self._take_mistake)
+        textual_private.on_paint(self, SentCells().encode)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         return [*super().get_line_filters(), *self._last_filters]
+
+    def get_css_variables(self) -> dict[str, str]:
+        return theme.readable(super().get_css_variables(), self.current_theme.dark)
 
     def get_key_display(self, binding: Binding) -> str:
         """`ctrl+c` as the rest of kernbench spells it, instead of Textual's `^c`."""

@@ -40,7 +40,9 @@ from kernbench.tui.actions.iterations import IterationActions
 from kernbench.tui.actions.rows import RowActions
 from kernbench.tui.pages.dialogs import RowPage
 from kernbench.tui.pane_screen import PaneScreen
+from kernbench.tui.panes import trajectory
 from kernbench.tui.panes.gpu import Gpu
+from kernbench.tui.panes.heat_map import HeatMap
 from kernbench.tui.panes.iterations import Iterations
 from kernbench.tui.panes.output import Output
 from kernbench.tui.panes.plot import Plot
@@ -72,7 +74,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     output = query_one("#output", Output)
     gpu = query_one("#gpu", Gpu)
     profile = query_one("#profile", ProfilePane)
-    plot = query_one("#plot", Plot)
+    heat = query_one("#heat", HeatMap)
     filter_line = query_one("#filter", FilterLine)
     line_one = query_one("#line-one", StatusLine)
     line_two = query_one("#line-two", StatusLine)
@@ -101,13 +103,16 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         yield StatusLine(id="line-one")
         yield StatusLine(id="line-two")
         with Horizontal(id="body"):
-            yield Results(self.board, self.ascii_only)
+            with Vertical(id="main"):
+                yield Results(self.board, self.ascii_only)
+                yield HeatMap(self.ascii_only)
+                yield Plot("wide-plot", self.ascii_only)
             with Vertical(id="side"):
                 yield TabLine(id="side-tabs")
                 yield Gpu(self.ascii_only)
                 yield ProfilePane(self._now, self.ascii_only)
                 yield Iterations(self._now, self.ascii_only)
-                yield Plot(self.ascii_only)
+                yield Plot("plot", self.ascii_only)
                 yield Output(self.board, self.ascii_only)
         yield TabLine(id="tabs")
         yield StatusLine(id="hint")
@@ -193,6 +198,8 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             )
         if isinstance(event, RunStarted | BuildFailed | TaskLoaded) or _is_failure(event):
             self.output.show()
+        if isinstance(event, RunFinished):
+            self.board.history.take(event.summary, self.board.landed())
         if isinstance(event, RunFinished | Confirmed):
             self.show_iterations()
         if isinstance(event, Confirmed):
@@ -254,8 +261,10 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         iterations = [] if self.board.reading else logbook.iterations()
         self.board.best_now = None if self.board.reading else logbook.best_now()
         self.iterations.show(iterations)
+        self.heat.follow(self.board, trajectory.comparable(iterations), self._bench.engine.archive)
         self.share_height()
-        self.plot.show(iterations)
+        for plot in self.query(Plot):
+            plot.show(iterations, self.board.rows())
 
     def _show_kept_profiles(self) -> None:
         if not self.board.reading:
@@ -289,6 +298,8 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         if change != Change():
             self.results.apply(change)
             self._show_profile()
+        self.heat.keep_to(self.results.cases)
+        self.share_main_column()
         width = max(self.size.width - 2, 1)
         engine = self._bench.engine
         self.line_one.show(headline.line_one(self.board, engine, width, self.ascii_only, self._now()))
@@ -318,6 +329,9 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             self.paint()  # the hint may name a row that shows again
         else:
             self.action_pane("results")
+
+    def action_plot(self) -> None:
+        self.turn_plots()
 
     def action_wall(self) -> None:
         if self.board.task.device == "cpu":
@@ -353,6 +367,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     @on(Results.Selected)
     def select_case(self, event: Results.Selected) -> None:
         self._bench.engine.selected = event.case_id
+        self.heat.keep_to(self.results.cases)
         self._show_profile()
 
     @on(Output.Clicked)

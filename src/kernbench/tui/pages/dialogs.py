@@ -136,7 +136,7 @@ class TracebackPage(Page):
 
 def _details(row: Row, board: Board, ascii_only: bool) -> list[list[Span]]:
     bandwidth = board.environment.bandwidth if board.environment else None
-    return row_detail.lines(row, board.task, bandwidth, ascii_only)
+    return row_detail.lines(row, board.task, bandwidth, ascii_only, board.history.of_case(row.case.id))
 
 
 def _text(lines: Sequence[Sequence[Span]]) -> Content:

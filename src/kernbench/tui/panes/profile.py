@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
+from textual.message import Message
+
 from harness.shared import format as fmt
 from kernbench import render
 from kernbench.events import ProfileFailed, ProfileReady, ProfileStarted
@@ -75,6 +77,9 @@ class ProfilePane(RowView):
     HEADER = 0
     HAS_CURSOR = False
 
+    class Rewrapped(Message):
+        """It has more or fewer lines in its new width."""
+
     def __init__(self, now: Callable[[], datetime], ascii_only: bool) -> None:
         super().__init__(id="profile", ascii_only=ascii_only)
         self._now = now
@@ -97,7 +102,10 @@ class ProfilePane(RowView):
         self._fill()
 
     def on_resize(self) -> None:
+        before = len(self._lines)
         self._fill()
+        if len(self._lines) != before:
+            self.post_message(self.Rewrapped())
 
     def count(self) -> int:
         return len(self._lines)
@@ -106,6 +114,8 @@ class ProfilePane(RowView):
         return [(spell(text, self.ascii_only), style) for text, style in self._lines[index]]
 
     def _fill(self) -> None:
+        if not self.size.width:  # out of view; wrapped to no width, it would ask for a line per word
+            return
         answer = self._answers.get(self._row.case.id) if self._row else None
         found = lines(self._row, answer, self._source, self._now(), self.line_width)
         if found != self._lines:

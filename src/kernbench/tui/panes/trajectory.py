@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 
 from harness.shared import format as fmt
@@ -19,26 +20,36 @@ from kernbench.tui.text.spans import Span, clip
 
 NEWEST = 200
 """How many iterations are plotted: more would share a cell."""
-LEAST_WIDTH, LEAST_HEIGHT = 24, 6
+LEAST_WIDTH, LEAST_HEIGHT, LEAST_POINTS = 24, 6, 2
 LEAST_SPAN = 0.04
 """The least span of the speedup axis, relative to its middle: noise must not look like a cliff."""
 LABEL = 7
 """Cells of a tick's label and the axis."""
 ROUND = (1.0, 2.0, 2.5, 5.0, 10.0)
 """Steps between ticks, times a power of ten."""
-POINT, STALLED, WRONG, ELSEWHERE = "o", "!", "x", "+"
-STYLES = {POINT: "strong", STALLED: "warn", WRONG: "bad", "─": "accent"}
+POINT, OTHER_MACHINE, STALLED, WRONG, ELSEWHERE = "o", "@", "!", "x", "+"
+STYLES = {POINT: "strong", OTHER_MACHINE: "accent", STALLED: "warn", WRONG: "bad", "─": "accent"}
 ASCII = str.maketrans("─│╌┤┬└", "-|.|+`")
 Grid = list[list[str]]
 
 
+def comparable(iterations: Sequence[Summary]) -> list[Summary]:
+    """The newest iterations that can be compared with the last timed one, and failures; one that was pulled and timed
+    again here is that run."""
+    newest = [_here(item) for item in iterations[-NEWEST:]]
+    return [item for item in _alike(newest, _series(iterations)) if item.complete]
+
+
+def is_plotted(iterations: Sequence[Summary]) -> bool:
+    return sum(map(_is_timed, comparable(iterations))) >= LEAST_POINTS
+
+
 def draw(iterations: Sequence[Summary], width: int, height: int, ascii_only: bool = False) -> list[list[Span]]:
     """Exactly `height` lines, a sentence if there is nothing to plot, or nothing if there is no room."""
-    newest = iterations[-NEWEST:]
-    series = iterations.series if isinstance(iterations, EntryList) else None
-    alike = {id(item) for item in _alike(newest, series)}
+    newest = [_here(item) for item in iterations[-NEWEST:]]
+    alike = {id(item) for item in _alike(newest, _series(iterations))}
     timed = [item for item in newest if id(item) in alike and _is_timed(item)]
-    if len(timed) < 2:
+    if len(timed) < LEAST_POINTS:
         return [[(clip(f"a plot needs {_two(timed)}", width), "dim")]]
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return []
@@ -91,8 +102,12 @@ def _plotted(timed: Sequence[Summary], columns: dict[int, int], width: int, rows
         if item.low is not None and item.high is not None:
             for row in range(_row(item.high, low, high, rows), _row(item.low, low, high, rows) + 1):
                 grid[row][at] = "│" if grid[row][at] != "─" else "─"
-        grid[_row(item.geomean or 1.0, low, high, rows)][at] = STALLED if item.stalled else POINT
+        grid[_row(item.geomean or 1.0, low, high, rows)][at] = _sign(item)
     return grid
+
+
+def _sign(item: Summary) -> str:
+    return OTHER_MACHINE if _is_elsewhere(item) else STALLED if item.stalled else POINT
 
 
 def _step_line(grid: Grid, timed: Sequence[Summary], columns: dict[int, int], low: float, high: float) -> None:
@@ -150,6 +165,8 @@ def _axis(newest: Sequence[Summary], columns: dict[int, int], width: int) -> lis
 def _legend(newest: Sequence[Summary], alike: set[int], width: int) -> list[Span]:
     """As much of the legend as fits."""
     signs: list[list[Span]] = [[(POINT, "strong"), (" geomean  ", "dim"), ("─ best", "accent")]]
+    if any(_is_timed(item) and id(item) in alike and _is_elsewhere(item) for item in newest):
+        signs.append([("  " + OTHER_MACHINE, "accent"), (" other machine", "dim")])
     if any(not item.right for item in newest):
         signs.append([("  " + WRONG, "bad"), (" failed", "dim")])
     if any(item.right and id(item) not in alike for item in newest):
@@ -172,6 +189,20 @@ def _in_ascii(text: str) -> str:
 
 def _is_timed(item: Summary) -> bool:
     return item.right and item.geomean is not None and item.complete  # a subset of the cases has another mean
+
+
+def _series(iterations: Sequence[Summary]) -> Series | None:
+    return iterations.series if isinstance(iterations, EntryList) else None
+
+
+def _here(item: Summary) -> Summary:
+    """As timed on this machine, if it was; a pulled entry's own speedup is another machine's."""
+    run = item.local_run
+    return item if run is None or run is item else replace(run, iteration=item.iteration)
+
+
+def _is_elsewhere(item: Summary) -> bool:
+    return item.local_run is None
 
 
 def _alike(newest: Sequence[Summary], series: Series | None) -> list[Summary]:

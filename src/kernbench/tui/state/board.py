@@ -30,6 +30,7 @@ from kernbench.events import (
     WorkerChanged,
 )
 from kernbench.task import case_choice
+from kernbench.tui.state.row_history import RowHistory
 
 _KIND_ORDER = {"case": 1, "smoke": 2, "check": 3}
 
@@ -112,6 +113,8 @@ class Board:
         self.gpu_here = gpu_here
         self.usual_seconds: float | None = None
         """How long a run usually takes, from earlier runs."""
+        self.history = RowHistory()
+        """Of the rows, over the iterations."""
         self.cases = self._order()
         """Cases that have a row, in table order."""
 

@@ -23,6 +23,9 @@ class Archive(Protocol):
     def read(self) -> None:
         """Read the log; may be called in a thread."""
 
+    def rows(self, entry: Summary) -> Mapping[str, CaseResult]:
+        """The results of an iteration, by case; may be called in a thread."""
+
     def sources(self, reference: str) -> Mapping[str, str]:
         """File name to text of `now`, `best`, `last` or an iteration."""
 

@@ -1,7 +1,7 @@
-"""The GPU pane's lines: the newest sample, the minute before it, and which GPU is ours. No Textual here.
+"""The GPU pane's lines: the newest sample as bars, the minutes before it, and which GPU is ours. No Textual here.
 
-Every line keeps its shape from second to second, so that only changed figures are sent. Sparklines show the last
-minute and move one cell every five seconds.
+Every line keeps its shape from second to second, so that only changed cells are sent. The history moves one cell every
+five seconds.
 """
 
 from __future__ import annotations
@@ -13,34 +13,54 @@ from kernbench.machine import telemetry
 from kernbench.machine.telemetry import GpuSample, HostSample, Sample
 from kernbench.tui.text.spans import Span, clean, clip, pad
 
-CELLS, SECONDS_A_CELL = 12, 5
+CELLS, SECONDS_A_CELL = 60, 5
 BARS, ASCII_BARS = "▁▂▃▄▅▆▇█", "_.-:=+*#"
-LABEL, VALUE = 8, 16
+FULL, EMPTY = "▇", "▁"
+"""Lower than a cell, so that the meters of two lines do not run together."""
+LABEL, VALUE = 8, 15
+LEAST_BAR, MOST_BAR, LEAST_HISTORY = 6, 20, 6
+HIGH = {"heat": 0.85, "memory": 0.95, "ram": 0.95}
+"""The share from which a meter warns."""
 GIB = 1024**3
 
 Line = list[Span]
 
 
-class Minute:
-    """Five-second means of one figure between 0 and 1, for the last minute."""
+class History:
+    """Five-second means of one figure between 0 and 1, for the last five minutes."""
 
     def __init__(self) -> None:
         self._means: deque[float | None] = deque(maxlen=CELLS)
         self._now: list[float] = []
         self._count = 0
+        self._last: float | None = None
 
     def add(self, value: float | None) -> None:
         self._count += 1
+        self._last = value
         if value is not None:
             self._now.append(value)
         if self._count == SECONDS_A_CELL:
             self._means.append(sum(self._now) / len(self._now) if self._now else None)
             self._now, self._count = [], 0
 
-    def text(self, ascii_only: bool) -> str:
-        bars = ASCII_BARS if ascii_only else BARS
-        cells = [" " if mean is None else bars[min(int(mean * len(bars)), len(bars) - 1)] for mean in self._means]
-        return "".join(cells).rjust(CELLS)
+    @property
+    def newest(self) -> float | None:
+        """The last figure, not averaged."""
+        return self._last
+
+    def text(self, cells: int, ascii_only: bool) -> str:
+        bars = ASCII_BARS if ascii_only else BARS[:-1]
+        means = list(self._means)[-cells:] if cells else []
+        return "".join(" " if mean is None else bars[min(int(mean * len(bars)), len(bars) - 1)] for mean in means)
+
+
+def bar(share: float | None, cells: int, ascii_only: bool) -> str:
+    """A bar of so many cells; blank if the share is not known."""
+    if share is None:
+        return " " * cells
+    full, empty = ("#", ".") if ascii_only else (FULL, EMPTY)
+    return (full * round(min(max(share, 0.0), 1.0) * cells)).ljust(cells, empty)
 
 
 class Meters:
@@ -49,7 +69,8 @@ class Meters:
     def __init__(self, ascii_only: bool) -> None:
         self._ascii = ascii_only
         self._sample: Sample | None = None
-        self._minutes: dict[str, Minute] = {}
+        self._past: dict[str, History] = {}
+        self._width = 1
         self.device: str | None = None
         """The worker's device; None until it reports it."""
         self.uuid: str | None = None
@@ -61,7 +82,7 @@ class Meters:
         if gpu is not None:
             figures |= _gpu_figures(gpu)
         for name, value in figures.items():
-            self._minutes.setdefault(name, Minute()).add(value)
+            self._past.setdefault(name, History()).add(value)
 
     @property
     def gpu(self) -> GpuSample | None:
@@ -85,7 +106,7 @@ class Meters:
         return f"the GPU is throttled: {heat[0]}" if heat else ""
 
     def lines(self, width: int) -> list[Line]:
-        sample = self._sample
+        sample, self._width = self._sample, width
         if sample is None:
             return [[("reading the meters", "dim")]]
         gpu = self.gpu
@@ -109,7 +130,7 @@ class Meters:
             self._figure("mem", _of(fmt.whole(gpu.memory_mhz), fmt.whole(gpu.memory_max_mhz), "MHz"), "mem"),
             self._figure("power", _of(fmt.whole(gpu.power_w), fmt.whole(gpu.limit_w), "W"), "power"),
             self._figure("temp", fmt.DASH if gpu.celsius is None else f"{gpu.celsius} C", "heat"),
-            _limits(gpu, width),
+            self._limits(gpu, width),
             self._processes(gpu, width),
         ]
 
@@ -121,9 +142,32 @@ class Meters:
         ]
 
     def _figure(self, label: str, value: str, name: str) -> Line:
-        minute = self._minutes.get(name)
-        # One style per line: each further one would cost as many bytes as the figures.
-        return [(pad(label, LABEL) + pad(value, VALUE) + (minute.text(self._ascii) if minute else ""), "")]
+        """Label, bar, figure and history; in a narrow pane without bar."""
+        if value == fmt.DASH:
+            return [(pad(label, LABEL) + value, "")]
+        past = self._past.get(name)
+        cells = _bar_cells(self._width)
+        known = past.newest if past else None
+        style = "warn" if known is not None and known >= HIGH.get(name, 2.0) else "accent"
+        return [
+            (pad(label, LABEL), ""),
+            (bar(known, cells, self._ascii) + " " if cells else "", style),
+            (pad(value, VALUE), ""),
+            (past.text(_history_cells(self._width), self._ascii) if past else "", style),
+        ]
+
+    def _limits(self, gpu: GpuSample, width: int) -> Line:
+        """Why the clock is not higher, and when it was not."""
+        if gpu.limits is None:
+            return [(pad("limit", LABEL) + fmt.DASH, "")]
+        past, cells = self._past["limit"], _history_cells(width)
+        room = width - LABEL - cells
+        words = ", ".join(gpu.limits) or "none"
+        return [
+            (pad("limit", LABEL), ""),
+            (pad(words, room) if cells else clip(words, room), "warn" if gpu.limits else ""),
+            (past.text(cells, self._ascii), "warn"),
+        ]
 
     def _short(self, gpu: GpuSample, used: bool, width: int) -> Line:
         figures = [
@@ -160,18 +204,25 @@ def _gpu_figures(gpu: GpuSample) -> dict[str, float | None]:
         "sm": _share(gpu.sm_mhz, gpu.sm_max_mhz),
         "power": _share(gpu.power_w, gpu.limit_w),
         "heat": _share(gpu.celsius, 100),
+        "memory": _share(gpu.memory_used, gpu.memory_total),
+        "mem": _share(gpu.memory_mhz, gpu.memory_max_mhz),
+        "limit": None if gpu.limits is None else float(bool(gpu.limits)),
     }
 
 
 def _host_figures(host: HostSample) -> dict[str, float | None]:
-    return {"cpu": _share(host.busy, 100)}
+    return {"cpu": _share(host.busy, 100), "ram": _share(host.memory_used, host.memory_total)}
 
 
-def _limits(gpu: GpuSample, width: int) -> Line:
-    if gpu.limits is None:
-        return [(pad("limit", LABEL) + fmt.DASH, "")]
-    words = ", ".join(gpu.limits) or "none"
-    return [(pad("limit", LABEL), ""), (clip(words, width - LABEL), "warn" if gpu.limits else "")]
+def _bar_cells(width: int) -> int:
+    """A third of what label and figure leave, if that and a history fit."""
+    left = width - LABEL - VALUE - 1
+    return min(max(left // 3, LEAST_BAR), MOST_BAR) if left >= LEAST_BAR + LEAST_HISTORY else 0
+
+
+def _history_cells(width: int) -> int:
+    bar_cells = _bar_cells(width)
+    return max(min(width - LABEL - VALUE - (bar_cells + 1 if bar_cells else 0), CELLS), 0)
 
 
 def _share(value: float | None, most: float | None) -> float | None:

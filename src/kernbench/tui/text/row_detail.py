@@ -6,26 +6,41 @@ from collections.abc import Iterator, Sequence
 
 from harness.shared import format as fmt
 from harness.shared import stats
-from harness.shared.results import CaseResult
+from harness.shared.results import FAILURES, CaseResult
 from harness.shared.task import Task
 from kernbench import render
+from kernbench.events import Summary
 from kernbench.tui.state.board import Row
+from kernbench.tui.state.row_history import Outcome
 from kernbench.tui.text import failure_text, row_checks
 from kernbench.tui.text.gpu_text import ASCII_BARS, BARS
 from kernbench.tui.text.spans import Span, clean, pad, spell
 
 BINS = 20
+MOST_PAST, LEAST_PAST = 40, 2
+"""Iterations of a row's history."""
+MOST_BLOCKS = 60
+DRIFT = 0.05
+"""The ends of the scale on which blocks show in order."""
 MEAN_LEGEND = "* mean of the middle half of the blocks, as in the table; speedups: the same mean of per-block ratios"
 Line = list[Span]
 
 
-def lines(row: Row, task: Task, bandwidth: float | None = None, ascii_only: bool = False) -> list[Line]:
-    """The row page, one paragraph per line. `bandwidth` is that of a copy on this GPU."""
-    found = list(_lines(row, task, bandwidth, ascii_only))
+def lines(
+    row: Row,
+    task: Task,
+    bandwidth: float | None = None,
+    ascii_only: bool = False,
+    past: Sequence[tuple[Summary, Outcome]] = (),
+) -> list[Line]:
+    """The row page, one paragraph per line. `bandwidth` is that of a copy on this GPU, `past` the row's iterations."""
+    found = list(_lines(row, task, bandwidth, ascii_only, past))
     return [[(spell(text, ascii_only), style) for text, style in line] for line in found]
 
 
-def _lines(row: Row, task: Task, bandwidth: float | None, ascii_only: bool) -> Iterator[Line]:
+def _lines(
+    row: Row, task: Task, bandwidth: float | None, ascii_only: bool, past: Sequence[tuple[Summary, Outcome]]
+) -> Iterator[Line]:
     case, result = row.case, row.result
     yield [(clean(case.id), "strong")]
     about = [case.kind, "headline" if case.headline else "", ", ".join(case.models)]
@@ -47,6 +62,7 @@ def _lines(row: Row, task: Task, bandwidth: float | None, ascii_only: bool) -> I
         yield [("from an earlier run", "warn")]
     yield from _outcome(result)
     yield from _times(result, row.before)
+    yield from _past(past, ascii_only)
     yield from _findings(result)
     yield from _samples(result, ascii_only)
     yield from _measuring(result, bandwidth)
@@ -101,6 +117,30 @@ def _times(result: CaseResult, before: CaseResult | None) -> Iterator[Line]:
         yield [(f"wall                  {fmt.times(result.wall.speedup)}   {sides}", "")]
 
 
+def _past(past: Sequence[tuple[Summary, Outcome]], ascii_only: bool) -> Iterator[Line]:
+    """Its speedups over the iterations, a cell each, from the least to the most."""
+    shown = past[-MOST_PAST:]
+    speedups = [outcome.speedup for _, outcome in shown if outcome.speedup is not None]
+    if len(speedups) < LEAST_PAST:
+        return
+    least, most = min(speedups), max(speedups)
+    bars = ASCII_BARS if ascii_only else BARS
+    scale = (len(bars) - 1) / (most - least) if most > least else 0.0
+    cells: list[Span] = []
+    for _, outcome in shown:
+        if outcome.speedup is not None:
+            style = "faster" if outcome.speedup > 1 else "slower"
+            cells.append((bars[round((outcome.speedup - least) * scale)], style))
+        else:
+            cells.append(("x", "bad") if outcome.status in FAILURES else (" ", ""))
+    first, last = (entry.iteration or 0 for entry in (shown[0][0], shown[-1][0]))
+    yield [
+        (f"iterations #{first} to #{last}  ", ""),
+        *cells,
+        (f"  {fmt.exact(least)} to {fmt.exact(most)} over the baseline", "dim"),
+    ]
+
+
 def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
     """One line per side, with a histogram of its blocks from minimum to maximum."""
     sides = [(side, values) for side, values in (result.samples or {}).items() if values]
@@ -117,6 +157,21 @@ def _samples(result: CaseResult, ascii_only: bool) -> Iterator[Line]:
             (f"  {fmt.microseconds(max(values)):<8}{len(values)}", ""),
         ]
     yield [(MEAN_LEGEND, "dim")]
+    yield from _in_order(sides, ascii_only)
+
+
+def _in_order(sides: Sequence[tuple[str, Sequence[float]]], ascii_only: bool) -> Iterator[Line]:
+    """The blocks in the order of their timing, on one scale: a drift or a throttled stretch shows in all sides."""
+    bars = ASCII_BARS if ascii_only else BARS
+    for side, values in sides:
+        shown = values[:MOST_BLOCKS]
+        middle = stats.median(values)
+        cells = (min(max((value / middle - 1 + DRIFT) / (2 * DRIFT), 0.0), 1.0) for value in shown)
+        yield [
+            (f"{clean(side).replace('_', ' '):<11}", ""),
+            ("".join(bars[round(cell * (len(bars) - 1))] for cell in cells), "accent"),
+        ]
+    yield [(f"block by block, from {fmt.percent(DRIFT)} below the median to {fmt.percent(DRIFT)} above", "dim")]
 
 
 def histogram(values: Sequence[float], bins: int, ascii_only: bool) -> str:

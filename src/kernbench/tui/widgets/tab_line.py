@@ -41,7 +41,10 @@ class TabLine(Static):
         texts = fitting(self._panes, self._active, self.content_size.width)
         if texts != self._shown:
             self._shown = texts
-            spans: list[Span] = [(text, "head" if name == self._active else "dim") for name, text in texts]
+            spans: list[Span] = []
+            for name, text in texts:
+                title = text.rstrip() if name == self._active else text
+                spans += [(title, "tab" if name == self._active else "dim"), (text[len(title) :], "")]
             self.update(content(spans), layout=False)
 
     def on_click(self, event: events.Click) -> None:
