@@ -76,7 +76,7 @@ def prepare_cuda(collected: Collected) -> None:
     """Makes harness.cuda compile and store images without loading them."""
 
     class Image(library.Image):
-        def __init__(self, code: bytes, lowered: dict[str, str]) -> None:
+        def __init__(self, code: bytes, lowered: dict[str, str], ptx: str = "") -> None:
             self._lowered = lowered
 
         @classmethod

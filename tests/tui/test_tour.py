@@ -118,8 +118,8 @@ async def test_a_number_of_another_machine_is_shown_as_one_or_as_timed_here(engi
         elsewhere = PulledEntry(**{**_fields(summary(1)), "geomean": 0.97, "outcome": "first"})
         again = PulledEntry(**{**_fields(summary(2)), "geomean": 0.97, "outcome": "first", "again": here})
         app.main.iterations.show([elsewhere, again])
-        (number_here, style_here), *_ = app.main.iterations.line(0, 60)[2:]
-        (number_there, style_there), *_ = app.main.iterations.line(1, 60)[2:]
+        (number_here, style_here), *_ = app.main.iterations.line(0, 60)[3:]
+        (number_there, style_there), *_ = app.main.iterations.line(1, 60)[3:]
         assert (number_here.strip(), number_there.strip()) == ("0.35x", "0.97x")
         assert style_here != "dim" == style_there
 

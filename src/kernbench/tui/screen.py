@@ -285,7 +285,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
     @property
     def settled(self) -> bool:
         """Whether everything is painted."""
-        return not self._paint_due and not self.output.flush_due
+        return not (self._paint_due or self.output.flush_due or self.heat.is_reading)
 
     def _tick(self) -> None:
         self._paint_due = False

@@ -317,7 +317,7 @@ def test_images_of_cuda_are_compiled_and_never_loaded(monkeypatch: pytest.Monkey
 
     for name in ("Image", "Kernel"):
         monkeypatch.setattr(library, name, getattr(library, name))  # to be put back
-    monkeypatch.setattr(library, "compiled", lambda source, names: (b"code", dict.fromkeys(names, "lowered")))
+    monkeypatch.setattr(library, "compiled", lambda source, names: (b"code", dict.fromkeys(names, "lowered"), b"ptx"))
     monkeypatch.setattr(library, "digest", lambda source, names: f"{len(names)}{''.join(names)[-2:-1]}")
     collected = dryrun.Collected()
     dryrun.prepare_cuda(collected)

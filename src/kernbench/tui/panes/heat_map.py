@@ -121,7 +121,7 @@ class HeatMap(RowView, can_focus=False):
         self._drawn: list[list[Span]] = []
         self._unknown: list[Summary] = []
         """Iterations whose rows are still to be read."""
-        self._is_reading = False
+        self.is_reading = False
 
     def on_mount(self) -> None:
         self.border_title = "Cases over iterations"
@@ -132,8 +132,8 @@ class HeatMap(RowView, can_focus=False):
         self._unknown = board.history.follow(entries)
         if not self._unknown:
             self._draw()
-        elif not self._is_reading:
-            self._is_reading = True
+        elif not self.is_reading:
+            self.is_reading = True
             self.run_worker(self._read(board.history, archive), exit_on_error=False)
 
     def keep_to(self, cases: Sequence[Case]) -> None:
@@ -152,7 +152,7 @@ class HeatMap(RowView, can_focus=False):
             except (UserError, OSError):  # the log's own reader says why
                 rows = {}
             history.take(entry, rows.values())
-        self._is_reading = False
+        self.is_reading = False
         self._draw()
 
     def wanted(self) -> tuple[int, int]:

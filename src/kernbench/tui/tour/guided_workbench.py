@@ -68,7 +68,7 @@ class GuidedWorkbench(Workbench):
         if action != "end_tour":
             return super().check_action(action, parameters)
         main = self.main
-        at_rest = self.screen is main and main.active == "results" and not main.single_pane
+        at_rest = self.screen is main and main.is_mounted and main.active == "results" and not main.single_pane
         return self.tour is not None and at_rest and not (main.filter_line.display or main.results.filter_text)
 
     async def action_end_tour(self) -> None:
