@@ -109,6 +109,18 @@ async def test_a_cancelled_profile_leaves_a_desk_that_works(
     assert (await script.call("run", hypothesis="after it")).is_best
 
 
+async def test_closing_ends_a_run_as_cancelled(folder: Path, opens: Opens) -> None:
+    desk = desk_on(folder, deadlines=HASTY)
+    script = await opens(desk)
+    write(folder, 'DO = "hang"')
+    running = asyncio.create_task(script.client.call_tool("run", {"hypothesis": "it hangs"}))
+    await reached(lambda: desk._heard.doing.startswith("checking"))
+    await desk.close()
+    assert (await running).is_error
+    assert not (folder / "ITERATIONS.md").exists()
+    assert '"event":"cancelled"' in (folder / ".kernbench" / "runs.jsonl").read_text()
+
+
 async def test_closing_stops_the_worker(folder: Path) -> None:
     desk = desk_on(folder)
     async with Client(make_server(desk)) as client:

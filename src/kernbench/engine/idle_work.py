@@ -131,7 +131,6 @@ class IdleWork:
 
     async def confirm_now(self) -> None:
         """The same for a command that ends with its run, with one spare at a time; `break_off` ends it."""
-        self.wake.clear()
         while self.runner.confirmations.is_waiting:
             await self.supervisor.ready()
             await self.supervisor.prepare_spare()

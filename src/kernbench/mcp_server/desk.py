@@ -56,7 +56,10 @@ class Desk:
         self._heard = Heard()
         self._turn = asyncio.Lock()
         self._works_on = ""
+        self._jobs: dict[asyncio.Task[Any], Call] = {}
+        """The work of every call, until it has ended."""
         self._ending: set[asyncio.Task[None]] = set()
+        """Kept here, because a task that nothing refers to may be lost."""
 
     # -- for every tool ---------------------------------------------------------------------------------------------
 
@@ -71,8 +74,8 @@ class Desk:
         return StatusAnswer(tuple(map(task_state, self.tasks.folders)), self.budget.left(), self._works_on)
 
     async def close(self) -> None:
-        if self._ending:
-            await asyncio.wait(self._ending)
+        """Ends what is running, as a cancellation would, and the worker."""
+        await asyncio.gather(*(self._end(job, call) for job, call in list(self._jobs.items())))
         await self._leave()
 
     # -- what takes long --------------------------------------------------------------------------------------------
@@ -140,10 +143,11 @@ class Desk:
                     self._works_on = ""
 
         job = asyncio.create_task(wait_and_work())
+        self._jobs[job] = call
+        job.add_done_callback(self._jobs.pop)
         try:
             await self._follow(job, call, tell)
-        except asyncio.CancelledError:
-            call.is_cancelled = True
+        except BaseException:  # cancelled, or the client that hears of the progress has gone
             ending = asyncio.create_task(self._end(job, call))
             self._ending.add(ending)
             ending.add_done_callback(self._ending.discard)
@@ -160,7 +164,8 @@ class Desk:
                 await tell(last, call.heard.count + 1, call.heard.doing)
 
     async def _end(self, job: asyncio.Task[Any], call: Call) -> None:
-        """Breaks the work of a cancelled call off; one that still waits for its turn never begins."""
+        """Breaks a call's work off; one that still waits for its turn never begins."""
+        call.is_cancelled = True
         while not job.done():
             if call.has_turn:
                 call.break_off()

@@ -1,6 +1,6 @@
 """A run as a tool's answer: its rows, what became of it, what was tried before, and whether the work is stalled.
 
-`best` is only said of a run that its confirmation has settled: `holds` of its Summary, as everywhere.
+A run is called best only if its confirmation has settled that: `holds` of its Summary, as everywhere.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from kernbench.events import (
     WorkerChanged,
 )
 from kernbench.log.runs.journal import Journal
+from kernbench.machine.plain_text import plain
 from kernbench.mcp_server import task_answers
 from kernbench.mcp_server.answers import Remark, Row, RunAnswer, microseconds, speed
 
@@ -114,7 +115,7 @@ def _not_loaded(about: RunAnswer, failure: BuildFailed) -> RunAnswer:
         outcome=failure.status.replace("_", " "),
         sentence=render.place(failure.where, failure.message),
         source=failure.source[:8],
-        traceback=failure.traceback[-LONGEST_TRACEBACK:],
+        traceback=plain(failure.traceback[-LONGEST_TRACEBACK:]),
     )
 
 
@@ -139,7 +140,7 @@ def _finished(
         rows=tuple(_row(case.id, rows[case.id], limits[case.id]) for case in shown),
         checks=render.checks(checks),
         findings=_remarks([*summary.findings, *(found for row in rows.values() for found in row.findings)]),
-        traceback=next((rows[case.id].traceback[-LONGEST_TRACEBACK:] for case in failed), ""),
+        traceback=next((plain(rows[case.id].traceback[-LONGEST_TRACEBACK:]) for case in failed), ""),
         same_source_as=summary.repeats,
         is_stalled=summary.stalled,
         seconds=None if summary.seconds is None else round(summary.seconds, 2),
