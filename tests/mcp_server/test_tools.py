@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -14,11 +15,14 @@ import pytest
 pytest.importorskip("mcp", reason="the MCP Python SDK is not installed (extra `mcp`)")
 
 from mcp import Client
+from mcp.types import TextContent
 
 from kernbench.mcp_server import desk as desks
 from kernbench.mcp_server.desk import Desk
 from kernbench.mcp_server.tools import make_server
+from tests import FAKE
 from tests.mcp_server.scripted import Script, desk_on
+from tests.ncu.kept_csv import DATA, HERE, NCU
 from tests.sessions import HASTY, gone, reached, write
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +86,7 @@ async def test_a_cancelled_confirmation_leaves_best_open_and_the_next_run_settle
 async def test_one_run_at_a_time_and_a_waiting_one_can_be_cancelled(
     folder: Path, opens: Opens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FAKE_SLOW", "0.2")
+    monkeypatch.setenv("FAKE_SLOW", "0.1")
     desk = desk_on(folder)
     script = await opens(desk)
     write(folder, 'DO = "slow"')
@@ -107,6 +111,26 @@ async def test_a_cancelled_profile_leaves_a_desk_that_works(
         patch.setattr(desks.Session, "profile", forever)
         await cancelled(script, lambda: desk._heard.doing == "profiling b", tool="profile", case="b")
     assert (await script.call("run", hypothesis="after it")).is_best
+
+
+async def test_a_profile_names_the_limit_and_the_next_run_repeats_it(
+    folder: Path, tmp_path: Path, opens: Opens, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over the fake worker, the fake ncu and what a real one wrote."""
+    monkeypatch.setenv("FAKE_DEVICE", "cuda:0")
+    monkeypatch.setenv("FAKE_NCU_CSV", str(DATA / "rms_4096x3072.csv"))
+    harness = tmp_path / "harness"
+    shutil.copytree(FAKE, harness)
+    shutil.copy(HERE / "fake" / "harness" / "target.py", harness)
+    (folder / "task.toml").write_text((folder / "task.toml").read_text().replace('"cpu"', '"cuda"'))
+    desk = desk_on(folder, harness=harness, ncu=str(NCU))
+    script = await opens(desk)
+    first = await script.call("run", hypothesis="as it is")
+    assert (first.device, first.is_best) == ("Fake 9000", True)
+    found = await script.call("profile", case="a 16x16")
+    assert (found.case, bool(found.evidence and found.to_try and found.numbers)) == ("a", True)
+    again = await script.call("run", hypothesis="once more")
+    assert [row["limit"] for row in again.rows] == [found.limit, "", ""]
 
 
 async def test_closing_ends_a_run_as_cancelled(folder: Path, opens: Opens) -> None:
@@ -198,3 +222,8 @@ async def test_every_tool_has_a_schema_for_its_answer(folder: Path, opens: Opens
     assert list(tools) == "status read_task diff log write_source restore run profile".split()
     assert all(tool.description and tool.output_schema for tool in tools.values())
     assert tools["run"].input_schema["required"] == ["hypothesis"]
+    result = await script.client.call_tool("status", {})
+    assert isinstance(result.structured_content, dict)
+    assert result.structured_content["tasks"][0]["problem"] == ""
+    assert isinstance(result.content[0], TextContent)
+    assert json.loads(result.content[0].text)["budget"] == {"sentence": "runs and minutes are not limited"}

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from harness.shared import format as fmt
 from harness.shared.errors import UserError
 from kernbench.commands.run import complete_task, read_options, run_until_signal
 
@@ -50,6 +51,10 @@ def mcp(tasks: tuple[str, ...], runs: int | None, minutes: float | None, **given
     served = served_tasks.find(tasks)
     unused = {"case": None, "grid": False, "baseline": None, "condition": None, "no_confirm": False}
     options = read_options({**given, **unused})
+
+    if sys.stdin.isatty():
+        what = fmt.plural(len(served.folders), "task")
+        click.echo(f"serving {what} on stdin and stdout; a client starts this: `kernbench guide agents`", err=True)
 
     async def main() -> int:
         desk = Desk(served, options, RunBudget(runs, minutes))

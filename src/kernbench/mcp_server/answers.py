@@ -6,9 +6,13 @@ Numbers are rounded; runs.jsonl has all digits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from harness.shared.results import Ratio
+
+DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -24,11 +28,20 @@ class Speed:
 def speed(ratio: Ratio | None) -> Speed | None:
     if ratio is None:
         return None
-    return Speed(round(ratio.speedup, 4), round(ratio.low, 4), round(ratio.high, 4), ratio.verdict)
+    return Speed(round(ratio.speedup, DIGITS), round(ratio.low, DIGITS), round(ratio.high, DIGITS), ratio.verdict)
 
 
-def microseconds(value: float | None) -> float | None:
-    return None if value is None else round(value, 3)
+def rounded(value: float | None, digits: int = DIGITS) -> float | None:
+    return None if value is None else round(value, digits)
+
+
+def compact(answer: Any) -> str:
+    """A record as one line of JSON for a model to read: what is not known or empty is left out, at every level."""
+
+    def kept(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {name: value for name, value in pairs if value not in (None, "", (), {})}
+
+    return json.dumps(asdict(answer, dict_factory=kept), ensure_ascii=False)
 
 
 @dataclass(frozen=True)
@@ -57,7 +70,10 @@ class Row:
     case: str
     verdict: str
     """faster, same, slower or unclear for a row that is right and was timed; otherwise what became of it."""
-    over_baseline: Speed | None = None
+    speedup: float | None = None
+    """Over the baseline, with its 95% interval."""
+    low: float | None = None
+    high: float | None = None
     over_best: Speed | None = None
     baseline_us: float | None = None
     solution_us: float | None = None

@@ -32,7 +32,7 @@ from kernbench.events import (
 from kernbench.log.runs.journal import Journal
 from kernbench.machine.plain_text import plain
 from kernbench.mcp_server import task_answers
-from kernbench.mcp_server.answers import Remark, Row, RunAnswer, microseconds, speed
+from kernbench.mcp_server.answers import Remark, Row, RunAnswer, rounded, speed
 
 MOST_TRIED = 5
 MOST_PRINTED, WIDEST_PRINTED = 20, 200
@@ -143,7 +143,7 @@ def _finished(
         traceback=next((plain(rows[case.id].traceback[-LONGEST_TRACEBACK:]) for case in failed), ""),
         same_source_as=summary.repeats,
         is_stalled=summary.stalled,
-        seconds=None if summary.seconds is None else round(summary.seconds, 2),
+        seconds=rounded(summary.seconds, 2),
     )
 
 
@@ -151,10 +151,12 @@ def _row(case: str, row: CaseResult, limit: str) -> Row:
     return Row(
         case=case,
         verdict=row.verdict or render.verdict(row),
-        over_baseline=speed(row.ratio),
+        speedup=rounded(row.speedup),
+        low=rounded(row.low),
+        high=rounded(row.high),
         over_best=speed(row.vs_best),
-        baseline_us=microseconds(row.baseline_us),
-        solution_us=microseconds(row.solution_us),
+        baseline_us=rounded(row.baseline_us, 3),
+        solution_us=rounded(row.solution_us, 3),
         limit=limit,
         problem=render.place(row.where, row.detail) if row.detail else "",
         findings=tuple(found.name for found in row.findings),

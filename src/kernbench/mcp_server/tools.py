@@ -5,8 +5,8 @@ annotations of each function, so here they are objects, not strings. The SDK is 
 """
 
 import asyncio
-import contextlib
-from collections.abc import Iterator
+from collections.abc import Awaitable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 from harness.shared.errors import UserError
@@ -21,12 +21,14 @@ from kernbench.mcp_server.answers import (
     StatusAnswer,
     TaskAnswer,
     WriteAnswer,
+    compact,
 )
 from kernbench.mcp_server.desk import Desk
 from kernbench.version import __version__
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
+    from mcp.types import CallToolResult
 
 INSTRUCTIONS = """\
 kernbench checks and times kernels. Work in rounds: read_task, write_source, run with a hypothesis, then read the rows.
@@ -38,13 +40,13 @@ TASK = "The task's name, as in status; may be omitted if there is only one."
 REFERENCE = "An entry's number, best, last, or the start of a source hash"
 
 
-@contextlib.contextmanager
-def one_sentence() -> Iterator[None]:
-    """Makes a ToolError of whatever goes wrong."""
+async def answered(work: Awaitable[Any]) -> "CallToolResult":
+    """The answer as a record and, for a model, as a line without what is empty; a ToolError if anything goes wrong."""
     from mcp.server.mcpserver.exceptions import ToolError
+    from mcp.types import CallToolResult, TextContent
 
     try:
-        yield
+        answer = await work
     except UserError as problem:
         raise ToolError(str(problem)) from None
     except OSError as problem:
@@ -52,6 +54,7 @@ def one_sentence() -> Iterator[None]:
         raise ToolError(f"{place}{problem.strerror or problem}") from None
     except Exception as problem:
         raise ToolError(crash_report.sentence(problem)) from problem
+    return CallToolResult(content=[TextContent(text=compact(answer))], structured_content=asdict(answer))
 
 
 def make_server(desk: Desk) -> "MCPServer[Any]":
@@ -67,45 +70,41 @@ def make_server(desk: Desk) -> "MCPServer[Any]":
 
 
 def _add_reading(server: "MCPServer[Any]", desk: Desk) -> None:
-    from mcp.types import ToolAnnotations
+    from mcp.types import CallToolResult, ToolAnnotations
     from pydantic import Field
 
     reads = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
     @server.tool(annotations=reads)
-    async def status() -> StatusAnswer:
+    async def status() -> Annotated[CallToolResult, StatusAnswer]:
         """The tasks with their best and last result, what is running, and what is left of the budget."""
-        with one_sentence():
-            return await asyncio.to_thread(desk.status)
+        return await answered(asyncio.to_thread(desk.status))
 
     @server.tool(annotations=reads)
-    async def read_task(task: Annotated[str, Field(description=TASK)] = "") -> TaskAnswer:
+    async def read_task(task: Annotated[str, Field(description=TASK)] = "") -> Annotated[CallToolResult, TaskAnswer]:
         """A task: its reference and cases, which say what is right, and the solution's files as they are now."""
-        with one_sentence():
-            return await asyncio.to_thread(task_answers.about, *desk.task(task))
+        return await answered(desk.on_task(task, task_answers.about))
 
     @server.tool(annotations=reads)
     async def diff(
         task: Annotated[str, Field(description=TASK)] = "",
         old: Annotated[str, Field(description=f"{REFERENCE}, or now, the files as they are.")] = "best",
         new: Annotated[str, Field(description="The same.")] = "now",
-    ) -> DiffAnswer:
+    ) -> Annotated[CallToolResult, DiffAnswer]:
         """What changed between two sources, as a unified diff; from the best to the files as they are if not given."""
-        with one_sentence():
-            return await asyncio.to_thread(task_answers.difference, *desk.task(task), old, new)
+        return await answered(desk.on_task(task, task_answers.difference, old, new))
 
     @server.tool(annotations=reads)
     async def log(
         task: Annotated[str, Field(description=TASK)] = "",
         count: Annotated[int, Field(description="How many entries, the last ones.")] = task_answers.LONGEST_LOG,
-    ) -> LogAnswer:
+    ) -> Annotated[CallToolResult, LogAnswer]:
         """What was tried before: each iteration with its hypothesis and outcome, and which is the best now."""
-        with one_sentence():
-            return await asyncio.to_thread(task_answers.logged, *desk.task(task), count)
+        return await answered(desk.on_task(task, task_answers.logged, count))
 
 
 def _add_writing(server: "MCPServer[Any]", desk: Desk) -> None:
-    from mcp.types import ToolAnnotations
+    from mcp.types import CallToolResult, ToolAnnotations
     from pydantic import Field
 
     writes = ToolAnnotations(destructive_hint=False, idempotent_hint=True, open_world_hint=False)
@@ -115,23 +114,21 @@ def _add_writing(server: "MCPServer[Any]", desk: Desk) -> None:
         path: Annotated[str, Field(description="Relative to the task's folder, such as solution.py.")],
         text: Annotated[str, Field(description="The whole file.")],
         task: Annotated[str, Field(description=TASK)] = "",
-    ) -> WriteAnswer:
+    ) -> Annotated[CallToolResult, WriteAnswer]:
         """Write a file of the solution. The task's own files, links and anything outside its folder are refused."""
-        with one_sentence():
-            return await asyncio.to_thread(source_writing.write, *desk.task(task), path, text)
+        return await answered(desk.on_task(task, source_writing.write, path, text))
 
     @server.tool(annotations=writes)
     async def restore(
         source: Annotated[str, Field(description=f"{REFERENCE}.")], task: Annotated[str, Field(description=TASK)] = ""
-    ) -> RestoreAnswer:
+    ) -> Annotated[CallToolResult, RestoreAnswer]:
         """Make the solution's files those of an earlier source. The files as they were are kept."""
-        with one_sentence():
-            return await asyncio.to_thread(task_answers.restored, *desk.task(task), source)
+        return await answered(desk.on_task(task, task_answers.restored, source))
 
 
 def _add_running(server: "MCPServer[Any]", desk: Desk) -> None:
     from mcp.server.mcpserver import Context
-    from mcp.types import ToolAnnotations
+    from mcp.types import CallToolResult, ToolAnnotations
     from pydantic import Field
 
     runs = ToolAnnotations(destructive_hint=False, open_world_hint=False)
@@ -142,10 +139,9 @@ def _add_running(server: "MCPServer[Any]", desk: Desk) -> None:
         hypothesis: Annotated[str, Field(description="What this change should do, and why; the log keeps it.")],
         task: Annotated[str, Field(description=TASK)] = "",
         next_step: Annotated[str, Field(description="What to try after this; the log keeps it.")] = "",
-    ) -> RunAnswer:
+    ) -> Annotated[CallToolResult, RunAnswer]:
         """Check and time the solution on every case, confirm it if it would be best, and log it as an iteration."""
-        with one_sentence():
-            return await desk.run(task, hypothesis, next_step, ctx.report_progress)
+        return await answered(desk.run(task, hypothesis, next_step, ctx.report_progress))
 
     @server.tool(annotations=runs)
     async def profile(
@@ -153,7 +149,6 @@ def _add_running(server: "MCPServer[Any]", desk: Desk) -> None:
         case: Annotated[str, Field(description="A timed case's id, from read_task.")],
         task: Annotated[str, Field(description=TASK)] = "",
         against: Annotated[str, Field(description="Also profile baseline, best or an entry's number.")] = "",
-    ) -> ProfileAnswer:
+    ) -> Annotated[CallToolResult, ProfileAnswer]:
         """What limits a case, by Nsight Compute: a sentence, the numbers behind it, what to try. Needs a GPU."""
-        with one_sentence():
-            return await desk.profile(task, case, against or None, ctx.report_progress)
+        return await answered(desk.profile(task, case, against or None, ctx.report_progress))
