@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner
 
 from kernbench.cli import cli
-from kernbench.commands import mcp as command
 from kernbench.mcp_server import served_tasks
 from kernbench.mcp_server.run_budget import BudgetSpent, RunBudget
 
@@ -67,11 +66,12 @@ def test_the_minutes_begin_with_the_first_call() -> None:
 
 
 def test_without_the_extra_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "mcp.server.mcpserver", None)
     result = CliRunner().invoke(cli, ["mcp"])
     assert result.exit_code != 0
     assert (
-        str(result.exception) == "`kernbench mcp` needs the MCP Python SDK: `pip install 'kernbench[mcp]'` installs it"
+        str(result.exception)
+        == "`kernbench mcp` needs version 2 of the MCP Python SDK: `pip install 'kernbench[mcp]'` installs it"
     )
 
 
@@ -81,8 +81,8 @@ def test_a_mistake_is_reported_before_anything_is_served(words: list[str], folde
     assert CliRunner().invoke(cli, ["mcp", str(folder), *words]).exit_code != 0
 
 
-@pytest.mark.parametrize("how", ["stdin ends", "SIGTERM"])
-def test_it_ends_at_once(folder: Path, how: str) -> None:
+@pytest.mark.parametrize(("how", "code"), [("stdin ends", 0), ("SIGTERM", 130), ("stdout ends", 141)])
+def test_it_ends_at_once(folder: Path, how: str, code: int) -> None:
     pytest.importorskip("mcp", reason="the MCP Python SDK is not installed (extra `mcp`)")
     words = [sys.executable, "-m", "kernbench", "mcp", str(folder)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -93,6 +93,9 @@ def test_it_ends_at_once(folder: Path, how: str) -> None:
         assert process.stdout.readline()
         if how == "SIGTERM":
             process.send_signal(signal.SIGTERM)
-        else:
+        elif how == "stdout ends":
+            process.stdout.close()
+            process.stdin.write(b'{"jsonrpc":"2.0","id":2,"method":"ping"}\n')
+        if how != "SIGTERM":
             process.stdin.close()
-        assert process.wait(60) == (130 if how == "SIGTERM" else 0)
+        assert process.wait(60) == code

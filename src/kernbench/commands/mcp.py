@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 
 import click
@@ -15,10 +15,10 @@ from harness.shared.errors import UserError
 from kernbench.commands.run import complete_task, read_options, run_until_signal
 
 EXTRA = "`pip install 'kernbench[mcp]'`"
-ENDED_BY_SIGNAL = 130
+ENDED_BY_SIGNAL, CLIENT_LEFT = 130, 141
 
 
-@click.command(short_help="Serve tasks as tools to a program that edits kernels (MCP).")
+@click.command("mcp", short_help="Serve tasks as tools to a program that edits kernels (MCP).")
 @click.argument("tasks", nargs=-1, metavar="[TASKS or DIR]...", shell_complete=complete_task)
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Refuse to run more than this often.")
 @click.option(
@@ -31,7 +31,7 @@ ENDED_BY_SIGNAL = 130
 @click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one.")
 @click.option("--deadline", multiple=True, metavar="STEP=S", help="Time limit for a step, as in `kernbench run`.")
 @click.option("--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case.")
-def mcp(tasks: tuple[str, ...], runs: int | None, minutes: float | None, **given: Any) -> None:
+def serve(tasks: tuple[str, ...], runs: int | None, minutes: float | None, **given: Any) -> None:
     """Serve tasks over the Model Context Protocol, on stdin and stdout, until stdin ends.
 
     TASKS are tasks or folders of tasks; without them, the task that contains this folder, or all that can be opened
@@ -41,8 +41,10 @@ def mcp(tasks: tuple[str, ...], runs: int | None, minutes: float | None, **given
     kernbench mcp softmax_host --runs 50 --minutes 120
     kernbench mcp kernels --device cuda:0
     """
-    if find_spec("mcp") is None:
-        raise UserError(f"`kernbench mcp` needs the MCP Python SDK: {EXTRA} installs it")
+    try:
+        import_module("mcp.server.mcpserver")
+    except ImportError:  # not there, or version 1
+        raise UserError(f"`kernbench mcp` needs version 2 of the MCP Python SDK: {EXTRA} installs it") from None
     from kernbench.mcp_server import served_tasks
     from kernbench.mcp_server.desk import Desk
     from kernbench.mcp_server.run_budget import RunBudget
@@ -65,10 +67,14 @@ def mcp(tasks: tuple[str, ...], runs: int | None, minutes: float | None, **given
             await desk.close()
             os._exit(ENDED_BY_SIGNAL)  # a thread of the SDK waits for a line on stdin, and only a line ends that
         await desk.close()
-        await serving
-        return 0
+        code = 0
+        try:
+            await serving
+        except* BrokenPipeError:
+            code = CLIENT_LEFT
+        return code
 
     sys.exit(run_until_signal(main()))
 
 
-COMMANDS = (mcp,)
+COMMANDS = (serve,)
