@@ -17,7 +17,8 @@ from click.shell_completion import CompletionItem
 
 from harness.shared.errors import UserError
 from kernbench import version
-from kernbench.commands import completion, export, gate, guide, history, profile, run, selfcheck, setup, suites
+from kernbench.commands import completion, export, guide, history, profile, run, selfcheck, setup
+from kernbench.commands.unattended import gate, mcp, suites
 from kernbench.machine.terminal import clear_line, print_only_text
 
 LONGEST_HELP = 66
@@ -49,7 +50,7 @@ Environment:
 
 
 GROUPS = {
-    "Work": "open run watch new import suite gate demo",
+    "Work": "open run watch new import suite gate mcp demo",
     "Look": "status log show diff profile trace guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck completion",
@@ -129,6 +130,7 @@ for command in (
     *setup.COMMANDS,
     *suites.COMMANDS,
     *gate.COMMANDS,
+    *mcp.COMMANDS,
     *guide.COMMANDS,
     *completion.COMMANDS,
 ):

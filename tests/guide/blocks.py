@@ -1,11 +1,13 @@
 """Finds every code block of the README and the guide, and plays those of a page in order, as a reader would.
 
 A block whose first line is a comment with a file's name is that file; settings are also read. Any other `sh` block is
-typed, any other `python` block is run. `<!-- needs: gpu -->` above a block says what it cannot do without.
+typed, any other `python` block is run, and a `json` block is parsed. `<!-- needs: gpu -->` above a block says what it
+cannot do without.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -26,7 +28,7 @@ from tests import ROOT
 
 GUIDE = ROOT / "src" / "kernbench" / "guide"
 PAGES = [ROOT / "README.md", ROOT / ".github" / "CONTRIBUTING.md", *sorted(GUIDE.glob("*.md"))]
-LANGUAGES = ("sh", "python", "toml", "cpp", "yaml")
+LANGUAGES = ("sh", "python", "toml", "cpp", "yaml", "json")
 NEEDS = {
     "gpu": "needs a GPU",
     "network": "needs the network",
@@ -99,6 +101,8 @@ class Reader:
             path = self.folder / f"block_{block.line}.py"
             path.write_text(block.text, encoding="utf-8")
             runpy.run_path(str(path))
+        elif block.language == "json":
+            json.loads(block.text)
         else:
             raise AssertionError(f"{block}: which file is it? Name it in the first line")
 

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from kernbench.events import RefusalCode
     from kernbench.ncu.explainer import Answer
 
-MOST_NAMED = 8
-"""How many cases a message lists."""
-
 
 @click.command()
 @task_argument
@@ -94,16 +91,13 @@ def profile(task: str | None, case: str, as_json: bool, markdown: bool, against:
 
 
 def _only(task: Task, case: str) -> str:
+    from harness.shared.errors import UserError
     from kernbench.task import case_choice
 
-    found = [item.id for item in case_choice.matching(task, case)]
-    if len(found) != 1:
-        what = "no case matches" if not found else f"{len(found)} cases match"
-        ids = found or [item.id for item in task.timed] or [item.id for item in task.cases]
-        more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
-        known = f"{', '.join(ids[:MOST_NAMED])}{more}"
-        raise click.UsageError(f"--case {case}: {what} in {task.name}; choose one of {known}")
-    return found[0]
+    try:
+        return case_choice.only(task, case).id
+    except UserError as problem:
+        raise click.UsageError(f"--case {problem}") from None
 
 
 async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -> None:

@@ -130,15 +130,21 @@ class IdleWork:
         return bool(self.supervisor.pids) and not self.wake.is_set()
 
     async def confirm_now(self) -> None:
-        """The same for a command that ends with its run, with one spare at a time."""
+        """The same for a command that ends with its run, with one spare at a time; `break_off` ends it."""
         while self.runner.confirmations.is_waiting:
             await self.supervisor.ready()
             await self.supervisor.prepare_spare()
             is_warm = await self._spares_are("warm")
             if not is_warm or not await self.runner.confirmations.carry_out(self.wake.is_set):
                 break
-        if self.runner.confirmations.is_waiting:
+        if self.runner.confirmations.is_waiting and not self.wake.is_set():
             self.emit(Notice("the run stays `best?`: no new worker could start to confirm it", "warning"))
+
+    def break_off(self) -> None:
+        """Ends a command's run or confirmation, whichever step it is at, if called until it has ended: between two
+        steps there is nothing to cancel. The worker stays, and so does the confirmation's place in the line."""
+        self.wake.set()
+        self.supervisor.cancel()
 
     async def confirm_overdue(self, job: Job) -> None:
         """Before a save: confirms a run that saves have kept waiting."""

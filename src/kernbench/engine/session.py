@@ -66,7 +66,7 @@ class Session:
         self._runner = Runner(self.supervisor, self.logbook, self._emit, self._saves.kernel_wrote)
         self._runner.confirmations.after = self._kernel_stopped
         self.notes = RunNotes(self.logbook, self._runner)
-        self._idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
+        self.idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
         self._resting = False
         self._waiting_entries = WaitingEntries(self.logbook, self._emit)
         self._prune_at = self._trim_at = 0.0
@@ -146,9 +146,9 @@ class Session:
         self._listeners.raise_failure()
 
     async def run_once(self, iteration: bool) -> RunOutcome | None:
-        """Runs the source as it is, now; None if the task cannot be read or the worker cannot start.
-
-        Raises the error of a listener once the run is over."""
+        """Runs the source as it is, now; None if the task cannot be read, the worker cannot start, or `break_off` of
+        the idle work came first. Raises the error of a listener once the run is over."""
+        self._wake.clear()
         outcome = await self._execute(Job("command", time.monotonic(), iteration))
         self._listeners.raise_failure()
         return outcome
@@ -156,7 +156,7 @@ class Session:
     async def confirm(self) -> None:
         """Confirms the run before, if it would be best; for a command that ends with its run."""
         if self.options.confirm:
-            await self._idle_work.confirm_now()
+            await self.idle_work.confirm_now()
         self._listeners.raise_failure()
 
     def rerun(self) -> None:
@@ -247,7 +247,7 @@ class Session:
                 continue
             try:
                 await self._look_around()
-                await self._idle_work.confirm_overdue(job)
+                await self.idle_work.confirm_overdue(job)
                 await self._execute(job)
             except Exception as problem:  # the next save is served, however this one failed
                 self._saves.failed = True
@@ -257,9 +257,7 @@ class Session:
         self._resting = True
         self._tidy()
         try:
-            await self._idle_work.until_woken(
-                Situation(self.task, self._saves.source, self.environment, self._baseline)
-            )
+            await self.idle_work.until_woken(Situation(self.task, self._saves.source, self.environment, self._baseline))
         except UserError as problem:
             self._emit(Notice(str(problem), "error"))
         except Exception as problem:
@@ -296,8 +294,8 @@ class Session:
             return None
         await self.explainer.profiler.make_way()
         plan, warnings = await self.logbook.in_thread(self._prepare, decision.job, source, environment)
-        if self._saves.waiting is not None and job.reason != "command":
-            return None  # superseded while the worker started or a profile ended
+        if self._wake.is_set() if job.reason == "command" else self._saves.waiting is not None:
+            return None  # broken off, or superseded, while the worker started or a profile ended
         self._tell_of_loss()
         self._saves.run_started()
         self._warn_once(warnings)

@@ -118,15 +118,13 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
     folder = Path(task.folder)
     make_state(state)
     before = snapshot.take(folder, state, task)
-    frozen = _frozen(task) | set(task_files(before.folder, task.baseline))
+    fixed = frozen(task) | set(task_files(before.folder, task.baseline))
     wanted = {
-        path: (point.folder / path).read_bytes()
-        for path in solution_files(point, task)
-        if path.as_posix() not in frozen
+        path: (point.folder / path).read_bytes() for path in solution_files(point, task) if path.as_posix() not in fixed
     }
     others = [path for path, data in wanted.items() if _bytes(folder / path) != data]
     changed = [path for path in others if not _is_behind_link(folder, path)]
-    added = [path for path in _added(before.folder, wanted, frozen) if not _is_link(folder, path)]
+    added = [path for path in _added(before.folder, wanted, fixed) if not _is_link(folder, path)]
     for path in changed:
         _must_stay_inside(folder, path)
     if changed or added:
@@ -148,11 +146,11 @@ def restore(task: Task, point: StoredSource, state: Path) -> tuple[str, list[str
     return before.sha, words + [f"{path.as_posix()} (removed)" for path in added]
 
 
-def _added(before: Path, wanted: Mapping[Path, bytes], frozen: set[str]) -> list[Path]:
+def _added(before: Path, wanted: Mapping[Path, bytes], fixed: set[str]) -> list[Path]:
     """Files of the snapshot that a restore would leave and that count in the code, before or after it."""
     present = snapshot.read(before)
     restored = {path.as_posix(): data for path, data in wanted.items()}
-    counted = snapshot.code_files(present, frozen) | snapshot.code_files({**present, **restored}, frozen)
+    counted = snapshot.code_files(present, fixed) | snapshot.code_files({**present, **restored}, fixed)
     return [Path(name) for name in sorted(counted - restored.keys())]
 
 
@@ -214,7 +212,7 @@ def copy_out(point: StoredSource, task: Task, target: Path) -> list[str]:
 
 def solution_files(point: StoredSource, task: Task) -> list[Path]:
     """Files of the source that are not the task's own, as paths relative to its folder."""
-    return [path for path in _files(point, task) if path.as_posix() not in _frozen(task)]
+    return [path for path in _files(point, task) if path.as_posix() not in frozen(task)]
 
 
 def _files(point: StoredSource, task: Task) -> list[Path]:
@@ -296,7 +294,7 @@ def _name(summary: Summary) -> str:
     return str(summary.iteration) if summary.iteration is not None else summary.source[:8]
 
 
-def _frozen(task: Task) -> set[str]:
+def frozen(task: Task) -> set[str]:
     """Files that belong to the task, not to the solution."""
     own = () if task.baseline in NAMED_BASELINES else (task.baseline,)
     return {*PARSED, "reference.py", *own, *task.own_files}

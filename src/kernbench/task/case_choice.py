@@ -7,11 +7,14 @@ import random
 from collections.abc import Mapping, Sequence
 
 from harness.shared.codes import explain
+from harness.shared.errors import UserError
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task
 
 GRID_PER_SAVE = 32
+MOST_NAMED = 8
+"""How many cases a message lists."""
 
 
 def matching(task: Task, glob: str | None) -> list[Case]:
@@ -20,6 +23,17 @@ def matching(task: Task, glob: str | None) -> list[Case]:
         return list(task.cases)
     exact = [case for case in task.cases if glob in (case.id, case.label)]  # a name may contain a bracket
     return exact or [case for case in task.cases if fnmatch.fnmatch(case.id, glob) or fnmatch.fnmatch(case.label, glob)]
+
+
+def only(task: Task, glob: str) -> Case:
+    """The one case that a pattern matches; raises UserError if there are none or several."""
+    found = matching(task, glob)
+    if len(found) == 1:
+        return found[0]
+    what = "no case matches" if not found else f"{len(found)} cases match"
+    known = [case.id for case in found or task.timed or task.cases]
+    more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    raise UserError(f"{glob}: {what} in {task.name}; choose one of {', '.join(known[:MOST_NAMED])}{more}")
 
 
 def leaves_nothing_out(task: Task, glob: str | None) -> bool:
