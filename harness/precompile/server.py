@@ -106,7 +106,8 @@ def _stop(child: int) -> int:
 
 
 def _work(line: bytes, events: int) -> NoReturn:
-    """Everything a child does."""
+    """Everything a child does. Who asks for the whole waits for it, and hears when it is over."""
+    whole = b'"whole"' in line
     with contextlib.suppress(BaseException):
         from harness.precompile import dryrun
 
@@ -114,11 +115,13 @@ def _work(line: bytes, events: int) -> NoReturn:
         began = time.perf_counter()
         message = json.loads(line)
         request = decode(RunRequest, message)
-        jobs = dryrun.jobs(request, message["compiler"])
+        jobs = dryrun.jobs(request, message["compiler"], whole)
         collected = time.perf_counter()
         _compile(jobs, min(len(jobs), max(1, len(os.sched_getaffinity(0)) // 2)))
         milliseconds = [round((end - began) * 1000) for end in (collected, time.perf_counter())]
         _say(events, "built", run=request.run, kernels=len(jobs), collected_ms=milliseconds[0], ms=milliseconds[1])
+    if whole:
+        _say(events, "left")
     os._exit(0)
 
 

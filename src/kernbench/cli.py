@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from harness.shared.errors import UserError
-from kernbench.commands import export, gate, guide, history, profile, run, selfcheck, setup, suites
+from kernbench.commands import export, gate, guide, history, profile, run, selfcheck, setup, suites, sweep
 from kernbench.machine.terminal import print_only_text
 from kernbench.version import __version__
 
@@ -34,7 +34,7 @@ Examples:
 
 
 GROUPS = {
-    "Work": "open run watch new import suite gate",
+    "Work": "open run watch new import suite gate sweep",
     "Look": "status log show diff profile trace guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck completion",
@@ -94,6 +94,7 @@ for command in (
     *setup.COMMANDS,
     *suites.COMMANDS,
     *gate.COMMANDS,
+    *sweep.COMMANDS,
     *guide.COMMANDS,
 ):
     cli.add_command(command)
