@@ -2,8 +2,8 @@
 
 Copies a task, sweeps it, then runs every variant in full against the source as it is, in turns, like `kernbench run
 --baseline FILE`. Says how far the sweep's winner is from the best of the full runs, which pairs that those tell apart
-by more than 2 % the sweep has in another order, and both times. softmax_host gets a constant first: the number of
-partial sums.
+by more than 2 % (and beyond their intervals) the sweep has in another order, and both times. softmax_host gets a
+constant first: the number of partial sums.
 
     python -m tests.measure.measure_sweep [--set LANES=1,2,4,8,16,32] [--budget 100]
     python -m tests.measure.measure_sweep --task rms_norm --device cuda:0 \
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,31 +64,49 @@ def kernbench(folder: Path, *words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def in_full(folder: Path, variant: Variant, now: Path, extra: list[str]) -> float | None:
-    """The speedup of a variant over the source as it is, from a run of its own; None if it is not right."""
+@dataclass(frozen=True)
+class Full:
+    """The speedup of a variant over the source as it is, from a run of its own."""
+
+    speedup: float
+    low: float
+    high: float
+
+    def is_apart(self, other: Full) -> bool:
+        """By more than 2 %, and beyond both intervals."""
+        apart = abs(self.speedup / other.speedup - 1) > APART
+        return apart and (self.low > other.high or other.low > self.high)
+
+
+def in_full(folder: Path, variant: Variant, now: Path, extra: list[str]) -> Full | None:
+    """None if it is not right."""
     for name, data in variant.contents.items():
         if (folder / name).read_bytes() != data:
             (folder / name).write_bytes(data)
     words = ["run", ".", "--baseline", str(now / "solution.py"), "--no-confirm", "--allow-slower", *extra]
     last = kernbench(folder, *words)[-1]
-    return last["geomean"] if last.get("right") else None
+    return Full(last["geomean"], last["low"], last["high"]) if last.get("right") else None
 
 
-def compare(swept: list[dict[str, Any]], full: dict[str, float | None], winner: str) -> None:
+def compare(swept: list[dict[str, Any]], full: dict[str, Full | None], winner: str) -> None:
     scores = {item["variant"]: item["ratio"]["speedup"] for item in swept if item["status"] == "ok"}
-    right = {name: speedup for name, speedup in full.items() if speedup is not None}
+    right = {name: item for name, item in full.items() if item is not None}
     print(f"{'variant':32} {'sweep':>8} {'full':>8}")
-    for name, speedup in sorted(right.items(), key=lambda item: -item[1]):
+    for name, item in sorted(right.items(), key=lambda pair: -pair[1].speedup):
         mark = "  winner" if name == winner else ""
-        print(f"{name:32} {scores.get(name, float('nan')):8.3f} {speedup:8.3f}{mark}")
-    best = max(right.values())
-    print(f"winner within {(best / right[winner] - 1) * 100:.2f} % of the best of the full runs")
+        interval = f"[{item.low:.3f}, {item.high:.3f}]"
+        print(f"{name:32} {scores.get(name, float('nan')):8.3f} {item.speedup:8.3f} {interval}{mark}")
+    best = max(item.speedup for item in right.values())
+    print(f"winner within {(best / right[winner].speedup - 1) * 100:.2f} % of the best of the full runs")
     pairs = [(one, two) for one, two in itertools.combinations(right, 2) if one in scores and two in scores]
-    apart = [(one, two) for one, two in pairs if abs(right[one] / right[two] - 1) > APART]
-    wrong = [(one, two) for one, two in apart if (right[one] > right[two]) != (scores[one] > scores[two])]
-    print(f"{len(apart)} of {len(pairs)} pairs are more than 2 % apart; in another order in the sweep: {len(wrong)}")
+    apart = [(one, two) for one, two in pairs if right[one].is_apart(right[two])]
+    wrong = [(a, b) for a, b in apart if (right[a].speedup > right[b].speedup) != (scores[a] > scores[b])]
+    print(
+        f"{len(apart)} of {len(pairs)} pairs are told apart by more than 2 %; not so ordered by the sweep: {len(wrong)}"
+    )
     for one, two in wrong:
-        print(f"    {one} / {two}: sweep {scores[one] / scores[two]:.3f}, full {right[one] / right[two]:.3f}")
+        there = right[one].speedup / right[two].speedup
+        print(f"    {one} / {two}: sweep {scores[one] / scores[two]:.3f}, full {there:.3f}")
     print(f"right or not differs: {sorted(scores.keys() ^ right.keys()) or 'never'}")
 
 
@@ -114,7 +133,7 @@ def main() -> None:
         began = time.monotonic()
         full = {item.name: in_full(folder, item, now, extra) for item in tried if not item.is_now}
         print(f"{len(full)} full runs: {time.monotonic() - began:.0f} s, each with a worker of its own\n")
-        compare(swept["variants"], {**full, tried[0].name: 1.0}, swept["winner"])
+        compare(swept["variants"], {**full, tried[0].name: Full(1.0, 1.0, 1.0)}, swept["winner"])
 
 
 if __name__ == "__main__":

@@ -210,8 +210,7 @@ def test_a_constant_of_softmax_host(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert result.exit_code == 0, result.output
     last = ended(result)
     assert [item["status"] for item in last["variants"]] == ["ok"] * 3
-    assert last["variants"][-1]["variant"] == "REPEATS=40"
-    assert last["variants"][-1]["ratio"]["verdict"] == "slower"
+    assert last["winner"] in ("as it is", "REPEATS=0")  # 40 passes more take many times as long, on any machine
     assert (copy / "solution.cpp").read_text() == slow
 
 

@@ -75,7 +75,7 @@ def test_files_of_a_folder_replace_the_file_of_their_kind(task: Task, tmp_path: 
 
 def test_half_stay_each_time_and_the_budget_doubles() -> None:
     assert halving.rounds(4) == []
-    assert halving.rounds(15) == [Round(15, 8, 0.25), Round(8, 4, 0.5)]
+    assert halving.rounds(15) == [Round(15, 8, 0.125), Round(8, 4, 0.25)]
     assert [(item.variants, item.share) for item in halving.rounds(100)][:2] == [(100, 1 / 8), (50, 1 / 8)]
 
 

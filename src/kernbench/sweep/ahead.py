@@ -19,7 +19,10 @@ from kernbench.worker.process import ChildProcess, Unusable
 CORES_EACH = 4
 MOST = 3
 """Processes; each compiles in several more."""
-START_S, BUILD_S = 60.0, 30.0
+START_S, BUILD_S = 60.0, 40.0
+"""The builders themselves end a build after 30 s."""
+PATIENCE = 15.0
+"""Seconds that a variant's turn waits for its build."""
 
 
 class Ahead(Precompiler):
@@ -56,10 +59,12 @@ class Ahead(Precompiler):
         """Waits until a variant is built; not if no builder has begun it or can begin soon."""
         if not self._ready:
             self._jobs.pop(name, None)
-        while name in self._jobs and self._ready:
-            await asyncio.sleep(0.02)
-        if name in self._building:
-            await self._building[name].wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE):
+                while name in self._jobs and self._ready:
+                    await asyncio.sleep(0.02)
+                if name in self._building:
+                    await self._building[name].wait()
 
     async def close(self) -> None:
         for task in self._builders:

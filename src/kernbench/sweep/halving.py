@@ -59,12 +59,13 @@ class Round:
 
 
 def rounds(count: int) -> list[Round]:
-    """The screenings of so many variants: half of them stay each time, and the budget doubles."""
+    """The screenings of so many variants: half of them stay each time, and the budget doubles, to a quarter in the
+    last."""
     sizes = [count]
     while sizes[-1] > FINALISTS:
         sizes.append(max(FINALISTS, math.ceil(sizes[-1] / 2)))
     last = len(sizes) - 1
-    return [Round(sizes[i], sizes[i + 1], max(LEAST_SHARE, 0.5 ** (last - i))) for i in range(last)]
+    return [Round(sizes[i], sizes[i + 1], max(LEAST_SHARE, 0.5 ** (last - i + 1))) for i in range(last)]
 
 
 def ranked(standings: Iterable[Standing]) -> list[Standing]:

@@ -22,7 +22,7 @@ SHADES = (" ", "░", "▒", "▓", "█")
 ASCII_SHADES = (" ", ".", ":", "+", "#")
 MOST_TRIED = 40
 """Rows of the table in an entry."""
-NOTE = 80
+NOTE = 48
 """Characters of a reason in the table; the html and the JSON have all of it."""
 
 

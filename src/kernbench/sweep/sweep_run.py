@@ -88,6 +88,8 @@ class Sweep:
                 tell(f"round {number} of {len(screenings)}, {place}/{len(field)}", standing)
             left = halving.ranked(self._standings[variant.name] for variant in field)
             field = [item.variant for item in left if item.score is not None][: screening.stay]
+            if len(field) <= halving.FINALISTS:
+                break
         await self._final(field, tell)
 
     async def close(self) -> None:
