@@ -3,9 +3,10 @@
 Copies a task, sweeps it, then runs every variant in full against the source as it is, in turns, like `kernbench run
 --baseline FILE`. Says how far the sweep's winner is from the best of the full runs, which pairs that those tell apart
 by more than 2 % (and beyond their intervals) the sweep has in another order, and both times. softmax_host gets a
-constant first: the number of partial sums.
+constants first: the number of partial sums (LANES), which is a matter of percents, and how often the maximum is looked
+for (PASSES), which is one of tens of percents and can be told apart on a busy machine.
 
-    python -m tests.measure.measure_sweep [--set LANES=1,2,4,8,16,32] [--budget 100]
+    python -m tests.measure.measure_sweep [--set LANES=1,2,4,8,16,32] [--set PASSES=1,3,9] [--budget 100]
     python -m tests.measure.measure_sweep --task rms_norm --device cuda:0 \
         --set TILE=1024,2048,4096,8192 --set num_warps=1,2,4,8
 """
@@ -44,15 +45,20 @@ LANES = """        float lanes[LANES] = {};
 """
 
 
+ONCE = "        for (int64_t i = 1; i < cols; ++i) largest ="
+PASSES = "        for (volatile int pass = 0; pass < PASSES; pass = pass + 1)\n    "
+
+
 def copied(task: str, place: Path) -> Path:
     folder = place / task
     ignored = shutil.ignore_patterns(".kernbench", "ITERATIONS.md", "exports", "__pycache__")
     shutil.copytree(ROOT / "kernels" / task, folder, ignore=ignored)
     if task == "softmax_host":
         source = (folder / "solution.cpp").read_text()
-        if PLAIN not in source:
-            raise SystemExit("solution.cpp of softmax_host has changed; adapt PLAIN")
-        (folder / "solution.cpp").write_text("constexpr int LANES = 4;\n" + source.replace(PLAIN, LANES))
+        if PLAIN not in source or ONCE not in source:
+            raise SystemExit("solution.cpp of softmax_host has changed; adapt PLAIN and ONCE")
+        head, source = "constexpr int LANES = 4;\n#define PASSES 3\n", source.replace(PLAIN, LANES)
+        (folder / "solution.cpp").write_text(head + source.replace(ONCE, PASSES + ONCE))
     return folder
 
 
