@@ -53,6 +53,7 @@ def test_the_fastest_wins_and_the_log_has_the_table(task: Path) -> None:
     assert "| 1 | 20.0 |" in text
     assert "TIME_US = 50.0" in (task / "solution.py").read_text()
     assert "round 1 of 1, 6/6" in result.stderr
+    assert "the winner's own run: geomean 5.00x" in result.stderr
     shown = CliRunner().invoke(cli, ["show", "1", "--source"])
     assert "TIME_US = 20.0" in shown.stdout
 
@@ -106,10 +107,11 @@ def test_nothing_is_written_over_a_save_or_without_a_gain(task: Path, monkeypatc
 
 def test_a_source_that_is_wrong_now_can_be_swept_too(task: Path) -> None:
     write(task, 'TIME_US = 50.0\nDO = "wrong"')
-    result = sweep("--set", 'DO="wrong","nothing"', "--set", "TIME_US=25.0,50.0", "--no-confirm", "--json")
+    result = sweep("--set", 'DO="wrong","nothing"', "--set", "TIME_US=25.0,50.0", "--no-confirm", "--json", "--write")
     last = ended(result)
     assert (last["over"], last["winner"]) == ("eager", 'DO="nothing" TIME_US=25.0')
     assert last["variants"][0]["ratio"]["speedup"] == pytest.approx(4.0)
+    assert 'DO = "nothing"' in (task / "solution.py").read_text()
     write(task, 'DO = "raise"')
     result = sweep("--set", 'DO="wrong","crash"')
     assert result.exit_code == 1

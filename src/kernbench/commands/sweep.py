@@ -202,7 +202,9 @@ class _Teller:
     def written(self, run: Sweep, began_with: str) -> str:
         """Writes the winner; returns a sentence, also where it is not written."""
         found = self.found(run)
-        if found.winner is None or not found.is_faster:
+        if self.entry is not None and self.entry.is_refused:
+            return "nothing was written: the winner's confirmation disagreed with its run"
+        if found.winner is None or not found.is_better:
             return "nothing was written: no variant is faster than the source as it is beyond the noise"
         try:
             return run.write(found.winner, began_with, self.entry.iteration if self.entry is not None else None)
@@ -210,6 +212,7 @@ class _Teller:
             return f"nothing was written: {problem}"
 
     def end(self, run: Sweep, command: str, folder: Path, wrote: str) -> None:
+        from kernbench import report
         from kernbench.sweep import sweep_report
 
         found, entry = self.found(run), self.entry.iteration if self.entry is not None else None
@@ -219,8 +222,8 @@ class _Teller:
             chart = sweep_report.heat_text(found, self._ascii_only)
             for line in (*sweep_report.table(found), "", *chart, *([""] if chart else []), found.sentence):
                 click.echo(line)
-        if entry is not None:
-            click.echo(f"entry {entry}: `kernbench show {Path(self._task.folder).name} {entry}`", err=True)
+        if self.entry is not None:
+            click.echo(f"the winner's own run: {report.outcome(self.entry)}", err=True)
         for sentence in (
             wrote,
             *(f"wrote {os.path.relpath(path)}" for path in sweep_report.write(folder, found, command)),

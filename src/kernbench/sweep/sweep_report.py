@@ -69,7 +69,7 @@ class SweepReport:
         name = self.winner.variant.name
         if self.winner.variant.is_now:
             return f"nothing is faster than the source as it is: {took}"
-        doubt = "" if self.is_faster else ", which is within the noise"
+        doubt = "" if self.is_better else ", which is within the noise"
         return f"{name} is the fastest: {fmt.speedup(self.winner.ratio)} over {self.opponent}{doubt}; {took}"
 
     @property
@@ -77,10 +77,12 @@ class SweepReport:
         return "the source as it is" if self.over == NOW else self.over
 
     @property
-    def is_faster(self) -> bool:
-        """Whether the winner is faster than what it is compared with, beyond the noise."""
+    def is_better(self) -> bool:
+        """Whether the winner is faster than the source as it is, beyond the noise, or that one is not right."""
         won = self.winner
-        return won is not None and won.ratio is not None and not won.variant.is_now and won.ratio.verdict == "faster"
+        if won is None or won.ratio is None or won.variant.is_now:
+            return False
+        return self.over != NOW or won.ratio.verdict == "faster"
 
 
 def table(found: SweepReport) -> list[str]:
@@ -190,7 +192,7 @@ def json_end(found: SweepReport, command: str, wrote: str = "", entry: int | Non
         "device": found.device,
         "seconds": found.seconds,
         "winner": won,
-        "faster": found.is_faster,
+        "better": found.is_better,
     }
     ranking = [_told(item) for item in found.standings]
     return encode("sweep", **about, entry=entry, wrote=wrote, sentence=found.sentence, variants=ranking)

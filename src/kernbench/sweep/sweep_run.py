@@ -153,7 +153,10 @@ class Sweep:
             await session.confirm()
         finally:
             await session.close()
-        return outcome if isinstance(outcome, Summary) else None
+        if not isinstance(outcome, Summary):
+            return None
+        settled = (run for run in session.logbook.journal.summaries if run.run == outcome.run)  # confirmed or not
+        return next(settled, outcome)
 
     def write(self, item: Standing, began_with: str, entry: int | None) -> str:
         """Puts the winner's files into the task's folder, if they are as they were when the sweep began; returns what
