@@ -29,8 +29,8 @@ NOT_HERE = ("torch.utils.cpp_extension", "cupy")
 Job = Callable[[], Any]
 
 
-def jobs(request: RunRequest, said: dict[str, Any]) -> list[Job]:
-    """What calls of all cases would compile, in order and without duplicates, except for the first case."""
+def jobs(request: RunRequest, said: dict[str, Any], whole: bool = False) -> list[Job]:
+    """What calls of all cases would compile, in order and without duplicates; `whole` includes the first case."""
     collected = Collected()
     _prepare(said, collected)
     cache, task = RunCache(), request.task
@@ -42,7 +42,7 @@ def jobs(request: RunRequest, said: dict[str, Any]) -> list[Job]:
             with contextlib.suppress(BaseException):
                 material = CaseInputs(reference, task.case(case), Draw(0), said["device"])
                 material.entry(entry)(**material.inputs)
-            if index == 0:
+            if index == 0 and not whole:
                 first = set(collected.jobs)
     return [job for key, job in collected.jobs.items() if key not in first]
 

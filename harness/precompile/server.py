@@ -31,6 +31,8 @@ from harness.shared.run_request import RunRequest
 
 NICE = 5
 LONGEST_S = 30
+WHOLE = b'"whole"'
+"""In a request that includes the first case."""
 
 
 def facts(device: str) -> dict[str, Any] | None:
@@ -82,10 +84,18 @@ def _preload() -> None:
 
 
 def _serve(requests: int, events: int, longest_s: float) -> None:
-    """Serves until the pipe closes; of several pending lines only the last counts."""
-    child, text = 0, b""
+    """Serves until the pipe closes; of several pending lines only the last counts.
+
+    Who asks for the whole of a source waits for it, and hears when the child and its compilers are gone.
+    """
+    child, text, over = 0, b"", -1
     while True:
-        readable, _, _ = select.select([requests], [], [], longest_s if child else None)
+        watched = [requests] if over < 0 else [requests, over]
+        readable, _, _ = select.select(watched, [], [], longest_s if child else None)
+        if over in readable:
+            over = _closed(over)
+            _say(events, "left")
+            continue
         chunk = os.read(requests, 1 << 20) if readable else None
         if chunk == b"":
             break
@@ -93,8 +103,18 @@ def _serve(requests: int, events: int, longest_s: float) -> None:
         if chunk is None or lines:
             child = _stop(child)
         if lines:
+            _closed(over)
+            over, end = os.pipe()
             child = os.fork() or _work(lines[-1], events)
+            os.close(end)
+            over = over if WHOLE in lines[-1] else _closed(over)
     _stop(child)
+
+
+def _closed(descriptor: int) -> int:
+    if descriptor >= 0:
+        os.close(descriptor)
+    return -1
 
 
 def _stop(child: int) -> int:
@@ -114,7 +134,7 @@ def _work(line: bytes, events: int) -> NoReturn:
         began = time.perf_counter()
         message = json.loads(line)
         request = decode(RunRequest, message)
-        jobs = dryrun.jobs(request, message["compiler"])
+        jobs = dryrun.jobs(request, message["compiler"], WHOLE in line)
         collected = time.perf_counter()
         _compile(jobs, min(len(jobs), max(1, len(os.sched_getaffinity(0)) // 2)))
         milliseconds = [round((end - began) * 1000) for end in (collected, time.perf_counter())]

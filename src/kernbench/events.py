@@ -195,6 +195,8 @@ class Summary:
     hypothesis_at: str = ""
     """UTC; `at` or earlier means that it was written before the result was known."""
     next: str = ""
+    tried: str = ""
+    """What the sweep that found this source tried: Markdown lines for its entry."""
     baseline: str = ""
     baseline_hash: str = ""
     """Hash of the timed baseline: the file, the reference behind eager and compile, or the best source."""

@@ -47,6 +47,10 @@ class Options:
     """Only the quick checks, on one seed: such a run never becomes best."""
     worker: SharedWorker | None = None
     """Used by several sessions, one after the other, which leave it running."""
+    source: Path | None = None
+    """A folder with the source to run instead of the task's own, such as the best variant of a sweep."""
+    tried: str = ""
+    """What a sweep tried, for its entry: Markdown lines."""
 
 
 class SharedWorker:

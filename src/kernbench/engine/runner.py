@@ -68,6 +68,7 @@ class RunOrder:
     hypothesis_at: str = ""
     """When it was written, in UTC; if unknown, the start of the run counts."""
     next_step: str = ""
+    tried: str = ""
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ class Runner:
         results: Mapping[str, CaseResult] = progress.results
         if self._best(order) != progress.started.best:  # another source became best; this run was not timed against it
             results = {name: replace(row, vs_best=None) for name, row in results.items()}
-        return comparison.summarise(order.task, progress.started, results, about)
+        return replace(comparison.summarise(order.task, progress.started, results, about), tried=order.tried)
 
     def _request(self, order: RunOrder, run: str, cases: Sequence[str], seed: int, best: str | None) -> RunRequest:
         known = {case: self._logbook.floor(*self._floor_keys(order, case)) for case in cases}

@@ -354,6 +354,7 @@ class Session:
             quick=self.options.quick,
             hypothesis=self.notes.hypothesis,
             next_step=self.notes.next_step,
+            tried=self.options.tried,
         )
 
     async def _ready(self) -> Environment | None:
@@ -371,7 +372,7 @@ class Session:
         """Reads the task and takes a snapshot of the source; reports a mistake in the task and returns None."""
         in_thread = self.logbook.in_thread
         self._saves.before_reading(await in_thread(self._saves.stamps))
-        return await in_thread(self.logbook.take_source) if await self._reload() else None
+        return await in_thread(self.logbook.take_source, self.options.source) if await self._reload() else None
 
     async def _reload(self) -> bool:
         in_thread = self.logbook.in_thread

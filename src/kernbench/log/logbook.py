@@ -113,11 +113,11 @@ class Logbook:
             return pulled_entries.rows(self.task, self._elsewhere.edited.text_of(run))
         return {} if run is None else self.journal.cases_of(run.run)
 
-    def take_source(self) -> snapshot.Source:
-        """Takes a snapshot of the current source; recreates the state folder if it was removed."""
+    def take_source(self, folder: Path | None = None) -> snapshot.Source:
+        """Takes a snapshot of the current source, or of a folder; recreates the state folder if it was removed."""
         try:
             make_state(self.state)
-            return snapshot.take(self.path.parent, self.state, self.task)
+            return snapshot.take(folder or self.path.parent, self.state, self.task)
         except OSError as problem:
             if problem.filename is None or not Path(problem.filename).is_relative_to(self.state):
                 raise

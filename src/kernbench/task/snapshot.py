@@ -81,7 +81,11 @@ def take(folder: Path, state: Path, task: Task | None = None) -> Source:
     """Copies the current sources to state/sources/<sha>/ unless that snapshot exists already."""
     if not folder.is_dir():  # moved away: creating the state folder must not recreate it, empty
         raise FileNotFoundError(errno.ENOENT, "no such folder", str(folder))
-    contents = read(folder, state, task.ignore if task is not None else ())
+    return keep(read(folder, state, task.ignore if task is not None else ()), state, task)
+
+
+def keep(contents: Mapping[str, bytes], state: Path, task: Task | None = None) -> Source:
+    """The same for files that are in no folder yet; by name, in the order of `read`."""
     sha = _digest(contents)
     target = state / "sources" / sha
     store(contents, target)

@@ -143,7 +143,7 @@ class Builder:
         assert self.process.stdout is not None
         return json.loads(self.process.stdout.readline() or '{"event": "gone"}')
 
-    def send(self, folder: Path, facts: dict[str, Any], cache: Path) -> str:
+    def send(self, folder: Path, facts: dict[str, Any], cache: Path, **more: Any) -> str:
         self.runs += 1
         task = load(folder)
         run = RunRequest(
@@ -151,7 +151,7 @@ class Builder:
         )
         told = {**facts, "settings": {**facts["settings"], "TRITON_CACHE_DIR": str(cache)}}
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps({"request": "run", **to_dict(run), "compiler": told}) + "\n")
+        self.process.stdin.write(json.dumps({"request": "run", **to_dict(run), "compiler": told, **more}) + "\n")
         self.process.stdin.flush()
         return run.run
 
@@ -238,6 +238,17 @@ def test_the_worker_finds_what_was_built(
         assert len(cubins(cache)) == variants + 1
     assert builder.build(folder, facts, cache) == variants
     assert {path: at for path, at in cubins(cache).items() if path in built} == built  # not compiled a second time
+
+
+def test_who_asks_for_the_whole_hears_when_it_is_over(builder: Builder, facts: dict[str, Any], tmp_path: Path) -> None:
+    run = builder.send(written(tmp_path / "scale"), facts, tmp_path / "cache", whole=True)
+    said = builder.read()
+    assert (said["event"], said["run"], said["kernels"]) == ("built", run, 4)
+    assert builder.read()["event"] == "left"
+    assert len(cubins(tmp_path / "cache")) == 4
+    bad = written(tmp_path / "bad", before="import os; os.kill(os.getpid(), 11)")
+    builder.send(bad, facts, tmp_path / "cache", whole=True)
+    assert builder.read()["event"] == "left"
 
 
 BAD = {

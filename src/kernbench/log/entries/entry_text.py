@@ -62,6 +62,7 @@ class EntryText:
             *next_step,
         ]
         rows = [] if is_short else ["", *table(self._task, self._results)]
+        rows += ["", summary.tried] if summary.tried else []
         return plain("\n".join([*lines, *rows, "", trailer.line(self._task, summary, self._results)])) + "\n"
 
 

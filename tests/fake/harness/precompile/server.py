@@ -28,3 +28,5 @@ def main():
             os._exit(1)
         with open(todo, "a") as file:
             file.write(line)
+        if '"whole"' in line:
+            say("left")
