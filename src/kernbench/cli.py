@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from harness.shared.errors import UserError
-from kernbench.commands import export, gate, guide, history, profile, run, selfcheck, setup, suites
+from kernbench.commands import export, gate, guide, history, profile, run, selfcheck, setup, suites, transfer
 from kernbench.machine.terminal import print_only_text
 from kernbench.version import __version__
 
@@ -34,7 +34,7 @@ Examples:
 
 
 GROUPS = {
-    "Work": "open run watch new import suite gate",
+    "Work": "open run watch new import suite gate transfer",
     "Look": "status log show diff profile trace guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck completion",
@@ -95,6 +95,7 @@ for command in (
     *suites.COMMANDS,
     *gate.COMMANDS,
     *guide.COMMANDS,
+    *transfer.COMMANDS,
 ):
     cli.add_command(command)
 
