@@ -1,8 +1,7 @@
 """One step of a model, as it is and with tasks' entries in it: what the worker is asked to time, and what it measured.
 
 A site is a Python callable of the model, `MODULE:NAME`, that an entry can replace. A rewrite is a callable that does
-the same through the sites, where the model's own code has no call to replace. A side is a way to run the
-step.
+the same through the sites, where the model's own code has no call to replace. A side is a way to run the step.
 """
 
 from __future__ import annotations
@@ -21,7 +20,8 @@ OURS_OF = {
 """Each way to run the step as it is, with its counterpart that has the entries in it."""
 SIDES = (*OURS_OF, *OURS_OF.values())
 AS_IT_IS = tuple(OURS_OF)
-ON_CPU = ("eager", "ours")
+PLAIN_PAIR = ("eager", "ours")
+"""What a CPU runs, and what shows a task by itself."""
 FEWEST_ROUNDS = 18
 """Rounds for an interval: six blocks of three."""
 

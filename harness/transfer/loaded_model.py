@@ -29,7 +29,7 @@ class LoadedModel:
 
         missing = [name for name in about.needs if importlib.util.find_spec(name) is None]
         if missing:
-            what = f"{about.name} needs {fmt.joined(missing)}, which {sys.executable} does not have"
+            what = f"it needs {fmt.joined(missing)}, which {sys.executable} does not have"
             raise ModelProblem(f"{what}; install it with `pip install 'kernbench[models]'`")
         self.about, self.device, self.seed = about, device, seed
         self.side = Side("model", about.folder, about.folder)
@@ -54,7 +54,7 @@ class LoadedModel:
     def plain(self, tasks: Sequence[str], watch: Watch) -> Patches:
         """The model's own code at every site of these tasks, watched."""
         chosen = [site for site in self.about.sites if site.task in tasks]
-        own = [(self.found[site.call], watch.site(site, _function(self.found[site.call]))) for site in chosen]
+        own = [(self.found[site.call], watch.site(site, self.found[site.call].original)) for site in chosen]
         return Patches([*self.rewritten, *own])
 
     def ours(self, patches: Sequence[Patch], watch: Watch, for_compile: bool = False) -> Patches:
@@ -92,10 +92,6 @@ class LoadedModel:
         model = copy.deepcopy(self.module).to(dtype)
         inputs = {name: _widened(value, dtype) for name, value in self.inputs.items()}
         return model(**inputs), str(dtype).removeprefix("torch.")
-
-
-def _function(found: Found) -> Callable[..., Any]:
-    return found.original.__func__ if isinstance(found.original, staticmethod) else found.original
 
 
 def _widened(value: Any, dtype: Any) -> Any:

@@ -6,10 +6,10 @@ A separate process: a model takes gigabytes, and a save never waits for one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from harness.load.failure import Paths, describe
+from harness.load.failure import Failure, Paths, describe
 from harness.shared.lines import PROTOCOL, decode
 from harness.shared.model_step import ModelFile, StepRequest
 from harness.transfer.sites import ModelProblem
@@ -39,6 +39,13 @@ def main(device: str) -> None:
             models.serve(channel, message)
 
 
+def _fault(problem: BaseException, message: Mapping[str, Any]) -> Failure:
+    """Where it failed: in a task's source, or else in the model's files."""
+    folders = [Paths(str(patch["user_folder"]), str(patch["folder"])) for patch in message["patches"]]
+    found = [describe(problem, paths) for paths in (*folders, Paths(str(message["model"]["folder"])))]
+    return next((fault for fault in found if fault.where is not None), found[-1])
+
+
 class _Models:
     """The model of the last request stays loaded for the next."""
 
@@ -62,7 +69,7 @@ class _Models:
         except ModelProblem as problem:
             channel.emit("failed", run=run, message=str(problem), where=None, traceback="")
         except BaseException as problem:  # the workbench says what happened
-            fault = describe(problem, Paths(str(message["model"]["folder"])))
+            fault = _fault(problem, message)
             where = None if fault.where is None else {"file": fault.where.file, "line": fault.where.line}
             channel.emit("failed", run=run, message=fault.message, where=where, traceback=fault.traceback)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from harness.shared.model_step import ON_CPU, SideRatio, StepRequest, StepResult
+from harness.shared.model_step import PLAIN_PAIR, SideRatio, StepRequest, StepResult
 from harness.transfer import step_sides
 from harness.transfer.loaded_model import LoadedModel
 from harness.transfer.sites import ModelProblem
@@ -33,7 +33,7 @@ def stepped(folder: Path, solution: str = "") -> StepResult:
     if solution:
         (folder.parents[1] / "scale" / "solution.py").write_text(solution)
     model = toy.loaded(folder)
-    request = StepRequest("run", model, (toy.patch(folder),), ON_CPU, rounds=18)
+    request = StepRequest("run", model, (toy.patch(folder),), PLAIN_PAIR, rounds=18)
     return StepRun(LoadedModel(model, "cpu", 0), request, None, lambda text: None).go()
 
 
@@ -106,7 +106,7 @@ def test_a_site_that_does_not_exist_is_named_with_its_neighbours(tmp_path: Path)
 
 def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path: Path) -> None:
     model = toy.loaded(toy.write(tmp_path, 'needs = ["no_such_package"]\n' + toy.MODEL))
-    with pytest.raises(ModelProblem, match=r"toy needs no_such_package, .* `pip install 'kernbench\[models\]'`"):
+    with pytest.raises(ModelProblem, match=r"it needs no_such_package, .* `pip install 'kernbench\[models\]'`"):
         LoadedModel(model, "cpu", 0)
 
 

@@ -18,7 +18,7 @@ def lines(rows: Sequence[ModelRow]) -> list[str]:
     first, *alone = rows
     text = _whole(first)
     if alone:
-        text += ["", *_each(first, alone)]
+        text += ["", *_each(alone)]
     notes = dict.fromkeys(note for row in rows for note in row.notes)
     return [*text, *(f"note: {note}" for note in notes)]
 
@@ -34,7 +34,7 @@ def _whole(row: ModelRow) -> list[str]:
 def _sides(row: ModelRow) -> list[str]:
     """The times; a side with the kernels is also compared with its counterpart without."""
     has_clocks = any(item.sm_mhz is not None for item in row.times)
-    header = ("side", "ms", "over eager", "over its own", "verdict", *(("SM MHz", "W") if has_clocks else ()))
+    header = ("side", "ms", "over eager", "kernels' gain", "verdict", *(("SM MHz", "W") if has_clocks else ()))
     cells = [header]
     problems = []
     for item in row.times:
@@ -90,9 +90,9 @@ def _numerics(row: ModelRow) -> list[str]:
     return columns(cells)
 
 
-def _each(whole: ModelRow, alone: Sequence[ModelRow]) -> list[str]:
+def _each(alone: Sequence[ModelRow]) -> list[str]:
     """One task at a time: what it promises, and what the step shows."""
-    cells = [("one at a time", "of the step", "micro", "expected", "measured", "result", "bit-exact")]
+    cells = [("one at a time", "of the step", "micro", "calls here", "expected", "measured", "bit-exact", "result")]
     for row in alone:
         share = row.shares[0] if row.shares else None
         patch = row.sources[0]
@@ -100,14 +100,15 @@ def _each(whole: ModelRow, alone: Sequence[ModelRow]) -> list[str]:
             (
                 patch.task,
                 fmt.DASH if share is None else fmt.fine_percent(share.share),
-                fmt.times(patch.micro or (share.gain if share else None)),
+                fmt.times(patch.micro),
+                fmt.times(share.gain if share else None),
                 fmt.exact(row.expected),
                 fmt.speedup(row.ratio),
-                row.said,
                 fmt.DASH if row.exact is None else "yes" if row.exact else "no",
+                row.said,
             )
         )
-    return columns(cells, left=(0, 5))
+    return columns(cells, left=(0, 7))
 
 
 def _outcome(row: ModelRow) -> str:

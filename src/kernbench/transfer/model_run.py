@@ -17,8 +17,8 @@ from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared.errors import UserError
-from harness.shared.lines import decode_checked, encode, to_dict
-from harness.shared.model_step import AS_IT_IS, ON_CPU, SIDES, ModelFile, Patch, StepRequest, StepResult
+from harness.shared.lines import UNREADABLE, decode_checked, encode, to_dict
+from harness.shared.model_step import AS_IT_IS, PLAIN_PAIR, SIDES, ModelFile, Patch, StepRequest, StepResult
 from harness.shared.run_request import Environment
 from kernbench.log.runs.runs_file import RunsFile
 from kernbench.transfer import model_file, model_sources
@@ -55,6 +55,7 @@ class ModelRun:
     async def rows(self) -> list[ModelRow]:
         """Measures everything, then decides and records: only when the worker has ended is its log complete."""
         options = self._options
+        self._refuse_early()
         python = options.python or sys.executable
         self._tell("starting the worker (importing torch)")
         child = await ChildProcess.start(
@@ -68,7 +69,7 @@ class ModelRun:
             patches, notes = model_sources.choose(model, options.tasks, options.what, on_cpu, options.state)
             sides = _sides(options.sides, on_cpu)
             for chosen in self._sets(patches):
-                alone = sides if chosen is patches else ON_CPU
+                alone = sides if chosen is patches else PLAIN_PAIR
                 request = StepRequest(_name(), model, tuple(chosen), alone, options.rounds)
                 measured.append((chosen, await self._step(child, request)))
         finally:
@@ -78,6 +79,12 @@ class ModelRun:
         for row in rows:
             self._record(row)
         return rows
+
+    def _refuse_early(self) -> None:
+        """Mistakes in the command or the model's file are said before a worker starts."""
+        model = model_file.load(self._folder, self._options.config, on_cpu=True)
+        model_sources.tasks(model, self._options.tasks)
+        _sides(self._options.sides, on_cpu=False)
 
     def _sets(self, patches: list[Patch]) -> list[Sequence[Patch]]:
         alone: list[Sequence[Patch]] = [[patch] for patch in patches]
@@ -103,7 +110,7 @@ class ModelRun:
             elif message["event"] == "failed":
                 raise UserError(_failure(request.model, message))
             elif message["event"] == "step":
-                return decode_checked(StepResult, message["result"])
+                return _decoded(request.model, message)
 
     def _row(
         self,
@@ -159,12 +166,19 @@ def forbidden(log: Sequence[str], signals: Sequence[str]) -> str:
 def _sides(wanted: Sequence[str], on_cpu: bool) -> tuple[str, ...]:
     """In the order of SIDES. Eager is always timed: the others are compared with it."""
     if not wanted:
-        return ON_CPU if on_cpu else SIDES
+        return PLAIN_PAIR if on_cpu else SIDES
     if on_cpu and any("graph" in side for side in wanted):
         raise UserError("--sides: CUDA graphs need a GPU")
     if not set(wanted) - set(AS_IT_IS):
         raise UserError("--sides: none has the kernels in it; add ours, or compile+ours")
     return tuple(side for side in SIDES if side in wanted or side == "eager")
+
+
+def _decoded(model: ModelFile, message: dict[str, Any]) -> StepResult:
+    try:
+        return decode_checked(StepResult, message["result"])
+    except UNREADABLE:
+        raise UserError(f"the worker of {model.name} sent a result that cannot be read; run it again") from None
 
 
 def _failure(model: ModelFile, message: dict[str, Any]) -> str:

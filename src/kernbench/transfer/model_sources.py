@@ -29,7 +29,7 @@ def choose(
     """
     patches: list[Patch] = []
     notes: list[str] = []
-    for name, task in _tasks(model, wanted).items():
+    for name, task in tasks(model, wanted).items():
         chosen: What = what or ("reference" if on_cpu and task.device != "cpu" else "best")
         try:
             patches.append(_patch(name, task, chosen, state))
@@ -56,7 +56,7 @@ def model_state(model: Path) -> Path:
     return lookup.state_dir(model)
 
 
-def _tasks(model: ModelFile, wanted: Sequence[str]) -> dict[str, Task]:
+def tasks(model: ModelFile, wanted: Sequence[str]) -> dict[str, Task]:
     """The tasks named, or all that the model has a site for, by the name that the sites use."""
     found: dict[str, Task] = {}
     for given in wanted or model.tasks:
