@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from harness.load.failure import Failure, Paths, describe
+from harness.load.failure import Paths, describe
 from harness.shared.lines import PROTOCOL, decode
 from harness.shared.model_step import ModelFile, StepRequest
 from harness.transfer.sites import ModelProblem
@@ -39,11 +39,14 @@ def main(device: str) -> None:
             models.serve(channel, message)
 
 
-def _fault(problem: BaseException, message: Mapping[str, Any]) -> Failure:
-    """Where it failed: in a task's source, or else in the model's files."""
-    folders = [Paths(str(patch["user_folder"]), str(patch["folder"])) for patch in message["patches"]]
-    found = [describe(problem, paths) for paths in (*folders, Paths(str(message["model"]["folder"])))]
-    return next((fault for fault in found if fault.where is not None), found[-1])
+def _fault(problem: BaseException, message: Mapping[str, Any]) -> tuple[str, str]:
+    """What failed and where: in a task's source, or else in the model's files."""
+    for patch in message["patches"]:
+        fault = describe(problem, Paths(str(patch["user_folder"]), str(patch["folder"])))
+        if fault.where is not None:
+            return fault.message, f"{patch['task']}/{fault.where}"
+    fault = describe(problem, Paths(str(message["model"]["folder"])))
+    return fault.message, "" if fault.where is None else str(fault.where)
 
 
 class _Models:
@@ -67,11 +70,10 @@ class _Models:
             result = StepRun(self._loaded(request.model, request.seed, tell), request, self._gpu, tell).go()
             channel.emit("step", result=result, run=run)
         except ModelProblem as problem:
-            channel.emit("failed", run=run, message=str(problem), where=None, traceback="")
+            channel.emit("failed", run=run, message=str(problem), place="")
         except BaseException as problem:  # the workbench says what happened
-            fault = _fault(problem, message)
-            where = None if fault.where is None else {"file": fault.where.file, "line": fault.where.line}
-            channel.emit("failed", run=run, message=fault.message, where=where, traceback=fault.traceback)
+            said, place = _fault(problem, message)
+            channel.emit("failed", run=run, message=said, place=place)
 
     def _loaded(self, about: ModelFile, seed: int, tell: Callable[[str], None]) -> LoadedModel:
         from harness.transfer.loaded_model import LoadedModel

@@ -15,12 +15,13 @@ from harness.shared.model_step import (
     SideRatio,
     SideTime,
     Site,
+    StepRequest,
     StepResult,
     TaskShare,
 )
 from kernbench.transfer import model_report
 from kernbench.transfer.model_row import ModelRow, decided, expected_speedup
-from kernbench.transfer.model_run import forbidden, line_of
+from kernbench.transfer.model_run import crash, forbidden, line_of
 
 MODEL = ModelFile(
     name="flux",
@@ -117,6 +118,14 @@ def test_a_signal_is_found_in_any_case_with_its_line() -> None:
     assert forbidden(log, ["using diffusers backend"]) == ""
 
 
+def test_a_crash_names_the_line_of_the_source() -> None:
+    log = ["Fatal Python error: Aborted", "", "Current thread 0x1 (most recent call first):"]
+    log += ['  File "/here/now/solution.py", line 3 in norm', '  File "/here/model/program.py", line 9 in forward']
+    request = StepRequest("run", MODEL, (PATCH,), ("eager", "ours"), 18)
+    assert crash(request, log, -6) == "the worker of flux aborted in norm/solution.py:3"
+    assert crash(request, [], -9) == "the worker of flux was killed"
+
+
 def test_a_line_names_no_folder_of_this_machine() -> None:
     line = json.loads(line_of(row(1.465, 0.003, "faster")))
     assert (line["event"], line["model"], line["word"], line["speedup"]) == ("model", "flux", "faster", 1.465)
@@ -133,15 +142,15 @@ def test_the_tables() -> None:
         "eager  59.20",
         "ours   40.41  1.465x ±0.2%   1.465x ±0.2%  ▲ faster",
         "",
-        "task  source         calls  of the step  micro  calls here  expected",
-        "norm  best 01234567     12        30.0%  1.26x       2.00x    1.066x",
+        "task  source         calls  share  micro  calls here  expected",
+        "norm  best 01234567     12  30.0%  1.26x       2.00x    1.066x",
         "",
         "output  max abs  relative L2  PSNR dB  L2 to float32  of eager  bit-exact",
         "ours    1.0e-02      4.0e-03     67.0        5.0e-03   5.0e-03         no",
         "",
         "flux: ours over eager 1.465x ±0.2%, faster · expected 1.066x · A/A floor 0.4% · kept",
         "",
-        "one at a time  of the step  micro  calls here  expected      measured  bit-exact  result",
-        "norm                  1.5%  1.26x       2.00x    1.003x  1.001x ±0.3%         no  "
+        "one at a time  share  micro  calls here  expected      measured  bit-exact  result",
+        "norm            1.5%  1.26x       2.00x    1.003x  1.001x ±0.3%         no  "
         "too small to see (expected +0.3%, resolvable 1.0%)",
     ]

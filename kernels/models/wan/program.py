@@ -24,8 +24,10 @@ def build(device, dtype, seed, latent, text, model):
 
 
 def keep_wide(model):
-    """Angles and modulation tables stay in fp32, as when the model is loaded from a checkpoint."""
-    model.rope = WanRotaryPosEmbed(model.config.attention_head_dim, model.config.patch_size, 1024)
+    """Norms, modulation tables and the angles stay in fp32, as when the model is loaded from a checkpoint."""
+    kept = set(model._keep_in_fp32_modules)
+    for name, parameter in model.named_parameters():
+        if kept & set(name.split(".")):
+            parameter.data = parameter.data.float()
+    model.rope = WanRotaryPosEmbed(model.config.attention_head_dim, model.config.patch_size, 1024)  # not rounded
     model.rope.freqs_cos, model.rope.freqs_sin = model.rope.freqs_cos.float(), model.rope.freqs_sin.float()
-    for owner in (model, *model.blocks):
-        owner.scale_shift_table.data = owner.scale_shift_table.data.float()

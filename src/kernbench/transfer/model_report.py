@@ -53,7 +53,7 @@ def _sides(row: ModelRow) -> list[str]:
 
 def _shares(row: ModelRow) -> list[str]:
     sources = {patch.task: patch for patch in row.sources}
-    header = ("task", "source", "calls", "of the step", "micro", "calls here", "expected")
+    header = ("task", "source", "calls", "share", "micro", "calls here", "expected")
     cells = [header]
     for item in row.shares:
         patch = sources[item.task]
@@ -92,7 +92,7 @@ def _numerics(row: ModelRow) -> list[str]:
 
 def _each(alone: Sequence[ModelRow]) -> list[str]:
     """One task at a time: what it promises, and what the step shows."""
-    cells = [("one at a time", "of the step", "micro", "calls here", "expected", "measured", "bit-exact", "result")]
+    cells = [("one at a time", "share", "micro", "calls here", "expected", "measured", "bit-exact", "result")]
     for row in alone:
         share = row.shares[0] if row.shares else None
         patch = row.sources[0]

@@ -7,6 +7,7 @@ one about several in the model's.
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import sys
 from collections.abc import Callable, Sequence
@@ -25,9 +26,11 @@ from kernbench.transfer import model_file, model_sources
 from kernbench.transfer.model_row import ModelRow, decided
 from kernbench.transfer.model_sources import What
 from kernbench.version import __version__
+from kernbench.worker import tracebacks
 from kernbench.worker.process import ChildProcess, exit_text, harness_folder
 
 WORKER = "transfer.step_worker"
+FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 SILENT_S = 900.0
 """Longest without a word from the worker: a large model compiles for minutes."""
 
@@ -101,8 +104,7 @@ class ModelRun:
                     f"{request.model.name} was silent for {fmt.seconds(SILENT_S)} and was stopped"
                 ) from None
             if message is None:
-                last = next((line for line in reversed(self._log) if line.strip()), "it printed nothing")
-                raise UserError(f"the worker of {request.model.name} {exit_text(child.returncode)}: {last}")
+                raise UserError(crash(request, self._log, child.returncode))
             if message.get("run") != request.run:
                 continue
             if message["event"] == "progress":
@@ -182,9 +184,17 @@ def _decoded(model: ModelFile, message: dict[str, Any]) -> StepResult:
 
 
 def _failure(model: ModelFile, message: dict[str, Any]) -> str:
-    where = message.get("where") or {}
-    place = f"{where['file']}:{where['line']}: " if where.get("line") else ""
+    place = f"{message['place']}: " if message.get("place") else ""
     return f"{model.name}: {place}{message.get('message')}"
+
+
+def crash(request: StepRequest, log: Sequence[str], returncode: int | None) -> str:
+    """How the worker ended, and in which line of the user's, if Python could still say."""
+    frame = FRAME.search(tracebacks.own(tracebacks.fatal_stack(log)))
+    place = f" in {frame['file']}:{frame['line']}" if frame else ""
+    for patch in request.patches:
+        place = place.replace(f" {patch.folder}/", f" {patch.task}/")
+    return f"the worker of {request.model.name} {exit_text(returncode)}{place}"
 
 
 def _name() -> str:
