@@ -93,6 +93,7 @@ class StepRun:
             output, name = self.model.wide()
             wide = step_numerics.kept(output)
             del output
+            torch.cuda.empty_cache()  # the wide weights are gone; nothing happens without a GPU
         except torch.cuda.OutOfMemoryError:
             self.notes.append("not compared with wider weights: they do not fit into the GPU's memory")
             name = ""

@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.device.gpu import Gpu, locked
 from harness.shared import stats
+from harness.timing.blocks import quiet
 from harness.timing.clocks import Call, WallClock
 from harness.timing.samples import Timing
 from harness.transfer.step_sides import StepSide
@@ -52,7 +53,7 @@ def timed(sides: Sequence[StepSide], rounds: int, gpu: Gpu | None, meter: Meter,
         beat(number)
         order = list(taking_part)
         lot.shuffle(order)
-        with _turn(gpu):  # round by round: a save elsewhere waits for one at most
+        with _turn(gpu), quiet():  # round by round: a save elsewhere waits for one at most
             found.append({name: _one(name, side, gpu, meter) for name, side in order})
     blocks = [found[place : place + PER_BLOCK] for place in range(0, len(found) - PER_BLOCK + 1, PER_BLOCK)]
     turns = [{name: tuple(one[name] for one in block) for name, _ in taking_part} for block in blocks]

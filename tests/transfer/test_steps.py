@@ -51,7 +51,7 @@ def test_both_sides_are_timed_in_turns_on_one_set_of_weights(tmp_path: Path) -> 
 
 def test_a_useless_kernel_is_too_small_to_see(tmp_path: Path) -> None:
     """The share is measured; the ratio, which depends on the machine, is the one that such a step has."""
-    folder = toy.write(tmp_path)
+    folder = toy.write(tmp_path, toy.MODEL.replace("size = 128", "size = 320"))
     result = stepped(folder)
     (share,) = result.shares
     assert (share.task, share.calls) == ("scale", 1)

@@ -126,15 +126,18 @@ def decided(model: ModelFile, result: StepResult, forbidden: str, is_stand_in: b
 
 
 def expected_speedup(shares: Sequence[TaskShare], patches: Sequence[Patch]) -> float | None:
-    """Of the step, if each task's share of it shrinks by its gain: in the task's own rows or, if its log has none, in
-    the model's calls."""
-    gains = {patch.task: patch.micro for patch in patches}
+    """Of the step, if each task's share of it shrinks by its gain.
+
+    The gain is the larger of that in the task's own rows and that of the model's calls: the rows may be timed against
+    compiled code, which says too little about eager, and the model's calls may gain less than the rows promise.
+    """
+    micro = {patch.task: patch.micro for patch in patches}
     saved = 0.0
     for item in shares:
-        gain = gains.get(item.task) or item.gain
-        if gain is None:
+        gains = [gain for gain in (micro.get(item.task), item.gain) if gain is not None]
+        if not gains:
             return None
-        saved += item.share * (1 - 1 / gain)
+        saved += item.share * (1 - 1 / max(gains))
     return 1 / (1 - saved) if saved < 1 else None
 
 
