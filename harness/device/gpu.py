@@ -62,6 +62,10 @@ class Nvml:
     def state(self) -> GpuState:
         return GpuState(self._number("nvmlDeviceGetClockInfo", ctypes.c_uint, 1), self._reasons())
 
+    def watts(self) -> float | None:
+        milliwatts = self._number("nvmlDeviceGetPowerUsage", ctypes.c_uint)
+        return None if milliwatts is None else milliwatts / 1000
+
     def memory_peak(self) -> float | None:
         """Peak bytes per second of the memory bus at its highest clock."""
         clock = self._number("nvmlDeviceGetMaxClockInfo", ctypes.c_uint, 2)

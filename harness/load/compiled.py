@@ -49,11 +49,11 @@ def _throwaway(x: Any) -> Any:
     return x + 1
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], mode: str | None = None) -> Callable[..., Any]:
     """torch.compile on a fresh copy: Dynamo stops after 8 recompilations per code object and then runs eager."""
     import torch
 
-    return torch.compile(_own_copy(function), dynamic=False)
+    return torch.compile(_own_copy(function), dynamic=False, mode=mode)
 
 
 def _own_copy(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -94,7 +94,7 @@ class Bench:
     """When the budget started, if not with the first call: on a GPU it includes large copies of inputs."""
 
     def run(self, sides: Sides) -> Timing:
-        with _quiet():
+        with quiet():
             began = time.perf_counter() if self.began is None else self.began
             calls, batch, checked = self._warm_up(sides)
             timing = self._blocks(sides, calls, batch, began)
@@ -279,7 +279,7 @@ def _bound(name: str, function: Callable[..., Any], working: WorkingSet) -> Call
 
 
 @contextmanager
-def _quiet() -> Any:
+def quiet() -> Any:
     """Disables garbage collection while timing."""
     was_on = gc.isenabled()
     gc.disable()

@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from harness.shared.errors import UserError
 from kernbench import version
-from kernbench.commands import completion, export, guide, history, profile, run, selfcheck, setup
+from kernbench.commands import completion, export, guide, history, profile, run, selfcheck, setup, transfer
 from kernbench.commands.unattended import gate, mcp, suites, sweep
 from kernbench.machine.terminal import clear_line, print_only_text
 
@@ -50,7 +50,7 @@ Environment:
 
 
 GROUPS = {
-    "Work": "open run watch new import suite sweep gate mcp demo",
+    "Work": "open run watch new import suite sweep transfer gate mcp demo",
     "Look": "status log show diff profile trace guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck completion",
@@ -134,6 +134,7 @@ for command in (
     *sweep.COMMANDS,
     *guide.COMMANDS,
     *completion.COMMANDS,
+    *transfer.COMMANDS,
 ):
     cli.add_command(command)
 

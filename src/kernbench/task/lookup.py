@@ -46,9 +46,12 @@ def list_tasks(cwd: Path | None = None) -> list[Path]:
 
 def shipped_tasks() -> dict[str, Path]:
     """The tasks that come with kernbench, by name."""
+    return {path.parent.name: path.parent for path in sorted(shipped_folder().glob(f"*/{TASK_FILE}"))}
+
+
+def shipped_folder() -> Path:
     installed, checkout = PACKAGE / "tasks", PACKAGE.parents[1] / TASKS_FOLDER
-    place = installed if installed.is_dir() else checkout
-    return {path.parent.name: path.parent for path in sorted(place.glob(f"*/{TASK_FILE}"))}
+    return installed if installed.is_dir() else checkout
 
 
 def read_only(folder: Path) -> bool:
@@ -108,8 +111,8 @@ def _named_task(task: str, cwd: Path) -> Path:
     if (path / TASK_FILE).is_file():
         return path.resolve()
     if task == path.name:
-        places = (place / task for place in _places(cwd))
-        named = next((folder for folder in places if (folder / TASK_FILE).is_file()), shipped_tasks().get(task))
+        folders = (place / task for place in places(cwd))
+        named = next((folder for folder in folders if (folder / TASK_FILE).is_file()), shipped_tasks().get(task))
         if named is not None:
             return named.resolve()
     if called := _called(task, cwd):
@@ -162,12 +165,12 @@ def _tasks_around(cwd: Path) -> Iterator[Path]:
     """The task that contains this folder, those in all places, nearest first, and the shipped ones."""
     if around := _enclosing_task(cwd):
         yield around
-    for place in _places(cwd):
+    for place in places(cwd):
         yield from sorted(path.parent for path in place.glob(f"*/{TASK_FILE}"))
     yield from shipped_tasks().values()
 
 
-def _places(cwd: Path) -> Iterator[Path]:
+def places(cwd: Path) -> Iterator[Path]:
     """Folders whose subfolders may be tasks, nearest first."""
     for folder in _upwards(cwd):
         yield folder

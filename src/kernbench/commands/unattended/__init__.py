@@ -1,1 +1,1 @@
-"""Commands that work without a user in front of them: suites, CI, agents."""
+"""Commands that work without a user in front of them: suites, sweeps, CI, agents."""

@@ -1,0 +1,57 @@
+"""How far the output of a side is from the original's, and both from the same weights in a wider dtype.
+
+The distance to the original alone cannot tell which of two roundings is nearer to the truth.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from harness.shared.model_step import OutputGap
+
+
+def kept(result: Any) -> Any:
+    """The output's tensors as one flat copy, in the widest dtype among them; the next step may overwrite the output."""
+    import torch
+
+    found = [tensor.flatten() for tensor in _tensors(result) if tensor.is_floating_point()]
+    if not found:
+        raise TypeError("the model's output has no floating-point tensor to compare")
+    return torch.cat(found).clone()
+
+
+def gap(side: str, output: Any, original: Any, wide: Any | None) -> OutputGap:
+    import torch
+
+    if output.shape != original.shape:
+        raise ValueError(f"{side} returns {tuple(output.shape)} values, the step as it is {tuple(original.shape)}")
+    is_finite = bool(torch.isfinite(output).all())
+    bit_exact = bool(torch.equal(output, original))
+    own, other = output.double(), original.double()
+    apart = (own - other).abs()
+    rms, span = apart.square().mean().sqrt().item(), (other.max() - other.min()).item()
+    return OutputGap(
+        side=side,
+        max_abs=apart.max().item(),
+        relative_l2=_relative(own, other),
+        psnr_db=20 * math.log10(span / rms) if rms > 0 and span > 0 else None,
+        bit_exact=bit_exact,
+        is_finite=is_finite,
+        wide_l2=None if wide is None else _relative(own, wide.double()),
+        original_wide_l2=None if wide is None else _relative(other, wide.double()),
+    )
+
+
+def _relative(output: Any, truth: Any) -> float:
+    return float((output - truth).norm() / truth.norm())
+
+
+def _tensors(value: Any) -> list[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [tensor for item in value for tensor in _tensors(item)] if isinstance(value, (list, tuple)) else []

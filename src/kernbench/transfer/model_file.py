@@ -1,0 +1,131 @@
+"""Finds models and reads model.toml.
+
+A model is a folder with a model.toml, named by its path or by its name; names are looked up in `models` and
+`kernels/models` here and in each folder above, as tasks are, and last among the models that kernbench ships.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.shared.model_step import Limits, ModelFile, Rewrite, Site
+from harness.shared.taskfile.values import (
+    TaskError,
+    choice,
+    known_keys,
+    plain_data,
+    positive,
+    tables,
+    text,
+    texts,
+    toml,
+)
+from kernbench.task import lookup, snapshot
+from kernbench.task.lookup import ProjectError
+
+MODEL_FILE = "model.toml"
+MODELS_FOLDER = "models"
+TINY = "tiny"
+"""The config for a CPU."""
+DTYPES = ("bfloat16", "float16", "float32")
+KEYS = frozenset("title program dtype needs forbid configs limits site rewrite operators".split())
+SIGNALS = ("falling back to diffusers backend", "using diffusers backend", "loaded diffusers pipeline")
+"""Said by serving software that did not run its own model; every log is searched for them."""
+
+
+def find_model(name: str, cwd: Path | None = None) -> Path:
+    cwd = (cwd or Path.cwd()).absolute()
+    if (cwd / name / MODEL_FILE).is_file():
+        return (cwd / name).resolve()
+    known = models(cwd)
+    if name in known:
+        return known[name].resolve()
+    raise ProjectError(f"no model {name!r} here; available: {', '.join(known) or 'none'}")
+
+
+def models(cwd: Path | None = None) -> dict[str, Path]:
+    """Every model that can be used from here, by name; of two with the same name, the nearer."""
+    found: dict[str, Path] = {}
+    for place in (*lookup.places((cwd or Path.cwd()).absolute()), lookup.shipped_folder()):
+        for path in sorted(place.glob(f"{MODELS_FOLDER}/*/{MODEL_FILE}")):
+            found.setdefault(path.parent.name, path.parent)
+    return found
+
+
+def load(folder: Path, config: str | None, on_cpu: bool) -> ModelFile:
+    path = folder / MODEL_FILE
+    data = toml(path, f"no {MODEL_FILE} there")
+    known_keys(path, "", data, KEYS)
+    configs = _configs(path, data.get("configs"))
+    if config is not None and config not in configs:
+        raise TaskError(path, "configs", f"there is no {config!r}; there are {', '.join(configs)}")
+    chosen = config or (TINY if on_cpu and TINY in configs else next(iter(configs)))
+    values = dict(configs[chosen])
+    dtype = choice(path, "dtype", values.pop("dtype", data.get("dtype")), DTYPES)
+    sites = tuple(_sites(path, data.get("site", [])))
+    if not sites:
+        raise TaskError(path, "site", "missing; [[site]] says what a task's entry replaces")
+    return ModelFile(
+        name=folder.name,
+        folder=str(folder),
+        title=text(path, "title", data.get("title")),
+        program=text(path, "program", data.get("program")),
+        dtype=dtype,
+        config_name=chosen,
+        config=values,
+        sites=sites,
+        rewrites=tuple(_rewrites(path, data.get("rewrite", []))),
+        operators=_operators(path, data.get("operators", {})),
+        limits=_limits(path, data.get("limits", {})),
+        needs=texts(path, "needs", data.get("needs", [])),
+        forbid=(*SIGNALS, *texts(path, "forbid", data.get("forbid", []))),
+        hash=snapshot.sha_of(folder, folder / lookup.STATE_FOLDER),
+    )
+
+
+def _configs(path: Path, value: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(value, dict) or not value or not all(isinstance(item, dict) for item in value.values()):
+        raise TaskError(path, "configs", "must be [configs.NAME] tables, one at least: the keywords of `build`")
+    for name, table in value.items():
+        plain_data(path, f"configs.{name}", table)
+    return value
+
+
+def _sites(path: Path, value: Any) -> list[Site]:
+    found = []
+    for item in tables(path, "site", value):
+        known_keys(path, "site", item, frozenset(("call", "task", "adapter")))
+        call, adapter = (_place(path, f"site.{name}", item.get(name)) for name in ("call", "adapter"))
+        found.append(Site(call, text(path, "site.task", item.get("task")), adapter))
+    return found
+
+
+def _rewrites(path: Path, value: Any) -> list[Rewrite]:
+    found = []
+    for item in tables(path, "rewrite", value):
+        known_keys(path, "rewrite", item, frozenset(("call", "by")))
+        found.append(Rewrite(*(_place(path, f"rewrite.{name}", item.get(name)) for name in ("call", "by"))))
+    return found
+
+
+def _operators(path: Path, value: Any) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise TaskError(path, "operators", "must be a table: a task's name and MODULE:NAME")
+    return {task: _place(path, f"operators.{task}", name) for task, name in value.items()}
+
+
+def _place(path: Path, key: str, value: Any) -> str:
+    """MODULE:NAME."""
+    name = text(path, key, value)
+    module, _, inside = name.partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), *inside.split("."))):
+        raise TaskError(path, key, f"{name!r} is not MODULE:NAME, such as layers:gated_sum")
+    return name
+
+
+def _limits(path: Path, value: Any) -> Limits:
+    if not isinstance(value, dict):
+        raise TaskError(path, "limits", "must be a table")
+    known_keys(path, "limits", value, frozenset(("relative_l2", "psnr_db", "fp32_ratio")))
+    return Limits(**{name: positive(path, f"limits.{name}", item) for name, item in value.items()})

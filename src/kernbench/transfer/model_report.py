@@ -1,0 +1,123 @@
+"""A model's rows as tables. Pure: every function returns the lines to print."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.shared import format as fmt
+from harness.shared.model_step import OURS_OF
+from kernbench import render
+from kernbench.report import columns
+from kernbench.transfer.model_row import ModelRow, expected_speedup
+
+OWN_OF = {ours: own for own, ours in OURS_OF.items()}
+
+
+def lines(rows: Sequence[ModelRow]) -> list[str]:
+    """The row with all tasks in full; the rows of single tasks as one table."""
+    first, *alone = rows
+    text = _whole(first)
+    if alone:
+        text += ["", *_each(alone)]
+    notes = dict.fromkeys(note for row in rows for note in row.notes)
+    return [*text, *(f"note: {note}" for note in notes)]
+
+
+def _whole(row: ModelRow) -> list[str]:
+    if not row.times:
+        return [_outcome(row)]
+    device = row.environment.device_name or row.environment.device
+    head = f"{row.model} ({row.config}), {fmt.plural(row.rounds, 'round')} in turns on {device}"
+    return [head, "", *_sides(row), "", *_shares(row), "", *_numerics(row), "", _outcome(row)]
+
+
+def _sides(row: ModelRow) -> list[str]:
+    """The times; a side with the kernels is also compared with its counterpart without."""
+    has_clocks = any(item.sm_mhz is not None for item in row.times)
+    header = ("side", "ms", "over eager", "kernels' gain", "verdict", *(("SM MHz", "W") if has_clocks else ()))
+    cells = [header]
+    problems = []
+    for item in row.times:
+        own = OWN_OF.get(item.name, "")
+        ratio = row.ratio_of(item.name, own)
+        clocks = (fmt.whole(item.sm_mhz), fmt.whole(item.watts)) if has_clocks else ()
+        over = fmt.speedup(row.ratio_of(item.name, "eager")) if item.name != "eager" else ""
+        verdict = f"{render.SIGNS[ratio.verdict]} {ratio.verdict}" if ratio else ""
+        cells.append(
+            (item.name, fmt.microseconds(item.ms), over, fmt.speedup(ratio) if ratio else "", verdict, *clocks)
+        )
+        if item.problem:
+            problems.append(f"{item.name}: {item.problem}")
+    return columns(cells, left=(0, 4)) + problems
+
+
+def _shares(row: ModelRow) -> list[str]:
+    sources = {patch.task: patch for patch in row.sources}
+    header = ("task", "source", "calls", "share", "micro", "calls here", "expected")
+    cells = [header]
+    for item in row.shares:
+        patch = sources[item.task]
+        expected = expected_speedup([item], row.sources)
+        cells.append(
+            (
+                item.task,
+                f"{patch.what} {patch.source[:8]}",
+                str(item.calls),
+                fmt.fine_percent(item.share),
+                fmt.times(patch.micro),
+                fmt.times(item.gain),
+                fmt.exact(expected),
+            )
+        )
+    return columns(cells, left=(0, 1))
+
+
+def _numerics(row: ModelRow) -> list[str]:
+    header = ("output", "max abs", "relative L2", "PSNR dB", f"L2 to {row.wide or 'wider'}", "of eager", "bit-exact")
+    cells = [header]
+    for gap in row.gaps:
+        cells.append(
+            (
+                gap.side,
+                fmt.error(gap.max_abs),
+                fmt.error(gap.relative_l2),
+                fmt.fixed(gap.psnr_db, 1),
+                fmt.error(gap.wide_l2),
+                fmt.error(gap.original_wide_l2),
+                "yes" if gap.bit_exact else "no",
+            )
+        )
+    return columns(cells)
+
+
+def _each(alone: Sequence[ModelRow]) -> list[str]:
+    """One task at a time: what it promises, and what the step shows."""
+    cells = [("one at a time", "share", "micro", "calls here", "expected", "measured", "bit-exact", "result")]
+    for row in alone:
+        share = row.shares[0] if row.shares else None
+        patch = row.sources[0]
+        cells.append(
+            (
+                patch.task,
+                fmt.DASH if share is None else fmt.fine_percent(share.share),
+                fmt.times(patch.micro),
+                fmt.times(share.gain if share else None),
+                fmt.exact(row.expected),
+                fmt.speedup(row.ratio),
+                fmt.DASH if row.exact is None else "yes" if row.exact else "no",
+                row.said,
+            )
+        )
+    return columns(cells, left=(0, 7))
+
+
+def _outcome(row: ModelRow) -> str:
+    if row.ratio is None:
+        return f"{row.model}: {row.said}; not kept"
+    parts = [f"{row.model}: {row.side} over {row.over} {fmt.speedup(row.ratio)}, {row.said}"]
+    if row.word != "too small to see" and row.expected is not None and (row.side, row.over) == ("ours", "eager"):
+        parts.append(f"expected {fmt.exact(row.expected)}")
+    if row.floor is not None:
+        parts.append(f"A/A floor {fmt.fine_percent(row.floor)}")
+    parts.append("kept" if row.kept else f"not kept{': ' + row.why if row.why else ''}")
+    return " · ".join(parts)

@@ -1,0 +1,201 @@
+"""Runs a model in a separate worker, and records what came of it.
+
+All tasks go in together; `each` adds a row per task. A row about one task is a `model` line in the task's runs.jsonl,
+one about several in the model's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from harness.shared import format as fmt
+from harness.shared.errors import UserError
+from harness.shared.lines import UNREADABLE, decode_checked, encode, to_dict
+from harness.shared.model_step import AS_IT_IS, PLAIN_PAIR, SIDES, ModelFile, Patch, StepRequest, StepResult
+from harness.shared.run_request import Environment
+from kernbench.log.runs.runs_file import RunsFile
+from kernbench.transfer import model_file, model_sources
+from kernbench.transfer.model_row import ModelRow, decided
+from kernbench.transfer.model_sources import What
+from kernbench.version import __version__
+from kernbench.worker import tracebacks
+from kernbench.worker.process import ChildProcess, exit_text, harness_folder
+
+WORKER = "transfer.step_worker"
+FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+SILENT_S = 900.0
+"""Longest without a word from the worker: a large model compiles for minutes."""
+
+
+@dataclass(frozen=True)
+class TransferOptions:
+    tasks: tuple[str, ...] = ()
+    what: What | None = None
+    each: bool = False
+    sides: tuple[str, ...] = ()
+    """Empty for all that the device has by default."""
+    rounds: int = 72
+    config: str | None = None
+    device: str | None = None
+    python: str | None = None
+    state: Path | None = None
+    command: str = ""
+
+
+class ModelRun:
+    def __init__(self, folder: Path, options: TransferOptions, tell: Callable[[str], None]) -> None:
+        self._folder, self._options, self._tell = folder, options, tell
+        self._log: list[str] = []
+
+    async def rows(self) -> list[ModelRow]:
+        """Measures everything, then decides and records: only when the worker has ended is its log complete."""
+        options = self._options
+        self._refuse_early()
+        python = options.python or sys.executable
+        self._tell("starting the worker (importing torch)")
+        child = await ChildProcess.start(
+            python, harness_folder(), options.device or "auto", self._log.append, threads=1, module=WORKER
+        )
+        measured: list[tuple[Sequence[Patch], StepResult]] = []
+        try:
+            environment = await child.wait_ready()
+            on_cpu = environment.device == "cpu"
+            model = model_file.load(self._folder, options.config, on_cpu)
+            patches, notes = model_sources.choose(model, options.tasks, options.what, on_cpu, options.state)
+            sides = _sides(options.sides, on_cpu)
+            for chosen in self._sets(patches):
+                alone = sides if chosen is patches else PLAIN_PAIR
+                request = StepRequest(_name(), model, tuple(chosen), alone, options.rounds)
+                measured.append((chosen, await self._step(child, request)))
+        finally:
+            await child.close()
+        signal = forbidden(self._log, model.forbid)
+        rows = [self._row(model, chosen, result, environment, notes, signal) for chosen, result in measured]
+        for row in rows:
+            self._record(row)
+        return rows
+
+    def _refuse_early(self) -> None:
+        """Mistakes in the command or the model's file are said before a worker starts."""
+        model = model_file.load(self._folder, self._options.config, on_cpu=True)
+        model_sources.tasks(model, self._options.tasks)
+        _sides(self._options.sides, on_cpu=False)
+
+    def _sets(self, patches: list[Patch]) -> list[Sequence[Patch]]:
+        alone: list[Sequence[Patch]] = [[patch] for patch in patches]
+        return [patches, *alone] if self._options.each and len(patches) > 1 else [patches]
+
+    async def _step(self, child: ChildProcess, request: StepRequest) -> StepResult:
+        child.send({"request": "step", **to_dict(request)})
+        names = fmt.joined([patch.task for patch in request.patches]) if len(request.patches) < 3 else "all tasks"
+        while True:
+            try:
+                message = await asyncio.wait_for(child.messages.get(), SILENT_S)
+            except TimeoutError:
+                raise UserError(
+                    f"{request.model.name} was silent for {fmt.seconds(SILENT_S)} and was stopped"
+                ) from None
+            if message is None:
+                raise UserError(crash(request, self._log, child.returncode))
+            if message.get("run") != request.run:
+                continue
+            if message["event"] == "progress":
+                self._tell(f"{names}: {message.get('text')}")
+            elif message["event"] == "failed":
+                raise UserError(_failure(request.model, message))
+            elif message["event"] == "step":
+                return _decoded(request.model, message)
+
+    def _row(
+        self,
+        model: ModelFile,
+        patches: Sequence[Patch],
+        result: StepResult,
+        environment: Environment,
+        notes: Sequence[str],
+        signal: str,
+    ) -> ModelRow:
+        about = ModelRow(
+            run=result.run,
+            model=model.name,
+            config=model.config_name,
+            at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            word="unclear",
+            kept=False,
+            sources=tuple(patches),
+            rounds=self._options.rounds,
+            model_hash=model.hash,
+            notes=tuple(notes),
+            command=self._options.command,
+            version=__version__,
+            environment=environment,
+        )
+        is_stand_in = self._options.what is None and all(patch.what == "reference" for patch in patches)
+        return decided(model, result, signal, is_stand_in, about)
+
+    def _record(self, row: ModelRow) -> None:
+        if self._options.state is not None:
+            state = self._options.state
+        elif len(row.sources) == 1:
+            state = model_sources.state_of(Path(row.sources[0].user_folder), self._folder)
+        else:
+            state = model_sources.model_state(self._folder)
+        RunsFile(state / "runs.jsonl").append(line_of(row))
+
+
+def line_of(row: ModelRow) -> str:
+    """Without the paths of this machine."""
+    sources = tuple(replace(patch, folder="", user_folder="", build="") for patch in row.sources)
+    return encode("model", replace(row, sources=sources))
+
+
+def forbidden(log: Sequence[str], signals: Sequence[str]) -> str:
+    """The line of the log that shows that the model did not run as it should; empty if there is none."""
+    for number, line in enumerate(log, 1):
+        if any(signal.lower() in line.lower() for signal in signals):
+            return f'"{line.strip()}" (line {number} of its log)'
+    return ""
+
+
+def _sides(wanted: Sequence[str], on_cpu: bool) -> tuple[str, ...]:
+    """In the order of SIDES. Eager is always timed: the others are compared with it."""
+    if not wanted:
+        return PLAIN_PAIR if on_cpu else SIDES
+    if on_cpu and any("graph" in side for side in wanted):
+        raise UserError("--sides: CUDA graphs need a GPU")
+    if not set(wanted) - set(AS_IT_IS):
+        raise UserError("--sides: none has the kernels in it; add ours, or compile+ours")
+    return tuple(side for side in SIDES if side in wanted or side == "eager")
+
+
+def _decoded(model: ModelFile, message: dict[str, Any]) -> StepResult:
+    try:
+        return decode_checked(StepResult, message["result"])
+    except UNREADABLE:
+        raise UserError(f"the worker of {model.name} sent a result that cannot be read; run it again") from None
+
+
+def _failure(model: ModelFile, message: dict[str, Any]) -> str:
+    place = f"{message['place']}: " if message.get("place") else ""
+    return f"{model.name}: {place}{message.get('message')}"
+
+
+def crash(request: StepRequest, log: Sequence[str], returncode: int | None) -> str:
+    """How the worker ended, and in which line of the user's, if Python could still say."""
+    frame = FRAME.search(tracebacks.own(tracebacks.fatal_stack(log)))
+    place = f" in {frame['file']}:{frame['line']}" if frame else ""
+    for patch in request.patches:
+        place = place.replace(f" {patch.folder}/", f" {patch.task}/")
+    return f"the worker of {request.model.name} {exit_text(returncode)}{place}"
+
+
+def _name() -> str:
+    return f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
