@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from harness.shared.errors import UserError
-from kernbench.commands import export, gate, guide, history, profile, run, selfcheck, setup, suites
+from kernbench.commands import export, fleet, gate, guide, history, profile, run, selfcheck, setup, suites
 from kernbench.machine.terminal import print_only_text
 from kernbench.version import __version__
 
@@ -37,7 +37,7 @@ GROUPS = {
     "Work": "open run watch new import suite gate",
     "Look": "status log show diff profile trace guide",
     "Share": "export port restore drop",
-    "Machine": "doctor selfcheck completion",
+    "Machine": "doctor selfcheck fleet completion",
 }
 
 
@@ -94,6 +94,7 @@ for command in (
     *setup.COMMANDS,
     *suites.COMMANDS,
     *gate.COMMANDS,
+    *fleet.COMMANDS,
     *guide.COMMANDS,
 ):
     cli.add_command(command)
