@@ -1,6 +1,7 @@
 """`python -m tests.fleet.cluster NODES`: a Ray cluster on this machine, driven by lines on stdin, gone when they end.
 
-`add` adds a node with one CPU, `kill N` kills the N-th at once, `head` kills the head. Each is answered by a line.
+`add` adds a node with one CPU, `gpus N` one that says it has N GPUs, `kill N` kills the N-th at once, `head` kills the
+head. Each is answered by a line.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ def main() -> None:
             what, *number = line.split()
             if what == "add":
                 nodes.append(cluster.add_node(num_cpus=1, **SMALL))
+            elif what == "gpus":
+                nodes.append(cluster.add_node(num_cpus=1, num_gpus=int(number[0]), **SMALL))
             elif what == "kill":
                 cluster.remove_node(nodes[int(number[0])], allow_graceful=False)
             elif what == "head":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -102,9 +103,8 @@ def test_a_cluster_finds_what_this_machine_finds(tmp_path: Path, cluster: Cluste
 def test_a_killed_actor_costs_a_try_and_takes_its_worker_along(tmp_path: Path, cluster: Cluster) -> None:
     bench = Bench(tmp_path, [SLOW] * 6)
     with bench.start("--to", "there", "--ray", cluster.address, environment=cluster.environment) as process:
-        busy = until(lambda: [slot for slot in slots(cluster) if slot["job"]])[0]
-        below = until(lambda: descendants(busy["pid"]))
-        os.kill(busy["pid"], signal.SIGKILL)
+        actor, below = until(lambda: working(cluster)).popitem()
+        os.kill(actor, signal.SIGKILL)
         until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in below))
         _out, told = process.communicate(timeout=200)
     assert process.returncode == 0, told
@@ -122,6 +122,39 @@ def test_actors_end_with_the_command_however_it_ends(tmp_path: Path, cluster: Cl
             until(lambda before=before: len(bench.outcomes("there")) > before)  # type: ignore[misc]
             process.send_signal(how)
         until(lambda: not slots(cluster))
+
+
+@pytest.mark.long
+def test_each_worker_sees_the_gpu_that_ray_gave_its_actor_and_no_other(tmp_path: Path) -> None:
+    bench, cluster = Bench(tmp_path, [SLOW] * 6), Cluster(0, FAKE_SLOW="1.0", FAKE_DEVICE="cuda:0")
+    try:
+        cluster.tell("gpus 2")
+        with bench.start("--to", "there", "--ray", cluster.address, environment=cluster.environment) as process:
+            found = until(lambda: len(found := working(cluster)) == 2 and found)
+            seen = [{setting(pid, "CUDA_VISIBLE_DEVICES") for pid in below} for below in found.values()]
+            _out, told = process.communicate(timeout=200)
+    finally:
+        cluster.close()
+    assert process.returncode == 0, told
+    assert sorted(map(sorted, seen)) == [["0"], ["1"]]
+    assert len(bench.outcomes("there")) == 6
+
+
+def working(cluster: Cluster) -> dict[int, list[int]]:
+    """The cluster's actors that have a worker: their pids, each with those of all processes below it."""
+    found = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_ours = setting(int(place.name), "RAY_TMPDIR") == str(cluster.folder)
+            if is_ours and b"ray::BenchActor" in (place / "cmdline").read_bytes():
+                found[int(place.name)] = descendants(int(place.name))
+    return {pid: below for pid, below in found.items() if below}
+
+
+def setting(pid: int, name: str) -> str:
+    """A variable of a process's environment."""
+    lines = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+    return next((line.partition("=")[2] for line in lines if line.startswith(f"{name}=")), "")
 
 
 def descendants(pid: int) -> list[int]:

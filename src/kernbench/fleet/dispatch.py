@@ -13,6 +13,8 @@ from dataclasses import dataclass
 MOST_TRIES = 3
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 30.0
 """Before a lost slot is started again; twice as long each time."""
+MOST_STARTS = 5
+"""So often a slot may be lost without a result; its node stays listed for about 15 s after its death."""
 
 Place = tuple[str, int]
 """A node, and the number of a slot on it."""
@@ -105,6 +107,9 @@ class Dispatch:
             return slot.job, tried
         self._waiting.appendleft(slot.job)
         return "", []
+
+    def starts_in_vain(self, place: Place) -> bool:
+        return self._failures[place] >= MOST_STARTS
 
     def doubtful(self, node: str) -> list[Place]:
         """The free slots of a node that has lost one; they count as not having answered."""

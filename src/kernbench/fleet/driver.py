@@ -142,6 +142,8 @@ class Driver:
             self._say("notice", text=f"lost a slot on {self._hosts[node]}: {why}")
         if job:
             self._say("lost", name=job, nodes=[self._hosts[node] for node in nodes], why=why)
+        if self._dispatch.starts_in_vain(place):
+            self._refuse(node, f"{self._hosts[node]} ends every actor: {why}")
         for other in self._dispatch.doubtful(node):
             self._ask(other)
 
