@@ -32,10 +32,7 @@ class Cluster:
         self._values: dict[int, Callable[[], Any]] = {}
 
     def nodes(self) -> list[dict[str, Any]]:
-        return [
-            {"NodeID": name, "Alive": True, "NodeManagerHostname": "host", "Resources": {"GPU": 1.0}}
-            for name in self._nodes
-        ]
+        return [{"NodeID": name, "NodeManagerHostname": "host", "Resources": {"GPU": 1.0}} for name in self._nodes]
 
     def ref(self, node: str, what: str, job: Any) -> int:
         self._made += 1
@@ -91,9 +88,12 @@ def serve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[d
         about = {"sha": source.sha, "source": str(source.folder), "home": str(folder)}
         order = {"kind": "GPU", "per_slot": 1, "settings": {}}
         jobs = [{"name": f"job{number}", **about} for number in range(count)]
-        served = Offline(
-            Cluster(nodes), {**order, "jobs": jobs}, lambda event, **data: said.append({"event": event, **data})
-        )
+        made = Cluster(nodes)
+
+        def tell(event: str, **data: Any) -> None:
+            said.append({"event": event, **data})
+
+        served = Offline(made, made.nodes, {**order, "jobs": jobs}, tell)
         served.serve(queue.Queue())
         return said
 
@@ -133,7 +133,7 @@ def test_an_end_of_orders_ends_it_and_a_stop_begins_nothing() -> None:
     for order, events in ((None, []), ({"do": "stop"}, ["done"])):
         said: list[str] = []
         begun = {"kind": "GPU", "per_slot": 1, "settings": {}, "jobs": [{"name": "a"}]}
-        served = Offline(Cluster({}), begun, lambda event, said=said, **data: said.append(event))  # type: ignore[misc]
+        served = Offline(Cluster({}), list, begun, lambda event, said=said, **data: said.append(event))  # type: ignore[misc]
         orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
         orders.put(order)
         served.serve(orders)

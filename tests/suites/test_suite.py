@@ -149,13 +149,14 @@ def test_a_finding_that_disqualifies_counts_wherever_it_is() -> None:
 def test_the_report_sums_up() -> None:
     given = [
         outcome("a", speedup=4.0, baseline_us=8.0, solution_us=2.0, roofline=0.5),
-        outcome("b", speedup=1.0, verdict="same"),
-        outcome("c", status="wrong", detail="output 0 differs"),
+        outcome("b", speedup=1.0, verdict="same", device="NVIDIA H200"),
+        outcome("c", status="wrong", detail="output 0 differs", device="NVIDIA B200"),
     ]
     assert suite_report.summary(given) == [
         "3 problems: 2 right, 1 wrong",
         "geomean 2.00x over 2; fast_0 67%, fast_1 33%, fast_2 33%",
         "SOL score 0.88 over 1",
+        "on NVIDIA H200 (1), NVIDIA B200 (1)",
         "6 s, 2 s per problem",
     ]
     assert "| c | wrong | - | - | - | - | - | 2.0 | output 0 differs |" in suite_report.markdown("x", given)

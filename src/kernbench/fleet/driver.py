@@ -32,13 +32,36 @@ PATIENCE_S = 15.0
 """After this time without a slot, say so."""
 ANSWERS_S = 5.0
 Say = Callable[..., None]
+Node = dict[str, Any]
+"""As Ray describes one."""
+
+
+class NodeWatch:
+    """The living nodes, as of about a second ago; asked for in a thread, because that call waits for a dead head, and
+    results still come then."""
+
+    def __init__(self, ray: Any) -> None:
+        self._ray, self._nodes = ray, living(ray)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def __call__(self) -> list[Node]:
+        return self._nodes
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(NODES_S)
+            self._nodes = living(self._ray)
+
+
+def living(ray: Any) -> list[Node]:
+    return [node for node in ray.nodes() if node["Alive"]]
 
 
 class Driver:
     """Gives jobs to actors, one each at a time, until all have ended."""
 
-    def __init__(self, ray: Any, order: dict[str, Any], say: Say) -> None:
-        self._ray, self._say = ray, say
+    def __init__(self, ray: Any, nodes: Callable[[], list[Node]], order: dict[str, Any], say: Say) -> None:
+        self._ray, self._nodes, self._say = ray, nodes, say
         self._kind, self._per_slot, self._settings = order["kind"], order["per_slot"], order["settings"]
         self._jobs = {item["name"]: item for item in order["jobs"]}
         self._dispatch = Dispatch(self._jobs)
@@ -71,7 +94,7 @@ class Driver:
         if now < self._look_at:
             return
         self._look_at = now + NODES_S
-        nodes = [node for node in self._ray.nodes() if node["Alive"]]
+        nodes = self._nodes()
         self._hosts |= {node["NodeID"]: name_of(node) for node in nodes}
         room = {node["NodeID"]: int(node["Resources"].get(self._kind, 0) // self._per_slot) for node in nodes}
         for place in self._dispatch.wanted({node: count for node, count in room.items() if count}, now):
@@ -163,7 +186,7 @@ class Driver:
         refused = self._dispatch.refused
         if not refused or self._dispatch.slots or self._dispatch.is_done:
             return False
-        alive = {node["NodeID"] for node in self._ray.nodes() if node["Alive"] and node["Resources"].get(self._kind)}
+        alive = {node["NodeID"] for node in self._nodes() if node["Resources"].get(self._kind)}
         if alive - set(refused):
             return False
         self._say("failed", message=f"no node can be used: {'; '.join(refused.values())}")
@@ -179,7 +202,7 @@ class Driver:
             self._say("notice", text=f"waiting for a free {what} in the cluster; ctrl+c ends this, --resume goes on")
 
 
-def name_of(node: dict[str, Any]) -> str:
+def name_of(node: Node) -> str:
     """A node's host, and the first part of its id: a machine may have several."""
     return f"{node['NodeManagerHostname']}/{node['NodeID'][:8]}"
 
@@ -191,8 +214,8 @@ def last_line(problem: Exception) -> str:
     return (named or lines or [type(problem).__name__])[-1]
 
 
-def nodes_of(ray: Any) -> list[dict[str, Any]]:
-    """The living nodes."""
+def described(nodes: list[Node]) -> list[dict[str, Any]]:
+    """Nodes as the parent sees them."""
     return [
         {
             "node": name_of(node),
@@ -200,8 +223,7 @@ def nodes_of(ray: Any) -> list[dict[str, Any]]:
             "gpus": int(node["Resources"].get("GPU", 0)),
             "cpus": int(node["Resources"].get("CPU", 0)),
         }
-        for node in ray.nodes()
-        if node["Alive"]
+        for node in nodes
     ]
 
 
@@ -246,11 +268,12 @@ def main() -> None:
     except Exception as problem:  # Ray has many kinds
         say("failed", message=f"cannot join the Ray cluster at {address}: {last_line(problem)}")
         return
-    say("connected", nodes=nodes_of(ray), slots=look(ray) if what == "look" else [])
+    nodes = NodeWatch(ray)
+    say("connected", nodes=described(nodes()), slots=look(ray) if what == "look" else [])
     orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
     threading.Thread(target=_orders, args=(orders,), daemon=True).start()
     if what == "serve" and (order := orders.get()) is not None:
-        Driver(ray, order, say).serve(orders)
+        Driver(ray, nodes, order, say).serve(orders)
     ray.shutdown()
 
 

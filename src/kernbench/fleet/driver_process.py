@@ -34,7 +34,7 @@ class DriverProcess:
         if importlib.util.find_spec("ray") is None:
             raise UserError("--ray needs Ray, which is not installed here: `pip install 'kernbench[ray]'`")
         address = await asyncio.to_thread(cluster_address.resolve, given)
-        words = [sys.executable, "-m", "kernbench.fleet.driver", what, address]
+        words = [sys.executable, "-P", "-m", "kernbench.fleet.driver", what, address]
         program = await Launched.start(words, {**os.environ, "PYTHONUNBUFFERED": "1"}, LONGEST_EVENT)
         driver = cls(program, address)
         try:
