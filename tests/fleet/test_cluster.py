@@ -200,7 +200,7 @@ def test_after_the_head_is_gone_resume_goes_on(tmp_path: Path) -> None:
         cluster.close()
     kept = bench.outcomes("there")
     assert process.returncode == 2
-    assert "`--resume` goes on" in told, told
+    assert "go on with `--resume`" in told, told
     assert before < len(kept) < 60  # results still come until Ray ends the driver
     cluster = Cluster(1, FAKE_SLOW="0.01")
     try:

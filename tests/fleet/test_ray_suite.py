@@ -16,8 +16,9 @@ from click.testing import CliRunner
 
 from harness.shared.errors import UserError
 from kernbench.cli import cli
+from kernbench.commands import fleet
 from kernbench.engine.jobs import Options
-from kernbench.fleet import cluster_address, ray_suite
+from kernbench.fleet import cluster_address, driver_process, ray_suite
 from kernbench.fleet.ray_suite import RaySuite
 from kernbench.suites.suite_run import Outcome, SuiteFile
 from tests.sessions import TASK
@@ -97,7 +98,7 @@ async def test_results_are_on_disk_when_they_arrive_and_none_counts_twice(tmp_pa
 
 @pytest.mark.anyio
 async def test_a_driver_that_ends_without_a_word_leaves_the_rest_to_resume(tmp_path: Path, run: Any) -> None:
-    with pytest.raises(UserError, match=r"head:6379 is gone.*2 problems have no result; `--resume` goes on"):
+    with pytest.raises(UserError, match=r"head:6379 is gone.*2 problems left: go on with `--resume`"):
         await run(Scripted([result("a")]), "abc")
     assert set(SuiteFile(tmp_path).known()) == {"a"}
 
@@ -143,6 +144,33 @@ def test_a_stale_note_of_a_cluster_misleads_nobody(tmp_path: Path, monkeypatch: 
     for wrong in ("ray://head:10001", "head", "head:99999"):
         with pytest.raises(UserError, match="expected HOST:PORT"):
             cluster_address.resolve(wrong)
+
+
+def test_of_rays_log_the_sentence_is_left() -> None:
+    line = "[2026-11-17 17:31:25,089 E 20850 20873] rpc_client.h:204: Failed to connect within 60 s. See the log."
+    assert driver_process.first_sentence(line) == "Failed to connect within 60 s"
+
+
+@pytest.mark.anyio
+async def test_without_ray_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"pip install 'kernbench\[ray\]'"):
+        async with driver_process.DriverProcess.started("look", "auto"):
+            pass
+
+
+def test_the_table_of_the_fleet_has_a_line_per_slot() -> None:
+    node = {"node": "a/1", "address": "10.0.0.1", "gpus": 2, "cpus": 8}
+    nodes = [node, {"node": "b/2", "address": "", "gpus": 0, "cpus": 1}]
+    about = {"node": "a/1", "device": "NVIDIA H200", "uuid": "GPU-5d1c9e02-77"}
+    slot = {**about, "job": "19_ReLU", "seconds": 4.0, "done": 12}
+    lines = fleet._table({"nodes": nodes, "slots": [slot, {**slot, "job": "", "uuid": "GPU-88b0a1f4-01", "done": 9}]})
+    assert [" ".join(line.split()) for line in lines] == [
+        "node address has slot runs for done",
+        "a/1 10.0.0.1 2 GPUs, 8 CPUs NVIDIA H200 GPU-5d1c9e02 19_ReLU 4 s 12",
+        "NVIDIA H200 GPU-88b0a1f4 nothing 9",
+        "b/2 1 CPU",
+    ]
 
 
 def test_a_device_of_this_machine_does_not_go_with_a_cluster(tmp_path: Path) -> None:

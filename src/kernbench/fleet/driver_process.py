@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,7 +18,8 @@ from kernbench.fleet import cluster_address
 from kernbench.worker.launched import Launched
 
 LONGEST_EVENT = 1 << 28
-CONNECT_S, END_S, DRAIN_S = 60.0, 10.0, 0.5
+LOGGED = re.compile(r"^\[[^]]*\] \S+:\d+: ")
+CONNECT_S, END_S, DRAIN_S = 30.0, 10.0, 0.5
 
 
 class DriverProcess:
@@ -26,6 +28,7 @@ class DriverProcess:
         self._exited = asyncio.create_task(program.exited.wait())
         self._reading = asyncio.create_task(self._read_output())
         self._tail: list[str] = []
+        self._is_connected = False
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -47,15 +50,16 @@ class DriverProcess:
         try:
             event = await asyncio.wait_for(self._next(), CONNECT_S)
         except TimeoutError:
-            waited = fmt.seconds(CONNECT_S)
-            raise UserError(f"the Ray cluster at {self.address} did not let us in within {waited}") from None
+            waited = f"did not let us in within {fmt.seconds(CONNECT_S)}"
+            raise UserError(f"the Ray cluster at {self.address} {waited}; check it with `ray status`") from None
         if event is None or event["event"] != "connected":
             raise UserError(event["message"] if event else f"Ray could not be started: {self.last_words}")
+        self._is_connected = True
         return event
 
     @property
     def last_words(self) -> str:
-        return self._tail[-1] if self._tail else "it printed nothing"
+        return first_sentence(self._tail[-1]) if self._tail else "it printed nothing"
 
     def order(self, **order: Any) -> None:
         if self._program.requests is not None and not self._program.requests.is_closing():
@@ -89,7 +93,13 @@ class DriverProcess:
         """Its stdin ends first: only then does it say goodbye to the cluster."""
         if self._program.requests is not None:
             self._program.requests.close()
-        await asyncio.wait((self._exited,), timeout=END_S)
+        if self._is_connected:
+            await asyncio.wait((self._exited,), timeout=END_S)
         await self._program.close()
         self._exited.cancel()
         self._reading.cancel()
+
+
+def first_sentence(line: str) -> str:
+    """What a line of Ray's log says, without time, process and place in Ray's source."""
+    return LOGGED.sub("", line).partition(". ")[0].rstrip(".")

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.errors import UserError
 from harness.shared.task import Task
@@ -90,9 +91,9 @@ class RaySuite:
             elif event["event"] == "failed":
                 raise UserError(event["message"])
         if not is_done:
-            left = f"{len(self._open)} problems have no result"
-            said = f"the Ray cluster at {driver.address} is gone, or its driver was ended ({driver.last_words})"
-            raise UserError(f"{said}: {left}; `--resume` goes on once there is a cluster")
+            ended = f"the Ray cluster at {driver.address} is gone, or its driver was ended ({driver.last_words})"
+            left = f"{fmt.plural(len(self._open), 'problem')} left"
+            raise UserError(f"{ended}; {left}: go on with `--resume` once there is a cluster")
 
     def _take(self, outcome: Outcome, lines: Sequence[str], tell: Callable[[Outcome], None]) -> None:
         folder = self._open.pop(outcome.name, None)
