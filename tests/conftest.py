@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +24,7 @@ def _has_gpu() -> bool:
 NEEDS = {
     "gpu": (_has_gpu, "no NVIDIA GPU"),
     "tmux": (lambda: shutil.which("tmux") is not None, "no tmux"),
+    "ray": (lambda: importlib.util.find_spec("ray") is not None, "no Ray: pip install 'kernbench[ray]'"),
     "chromium": (lambda: shutil.which("chromium") is not None, "no chromium"),
 }
 

@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from harness.shared.errors import UserError
 from kernbench import version
 from kernbench.commands import completion, export, guide, history, profile, run, selfcheck, setup, transfer
-from kernbench.commands.unattended import gate, mcp, suites, sweep
+from kernbench.commands.unattended import fleet, gate, mcp, suites, sweep
 from kernbench.machine.terminal import clear_line, print_only_text
 
 LONGEST_HELP = 66
@@ -53,7 +53,7 @@ GROUPS = {
     "Work": "open run watch new import suite sweep transfer gate mcp demo",
     "Look": "status log show diff profile trace guide",
     "Share": "export port restore drop",
-    "Machine": "doctor selfcheck completion",
+    "Machine": "doctor selfcheck fleet completion",
 }
 
 
@@ -132,6 +132,7 @@ for command in (
     *gate.COMMANDS,
     *mcp.COMMANDS,
     *sweep.COMMANDS,
+    *fleet.COMMANDS,
     *guide.COMMANDS,
     *completion.COMMANDS,
     *transfer.COMMANDS,

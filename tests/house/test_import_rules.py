@@ -12,7 +12,7 @@ from tests import ROOT
 from tests.house import layout
 from tests.pythons import pythons
 
-HEAVY = {"torch", "triton", "textual", "pandas", "numpy", "matplotlib", "jinja2"}
+HEAVY = {"torch", "triton", "textual", "pandas", "numpy", "matplotlib", "jinja2", "ray"}
 IMPORT_EACH = """
 import importlib, json, sys
 bare, brought = set(sys.modules), {}

@@ -130,7 +130,7 @@ def test_a_file_that_is_not_as_its_format_has_it_is_refused_in_a_sentence(tmp_pa
 
 def test_a_problem_that_does_not_fit_says_how_to_make_it_smaller() -> None:
     rows = [CaseResult("a", "skipped", detail="needs at least 26 GiB, 20 GiB free", reason="too_large")]
-    found = suite_run.summed_up("a", rows, (), 1.0)
+    found = suite_run.summed_up("a", rows, ())
     assert (found.status, found.is_right) == ("skipped", False)
     assert found.detail == "needs at least 26 GiB, 20 GiB free; `--scale 1/8` makes it smaller"
 
@@ -138,24 +138,25 @@ def test_a_problem_that_does_not_fit_says_how_to_make_it_smaller() -> None:
 def test_a_finding_that_disqualifies_counts_wherever_it_is() -> None:
     rows = [CaseResult("big", "ok", baseline_us=9.0, speedup=2.0), CaseResult("small", "ok", baseline_us=1.0)]
     about_run = findings.make("clock_replaced", names="time.perf_counter")
-    found = suite_run.summed_up("a", rows, (about_run,), 1.0)
+    found = suite_run.summed_up("a", rows, (about_run,))
     assert (found.status, found.word, found.is_right) == ("disqualified", "disqualified", False)
     assert "clock replaced: the source replaced time.perf_counter" in found.detail
     about_row = findings.make("impossible_time", us="1", floor_us="2")
-    found = suite_run.summed_up("a", [rows[0], replace(rows[1], findings=(about_row,))], (), 1.0)
+    found = suite_run.summed_up("a", [rows[0], replace(rows[1], findings=(about_row,))], ())
     assert (found.status, found.findings) == ("disqualified", ("impossible time",))
 
 
 def test_the_report_sums_up() -> None:
     given = [
         outcome("a", speedup=4.0, baseline_us=8.0, solution_us=2.0, roofline=0.5),
-        outcome("b", speedup=1.0, verdict="same"),
-        outcome("c", status="wrong", detail="output 0 differs"),
+        outcome("b", speedup=1.0, verdict="same", device="NVIDIA H200"),
+        outcome("c", status="wrong", detail="output 0 differs", device="NVIDIA B200"),
     ]
     assert suite_report.summary(given) == [
         "3 problems: 2 right, 1 wrong",
         "geomean 2.00x over 2; fast_0 67%, fast_1 33%, fast_2 33%",
         "SOL score 0.88 over 1",
+        "on NVIDIA H200 (1), NVIDIA B200 (1)",
         "6 s, 2 s per problem",
     ]
     assert "| c | wrong | - | - | - | - | - | 2.0 | output 0 differs |" in suite_report.markdown("x", given)

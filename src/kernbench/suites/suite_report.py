@@ -64,6 +64,9 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
     scores = [score for item in outcomes if (score := item.sol_score) is not None]
     if scores:
         said.append(f"SOL score {fmt.fixed(sum(scores) / len(scores), 2)} over {len(scores)}")
+    devices = Counter(item.device for item in outcomes if item.device)
+    if len(devices) > 1:  # speedups are of one GPU each, but their mean is not
+        said.append(f"on {', '.join(f'{name} ({count})' for name, count in devices.most_common())}")
     seconds = sum(item.seconds for item in outcomes)
     said.append(f"{fmt.seconds(seconds)}, {fmt.seconds(seconds / len(outcomes))} per problem")
     return said

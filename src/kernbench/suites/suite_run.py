@@ -16,12 +16,16 @@ from typing import Any
 from harness.shared import taskfile
 from harness.shared.errors import UserError
 from harness.shared.results import CaseResult, Finding
+from harness.shared.run_request import Environment
+from harness.shared.task import Task
 from kernbench.engine.jobs import Options, SharedWorker
 from kernbench.engine.session import Session
 from kernbench.events import BuildFailed, Event, RunFinished
 from kernbench.task import lookup
 
 RESULTS = "suite.jsonl"
+LOST = "lost"
+"""The status of a problem whose machine was lost: it says nothing about the problem."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Outcome:
     name: str
     status: str
     """ok, wrong, crashed and so on; `disqualified` if right but with a finding that disqualifies; `refused` if nothing
-    was run."""
+    was run; `lost` if the machines that should have run it were lost."""
     detail: str = ""
     speedup: float | None = None
     verdict: str | None = None
@@ -40,6 +44,12 @@ class Outcome:
     roofline: float | None = None
     findings: tuple[str, ...] = ()
     seconds: float = 0.0
+    node: str = ""
+    """The machine that ran it."""
+    device: str = ""
+    """Its GPU, or its processor."""
+    uuid: str | None = None
+    driver: str | None = None
 
     @property
     def is_right(self) -> bool:
@@ -66,26 +76,36 @@ class Outcome:
         return 1 / (1 + (self.solution_us - light) / (self.baseline_us - light))
 
 
-class Suite:
-    def __init__(self, folder: Path, options: Options, budget_s: float | None = None) -> None:
-        self.folder, self._budget_s = folder, budget_s
-        self._worker = SharedWorker()
-        self._options = replace(options, worker=self._worker, confirm=False, floors=False, standby=False)
+class SuiteFile:
+    """suite.jsonl: a line per problem, written as soon as its result is known."""
 
-    @property
-    def path(self) -> Path:
-        return self.folder / RESULTS
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / RESULTS
 
     def known(self) -> dict[str, Outcome]:
-        """What an earlier run of this suite found; a line that a kill has cut off does not count."""
+        """What an earlier run of this suite found; neither a line that a kill has cut off nor a lost problem counts."""
         found: dict[str, Outcome] = {}
         for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else ():
             try:
                 data = json.loads(line)
-                found[data["name"]] = Outcome(**{**data, "findings": tuple(data["findings"])})
+                found[data["name"]] = outcome_of(data)
             except (ValueError, KeyError, TypeError):
                 continue
-        return found
+        return {name: outcome for name, outcome in found.items() if outcome.status != LOST}
+
+    def keep(self, outcome: Outcome) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(outcome)) + "\n")
+
+
+class Suite:
+    """Runs the problems on this machine."""
+
+    def __init__(self, file: SuiteFile, options: Options, budget_s: float | None = None) -> None:
+        self._file, self._budget_s = file, budget_s
+        self._worker = SharedWorker()
+        self._options = unattended(options, self._worker)
 
     async def run(self, tasks: Mapping[str, Callable[[], Path]], tell: Callable[[Outcome], None]) -> None:
         """Runs every task, by name; the functions make their folders. Stops when the budget is spent."""
@@ -94,38 +114,53 @@ class Suite:
             for name, make in tasks.items():
                 if self._budget_s is not None and time.monotonic() - began > self._budget_s:
                     break
-                outcome = await self._outcome(name, make)
-                self._keep(outcome)
+                try:
+                    task = taskfile.load(make())
+                except (UserError, OSError) as problem:
+                    outcome = Outcome(name, "refused", str(problem))
+                else:
+                    outcome = await run_problem(name, task, self._options)
+                self._file.keep(outcome)
                 tell(outcome)
         finally:
             await self._worker.close()
 
-    def _keep(self, outcome: Outcome) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(outcome)) + "\n")
 
-    async def _outcome(self, name: str, make: Callable[[], Path]) -> Outcome:
-        began = time.monotonic()
-        try:
-            task = taskfile.load(make())
-        except (UserError, OSError) as problem:
-            return Outcome(name, "refused", str(problem))
-        said: list[BuildFailed | RunFinished] = []
-        session = Session(task, lookup.state_dir(Path(task.folder)), self._options)
-        session.listen(lambda event: _listen(event, said))
-        try:
-            await session.run_once(iteration=False)
-            rows = list(session.last_results().values())
-        finally:
-            await session.close()
-        seconds = time.monotonic() - began
-        end = said[-1] if said else None
-        if isinstance(end, BuildFailed):
-            return Outcome(name, end.status, end.message, seconds=seconds)
-        if not rows:
-            return Outcome(name, "refused", str(session.problem or "nothing was run"), seconds=seconds)
-        return summed_up(name, rows, end.summary.findings if end else (), seconds)
+def unattended(options: Options, worker: SharedWorker) -> Options:
+    """The options of each problem: all of them share a worker, and nothing is done in idle time."""
+    return replace(options, worker=worker, confirm=False, floors=False, standby=False)
+
+
+async def run_problem(name: str, task: Task, options: Options, state: Path | None = None) -> Outcome:
+    """Runs one task; its runs are kept in `state`, or in its own folder."""
+    began = time.monotonic()
+    said: list[BuildFailed | RunFinished] = []
+    session = Session(task, lookup.state_dir(Path(task.folder), state), options)
+    session.listen(lambda event: _listen(event, said))
+    try:
+        await session.run_once(iteration=False)
+        rows = list(session.last_results().values())
+    finally:
+        await session.close()
+    seconds, end = time.monotonic() - began, said[-1] if said else None
+    if isinstance(end, BuildFailed):
+        outcome = Outcome(name, end.status, end.message)
+    elif not rows:
+        outcome = Outcome(name, "refused", str(session.problem or "nothing was run"))
+    else:
+        outcome = summed_up(name, rows, end.summary.findings if end else ())
+    return _placed(replace(outcome, seconds=seconds), session.environment)
+
+
+def _placed(outcome: Outcome, where: Environment | None) -> Outcome:
+    if where is None:
+        return outcome
+    return replace(outcome, node=where.host, device=where.device_name, uuid=where.uuid, driver=where.driver)
+
+
+def outcome_of(data: Mapping[str, Any]) -> Outcome:
+    """From a line of suite.jsonl; raises TypeError or KeyError if it is not one."""
+    return Outcome(**{**data, "findings": tuple(data["findings"])})
 
 
 def _listen(event: Event, said: list[BuildFailed | RunFinished]) -> None:
@@ -133,7 +168,7 @@ def _listen(event: Event, said: list[BuildFailed | RunFinished]) -> None:
         said.append(event)
 
 
-def summed_up(name: str, rows: Iterable[CaseResult], about_run: Sequence[Finding], seconds: float) -> Outcome:
+def summed_up(name: str, rows: Iterable[CaseResult], about_run: Sequence[Finding]) -> Outcome:
     """The first row that failed, else a disqualified one, else the one with the longest time."""
     row = max(rows, key=lambda row: (row.failed, bool(row.disqualifying), row.baseline_us or 0.0))
     found_here = (*row.findings, *about_run)
@@ -141,6 +176,6 @@ def summed_up(name: str, rows: Iterable[CaseResult], about_run: Sequence[Finding
     found |= {"baseline_us": row.baseline_us, "solution_us": row.solution_us}
     names = tuple(dict.fromkeys(finding.name for finding in found_here))
     if not row.failed and (red := next((finding for finding in found_here if finding.disqualifying), None)):
-        return Outcome(name, "disqualified", f"{red.name}: {red.help}", findings=names, seconds=seconds, **found)
+        return Outcome(name, "disqualified", f"{red.name}: {red.help}", findings=names, **found)
     smaller = "; `--scale 1/8` makes it smaller" if row.reason in ("too_large", "out_of_memory") else ""
-    return Outcome(name, row.status, f"{row.detail or ''}{smaller}", findings=names, seconds=seconds, **found)
+    return Outcome(name, row.status, f"{row.detail or ''}{smaller}", findings=names, **found)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from fnmatch import fnmatchcase
@@ -19,8 +20,9 @@ from harness.shared.errors import UserError
 from kernbench.commands.run import loop_options, read_options, run_until_signal
 
 if TYPE_CHECKING:
+    from kernbench.engine.jobs import Options
     from kernbench.suites.formats.foreign_problem import Form, Problem
-    from kernbench.suites.suite_run import Outcome
+    from kernbench.suites.suite_run import Outcome, SuiteFile
 
 UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -133,6 +135,7 @@ def _make(found: list[Problem], to: Path, form: Form) -> int:
 @click.option("--resume", is_flag=True, help="Skip the problems that suite.jsonl already has.")
 @click.option("--for", "budget_s", callback=duration, metavar="TIME", help="Stop after this time: 90s, 30m, 8h.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON line per problem instead of text.")
+@click.option("--ray", "ray_address", metavar="auto|HOST:PORT", help="Run on the GPUs of this Ray cluster.")
 @loop_options
 def suite(
     source: Path,
@@ -144,41 +147,43 @@ def suite(
     resume: bool,
     budget_s: float | None,
     as_json: bool,
+    ray_address: str | None,
     **given: Any,
 ) -> None:
     """Run all problems of a suite, unattended, and write a report."""
     from kernbench.suites import suite_report
     from kernbench.suites.formats.foreign_problem import Form
     from kernbench.suites.imported_task import write
-    from kernbench.suites.opening import device_here
-    from kernbench.suites.suite_run import Suite
+    from kernbench.suites.suite_run import SuiteFile
 
+    if ray_address is not None and given["device"] not in (None, "cpu"):
+        raise click.UsageError("--ray takes every GPU of the cluster; only --device cpu goes with it")
     options = replace(read_options(given), quick=quick)
-    found, run = problems_in(source, only), Suite(to, options, budget_s)
+    found, file = problems_in(source, only), SuiteFile(to)
     names = {problem.name for problem in found}
-    known = {name: item for name, item in run.known().items() if name in names} if resume else {}
-    if run.path.exists() and not resume:
-        raise UserError(f"{run.path} already exists; go on with --resume, or choose another folder with `--to`")
-    device = device_here() if options.device is None else options.device.partition(":")[0]
-    left: dict[str, Callable[[], Path]] = {
-        problem.name: partial(write, problem, to / problem.name, Form(scale, device, False, _own(solutions, problem)))
-        for problem in found
-        if problem.name not in known
-    }
-    outcomes = dict(known)
+    known = {name: item for name, item in file.known().items() if name in names} if resume else {}
+    if file.path.exists() and not resume:
+        raise UserError(f"{file.path} already exists; go on with --resume, or choose another folder with `--to`")
+
+    def left(device: str) -> dict[str, Callable[[], Path]]:
+        return {
+            item.name: partial(write, item, to / item.name, Form(scale, device, False, _own(solutions, item)))
+            for item in found
+            if item.name not in known
+        }
+
+    outcomes, began = dict(known), time.monotonic()
 
     def tell(outcome: Outcome) -> None:
         outcomes[outcome.name] = outcome
         if as_json:
             click.echo(json.dumps(asdict(outcome)))
             return
-        what = outcome.word if outcome.is_right else f"{outcome.word}: {outcome.detail}"
-        speed = "" if outcome.speedup is None else f" {fmt.times(outcome.speedup)}"
-        said = [f"{outcome.name}  {what}{speed}  {fmt.seconds(outcome.seconds)}", *_standing(outcomes, len(found))]
-        click.echo(f"{len(outcomes)}/{len(found)}  {', '.join(said)}")
+        each = (time.monotonic() - began) / (len(outcomes) - len(known))
+        click.echo(f"{len(outcomes)}/{len(found)}  {_result(outcome)}{_standing(outcomes, len(found), each)}")
 
     async def main() -> int:
-        await run.run(left, tell)
+        await _run_all(file, options, budget_s, ray_address, left, tell)
         return 0 if all(item.is_right for item in outcomes.values()) and len(outcomes) == len(found) else 1
 
     try:
@@ -192,13 +197,38 @@ def suite(
     sys.exit(code)
 
 
-def _standing(outcomes: dict[str, Outcome], all_of_them: int) -> list[str]:
+async def _run_all(
+    file: SuiteFile,
+    options: Options,
+    budget_s: float | None,
+    ray_address: str | None,
+    left: Callable[[str], dict[str, Callable[[], Path]]],
+    tell: Callable[[Outcome], None],
+) -> None:
+    """Here, or on a cluster."""
+    if ray_address is not None:
+        from kernbench.fleet.ray_suite import RaySuite
+
+        await RaySuite(file, options, budget_s, ray_address).run(left, tell, lambda text: click.echo(text, err=True))
+    else:
+        from kernbench.suites.opening import device_here
+        from kernbench.suites.suite_run import Suite
+
+        device = device_here() if options.device is None else options.device.partition(":")[0]
+        await Suite(file, options, budget_s).run(left(device), tell)
+
+
+def _result(outcome: Outcome) -> str:
+    what = outcome.word if outcome.is_right else f"{outcome.word}: {outcome.detail}"
+    speed = "" if outcome.speedup is None else f" {fmt.times(outcome.speedup)}"
+    return f"{outcome.name}  {what}{speed}  {fmt.seconds(outcome.seconds)}"
+
+
+def _standing(outcomes: dict[str, Outcome], all_of_them: int, seconds_each: float) -> str:
     """How many have failed so far, and about how long the others will take."""
     failed = sum(not item.is_right for item in outcomes.values())
-    taken = [item.seconds for item in outcomes.values() if item.seconds] or [0.0]
-    left = (all_of_them - len(outcomes)) * sum(taken) / len(taken)
-    said = [f"{failed} failed"] if failed else []
-    return said + ([f"about {fmt.seconds(left)} left"] if left else [])
+    left = (all_of_them - len(outcomes)) * seconds_each
+    return (f", {failed} failed" if failed else "") + (f", about {fmt.seconds(left)} left" if left else "")
 
 
 def _own(solutions: Path | None, problem: Problem) -> Path | None:

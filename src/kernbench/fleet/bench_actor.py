@@ -1,0 +1,80 @@
+"""What runs on a node: one actor per GPU or CPU slot, with a worker that stays warm between jobs.
+
+Nothing here imports Ray, which makes an actor of the class. A job runs in its own thread and loop, by the same code as
+at home, so that the actor can say at any time what it is doing. However the actor ends, the worker's launcher notices
+and ends the worker with everything that it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from harness.shared import taskfile
+from kernbench.engine.jobs import SharedWorker
+from kernbench.fleet import job as jobs
+from kernbench.fleet.job import Job
+from kernbench.machine.telemetry import MachineReader
+from kernbench.suites import suite_run
+from kernbench.version import __version__
+
+
+class BenchActor:
+    def __init__(self, node: str, settings: Mapping[str, Any], has_gpu: bool, cache: str | None = None) -> None:
+        if has_gpu:  # Ray counts the cores of a slot; a run at home has them all
+            os.environ.pop("OMP_NUM_THREADS", None)
+        self._node = node
+        self._cache = Path(cache) if cache else _cache()
+        self._worker = SharedWorker()
+        self._options = suite_run.unattended(jobs.options_of(settings), self._worker)
+        self._gpu = next(iter(MachineReader().read().gpus), None) if has_gpu else None
+        self._job, self._since, self._done = "", 0.0, 0
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, name="bench", daemon=True).start()
+        jobs.remove_old(self._cache)
+
+    def now(self) -> dict[str, Any]:
+        """Who this is and what it is doing."""
+        return {
+            "node": self._node,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": __version__,
+            "device": self._gpu.name if self._gpu else "CPU",
+            "uuid": self._gpu.uuid if self._gpu else None,
+            "job": self._job,
+            "seconds": time.monotonic() - self._since if self._job else 0.0,
+            "done": self._done,
+        }
+
+    async def run(self, job: Job) -> dict[str, Any]:
+        """The outcome, and the lines of the task's runs.jsonl."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run(job), self._loop))
+
+    async def _run(self, job: Job) -> dict[str, Any]:
+        self._job, self._since = job.name, time.monotonic()
+        folder = jobs.unpacked(job, self._cache)
+        state = Path(tempfile.mkdtemp(prefix="runs-", dir=self._cache))
+        try:
+            task = taskfile.load(folder)
+            outcome = await suite_run.run_problem(job.name, task, self._options, state)
+            runs = state / "runs.jsonl"
+            lines = runs.read_text(encoding="utf-8").splitlines() if runs.is_file() else []
+        finally:
+            shutil.rmtree(state, ignore_errors=True)
+            self._job, self._done = "", self._done + 1
+        outcome = replace(outcome, node=self._node, detail=jobs.at_home(outcome.detail, job, folder, state))
+        return {"outcome": asdict(outcome), "lines": [jobs.at_home(line, job, folder, state) for line in lines]}
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "kernbench" / "fleet"

@@ -1,0 +1,91 @@
+"""Every job ends once, whatever becomes of the slots."""
+
+from __future__ import annotations
+
+import random
+
+from kernbench.fleet.dispatch import MOST_TRIES, Dispatch
+
+
+def ready(dispatch: Dispatch, room: dict[str, int], now: float = 0.0) -> None:
+    for place in dispatch.wanted(room, now):
+        dispatch.start(place)
+        dispatch.answered(place)
+
+
+def test_no_more_slots_than_jobs_spread_over_the_nodes() -> None:
+    dispatch = Dispatch(["a", "b", "c"])
+    assert dispatch.wanted({"x": 8, "y": 8}, 0.0) == [("x", 0), ("y", 0), ("x", 1)]
+
+
+def test_a_slot_gets_nothing_before_it_has_answered() -> None:
+    dispatch = Dispatch(["a"])
+    dispatch.start(("x", 0))
+    assert dispatch.next_job() is None
+    assert dispatch.lost(("x", 0), 0.0) == ("", [])
+    assert dispatch.wanted({"x": 1}, 0.5) == []  # it rests
+    ready(dispatch, {"x": 1}, 1.5)
+    assert dispatch.next_job() == (("x", 0), "a")
+    assert not dispatch.is_done
+    assert dispatch.finished(("x", 0)) == "a"
+    assert dispatch.is_done
+
+
+def test_a_lost_job_is_tried_twice_again() -> None:
+    dispatch = Dispatch(["a", "b"])
+    for turn in range(MOST_TRIES):
+        ready(dispatch, {"x": 1}, turn * 100.0)
+        assert dispatch.next_job() == (("x", 0), "a")
+        given_up = dispatch.lost(("x", 0), turn * 100.0)
+    assert given_up == ("a", ["x", "x", "x"])
+    ready(dispatch, {"x": 1}, 1000.0)
+    assert dispatch.next_job() == (("x", 0), "b")
+
+
+def test_the_other_slots_of_a_node_that_lost_one_have_to_answer_again() -> None:
+    dispatch = Dispatch(["a", "b", "c"])
+    ready(dispatch, {"x": 2, "y": 1})
+    place, _job = dispatch.next_job() or (("", 0), "")
+    assert place == ("x", 0)
+    dispatch.lost(place, 0.0)
+    assert dispatch.doubtful("x") == [("x", 1)]
+    assert dispatch.next_job() == (("y", 0), "a")
+    assert dispatch.next_job() is None
+    dispatch.answered(("x", 1))
+    assert dispatch.next_job() == (("x", 1), "b")
+
+
+def test_a_refused_node_and_a_dead_one_get_no_slot_and_a_stop_begins_nothing() -> None:
+    dispatch = Dispatch(["a", "b", "c"])
+    ready(dispatch, {"x": 1, "y": 1})
+    dispatch.refuse("x", "another version")
+    assert dispatch.wanted({"x": 1, "y": 1}, 0.0) == []
+    assert dispatch.wanted({"z": 1}, 0.0) == [("z", 0)]
+    assert dispatch.is_stuck
+    ready(dispatch, {"z": 1})
+    assert dispatch.next_job() == (("z", 0), "a")
+    dispatch.is_stopped = True
+    assert dispatch.next_job() is None
+    assert not dispatch.is_done
+    dispatch.finished(("z", 0))
+    assert dispatch.is_done
+
+
+def test_every_job_ends_exactly_once_in_any_order() -> None:
+    for seed in range(50):
+        chance, now, room = random.Random(seed), 0.0, {"x": 2, "y": 1}
+        names, ended = [f"job{number}" for number in range(40)], list[str]()
+        dispatch = Dispatch(names)
+        while not dispatch.is_done:
+            now += 50.0
+            ready(dispatch, room, now)
+            while dispatch.next_job() is not None:
+                pass
+            for place in [slot.place for slot in dispatch.slots.values() if slot.job and chance.random() < 0.7]:
+                if chance.random() < 0.2:
+                    ended += filter(None, [dispatch.lost(place, now)[0]])
+                    for other in dispatch.doubtful(place[0]):
+                        dispatch.answered(other)
+                else:
+                    ended.append(dispatch.finished(place))
+        assert sorted(ended) == sorted(names)
