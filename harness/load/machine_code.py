@@ -60,9 +60,10 @@ def packed(kernels: list[dict[str, Any]]) -> dict[str, Any]:
                 kind: base64.b64encode(zlib.compress(data, 1)).decode()
                 for kind, data in (("ptx", ptx), ("cubin", code))
             }
-            left -= sum(map(len, image.values()))
-            if left < 0:
+            size = sum(map(len, image.values()))
+            if size > left:
                 continue
+            left -= size
             images[name] = image
         kernel["image"] = name
     return {"schema": 1, "nvdisasm": _nvdisasm(), "kernels": kernels, "images": images}

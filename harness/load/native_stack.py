@@ -7,7 +7,9 @@ which have line numbers; the workbench looks them up after the process is gone.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterable
+from typing import Any
 
 from harness import host
 
@@ -18,5 +20,14 @@ def install(paths: Iterable[str], build: str) -> None:
     """Before a side compiles these files into its folder of builds; without a compiler there is nothing to install."""
     if not build or not any(path.endswith(SUFFIXES) for path in paths):
         return
+    handler = _handler()
+    if handler is not None:
+        handler.install(build.encode())
+
+
+@functools.cache
+def _handler() -> Any:
+    """Looked for once: where it cannot be compiled, no load should try again."""
     with contextlib.suppress(host.CompileError, OSError):
-        host.load("native_stack.cpp")._library.install(build.encode())
+        return host.load("native_stack.cpp")._library
+    return None

@@ -79,7 +79,7 @@ class StepRun:
             except Exception as problem:
                 if name in ("eager", "ours"):
                     raise
-                self.problems[name] = one_line(f"{type(problem).__name__}: {problem}")
+                self.problems[name] = one_line(str(problem).strip().partition("\n")[0] or type(problem).__name__)
         if not {side.name for side in made} - set(AS_IT_IS):
             raise ModelProblem(f"no side with the kernels runs: {next(iter(self.problems.values()))}")
         return made
@@ -96,6 +96,10 @@ class StepRun:
             torch.cuda.empty_cache()  # the wide weights are gone; nothing happens without a GPU
         except torch.cuda.OutOfMemoryError:
             self.notes.append("not compared with wider weights: they do not fit into the GPU's memory")
+            name = ""
+        except Exception as problem:  # a model may be written for one dtype
+            why = one_line(str(problem).strip().partition("\n")[0] or type(problem).__name__)
+            self.notes.append(f"not compared with wider weights: the model does not run with them ({why})")
             name = ""
         found = [step_numerics.gap(side.name, step_numerics.kept(side.once()), original, wide) for side in sides[1:]]
         return found, name
@@ -120,12 +124,13 @@ class StepRun:
         """Seconds in each task's sites and in the whole step, medians."""
         steps: list[tuple[dict[str, float], float]] = []
         for _ in range(SHARE_STEPS + 1):
-            self._wait()
-            begin = time.perf_counter()
-            with inside.applied():
-                self.model.step()
-            self._wait()
-            steps.append((timers.take(), time.perf_counter() - begin))
+            with step_turns.turn(self.gpu):
+                self._wait()
+                begin = time.perf_counter()
+                with inside.applied():
+                    self.model.step()
+                self._wait()
+                steps.append((timers.take(), time.perf_counter() - begin))
         spent = {task: statistics.median(one.get(task, 0.0) for one, _ in steps[1:]) for task in self.tasks}
         return spent, statistics.median(whole for _, whole in steps[1:])
 

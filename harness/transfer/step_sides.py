@@ -88,7 +88,8 @@ def _captured(name: str, step: Callable[[], Any], inside: Patches) -> StepSide:
         with torch.cuda.graph(graph):
             output = step()
 
-    def replay() -> Any:
+    def replay(_held: Patches = inside) -> Any:
+        """Holds the patches: the graph reads tensors that their adapters made."""
         graph.replay()
         return output
 

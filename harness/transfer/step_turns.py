@@ -53,7 +53,7 @@ def timed(sides: Sequence[StepSide], rounds: int, gpu: Gpu | None, meter: Meter,
         beat(number)
         order = list(taking_part)
         lot.shuffle(order)
-        with _turn(gpu), quiet():  # round by round: a save elsewhere waits for one at most
+        with turn(gpu), quiet():  # round by round: a save elsewhere waits for one at most
             found.append({name: _one(name, side, gpu, meter) for name, side in order})
     blocks = [found[place : place + PER_BLOCK] for place in range(0, len(found) - PER_BLOCK + 1, PER_BLOCK)]
     turns = [{name: tuple(one[name] for one in block) for name, _ in taking_part} for block in blocks]
@@ -97,5 +97,5 @@ def _synchronize(gpu: Gpu | None) -> Callable[[], None]:
     return (lambda: None) if gpu is None else torch.cuda.synchronize
 
 
-def _turn(gpu: Gpu | None) -> contextlib.AbstractContextManager[None]:
+def turn(gpu: Gpu | None) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if gpu is None else locked(gpu.uuid)

@@ -88,6 +88,24 @@ def told(old: list[KernelCode], new: list[KernelCode], width: int = 76, columns:
     return ["".join(text for text, _ in line).rstrip() for line in machine_view.lines(old, new, width, columns)]
 
 
+def test_braces_of_inline_assembly_do_not_end_a_function() -> None:
+    wait = "{\n\t.reg .pred complete;\n\tmbarrier.try_wait.parity.shared.b64 complete, [%r1], %r2;\n}\n"
+    text = PTX.replace(
+        "\tbar.sync", f"{wait}\tcp.async.commit_group;\n\tcp.async.cg.shared.global [%r1], [%rd1], 16;\n\tbar.sync"
+    )
+    plain, longer = (machine_code.ptx_listing(source, "scale") for source in (PTX, text))
+    assert longer.instructions == plain.instructions + 3
+    assert longer.kinds["global loads"] == plain.kinds["global loads"] + 1
+    assert longer.kinds["barriers"] == plain.kinds["barriers"] + 1
+
+
+def test_a_wait_for_copies_is_no_load_and_a_reduction_of_a_warp_no_store() -> None:
+    text = SASS.replace("HMMA.16816.F32 R4, R8, R12, R4", "LDGDEPBAR").replace("STL [R1], R0", "REDUX.SUM UR4, R0")
+    before, after = (machine_code.sass_listing(source, "scale").kinds for source in (SASS, text))
+    assert after["global loads"] == before["global loads"]
+    assert after["global stores"] == before["global stores"]
+
+
 def test_a_listing_is_what_the_compiler_chose_to_do() -> None:
     found = kernel()
     assert found.ptx.lines == (

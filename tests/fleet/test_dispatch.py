@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from kernbench.fleet.dispatch import MOST_TRIES, Dispatch
+from kernbench.fleet.dispatch import MOST_STARTS, MOST_TRIES, Dispatch
 
 
 def ready(dispatch: Dispatch, room: dict[str, int], now: float = 0.0) -> None:
@@ -89,3 +89,16 @@ def test_every_job_ends_exactly_once_in_any_order() -> None:
                 else:
                     ended.append(dispatch.finished(place))
         assert sorted(ended) == sorted(names)
+
+
+def test_jobs_that_end_their_slots_do_not_condemn_the_node() -> None:
+    dispatch = Dispatch(["a", "b", "c"])
+    for turn in range(2 * MOST_TRIES):
+        ready(dispatch, {"x": 1}, turn * 100.0)
+        assert dispatch.next_job() is not None
+        dispatch.lost(("x", 0), turn * 100.0)
+        assert not dispatch.starts_in_vain(("x", 0))
+    for turn in range(100, 100 + MOST_STARTS):
+        dispatch.start(("x", 0))
+        dispatch.lost(("x", 0), turn * 100.0)
+    assert dispatch.starts_in_vain(("x", 0))

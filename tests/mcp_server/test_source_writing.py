@@ -12,6 +12,8 @@ from kernbench.log import stored_sources
 from kernbench.log.runs.journal import Journal
 from kernbench.mcp_server.answers import WriteAnswer
 from kernbench.mcp_server.source_writing import NotWritten, write
+from kernbench.mcp_server.task_answers import restored
+from kernbench.task import snapshot
 
 
 def put(folder: Path, path: str, text: str = "x = 1\n") -> WriteAnswer:
@@ -121,3 +123,14 @@ def test_a_folder_in_its_place_is_left_alone(folder: Path) -> None:
     (folder / "parts.py").mkdir()
     with pytest.raises(NotWritten, match=r"parts\.py is not a plain file"):
         put(folder, "parts.py")
+
+
+def test_restoring_is_bound_by_the_same_rules(folder: Path) -> None:
+    state = folder / ".kernbench"
+    (folder / "baseline.py").write_text((folder / "solution.py").read_text())
+    kept = snapshot.take(folder, state, taskfile.load(folder)).sha
+    (folder / "baseline.py").unlink()
+    task, before = taskfile.load(folder), everything(folder)
+    with pytest.raises(NotWritten, match=r"baseline\.py was not written"):
+        restored(task, state, kept[:8])
+    assert everything(folder) == before

@@ -108,3 +108,13 @@ def test_letters_of_several_bytes_before_it_change_nothing() -> None:
 def test_none_or_several_are_refused(name: str, files: dict[str, bytes], said: str) -> None:
     with pytest.raises(ConstantError, match=said):
         constants.find(name, files)
+
+
+def test_two_constants_with_one_value_are_refused() -> None:
+    files = {"solution.py": b"A = B = 64\nC = 1\n"}
+    places = {name: constants.find(name, files) for name in "ABC"}
+    assert (
+        constants.replaced(files, [(places["A"], "128"), (places["C"], "2")])["solution.py"] == b"A = B = 128\nC = 2\n"
+    )
+    with pytest.raises(ConstantError, match=r"same value at solution\.py:1"):
+        constants.replaced(files, [(places["A"], "128"), (places["B"], "32")])

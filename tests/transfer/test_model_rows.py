@@ -86,7 +86,7 @@ def test_what_is_forbidden_or_not_wired_has_no_number() -> None:
         (replace(GAP, relative_l2=0.03), "relative L2 3.0e-02 is over the limit of 0.02"),
         (replace(GAP, psnr_db=44.6), "PSNR 44.6 dB is under the limit of 50 dB"),
         (replace(GAP, wide_l2=0.02), "its error against wider weights is 4.0x the original's, over the limit of 1.5x"),
-        (replace(GAP, is_finite=False), "the output has values that are not finite"),
+        (replace(GAP, is_finite=False), "the output of ours has values that are not finite"),
         (replace(GAP, psnr_db=None, relative_l2=0.0), ""),
     ],
 )

@@ -85,6 +85,14 @@ def test_a_terminal_that_gets_the_changes_shows_the_screen(seed: int) -> None:
         assert shown == [cells_of(line, TRUE) for line in lines]
 
 
+def test_an_emoji_of_several_characters_is_sent_with_its_text() -> None:
+    sent, size = SentCells(), (8, 1)
+    before, after = ([Segment("\u26a0\ufe0f abc"), Segment("  ")], [Segment("\u26a0\ufe0f abX"), Segment("  ")])
+    assert len(cells_of(before, TRUE)) == cell_len("\u26a0\ufe0f abc  ")
+    sent.encode(size, [(0, 0, before)], True, TRUE)
+    assert sent.encode(size, [(0, 0, after)], False, TRUE) == "\x1b[1;1H\x1b[0m\u26a0\ufe0f abX"
+
+
 def test_a_digit_costs_a_digit_and_a_whole_paint_everything() -> None:
     sent, size = SentCells(), (120, 1)
     line = [Segment("1.31x ", Style.parse("bold red")), Segment("." * 114, Style.parse("#5fafff"))]

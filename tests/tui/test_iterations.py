@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from textual.geometry import Region
 
+from harness.shared.errors import UserError
 from kernbench.diagnosis import machine_code
 from kernbench.diagnosis.machine_code import SASS_KINDS as KINDS
 from kernbench.diagnosis.machine_code import KernelCode
@@ -51,13 +52,47 @@ async def test_a_mark_counts_only_in_the_list(engine: FakeEngine) -> None:
         await until(pilot, lambda: "best -> working copy" in screen_text(app))
 
 
-async def test_a_restore_is_undone_and_done_again(engine: FakeEngine) -> None:
+NOTHING = "nothing to undo: no restore or drop since the task was opened"
+
+
+async def test_undo_goes_back_one_step_at_a_time(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("u")
+        assert said(app) == NOTHING
+        await pilot.press("4", "down", "down", "D", "y")
+        await until(pilot, lambda: said(app) == "dropped entry 10")
+        await pilot.press("home", "enter", "R", "y", "u")
+        assert engine.restored == ["12", "before 12"]
+        await pilot.press("u")
+        await until(pilot, lambda: said(app) == "entry 10 is back in ITERATIONS.md")
+        await pilot.press("u")
+        assert said(app) == NOTHING
+
+
+async def test_an_undo_that_failed_can_be_tried_again(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     app = make_app(engine)
     async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("4", "enter", "R", "y")
+        with monkeypatch.context() as busy:
+            busy.setattr(engine, "restore", _was_just_saved)
+            await pilot.press("u")
         await pilot.press("u")
-        assert said(app) == "nothing to undo: no restore or drop since the start"
-        await pilot.press("4", "enter", "R", "y", "u", "u")
-        assert engine.restored == ["12", "before 12", "before before 12"]
+        assert engine.restored == ["12", "before 12"]
+
+
+def _was_just_saved(reference: str) -> tuple[str, str]:
+    raise UserError("solution.py was just saved; nothing was restored")
+
+
+async def test_another_task_has_nothing_to_undo(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("4", "enter", "R", "y")
+        app.past.forget()  # as a switch does
+        await pilot.press("u")
+        assert engine.restored == ["12"]
+        assert said(app) == NOTHING
 
 
 async def test_a_dropped_entry_is_put_back(engine: FakeEngine) -> None:

@@ -22,8 +22,8 @@ _ENTRY = re.compile(r"^(?:\.visible |\.weak |\.extern )*\.(?:entry|func)\b[^\n]*
 _SASS = re.compile(r"^\s*/\*[0-9a-f]+\*/\s+(?P<text>.*?)\s*;?\s*(?:/\*.*\*/)?$")
 _PREDICATE = re.compile(r"^@!?%?U?P\w+\s+|^@!?%\w+\s+")
 PTX_KINDS = {
-    "global loads": r"ld\.global|ld\.relaxed|cp\.async|cp\.async\.bulk|ldu",
-    "global stores": r"st\.global|red\.|atom\.|st\.relaxed",
+    "global loads": r"ld\.global|ld\.relaxed|ldu|cp\.async\.c[ag]|cp\.async\.bulk[\w.]*shared[\w:]*\.global",
+    "global stores": r"st\.global|red\.|atom\.|st\.relaxed|cp\.async\.bulk[\w.]*global\.shared",
     "shared memory": r"ld\.shared|st\.shared|ldmatrix|stmatrix",
     "local memory": r"ld\.local|st\.local",
     "tensor cores": r"mma\.|wgmma\.mma|tcgen05\.mma|wmma\.mma",
@@ -31,12 +31,12 @@ PTX_KINDS = {
     "branches": r"bra\b|brx",
 }
 SASS_KINDS = {
-    "global loads": r"LDG|LDGSTS|UBLKCP|UTMALDG",
-    "global stores": r"STG|RED|ATOMG|UTMASTG",
+    "global loads": r"LDG(?!DEPBAR)|UBLKCP|UTMALDG",
+    "global stores": r"STG|RED(?!UX)|ATOMG|UTMASTG",
     "shared memory": r"LDS|STS|LDSM|STSM|ATOMS",
     "local memory": r"LDL|STL",
     "tensor cores": r"[HIQDB]MMA|[HIQB]GMMA|UTC\w*MMA",
-    "barriers": r"BAR|SYNCS|DEPBAR|WARPSYNC",
+    "barriers": r"BAR|SYNCS|DEPBAR|LDGDEPBAR|WARPSYNC",
     "branches": r"BRA|BRX|BSSY|CALL|RET",
 }
 """How instructions begin, without their predicate."""
@@ -106,11 +106,21 @@ def ptx_listing(text: str, entry: str) -> Listing:
     begin = next((match.end() for match in _ENTRY.finditer(text) if match["name"] == entry), None)
     if begin is None:
         return Listing()
-    body = text[begin:].partition("\n{")[2].partition("\n}")[0]
+    body = _in_braces(text[begin:].partition("\n{")[2])
     lines = [line for raw in body.splitlines() if (line := " ".join(raw.partition("//")[0].split()))]
     lines = [line for line in lines if not line.startswith((".loc", "$L__tmp", "$L__func", "{", "}"))]
     code = [line for line in lines if not line.startswith(".") and not line.endswith(":")]
     return Listing(tuple(lines), len(code), _counted(code, PTX_KINDS))
+
+
+def _in_braces(text: str) -> str:
+    """Up to the brace that closes the function; inline assembly has braces as well."""
+    depth = 1
+    for found in re.finditer(r"[{}]", text):
+        depth += 1 if found[0] == "{" else -1
+        if not depth:
+            return text[: found.start()]
+    return text
 
 
 def sass_listing(text: str, entry: str) -> Listing:

@@ -45,7 +45,11 @@ def parse(text: str, task: Task, state: Path) -> Baseline:
     shown = SHOWN.fullmatch(name)
     folder = Path(task.folder)
     revision = Revision.of(shown[1] if shown else name, folder)
-    return of(git_folder.read(folder, revision), task, state)
+    found = of(git_folder.read(folder, revision), task, state)
+    if shown and found.name != text:
+        again = f"`--baseline {PREFIX}{shown[1]}` takes it as it is now"
+        raise NotThere(f"{task.name} at {shown[1]} has changed since; {again}")
+    return found
 
 
 def of(old: OldFolder, task: Task, state: Path) -> Baseline:

@@ -97,9 +97,9 @@ class Dispatch:
         The other slots of the node have to answer again before they get a job: it may be gone altogether."""
         slot = self.slots.pop(place)
         pause = min(FIRST_PAUSE_S * 2 ** self._failures[place], LONGEST_PAUSE_S)
-        self._failures[place] += 1
         self._not_before[place] = now + pause
         if not slot.job:
+            self._failures[place] += 1
             return "", []
         tried = self._lost_on.setdefault(slot.job, [])
         tried.append(place[0])

@@ -129,13 +129,17 @@ def _outside(path: str, target: Path) -> dict[str, bytes]:
 
 def _listed(git: Git, tree: str) -> Iterator[tuple[str, str, str]]:
     """Mode, object and path of each file and link below a tree that counts as source."""
-    for line in git.read("ls-tree", "-r", "-z", "-l", "--full-tree", tree).split(b"\0")[: MOST_FILES + 1]:
+    found_so_far = 0
+    for line in git.read("ls-tree", "-r", "-z", "-l", "--full-tree", tree).split(b"\0"):
         about, _, name = line.partition(b"\t")
         path = os.fsdecode(name)
         if not about or "\n" in path or not _counts(path):
             continue
         mode, _, found, size = about.decode().split()
         if mode == LINK or (mode.startswith(FILE) and int(size) <= LARGEST_FILE):
+            found_so_far += 1
+            if found_so_far > MOST_FILES + 1:
+                return
             yield mode, found, path
 
 

@@ -118,7 +118,7 @@ class Desk:
             session = await self._open(task)
             call.heard = self._heard = Heard(doing=f"profiling {only.id}")
             running = asyncio.ensure_future(session.profile(only.id, against))
-            call.break_off = running.cancel
+            call.break_off = lambda: running.cancelling() or running.cancel()  # once: again, it would end the cleanup
             try:
                 found = await running
             except asyncio.CancelledError:

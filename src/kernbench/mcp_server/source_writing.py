@@ -35,13 +35,11 @@ class NotWritten(UserError):
 
 def write(task: Task, state: Path, path: str, text: str) -> WriteAnswer:
     """Makes `path`, relative to the task's folder, this text. The files as they were are kept as a snapshot."""
-    folder = Path(task.folder)
-    name, data = _checked(task, path), _encoded(path, text)
+    folder, data = Path(task.folder), _encoded(path, text)
+    name = may_write(task, path, data)
     target = folder / name
-    _no_links(folder, name)
     if _is_same(target, data):
         return WriteAnswer(folder.name, name.as_posix(), False, "")
-    _same_task(task, name, data)
     make_state(state)
     before = snapshot.take(folder, state, task)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -49,6 +47,15 @@ def write(task: Task, state: Path, path: str, text: str) -> WriteAnswer:
         _no_links(folder, name)
         move()
     return WriteAnswer(folder.name, name.as_posix(), True, before.sha[:8])
+
+
+def may_write(task: Task, path: str, data: bytes) -> PurePosixPath:
+    """The path, if a client may make this file these bytes; else NotWritten says why not."""
+    folder, name = Path(task.folder), _checked(task, path)
+    _no_links(folder, name)
+    if not _is_same(folder / name, data):
+        _same_task(task, name, data)
+    return name
 
 
 def _encoded(path: str, text: str) -> bytes:

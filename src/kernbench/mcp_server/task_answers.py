@@ -15,6 +15,7 @@ from kernbench.log import best as best_source
 from kernbench.log import overview, stored_sources
 from kernbench.log.entries import entry_text
 from kernbench.log.runs.journal import Journal
+from kernbench.mcp_server import source_writing
 from kernbench.mcp_server.answers import (
     DiffAnswer,
     LogAnswer,
@@ -108,6 +109,9 @@ def restored(task: Task, state: Path, reference: str) -> RestoreAnswer:
     if reference == "now":
         raise UserError("`now` is what the files are already; restore an entry's number, best, last or a hash")
     point = stored_sources.find(task, Journal(state), reference)
+    for path in stored_sources.solution_files(point, task):
+        if path.as_posix() not in stored_sources.frozen(task):  # these stay as they are
+            source_writing.may_write(task, path.as_posix(), (point.folder / path).read_bytes())
     before, changed = stored_sources.restore(task, point, state)
     name = Path(task.folder).name
     what = fmt.joined(changed) if changed else "no file changed"

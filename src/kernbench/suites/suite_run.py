@@ -145,10 +145,10 @@ async def run_problem(name: str, task: Task, options: Options, state: Path | Non
     seconds, end = time.monotonic() - began, said[-1] if said else None
     if isinstance(end, BuildFailed):
         outcome = Outcome(name, end.status, end.message)
-    elif not rows:
+    elif end is None or not rows:
         outcome = Outcome(name, "refused", str(session.problem or "nothing was run"))
     else:
-        outcome = summed_up(name, rows, end.summary.findings if end else ())
+        outcome = summed_up(name, rows, end.summary.findings)
     return _placed(replace(outcome, seconds=seconds), session.environment)
 
 

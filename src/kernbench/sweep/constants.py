@@ -63,9 +63,12 @@ def find(name: str, files: Mapping[str, bytes]) -> Place:
 
 def replaced(files: Mapping[str, bytes], values: Sequence[tuple[Place, str]]) -> dict[str, bytes]:
     """The files with these values."""
-    changed = dict(files)
+    changed, end_of_free = dict(files), dict[str, int]()
     for place, value in sorted(values, key=lambda item: item[0].start, reverse=True):
         data = changed[place.file]
+        if place.end > end_of_free.get(place.file, len(data)):
+            raise ConstantError(f"two of the constants have the same value at {place}; give each its own")
+        end_of_free[place.file] = place.start
         changed[place.file] = data[: place.start] + value.encode() + data[place.end :]
     return changed
 

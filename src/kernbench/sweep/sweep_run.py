@@ -114,6 +114,7 @@ class Sweep:
             leader = self._standings[self._leader.name].ratio if self._leader is not None else None
             if leader is not None and ratio is not None and not measured.is_apart:
                 ratio = halving.times(leader, ratio)
+                ratio = replace(ratio, verdict="unclear") if leader.low == leader.high else ratio  # it was timed alone
             standing = self._place(item.variant, measured, ratio, number=item.round, is_full=True)
             if self._leader is None and standing.score is not None:
                 self._leader = item.variant
@@ -165,7 +166,9 @@ class Sweep:
         name = os.path.join(".", here) if (here := os.path.relpath(folder)) != "." else None
         source = item.variant.stored(state, task)
         if snapshot.sha_of(folder, state, task.ignore) != began_with:
-            put_there = shlex.join(["kernbench", "restore", *([name] if name else []), str(entry or source.sha[:8])])
+            words = [*([name] if name else []), str(entry or source.sha[:8])]
+            words += [] if state == folder / STATE_FOLDER else ["--state", os.path.relpath(state)]
+            put_there = shlex.join(["kernbench", "restore", *words])
             raise UserError(f"{folder.name} has changed since the sweep began; `{put_there}` puts the winner there")
         point = StoredSource(item.variant.name, source.folder, state)
         before, changed = stored_sources.restore(task, point, state)

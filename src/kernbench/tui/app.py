@@ -299,6 +299,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
             return
         before = self.engine
         self._take_engine(engine)
+        self.past.forget()
         await self.main.switch_task(self.board)
         self.clear_notifications()
         self._connect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import time
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from kernbench.sweep.sweep_run import Sweep
     from kernbench.sweep.variants import Setting, Variant
 
+OWN = re.compile(r"\d{8}T\d{6}-[0-9a-f]{4}")
+"""The name of a sweep's folder."""
 STATE, MOST_KEPT = "sweeps", 20
 """Folder in the task's state folder, and how many sweeps it keeps."""
 
@@ -79,6 +82,8 @@ def sweep(
     from kernbench.task import snapshot
 
     loaded, options = load_task(task), read_options(given)
+    if to is not None and (there := next(to.glob("report.*"), None)) is not None:
+        raise UserError(f"{there} already exists; choose another folder with `--to`")
     state = kept_in(loaded, given["state"])
     contents = snapshot.read(Path(loaded.folder), state, loaded.ignore)
     names, found = _variants(contents, loaded, sets, sample, variants)
@@ -142,7 +147,8 @@ def _own_folder(state: Path) -> Path:
     import shutil
 
     place = state / STATE
-    for old in sorted(place.iterdir())[: -MOST_KEPT + 1] if place.is_dir() else ():
+    kept = sorted(old for old in place.iterdir() if OWN.fullmatch(old.name)) if place.is_dir() else []
+    for old in kept[: -MOST_KEPT + 1]:
         shutil.rmtree(old, ignore_errors=True)
     folder = place / f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
     folder.mkdir(parents=True)
@@ -204,6 +210,9 @@ class _Teller:
         found = self.found(run)
         if self.entry is not None and self.entry.is_refused:
             return "nothing was written: the winner's confirmation disagreed with its run"
+        against = self.entry.vs_best if self.entry is not None else None
+        if against is not None and against.high < 1:
+            return f"nothing was written: in its own run the winner is {fmt.speedup(against)} of the best"
         if found.winner is None or not found.is_better:
             return "nothing was written: no variant is faster than the source as it is beyond the noise"
         try:

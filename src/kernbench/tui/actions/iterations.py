@@ -17,8 +17,8 @@ class IterationActions:
     def __init__(self, bench: Bench, copy: Callable[[str, str], Awaitable[None]]) -> None:
         """`copy` takes text and a name for it."""
         self._bench, self._copy = bench, copy
-        self._done: list[Callable[[], Awaitable[None]]] = []
-        """What undoes each restore and drop, the newest last."""
+        self._done: list[Callable[[], Awaitable[bool]]] = []
+        """What undoes each restore and drop, the newest last; each says whether it did."""
 
     def show_entry(self) -> None:
         found = self.entry()
@@ -104,25 +104,26 @@ class IterationActions:
     def _restore_if(self, reference: str, yes: bool | None) -> None:
         if not yes:
             self._bench.say("nothing restored")
-        elif self._restore(reference):
+            return
+        before = self._restore(reference)
+        if before is not None:
             self._bench.close_pages()
+        if before:
+            self._done.append(lambda: self._restore_again(before))
 
-    def _restore(self, reference: str) -> bool:
-        """Undoing a restore is a restore too, so it can itself be undone."""
+    def _restore(self, reference: str) -> str | None:
+        """The hash of what was there before, empty if nothing changed; None after saying why it was not restored."""
         bench = self._bench
         try:
             said, before = bench.engine.archive.restore(reference)
         except (UserError, OSError) as problem:
             bench.tell(str(problem), "error")
-            return False
+            return None
         bench.tell(said)
+        return before
 
-        async def undo() -> None:
-            self._restore(before)
-
-        if before:
-            self._done.append(undo)
-        return True
+    async def _restore_again(self, before: str) -> bool:
+        return self._restore(before) is not None
 
     def drop_selected(self) -> None:
         found = self.entry()
@@ -156,8 +157,8 @@ class IterationActions:
             bench.close_pages()
             self._done.append(lambda: self._put_back(number))
 
-    async def _put_back(self, number: int) -> None:
-        await self._tell(self._bench.engine.archive.put_back(number))
+    async def _put_back(self, number: int) -> bool:
+        return await self._tell(self._bench.engine.archive.put_back(number))
 
     async def _tell(self, work: Awaitable[str]) -> bool:
         """Say what came of a change of the log, and show the list again."""
@@ -172,7 +173,11 @@ class IterationActions:
 
     async def undo(self) -> None:
         """The last restore or drop that is not undone yet."""
-        if self._done:
-            await self._done.pop()()
-        else:
-            self._bench.say("nothing to undo: no restore or drop since the start")
+        if not self._done:
+            self._bench.say("nothing to undo: no restore or drop since the task was opened")
+        elif await self._done[-1]():
+            self._done.pop()
+
+    def forget(self) -> None:
+        """Another task was opened: what was done in this one cannot be undone there."""
+        self._done.clear()

@@ -80,6 +80,9 @@ def _cells_of_text(text: str, style: Style | None, system: ColorSystem) -> list[
     if text.isascii():
         return [(sign, look) for sign in text]
     cells: list[Cell] = []
+    whole = cell_len(text)
+    if whole != sum(map(cell_len, text)):  # an emoji of several characters: sent as a whole, or not at all
+        return [(text, look), *[("", look)] * (whole - 1)]
     for sign in text:
         wide = cell_len(sign)
         if wide:
