@@ -36,6 +36,7 @@ NEEDS_CUDA = -c 'import json, sys; parts = json.load(sys.stdin)["install"][0]["m
 
 demo: $(VENV)/installed
 	@$(BIN)/kernbench demo
+	@echo 'kernbench is in $(BIN): `. $(BIN)/activate` puts it on PATH'
 
 # Three processes for two cores, because some tests wait more than they compute; mypy runs at the same time. The tests
 # of a file share fixtures, so they stay in one process; tests/conftest.py puts the slowest files first.

@@ -27,6 +27,8 @@ STATUS_WORDS = {
 }
 COUNTED = {"build_error": "build error", "runtime_error": "error", "timeout": "timeout"}
 """Statuses that are counted as nouns: `2 errors`, but `2 wrong`."""
+NOT_RUN = "not run"
+"""The outcome of a run in which nothing could be run, such as a GPU's cases without a GPU."""
 FAILURE_ORDER = ("wrong", "runtime_error", "timeout", "crashed", "build_error")
 """Statuses of a failed case, the most informative first: a wrong value says more than a crash."""
 UNSETTLED = "best?"
@@ -51,7 +53,7 @@ def verdict(result: CaseResult, ascii_only: bool = False) -> str:
     """A row's verdict with its sign; a row that is not right shows its status instead."""
     if result.status == "ok" and result.verdict:
         return f"{(ASCII_SIGNS if ascii_only else SIGNS)[result.verdict]} {result.verdict}"
-    return "not run" if result.status == "skipped" else STATUS_WORDS[result.status]
+    return NOT_RUN if result.status == "skipped" else STATUS_WORDS[result.status]
 
 
 def place(where: Where | None, message: str) -> str:
@@ -114,7 +116,9 @@ def outcome(summary: Summary) -> str:
     if isinstance(summary, PulledEntry):
         return summary.outcome or fmt.DASH
     if not summary.right:
-        return next((STATUS_WORDS[name].lower() for name in FAILURE_ORDER if summary.counts.get(name)), "wrong")
+        ran = {name for name, count in summary.counts.items() if count} - {"skipped"}
+        otherwise = "wrong" if ran or not summary.counts.get("skipped") else NOT_RUN
+        return next((STATUS_WORDS[name].lower() for name in FAILURE_ORDER if name in ran), otherwise)
     if summary.environment.interpreted:
         return "checked"
     if not summary.complete:

@@ -125,6 +125,8 @@ def _narrowed(rows: Sequence[tuple[str, ...]], ascii_only: bool) -> list[tuple[s
 def outcome(summary: Summary, rows: Iterable[CaseResult] = ()) -> str:
     """The run in one line."""
     not_timed = "not timed" if summary.right else "failed: speedup withheld"
+    if not summary.right and render.outcome(summary) == render.NOT_RUN:
+        not_timed = "nothing was run: a [[smoke]] case in task.toml would be, without a GPU"
     head = f"geomean {render.geomean(summary)}" if summary.ratio else not_timed
     parts = [head, render.counts(summary, rows)]
     if summary.worst is not None:

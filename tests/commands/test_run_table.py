@@ -12,7 +12,7 @@ import pytest
 from harness.shared import taskfile
 from harness.shared.results import CaseResult, Finding, OutputError, Ratio
 from harness.shared.task import Task
-from kernbench import report
+from kernbench import render, report
 from kernbench.events import Summary
 from kernbench.task import lookup
 from tests import FAKE, ROOT
@@ -88,6 +88,20 @@ def test_the_outcome_breaks_between_its_parts() -> None:
     assert lines[0].startswith("geomean 1.00x ±0.0% · 35/35 passed")
     assert lines[1].startswith("not best: a long reason")
     assert lines[-1].endswith("entry 12 · 3 s  (baseline )")
+
+
+@pytest.mark.parametrize(
+    ("counts", "word", "said"),
+    [
+        ({"skipped": 2}, "not run", "nothing was run: a [[smoke]] case"),
+        ({"skipped": 2, "wrong": 1}, "wrong", "failed: speedup withheld"),
+        ({"skipped": 2, "ok": 1}, "wrong", "failed: speedup withheld"),  # the run has a failure of its own
+    ],
+)
+def test_a_run_without_a_case_that_ran_is_not_called_wrong(counts: dict[str, int], word: str, said: str) -> None:
+    summary = Summary("r", "s", "2026-11-17T00:00:00", False, counts=counts)
+    assert render.outcome(summary) == word
+    assert report.outcome(summary).startswith(said)
 
 
 @pytest.mark.tmux
