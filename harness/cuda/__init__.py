@@ -14,9 +14,9 @@ an integer, and float as a float or double, in the width that the kernel declare
 numpy scalars keep their type. The number and widths of arguments are checked against the kernel's declaration (if the
 driver is too old to report it: int as 64 bits, float as 32). `defines` is a dict, `includes` are folders in addition to
 the file's and the toolkit's, `options` are NVRTC options such as "--use_fast_math". `load` builds the kernels in
-`names`; others are built on their first `get`. An unchanged file is compiled once. This folder is self-contained: it
-imports nothing else from the harness and can be copied next to a kernel. library.py finds a file's image or makes it
-with compiling.py, and returns kernels; launching.py launches them with the arguments that arguments.py packs.
+`names`; others are built on their first `get`. An unchanged file is compiled once. Of the rest of the harness this
+folder imports only harness.shared.format. library.py finds a file's image or makes it with compiling.py, and returns
+kernels; launching.py launches them with the arguments that arguments.py packs.
 
 Calls that take 2 us on the GPU are bound by the launch path. `Plans` caches what was computed for arguments of a form,
 `Kernel.prepared` launches without checking its arguments, and `outputs_like` allocates quickly (plans.py):

@@ -95,7 +95,7 @@ def test_the_outcome_breaks_between_its_parts() -> None:
     [
         ({"skipped": 2}, "not run", "nothing was run: a [[smoke]] case"),
         ({"skipped": 2, "wrong": 1}, "wrong", "failed: speedup withheld"),
-        ({"skipped": 2, "ok": 1}, "wrong", "failed: speedup withheld"),  # the run has a failure of its own
+        ({"skipped": 2, "ok": 1}, "wrong", "failed: speedup withheld"),  # something failed besides the rows
     ],
 )
 def test_a_run_without_a_case_that_ran_is_not_called_wrong(counts: dict[str, int], word: str, said: str) -> None:

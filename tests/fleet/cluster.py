@@ -17,7 +17,7 @@ from tests import ROOT
 
 SMALL = {"object_store_memory": 80 << 20}
 SETTINGS = {
-    "RAY_memory_monitor_refresh_ms": "0",  # a busy machine is no reason to kill a test's actor
+    "RAY_memory_monitor_refresh_ms": "0",  # Ray would kill actors while other programs fill the memory
     "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # by default Ray needs a minute to end a driver without a head
 }
 

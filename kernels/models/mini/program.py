@@ -31,7 +31,7 @@ class Mini(nn.Module):
         self.decoder = Decoder(dim, channels)
 
     def place_angles(self, tokens, head_dim, device):
-        """Cosines beside sines, in fp32 whatever the weights are in."""
+        """Cosines, then sines, in fp32 whatever the dtype of the weights."""
         exponents = torch.arange(0, head_dim, 2, device=device, dtype=torch.float32) / head_dim
         angles = torch.arange(tokens, device=device, dtype=torch.float32)[:, None] * BASE**-exponents
         self.register_buffer("cos_sin", torch.cat([angles.cos(), angles.sin()], dim=-1))

@@ -12,7 +12,7 @@ import click
 from harness.shared.model_step import FEWEST_ROUNDS, SIDES
 from kernbench.commands.completion import complete_task
 from kernbench.commands.run import NO_DEVICE, USAGE, WRONG, read_device, run_until_signal
-from kernbench.machine.terminal import control, obeys
+from kernbench.machine.terminal import clear_line, obeys
 
 
 def complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -93,8 +93,8 @@ def transfer(model: str, as_json: bool, device: str | None, state: Path | None, 
 
 def _tell(text: str) -> None:
     """Overwrites one line on a terminal; silent elsewhere."""
+    clear_line(sys.stderr)
     if obeys(sys.stderr):
-        control(sys.stderr, "\r\x1b[K")
         click.echo(text, err=True, nl=False)
 
 

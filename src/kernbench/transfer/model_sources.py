@@ -74,10 +74,10 @@ def _find(name: str, model: ModelFile) -> Path:
     try:
         return lookup.find_task(name, to_edit=False)
     except ProjectError:
-        beside = Path(model.folder).parents[1]
-        if not (beside / name / lookup.TASK_FILE).is_file():
+        tasks_there = Path(model.folder).parents[1]
+        if not (tasks_there / name / lookup.TASK_FILE).is_file():
             raise
-        return beside / name
+        return tasks_there / name
 
 
 def _patch(name: str, task: Task, what: What, own_state: Path | None) -> Patch:

@@ -132,10 +132,10 @@ class PaneScreen(Screen[None], inherit_bindings=False):
 
     def _show_views(self) -> None:
         """The larger plot has the first view; alone, the other has it too."""
-        wide, beside = self.query_one("#wide-plot", Plot), self.query_one("#plot", Plot)
+        wide, narrow = self.query_one("#wide-plot", Plot), self.query_one("#plot", Plot)
         view = self._view if self._view in wide.views else other(self._view)
         wide.turn_to(view)
-        beside.turn_to(other(view) if wide.display else self._view)
+        narrow.turn_to(other(view) if wide.display else self._view)
 
     def action_pane(self, name: str) -> None:
         self.active = name
