@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -56,6 +57,30 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("TRITON_CACHE_DIR", str(folder / "triton"))
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def no_worker_left() -> Iterator[None]:
+    """A test that leaves a worker behind fails itself; otherwise a later one that counts them would."""
+    before = _workers()
+    yield
+    assert not _workers() - before, "the test left a worker running: close its session"
+
+
+def _workers() -> set[int]:
+    """Living children of this process whose command line says `worker`."""
+    found = set()
+    for listed in Path("/proc/self/task").glob("*/children"):  # by the thread that started them
+        with contextlib.suppress(OSError):  # a thread that has just ended
+            found |= {int(pid) for pid in listed.read_text().split() if b"worker" in _command(pid)}
+    return found
+
+
+def _command(pid: str) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # it has just ended
+        return []
 
 
 @pytest.fixture

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,14 @@ def job_of(folder: Path, name: str = "toy") -> Job:
     return jobs.read(name, snapshot.take(folder, folder / ".kernbench", load(folder)), folder)
 
 
-def actor(cache: Path, deadlines: Deadlines = PATIENT) -> BenchActor:
+@contextlib.asynccontextmanager
+async def actor(cache: Path, deadlines: Deadlines = PATIENT) -> AsyncIterator[BenchActor]:
     settings = jobs.settings_of(Options(harness=FAKE, deadlines=deadlines))
-    return BenchActor("here", json.loads(json.dumps(settings)), has_gpu=False, cache=str(cache))
+    bench = BenchActor("here", json.loads(json.dumps(settings)), has_gpu=False, cache=str(cache))
+    try:
+        yield bench
+    finally:
+        await bench.close()
 
 
 def test_a_job_is_the_folders_content_with_links_resolved(folder: Path, tmp_path: Path) -> None:
@@ -78,7 +85,8 @@ def test_options_survive_the_way_as_plain_data() -> None:
 async def test_an_actor_finds_what_a_run_at_home_finds(folder: Path, tmp_path: Path, text: str) -> None:
     write(folder, text)
     limits = HASTY if "hang" in text else PATIENT
-    found = await actor(tmp_path / "cache", limits).run(job_of(folder))
+    async with actor(tmp_path / "cache", limits) as bench:
+        found = await bench.run(job_of(folder))
     worker = SharedWorker()
     here = suite_run.unattended(Options(harness=FAKE, deadlines=limits), worker)
     expected = await suite_run.run_problem("toy", load(folder), here, tmp_path / "state")
@@ -98,18 +106,18 @@ async def test_an_actor_finds_what_a_run_at_home_finds(folder: Path, tmp_path: P
 async def test_a_worker_stays_warm_from_job_to_job_and_its_actor_says_what_it_does(
     folder: Path, tmp_path: Path
 ) -> None:
-    bench = actor(tmp_path / "cache")
-    await bench.run(job_of(folder))
-    assert (bench.now()["job"], bench.now()["done"]) == ("", 1)
-    supervisor: Any = bench._worker._supervisor
-    pids = supervisor.pids
-    write(folder, 'DO = "slow"')
-    running = asyncio.ensure_future(bench.run(job_of(folder, "slow one")))
-    while not bench.now()["job"]:
-        await asyncio.sleep(0.005)
-    assert bench.now()["job"] == "slow one"
-    await running
-    assert supervisor.pids == pids
+    async with actor(tmp_path / "cache") as bench:
+        await bench.run(job_of(folder))
+        assert (bench.now()["job"], bench.now()["done"]) == ("", 1)
+        supervisor: Any = bench._worker._supervisor
+        pids = supervisor.pids
+        write(folder, 'DO = "slow"')
+        running = asyncio.ensure_future(bench.run(job_of(folder, "slow one")))
+        while not bench.now()["job"]:
+            await asyncio.sleep(0.005)
+        assert bench.now()["job"] == "slow one"
+        await running
+        assert supervisor.pids == pids
 
 
 HANGS = """

@@ -14,10 +14,10 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.shared import taskfile
 from kernbench.engine.jobs import SharedWorker
@@ -26,6 +26,8 @@ from kernbench.fleet.job import Job
 from kernbench.machine.telemetry import MachineReader
 from kernbench.suites import suite_run
 from kernbench.version import __version__
+
+T = TypeVar("T")
 
 
 class BenchActor:
@@ -39,7 +41,8 @@ class BenchActor:
         self._gpu = next(iter(MachineReader().read().gpus), None) if has_gpu else None
         self._job, self._since, self._done = "", 0.0, 0
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="bench", daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="bench", daemon=True)
+        self._thread.start()
         jobs.remove_old(self._cache)
 
     def now(self) -> dict[str, Any]:
@@ -58,7 +61,18 @@ class BenchActor:
 
     async def run(self, job: Job) -> dict[str, Any]:
         """The outcome, and the lines of the task's runs.jsonl."""
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._run(job), self._loop))
+        return await self._there(self._run(job))
+
+    async def close(self) -> None:
+        """End the worker; whoever keeps the process after its last job calls this."""
+        await self._there(self._worker.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        await asyncio.to_thread(self._thread.join)
+        self._loop.close()
+
+    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+        """In the thread of jobs."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def _run(self, job: Job) -> dict[str, Any]:
         self._job, self._since = job.name, time.monotonic()
