@@ -64,7 +64,7 @@ class BenchActor:
         return await self._there(self._run(job))
 
     async def close(self) -> None:
-        """End the worker; whoever keeps the process after its last job calls this."""
+        """End the worker of an actor whose process goes on."""
         await self._there(self._worker.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)

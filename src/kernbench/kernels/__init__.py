@@ -1,0 +1,42 @@
+"""The shipped kernels, for other programs: all of them in one process, under the names of their tasks.
+
+    from kernbench.kernels import norm_infer                          # to be called where nothing is compiled
+    from kernbench.kernels.operators import norm_infer                # for torch.compile
+
+A kernel chooses its CUDA C++ or Triton code by the form of its arguments, and says in one sentence what it cannot take.
+Nothing is loaded before a name is asked for: then torch and that one kernel are. CUDA C++ is compiled at the first call
+of a form and kept in kernbench's cache on disk.
+
+This is the one room of kernbench that may load torch, and no other room imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kernbench.kernels import family
+
+ENTRIES = {
+    "fuse_scale_shift": "fuse_scale_shift",
+    "group_norm_silu": "group_norm_silu",
+    "norm_infer": "norm_infer",
+    "norm_scale_shift": "norm_scale_shift",
+    "norm_tanh_mul_add": "norm_tanh_mul_add",
+    "qknorm_rope": "qknorm_rope",
+    "rms_norm": "rms_norm",
+    "rotary_embedding": "rotary_embedding",
+    "softmax_host": "softmax",
+}
+"""What a task's solution.py calls its function."""
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name not in ENTRIES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(ENTRIES)}")
+    found = globals()[name] = family.function(name, "solution", ENTRIES[name])
+    return found
+
+
+def __dir__() -> list[str]:
+    return list(ENTRIES)

@@ -1,0 +1,36 @@
+"""The shipped kernels as operators of torch, which a compiled graph can hold: what the tasks' op.py define.
+
+Outside of a graph an operator adds 15 us to every call: there call the function of `kernbench.kernels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kernbench.kernels import family
+
+FAMILIES = {
+    "scale_shift": "fuse_scale_shift",
+    "layernorm_gate_select01": "fuse_scale_shift",
+    "residual_layernorm_gate_select01": "fuse_scale_shift",
+    "group_norm_silu": "group_norm_silu",
+    "norm_infer": "norm_infer",
+    "norm_scale_shift": "norm_scale_shift",
+    "norm_tanh_mul_add": "norm_tanh_mul_add",
+    "norm_tanh_mul_add_norm_scale": "norm_tanh_mul_add",
+    "qknorm_rope": "qknorm_rope",
+    "rotary_embedding": "rotary_embedding",
+}
+"""The task that defines an operator. Some have one per variant, because variants return different numbers of tensors."""
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name not in FAMILIES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(FAMILIES)}")
+    found = globals()[name] = family.function(FAMILIES[name], "op", name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return list(FAMILIES)
