@@ -22,7 +22,7 @@ FAMILIES = {
     "qknorm_rope": "qknorm_rope",
     "rotary_embedding": "rotary_embedding",
 }
-"""The task that defines an operator. Some have one per variant, because variants return different numbers of tensors."""
+"""The task that defines an operator; some have one per variant, because a variant decides how many tensors return."""
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
