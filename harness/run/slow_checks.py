@@ -22,6 +22,8 @@ from harness.timing.spot_checks import KeptCall
 
 WIDE, WIDER = 64.0, 4.0
 """Spreads of values; the second where the first is too much for the reference itself."""
+NARROW, SHIFT = 0.25, 3.0
+"""A narrow draw shifted down has no value above zero: a masked load of 0 then wins a maximum that it must lose."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +44,8 @@ class SlowChecks:
     def draws(self) -> list[Draw]:
         if not self.reference.scales:
             return [Draw(self.seed + 1), Draw(self.seed + 2)]
-        draws = [Draw(self.seed + 1, spread=WIDE), Draw(self.seed + 2, spread=0.25), Draw(self.seed + 3, offset=3.0)]
-        return draws[:1] if self.interpreted else draws
+        wide, below = Draw(self.seed + 1, spread=WIDE), Draw(self.seed + 2, spread=NARROW, offset=-SHIFT)
+        return [wide, below] if self.interpreted else [wide, below, Draw(self.seed + 3, offset=SHIFT)]
 
     def run(self, case: Case, function: Callable[..., Any], fixed: CaseInputs, beat: Callable[[], None]) -> CheckResult:
         """Runs all slow checks of one case; `beat` is called between calls and may raise to stop."""

@@ -109,7 +109,7 @@ import torch
 ready, shapes = {{}}, set()
 
 def prepare(x, seed):
-    draws = [(0, 1.0, 0.0), (seed, 1.0, 0.0), (seed + 1, 4.0, 0.0), (seed + 2, 0.25, 0.0), (seed + 3, 1.0, 3.0)]
+    draws = [(0, 1.0, 0.0), (seed, 1.0, 0.0), (seed + 1, 4.0, 0.0), (seed + 2, 0.25, -3.0), (seed + 3, 1.0, 3.0)]
     for number, spread, offset in draws:
         generator = torch.Generator(device=x.device).manual_seed(number)
         made = torch.randn(*x.shape, generator=generator, device=x.device) * spread + offset

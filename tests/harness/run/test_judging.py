@@ -178,6 +178,13 @@ def test_wide_values_count_where_the_reference_is_never_near_truth(child: Child,
     assert result["detail"].endswith("(seed 8, spread 64)")
 
 
+def test_a_masked_zero_does_not_win_a_maximum(child: Child, tmp_path: Path) -> None:
+    """As `tl.load(..., other=0.0)` does, unless some row has nothing but negative values."""
+    largest = REFERENCE.replace("return x * factor", "return x.amax(-1)")
+    source = "import torch\ndef scale(x, factor): return torch.nn.functional.pad(x, (0, 1)).amax(-1)"
+    assert row(child, tmp_path, TASK, largest, source)["detail"].endswith("(seed 9, spread 0.25, offset -3)")
+
+
 def test_a_reference_that_cannot_compute_in_float64_may_still_judge(child: Child, tmp_path: Path) -> None:
     picky = THIRD.replace("return x / 3", "assert x.dtype == torch.float16\n    return x / 3")
     task = with_keys(TIGHT, 'judge = "reference"')
