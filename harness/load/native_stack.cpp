@@ -18,6 +18,7 @@ constexpr int COUNT = sizeof SIGNALS / sizeof *SIGNALS;
 constexpr int MOST_FRAMES = 64;
 struct sigaction before[COUNT];
 char images[4096];
+int log_file = STDERR_FILENO;
 char stack[1 << 16];  // a stack that has overflowed has no room for a handler
 
 void* faulting(void* context) {
@@ -39,7 +40,7 @@ void tell(void* address, bool is_return) {
     char line[8192];
     auto offset = static_cast<unsigned long>(place - reinterpret_cast<uintptr_t>(about.dli_fbase));
     int length = snprintf(line, sizeof line, "kernbench-native %lx %s\n", offset, about.dli_fname);
-    if (length > 0 && write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) return;
+    if (length > 0 && write(log_file, line, static_cast<size_t>(length)) < 0) return;
 }
 
 void report(int number, siginfo_t*, void* context) {
@@ -59,6 +60,8 @@ extern "C" void install(const char* folder) {
     static bool is_installed = false;
     if (is_installed) return;
     is_installed = true;
+    int copy = dup(STDERR_FILENO);  // stderr itself may be a file in memory when the crash comes (printed.py)
+    if (copy >= 0) log_file = copy;
     void* none[1];
     backtrace(none, 1);  // loads the unwinder, which must not happen in the handler
     stack_t room = {};

@@ -7,6 +7,7 @@ It ends when its stdin does, and its actors end with it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -50,7 +51,8 @@ class NodeWatch:
     def _watch(self) -> None:
         while True:
             time.sleep(NODES_S)
-            self._nodes = living(self._ray)
+            with contextlib.suppress(Exception):  # one look that fails must not be the last
+                self._nodes = living(self._ray)
 
 
 def living(ray: Any) -> list[Node]:

@@ -47,6 +47,32 @@ extern "C" void scale(const float* x, float* out, int64_t n, double factor) {
 """
 
 
+CRASHES_WHEN_COUNTED = """
+#include <cstdint>
+#include <cstring>
+#include <unistd.h>
+extern "C" void scale(const float* x, float* out, int64_t n, double factor) {
+    char place[64] = {};
+    bool is_memory = readlink("/proc/self/fd/2", place, 63) > 0 && strstr(place, "memfd");
+    out[is_memory ? n << 40 : 0] = 0;
+    for (int64_t i = 0; i < n; ++i) out[i] = x[i] * float(factor);
+}
+"""
+
+
+@needs_tools
+def test_a_crash_in_the_call_whose_output_is_counted_names_its_line_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")  # as in every worker
+    folder = write_task(tmp_path, solution_py=SOLUTION, solution_cpp=CRASHES_WHEN_COUNTED)
+    with Child() as child:
+        assert child.run(folder, cases=("small",))[-1]["event"] == "gone"
+        assert child.process.stderr is not None
+        log = child.process.stderr.read().splitlines()
+    assert any("solution.cpp" in line and "line 8 in scale" in line for line in asyncio.run(native_stack.resolved(log)))
+
+
 @needs_tools
 @pytest.mark.parametrize("name", BODIES)
 def test_a_crash_names_its_line(tmp_path: Path, name: str) -> None:
