@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -54,23 +55,22 @@ CRASHES_WHEN_COUNTED = """
 extern "C" void scale(const float* x, float* out, int64_t n, double factor) {
     char place[64] = {};
     bool is_memory = readlink("/proc/self/fd/2", place, 63) > 0 && strstr(place, "memfd");
-    out[is_memory ? n << 40 : 0] = 0;
+    if (is_memory) *reinterpret_cast<volatile float*>(64) = 0;
     for (int64_t i = 0; i < n; ++i) out[i] = x[i] * float(factor);
 }
 """
 
 
 @needs_tools
-def test_a_crash_in_the_call_whose_output_is_counted_names_its_line_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONFAULTHANDLER", "1")  # as in every worker
-    folder = write_task(tmp_path, solution_py=SOLUTION, solution_cpp=CRASHES_WHEN_COUNTED)
+def test_a_crash_in_the_call_whose_output_is_counted_names_its_line_too(tmp_path: Path) -> None:
+    source = "import faulthandler\nfaulthandler.enable()  # as the environment of a worker does\n" + SOLUTION
+    folder = write_task(tmp_path, solution_py=source, solution_cpp=CRASHES_WHEN_COUNTED)
     with Child() as child:
         assert child.run(folder, cases=("small",))[-1]["event"] == "gone"
         assert child.process.stderr is not None
         log = child.process.stderr.read().splitlines()
-    assert any("solution.cpp" in line and "line 8 in scale" in line for line in asyncio.run(native_stack.resolved(log)))
+    lines = asyncio.run(native_stack.resolved(log))
+    assert any(re.search(r'solution\.cpp", line [78] in scale', line) for line in lines), lines
 
 
 @needs_tools
