@@ -17,7 +17,8 @@ from click.shell_completion import CompletionItem
 
 from harness.shared.errors import UserError
 from kernbench import version
-from kernbench.commands import completion, export, guide, history, profile, run, selfcheck, setup, transfer
+from kernbench.commands import completion, export, guide, history, profile, run, selfcheck, setup
+from kernbench.commands.models import transfer
 from kernbench.commands.unattended import fleet, gate, mcp, suites, sweep
 from kernbench.machine.terminal import clear_line, print_only_text
 

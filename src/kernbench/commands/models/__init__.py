@@ -1,0 +1,1 @@
+"""The commands about models: what a kernel does to a whole step."""
