@@ -112,6 +112,17 @@ class NoneOpen(FakeNvml):
         raise RuntimeError("Insufficient Permissions")
 
 
+class NoDriver(FakeNvml):
+    def nvmlInit(self) -> None:
+        import pynvml
+
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+
+
+def test_a_machine_without_the_driver_is_told_in_words_of_ours() -> None:
+    assert MachineReader({}, NoDriver()).read().why == "no NVIDIA driver here"
+
+
 def test_a_gpu_that_nvml_may_not_open_does_not_hide_the_others() -> None:
     sample = MachineReader({}, OneLost()).read()
     assert ([gpu.uuid for gpu in sample.gpus], sample.why) == (["GPU-bbbb"], "")
@@ -276,7 +287,7 @@ def test_without_a_gpu_the_pane_says_why() -> None:
     for _ in range(5):
         meters.take(NO_GPU)
     lines = text(meters)
-    assert lines[0] == "no GPU: NVML Shared Library Not Found"
+    assert lines[0] == "no GPU: no NVIDIA driver here"
     assert lines[1].split() == ["cpu", "#...........", "12%", "of", "2", "_"]
     assert lines[1].isascii()
 

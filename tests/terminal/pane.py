@@ -19,6 +19,9 @@ class Pane:
     def screen(self) -> str:
         return self._tmux("capture-pane", "-p")
 
+    def resize(self, width: int, height: int) -> None:
+        self._tmux("resize-window", "-x", str(width), "-y", str(height))
+
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", *keys)
 

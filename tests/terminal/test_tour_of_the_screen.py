@@ -1,96 +1,17 @@
-"""The whole screen in a real terminal, narrow and wide, over the fake harness: from opening to the way out.
-
-The harness reads what to do from the solution: TIME_US is what a call takes against a baseline of 100, DO a mistake.
-"""
+"""The whole screen in a real terminal, narrow and wide, over the fake harness: from opening to the way out."""
 
 from __future__ import annotations
 
-import itertools
 import json
-import os
 import re
-import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests import ROOT
-from tests.terminal.pane import Pane
+from tests.terminal.toy_workbench import Opens, save
 
-FAKE = ROOT / "tests" / "fake" / "harness"
-TASK = """
-name = "toy"
-entry = "toy"
-device = "cpu"
-[[case]]
-id = "a_16x16_m[bf16]"
-label = "a m[bf16]"
-axes = { rows = 16 }
-[[case]]
-id = "b_32x32"
-label = "b 32x32"
-axes = { rows = 32 }
-[[case]]
-id = "c_64x64"
-label = "c 64x64"
-axes = { rows = 64 }
-[grid]
-rows = [1, 2, 3]
-"""
 pytestmark = [pytest.mark.tmux, pytest.mark.timeout(120)]
-_numbers = itertools.count()
-
-
-class Terminal(Pane):
-    """A shell, in which the workbench is started."""
-
-    def __init__(
-        self, folder: Path, width: int, height: int, *words: str, through_make: bool = False, **exported: str
-    ) -> None:
-        paths = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-        given = "".join(f"{name}={value} " for name, value in exported.items())
-        command = f"{given}{sys.executable} -m kernbench {folder} {' '.join(words)}".strip()
-        if through_make:
-            (folder.parent / "Makefile").write_text(f"demo:\n\t@{command}\n")
-            command = f"make -C {folder.parent} demo"
-        # An interactive shell has job control, which ctrl+z needs.
-        environ = {"PYTHONPATH": paths, "KERNBENCH_HARNESS": FAKE, "XDG_CONFIG_HOME": folder.parent, "PS1": "$ "}
-        shell = ["env", *[f"{name}={value}" for name, value in environ.items()], "bash", "--norc", "--noprofile", "-i"]
-        super().__init__(f"kernbench-tour-{os.getpid()}-{next(_numbers)}", width, height, *shell)
-        self.press(f"cd {folder.parent}; {command}; echo left with $?", "Enter")
-
-
-Opens = Callable[..., Terminal]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "toy"
-    place.mkdir()
-    (place / "task.toml").write_text(TASK)
-    (place / "reference.py").write_text("def make_inputs(case, seed, device): ...\ndef toy(): ...\n")
-    save(place, "TIME_US = 50.0")
-    return place
-
-
-def save(folder: Path, *lines: str) -> None:
-    (folder / "solution.py").write_text("\n".join(["def toy(): ...", *lines, ""]))
-
-
-@pytest.fixture
-def open_terminal() -> Iterator[Callable[..., Terminal]]:
-    opened: list[Terminal] = []
-
-    def start(*given: Any, **more: Any) -> Terminal:
-        opened.append(Terminal(*given, **more))
-        return opened[-1]
-
-    yield start
-    for terminal in opened:
-        terminal.close()
 
 
 def test_the_terminal_knows_its_size_better_than_the_environment(folder: Path, open_terminal: Opens) -> None:

@@ -469,7 +469,7 @@ def h200(second: int = 0, **changes: Any) -> GpuSample:
 
 
 HOST = HostSample(cores=16, busy=12.0, memory_used=9_000_000_000, memory_total=128_000_000_000)
-NO_GPU = Sample(dataclasses.replace(HOST, cores=2), (), "NVML Shared Library Not Found")
+NO_GPU = Sample(dataclasses.replace(HOST, cores=2), (), "no NVIDIA driver here")
 
 
 def busy_minute() -> list[Sample]:

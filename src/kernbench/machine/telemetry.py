@@ -18,6 +18,9 @@ from typing import Any, Protocol
 
 from harness.shared.codes import THROTTLES
 
+LIBRARY_NOT_FOUND = 12
+"""NVML's code for a machine without the driver."""
+
 
 @dataclass(frozen=True)
 class GpuProcess:
@@ -137,7 +140,7 @@ class MachineReader:
             self._why = "nvidia-ml-py is not installed"
             return
         except Exception as problem:  # pynvml creates its error classes at run time
-            self._why = str(problem) if str(problem).startswith("NVML") else f"NVML: {problem}"
+            self._why = _why_closed(problem)
             return
         asked = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
         found = [handle for handle in asked if handle is not None]  # NVML also counts GPUs that it may not open
@@ -217,6 +220,12 @@ class HostReader:
         total, free = memory.get("MemTotal"), memory.get("MemAvailable")
         used = total - free if total is not None and free is not None else None
         return HostSample(self._cores, busy, used, total)
+
+
+def _why_closed(problem: Exception) -> str:
+    if getattr(problem, "value", None) == LIBRARY_NOT_FOUND:
+        return "no NVIDIA driver here"
+    return str(problem) if str(problem).startswith("NVML") else f"NVML: {problem}"
 
 
 def _why_none(count: int, opened: int, chosen: str) -> str:
