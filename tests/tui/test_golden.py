@@ -47,6 +47,11 @@ SCENES: dict[str, list[Event]] = {
     "undecided": [STARTED, *landed(*unclear()), undecided()],
 }
 SIZES = [(80, 24), (120, 40), (200, 60)]
+LONG = (120, 40)
+"""A size between the others, whose goldens `make test-long` compares."""
+at_sizes = pytest.mark.parametrize(
+    "size", [pytest.param(it, marks=[pytest.mark.long] if it == LONG else [], id=f"{it[0]}x{it[1]}") for it in SIZES]
+)
 
 
 def compare(name: str, text: str) -> None:
@@ -57,7 +62,7 @@ def compare(name: str, text: str) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_sizes
 @pytest.mark.parametrize("scene", SCENES)
 async def test_the_screen_reads_as_agreed(scene: str, size: tuple[int, int], engine: FakeEngine) -> None:
     app = make_app(engine)
@@ -103,7 +108,7 @@ async def test_ascii_only_uses_nothing_else(engine: FakeEngine) -> None:
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_sizes
 async def test_no_gpu(size: tuple[int, int], engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=size) as pilot:
@@ -135,7 +140,7 @@ BEFORE = {"hypothesis": OLDEST, "filter": OLDEST, "tasks": OLDEST, "wall": [*OLD
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_sizes
 @pytest.mark.parametrize("page", PAGES)
 async def test_a_page_reads_as_agreed(page: str, size: tuple[int, int], engine: FakeEngine) -> None:
     app = make_app(engine, tasks=TASKS)
@@ -152,7 +157,7 @@ async def test_a_page_reads_as_agreed(page: str, size: tuple[int, int], engine: 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_sizes
 @pytest.mark.parametrize("scene", ["wrong", "crashed"])
 async def test_the_page_of_a_row_that_failed(scene: str, size: tuple[int, int], engine: FakeEngine) -> None:
     app = make_app(engine)
@@ -165,7 +170,7 @@ async def test_the_page_of_a_row_that_failed(scene: str, size: tuple[int, int], 
 
 
 @pytest.mark.anyio
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@at_sizes
 async def test_a_toast_takes_the_place_of_the_hint(size: tuple[int, int], engine: FakeEngine) -> None:
     app = make_app(engine)
     async with app.run_test(size=size, notifications=True) as pilot:

@@ -76,4 +76,4 @@ def test_two_take_turns(tmp_path: object) -> None:
         other = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
         with pytest.raises(subprocess.TimeoutExpired):
             other.wait(0.7)
-    assert other.communicate(timeout=10)[0] == "in\n"
+    assert other.communicate(timeout=60)[0] == "in\n"
