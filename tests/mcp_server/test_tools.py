@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import anyio
@@ -27,18 +26,6 @@ from tests.sessions import HASTY, gone, reached, write
 
 pytestmark = pytest.mark.anyio
 Opens = Callable[[Desk], Awaitable[Script]]
-
-
-@pytest.fixture
-async def opens() -> AsyncIterator[Opens]:
-    """Connects a client to a desk, with the JSON-RPC messages that a pipe would carry."""
-    async with AsyncExitStack() as stack:
-
-        async def connect(desk: Desk) -> Script:
-            stack.push_async_callback(desk.close)
-            return Script(await stack.enter_async_context(Client(make_server(desk), mode="legacy")))
-
-        yield connect
 
 
 async def cancelled(script: Script, running: Callable[[], bool], tool: str = "run", **arguments: str) -> None:
@@ -219,7 +206,7 @@ async def test_findings_are_explained_once(folder: Path, opens: Opens) -> None:
 async def test_every_tool_has_a_schema_for_its_answer(folder: Path, opens: Opens) -> None:
     script = await opens(desk_on(folder))
     tools = {tool.name: tool for tool in (await script.client.list_tools()).tools}
-    assert list(tools) == "status read_task diff log write_source restore run profile".split()
+    assert list(tools) == "status read_task diff log write_source restore run profile sweep transfer".split()
     assert all(tool.description and tool.output_schema for tool in tools.values())
     assert tools["run"].input_schema["required"] == ["hypothesis"]
     result = await script.client.call_tool("status", {})

@@ -213,3 +213,69 @@ class RestoreAnswer:
     changed: tuple[str, ...]
     kept: str
     """`restore` with this undoes it; empty if nothing changed."""
+
+
+@dataclass(frozen=True)
+class SweptVariant:
+    variant: str
+    verdict: str
+    """Over the source as it is: faster, same, slower or unclear; otherwise what became of it."""
+    speedup: float | None = None
+    low: float | None = None
+    high: float | None = None
+    us: float | None = None
+    """Geomean of its rows' times."""
+    timed: str = ""
+    """`in full`, or the screening after which it was out."""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class SweepAnswer:
+    task: str
+    verdict: str
+    """Of the winner over the source as it is; `same` if that is the winner, `none` if no variant is right."""
+    sentence: str
+    """What came of it."""
+    winner: str = ""
+    over_now: Speed | None = None
+    """The winner over the source as it is; over the baseline if that one is wrong."""
+    variants: tuple[SweptVariant, ...] = ()
+    """The fastest first."""
+    variants_left_out: int = 0
+    entry: int | None = None
+    """Of the winner's own run, which only a sweep that came to its end makes."""
+    outcome: str = ""
+    is_best: bool = False
+    written: str = ""
+    """What was written to the solution, or why nothing was; empty if that was not asked for."""
+    device: str = ""
+    seconds: float | None = None
+    budget: BudgetLeft | None = None
+
+
+@dataclass(frozen=True)
+class TransferAnswer:
+    model: str
+    config: str
+    word: str
+    """faster, same, slower, unclear, too small to see, not wired, forbidden, or checked: on a CPU, not timed."""
+    kept: bool
+    """False if the kernels must not stay: slower, never called, or the output is out of its limits."""
+    why: str
+    """Behind the word, or why they are not kept."""
+    tasks: tuple[str, ...]
+    """Each with which of its sources went in."""
+    side: str = ""
+    """The fastest way to run the step with the kernels, and the fastest without, which it is compared with."""
+    over: str = ""
+    step: Speed | None = None
+    expected: float | None = None
+    """Speedup of the step that the kernels' own rows promise."""
+    resolvable: float | None = None
+    """The smallest change of the step that could be seen, as a fraction."""
+    is_exact: bool | None = None
+    """Whether the output is the same bit for bit."""
+    notes: tuple[str, ...] = ()
+    device: str = ""
+    budget: BudgetLeft | None = None

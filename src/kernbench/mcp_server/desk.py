@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,7 +51,7 @@ class Call:
 class Desk:
     def __init__(self, tasks: ServedTasks, options: Options, budget: RunBudget) -> None:
         self.tasks, self.budget = tasks, budget
-        self._options = replace(options, has_keys=False, confirm=True)
+        self.options = replace(options, has_keys=False, confirm=True)
         self._session: Session | None = None
         self._heard = Heard()
         self._turn = asyncio.Lock()
@@ -105,7 +105,7 @@ class Desk:
                 await session.confirm()
             return await self._answer(session, call)
 
-        return await self._in_turn(call, task, work, tell)
+        return await self._in_turn(call, Path(task.folder).name, work, tell)
 
     async def profile(self, name: str, case: str, against: str | None, tell: Tell) -> ProfileAnswer:
         """What limits a case, by Nsight Compute."""
@@ -133,14 +133,27 @@ class Desk:
                 about, only.id, said.sentence, said.evidence, tries, tuple(lines), round(found.seconds, 2)
             )
 
-        return await self._in_turn(call, task, work, tell)
+        return await self._in_turn(call, Path(task.folder).name, work, tell)
+
+    async def alone(self, name: str, work: Callable[[Heard], Coroutine[Any, Any, T]], tell: Tell) -> T:
+        """Work that starts its own worker, in its turn; the open session's makes room. Cancelled with the call."""
+        call = Call()
+
+        async def turn() -> T:
+            await self._leave()
+            call.heard = self._heard = Heard()
+            running = asyncio.create_task(work(call.heard))
+            call.break_off = lambda: running.cancelling() or running.cancel()  # once: again, it would end the cleanup
+            return await running
+
+        return await self._in_turn(call, name, turn, tell)
 
     # -- one at a time ----------------------------------------------------------------------------------------------
 
-    async def _in_turn(self, call: Call, task: Task, work: Callable[[], Awaitable[T]], tell: Tell) -> T:
+    async def _in_turn(self, call: Call, name: str, work: Callable[[], Awaitable[T]], tell: Tell) -> T:
         async def wait_and_work() -> T:
             async with self._turn:
-                call.has_turn, self._works_on = True, Path(task.folder).name
+                call.has_turn, self._works_on = True, name
                 try:
                     return await work()
                 finally:
@@ -184,7 +197,7 @@ class Desk:
         if self._session is not None and self._session.task.folder == task.folder:
             return self._session
         await self._leave()
-        options = replace(self._options, device=None if task.device == "cpu" else self._options.device)
+        options = replace(self.options, device=None if task.device == "cpu" else self.options.device)
         self._session = Session(task, lookup.state_dir(Path(task.folder)), options)
         self._session.listen(lambda event: self._heard(event))
         return self._session

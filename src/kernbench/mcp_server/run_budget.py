@@ -32,14 +32,23 @@ class RunBudget:
         """A run that began counts, whatever came of it."""
         self._made += 1
 
-    def check_run(self) -> None:
-        if self._runs is not None and self._made >= self._runs:
-            raise self._spent(f"the budget of {fmt.plural(self._runs, 'run')} is")
+    def check_run(self, count: int = 1) -> None:
+        """Whether so many runs may begin."""
+        left = None if self._runs is None else max(self._runs - self._made, 0)
+        if left == 0:
+            raise self._spent(f"the budget of {fmt.plural(self._runs or 0, 'run')} is")
+        if left is not None and left < count:
+            raise BudgetSpent(f"nothing was run: this takes up to {count} runs, and the budget has {left} left")
         self.check_time()
 
     def check_time(self) -> None:
         if self._minutes is not None and self._minutes_left() <= 0:
             raise self._spent(f"the budget of {fmt.plain(self._minutes)} minutes is")
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None: not limited."""
+        return None if self._minutes is None else max(self._minutes_left() * 60, 0.0)
 
     def left(self) -> BudgetLeft:
         runs = None if self._runs is None else max(self._runs - self._made, 0)

@@ -7,11 +7,11 @@ annotations of each function, so here they are objects, not strings. The SDK is 
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from harness.shared.errors import UserError
 from kernbench import crash_report
-from kernbench.mcp_server import source_writing, task_answers
+from kernbench.mcp_server import source_writing, sweep_tool, task_answers, transfer_tool
 from kernbench.mcp_server.answers import (
     DiffAnswer,
     LogAnswer,
@@ -19,7 +19,9 @@ from kernbench.mcp_server.answers import (
     RestoreAnswer,
     RunAnswer,
     StatusAnswer,
+    SweepAnswer,
     TaskAnswer,
+    TransferAnswer,
     WriteAnswer,
     compact,
 )
@@ -66,6 +68,7 @@ def make_server(desk: Desk) -> "MCPServer[Any]":
     _add_reading(server, desk)
     _add_writing(server, desk)
     _add_running(server, desk)
+    _add_trying(server, desk)
     return server
 
 
@@ -152,3 +155,39 @@ def _add_running(server: "MCPServer[Any]", desk: Desk) -> None:
     ) -> Annotated[CallToolResult, ProfileAnswer]:
         """What limits a case, by Nsight Compute: a sentence, the numbers behind it, what to try. Needs a GPU."""
         return await answered(desk.profile(task, case, against or None, ctx.report_progress))
+
+
+def _add_trying(server: "MCPServer[Any]", desk: Desk) -> None:
+    from mcp.server.mcpserver import Context
+    from mcp.types import CallToolResult, ToolAnnotations
+    from pydantic import Field
+
+    runs = ToolAnnotations(destructive_hint=False, open_world_hint=False)
+
+    @server.tool(annotations=runs)
+    async def sweep(
+        ctx: Context[Any, Any],
+        sets: Annotated[list[str], Field(description="NAME=A,B,C for each constant; several: all combinations.")],
+        task: Annotated[str, Field(description=TASK)] = "",
+        sample: Annotated[int | None, Field(description="Try only so many of the combinations.")] = None,
+        write: Annotated[bool, Field(description="Write the winner to the solution if it is faster.")] = False,
+        hypothesis: Annotated[str, Field(description="For the winner's entry in the log.")] = "",
+    ) -> Annotated[CallToolResult, SweepAnswer]:
+        """Try values of constants in the solution: screen all, time the best in full, log the winner. Up to 5 runs."""
+        work = sweep_tool.sweep(desk, task, sets, sample, write, hypothesis, ctx.report_progress)
+        return await answered(work)
+
+    @server.tool(annotations=runs)
+    async def transfer(
+        ctx: Context[Any, Any],
+        model: Annotated[str, Field(description="A model's name, such as mini.")],
+        task: Annotated[str, Field(description="Put in only this task; otherwise all that the model uses.")] = "",
+        source: Annotated[
+            Literal["best", "now"] | None, Field(description="Which source. Default: best, else the files now.")
+        ] = None,
+        sides: Annotated[list[str] | None, Field(description="Ways to run the step, such as eager, ours.")] = None,
+        rounds: Annotated[int, Field(description="Steps of every side.")] = transfer_tool.ROUNDS,
+    ) -> Annotated[CallToolResult, TransferAnswer]:
+        """Time one step of a model as it is and with the kernels in it: whether they help there, and why not."""
+        work = transfer_tool.transfer(desk, model, task, source, tuple(sides or ()), rounds, ctx.report_progress)
+        return await answered(work)

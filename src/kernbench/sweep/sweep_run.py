@@ -44,6 +44,8 @@ class Sweep:
         self._opponent: Variant | None = None
         self._leader: Variant | None = None
         """In the final, the variant that the others take turns with."""
+        self.full_runs = 0
+        """Begun so far: whole runs with the whole budget."""
 
     @property
     def standings(self) -> list[Standing]:
@@ -107,6 +109,7 @@ class Sweep:
         await self._build_ahead(field, Trial(self._opponent, self._options.budget_ms))
         done = 0
         while (item := halving.next_finalist(list(self._standings.values()))) is not None:
+            self.full_runs += 1
             measured = await self._bench.measure(
                 item.variant, Trial(self._leader or self._opponent, self._options.budget_ms)
             )
@@ -149,6 +152,7 @@ class Sweep:
         session = Session(self.task, self._state, options)
         session.listen(listen)
         session.notes.hypothesis = hypothesis
+        self.full_runs += 1
         try:
             outcome = await session.run_once(iteration=True)
             await session.confirm()

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import sys
-import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,16 +27,10 @@ from kernbench.commands.run import (
 
 if TYPE_CHECKING:
     from harness.shared.task import Task
-    from kernbench.events import Event, Summary
+    from kernbench.events import Event
     from kernbench.sweep.halving import Standing
-    from kernbench.sweep.sweep_report import SweepReport
-    from kernbench.sweep.sweep_run import Sweep
+    from kernbench.sweep.sweep_job import SweepJob
     from kernbench.sweep.variants import Setting, Variant
-
-OWN = re.compile(r"\d{8}T\d{6}-[0-9a-f]{4}")
-"""The name of a sweep's folder."""
-STATE, MOST_KEPT = "sweeps", 20
-"""Folder in the task's state folder, and how many sweeps it keeps."""
 
 
 @click.command(short_help="Try values of constants, and time the best of them in full.")
@@ -78,7 +69,7 @@ def sweep(
     kernbench sweep rms_norm --set TILE=1024,2048,4096 --set num_warps=2,4,8
     kernbench sweep softmax_host --variants variants --write
     """
-    from kernbench.sweep.sweep_run import Sweep
+    from kernbench.sweep.sweep_job import Order, SweepJob
     from kernbench.task import snapshot
 
     loaded, options = load_task(task), read_options(given)
@@ -87,22 +78,19 @@ def sweep(
     state = kept_in(loaded, given["state"])
     contents = snapshot.read(Path(loaded.folder), state, loaded.ignore)
     names, found = _variants(contents, loaded, sets, sample, variants)
-    began_with = snapshot.keep(contents, state, loaded).sha
-    told = _Teller(loaded, names, as_json, ascii_only)
-    folder = _own_folder(state)
-    run = Sweep(loaded, state, folder, options, found)
-    command = _command(loaded, sets, sample, variants)
+    job = SweepJob(Order(loaded, state, contents, names, found, _command(loaded, sets, sample, variants)), options)
+    told = _Teller(job, as_json, ascii_only)
 
     async def main() -> int:
         try:
-            await run.run(told.stage)
-            if run.winner is None:
+            await job.run(told.stage)
+            if job.sweep.winner is None:
                 return WRONG
             click.echo(f"timing the winner against {loaded.baseline} and the best so far", err=True)
-            told.entry = await run.log(run.winner, message or told.hypothesis(run), told.tried(run, command), told.hear)
-            return 0 if told.entry is not None and told.entry.right else WRONG
+            entry = await job.log(message or "", told.hear)
+            return 0 if entry is not None and entry.right else WRONG
         finally:
-            await run.close()
+            await job.close()
 
     from kernbench.worker.process import Unusable
 
@@ -111,11 +99,10 @@ def sweep(
     except Unusable as problem:
         click.echo(f"kernbench: {problem}", err=True)
         code = NO_DEVICE if problem.code == "no_device" else USAGE
-    told.is_over = code in (0, WRONG)
-    if not told.is_over and all(item.status == "waiting" for item in run.standings):
+    job.is_over = code in (0, WRONG)
+    if not job.is_over and all(item.status == "waiting" for item in job.sweep.standings):
         sys.exit(code)
-    wrote = told.written(run, began_with) if write and code == 0 else ""
-    told.end(run, command, to or folder, wrote)
+    told.end(to or job.folder, job.write() if write and code == 0 else "")
     sys.exit(code)
 
 
@@ -141,28 +128,11 @@ def _command(task: Task, sets: tuple[str, ...], sample: int | None, folder: Path
     return shlex.join(words)
 
 
-def _own_folder(state: Path) -> Path:
-    """A new folder for this sweep's runs, sources and report; the oldest ones make room."""
-    import secrets
-    import shutil
-
-    place = state / STATE
-    kept = sorted(old for old in place.iterdir() if OWN.fullmatch(old.name)) if place.is_dir() else []
-    for old in kept[: -MOST_KEPT + 1]:
-        shutil.rmtree(old, ignore_errors=True)
-    folder = place / f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{secrets.token_hex(2)}"
-    folder.mkdir(parents=True)
-    return folder
-
-
 class _Teller:
     """Says how the sweep goes, and what came of it."""
 
-    def __init__(self, task: Task, names: tuple[str, ...], as_json: bool, ascii_only: bool) -> None:
-        self._task, self._names, self._as_json, self._ascii_only = task, names, as_json, ascii_only
-        self._began = time.monotonic()
-        self.is_over = True
-        self.entry: Summary | None = None
+    def __init__(self, job: SweepJob, as_json: bool, ascii_only: bool) -> None:
+        self._job, self._as_json, self._ascii_only = job, as_json, ascii_only
 
     def stage(self, stage: str, item: Standing) -> None:
         from kernbench.sweep import sweep_report
@@ -181,58 +151,19 @@ class _Teller:
         elif isinstance(event, BuildFailed):
             click.echo(f"kernbench: {event.message}", err=True)
 
-    def found(self, run: Sweep) -> SweepReport:
-        from kernbench.sweep.sweep_report import SweepReport
-
-        return SweepReport(
-            task=self._task.name,
-            names=self._names,
-            standings=run.standings,
-            winner=run.winner,
-            over=run.over,
-            device=run.device,
-            seconds=time.monotonic() - self._began,
-            is_over=self.is_over,
-        )
-
-    def hypothesis(self, run: Sweep) -> str:
-        assert run.winner is not None
-        best = "the source as it is" if run.winner.variant.is_now else run.winner.variant.name
-        return f"sweep of {', '.join(self._names)}: {best} is the fastest of {len(run.standings)}"
-
-    def tried(self, run: Sweep, command: str) -> str:
-        from kernbench.sweep import sweep_report
-
-        return sweep_report.tried(self.found(run), command)
-
-    def written(self, run: Sweep, began_with: str) -> str:
-        """Writes the winner; returns a sentence, also where it is not written."""
-        found = self.found(run)
-        if self.entry is not None and self.entry.is_refused:
-            return "nothing was written: the winner's confirmation disagreed with its run"
-        against = self.entry.vs_best if self.entry is not None else None
-        if against is not None and against.high < 1:
-            return f"nothing was written: in its own run the winner is {fmt.speedup(against)} of the best"
-        if found.winner is None or not found.is_better:
-            return "nothing was written: no variant is faster than the source as it is beyond the noise"
-        try:
-            return run.write(found.winner, began_with, self.entry.iteration if self.entry is not None else None)
-        except UserError as problem:
-            return f"nothing was written: {problem}"
-
-    def end(self, run: Sweep, command: str, folder: Path, wrote: str) -> None:
+    def end(self, folder: Path, wrote: str) -> None:
         from kernbench import report
         from kernbench.sweep import sweep_report
 
-        found, entry = self.found(run), self.entry.iteration if self.entry is not None else None
+        found, entry, command = self._job.report(), self._job.entry, self._job.command
         if self._as_json:
-            click.echo(sweep_report.json_end(found, command, wrote, entry))
+            click.echo(sweep_report.json_end(found, command, wrote, entry.iteration if entry is not None else None))
         else:
             chart = sweep_report.heat_text(found, self._ascii_only)
             for line in (*sweep_report.table(found), "", *chart, *([""] if chart else []), found.sentence):
                 click.echo(line)
-        if self.entry is not None:
-            click.echo(f"the winner's own run: {report.outcome(self.entry)}", err=True)
+        if entry is not None:
+            click.echo(f"the winner's own run: {report.outcome(entry)}", err=True)
         for sentence in (
             wrote,
             *(f"wrote {os.path.relpath(path)}" for path in sweep_report.write(folder, found, command)),
