@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from harness.shared.errors import UserError
 from kernbench import version
-from kernbench.commands import completion, export, guide, history, profile, run, selfcheck, setup
+from kernbench.commands import completion, export, guide, history, know, profile, run, selfcheck, setup
 from kernbench.commands.models import transfer
 from kernbench.commands.unattended import fleet, gate, mcp, suites, sweep
 from kernbench.machine.terminal import clear_line, print_only_text
@@ -52,7 +52,7 @@ Environment:
 
 GROUPS = {
     "Work": "open run watch new import suite sweep transfer gate mcp demo",
-    "Look": "status log show diff profile trace guide",
+    "Look": "status log show diff know profile trace guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck fleet completion",
 }
@@ -125,6 +125,7 @@ def cli() -> None:
 for command in (
     *run.COMMANDS,
     *history.COMMANDS,
+    *know.COMMANDS,
     *export.COMMANDS,
     *profile.COMMANDS,
     *selfcheck.COMMANDS,

@@ -60,6 +60,8 @@ async def test_a_case_is_explained_without_a_run(watched: Callable[..., Watched]
     assert (answer.profile.case, answer.profile.label, answer.profile.gpu) == ("a", "a 16x16", "Fake 9000")
     assert answer.profile.facts[0].occupancy_pct == 75.0
     assert answer.diagnosis.bound == "latency"
+    tried = await it.session.archive.tried()  # at the least from the shipped logs
+    assert {technique.name for technique in answer.diagnosis.tries} & set(tried)
     assert it.of(ProfileStarted) == [ProfileStarted("a", False, warm=False)]
     assert it.of(ProfileReady) == [answer]
     assert LogLine('"0","1","printed by the kernel"') in it.events

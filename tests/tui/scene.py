@@ -277,6 +277,7 @@ class FakeEngine:
         self.source_now = "BLOCK = 8"
         self.is_long = False
         self.archive = self
+        self.known: Mapping[str, Sequence[str]] = {}
         self.logbook = self
         self.notes = self
         self.profiled: list[tuple[str, bool]] = []
@@ -292,6 +293,9 @@ class FakeEngine:
 
     def read(self) -> None:
         self.remembered += 1
+
+    async def tried(self) -> Mapping[str, Sequence[str]]:
+        return self.known
 
     def say(self, *events: Event) -> None:
         for event in events:

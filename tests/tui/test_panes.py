@@ -537,6 +537,22 @@ async def test_n_asks_for_a_profile_and_shows_it(size: tuple[int, int], engine: 
 
 
 @pytest.mark.anyio
+async def test_a_profile_says_what_the_logs_know_of_what_it_advises(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    case = app.board.cases[0].id
+    profile = Profile(kernels=(Kernel("m", duration_us=100.0, sm_pct=35.0, dram_pct=88.0),), case=case)
+    found = diagnose(profile)
+    engine.known = {found.tries[0].name: ("tried in norm_infer #5: 3.157 -> 3.005 us, improved",)}
+    async with app.run_test(size=(160, 48)) as pilot:
+        engine.say(ProfileReady(case, profile, found))
+        await settle(pilot)
+        pane = app.main.profile
+        shown = plain([pane.line(index, 80) for index in range(pane.count())])
+        at = next(place for place, line in enumerate(shown) if line.startswith(f"try {found.tries[0].name}"))
+        assert "    tried in norm_infer #5: 3.157 -> 3.005" in "\n".join(shown[at + 1 : at + 4])
+
+
+@pytest.mark.anyio
 async def test_export_asks_for_a_format_and_before_it_overwrites(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -113,7 +113,8 @@ async def _print(session: Session, answer: Any, as_json: bool, markdown: bool) -
     if markdown and answer.other is not None:
         click.echo(profile_text.markdown(answer.other, answer.profile))
         return
-    for line in profile_text.summary_lines(answer.profile, answer.diagnosis, answer.other, width=80):
+    tried = await session.archive.tried()
+    for line in profile_text.summary_lines(answer.profile, answer.diagnosis, answer.other, width=80, tried=tried):
         click.echo(line)
     if answer.profile.report:
         await _print_full(session, answer.profile)

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.shared.errors import UserError
@@ -16,7 +16,7 @@ from kernbench.diagnosis import machine_code
 from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.diagnosis.rules import diagnose
 from kernbench.events import ProfileReady, Summary
-from kernbench.log import drop_entry, pruning, stored_sources
+from kernbench.log import drop_entry, knowledge, pruning, stored_sources
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.logbook import Logbook
 from kernbench.machine import disassembler
@@ -126,6 +126,13 @@ class Archive:
         """The newest kept profile of each case."""
         kept = [profile for profile in Profiles(self._logbook.state).newest() if profile.side == "solution"]
         return {item.case: ProfileReady(item.case, item, diagnose(item)) for item in reversed(kept)}
+
+    async def tried(self) -> Mapping[str, Sequence[str]]:
+        """What the logs found from the task's folder know of each technique, by its name."""
+        return await self._logbook.in_thread(self._tried)
+
+    def _tried(self) -> Mapping[str, Sequence[str]]:
+        return knowledge.by_technique(knowledge.entries(knowledge.logs(Path(self.task.folder))))
 
     def export(self, kind: str, force: bool) -> list[Path]:
         """Exports the log; raises UserError if it cannot."""

@@ -126,7 +126,8 @@ class Desk:
                 raise
             if isinstance(found, ProfileFailed):
                 raise UserError(render.place(found.where, found.message))
-            lines = profile_text.summary_lines(found.profile, found.diagnosis, found.other, width=100)
+            tried = await session.archive.tried()
+            lines = profile_text.summary_lines(found.profile, found.diagnosis, found.other, width=100, tried=tried)
             tries = tuple(f"{technique.name}: {technique.reason}" for technique in found.diagnosis.tries)
             about, said = Path(task.folder).name, found.diagnosis
             return ProfileAnswer(

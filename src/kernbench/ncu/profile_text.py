@@ -6,8 +6,9 @@ At most sixty columns by default. An unknown number is a dash; a change needs bo
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 
 from harness.shared import format as fmt
 from kernbench.diagnosis.counters import Facts, Profile, TraceRow, short_name
@@ -61,11 +62,15 @@ ROWS: tuple[tuple[str, str, Value, Callable[[float], str]], ...] = (
 
 
 def summary_lines(
-    profile: Profile, diagnosis: Diagnosis, other: Profile | None = None, width: int = WIDTH
+    profile: Profile,
+    diagnosis: Diagnosis,
+    other: Profile | None = None,
+    width: int = WIDTH,
+    tried: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> list[str]:
     """The pane's lines: the diagnosis first, so that a small pane shows it, then the numbers, then what to try.
 
-    With `other`, the numbers of both appear side by side.
+    With `other`, the numbers of both appear side by side. `tried` has what the logs know of a technique, by its name.
     """
     lines = [_clip(_title(profile), width)]
     lines += textwrap.wrap(f"=> {diagnosis.sentence}", width, subsequent_indent="   ")
@@ -79,6 +84,8 @@ def summary_lines(
         lines += [_clip(line, width) for line in _numbers(profile)]
     for technique in diagnosis.tries:
         lines += textwrap.wrap(f"try {technique.name}: {technique.reason}", width, subsequent_indent="    ")
+        for line in tried.get(technique.name, ()):
+            lines += textwrap.wrap(line, width, initial_indent="    ", subsequent_indent="      ")
     if profile.skipped:
         rows = f"{fmt.plural(profile.skipped, 'row')} of ncu's output"
         lines.append(_clip(f"{rows} {'was' if profile.skipped == 1 else 'were'} unreadable", width))

@@ -26,7 +26,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from harness.shared.errors import UserError
-from kernbench.events import Event, RunFinished
+from kernbench.events import Event, ProfileReady, RunFinished
 from kernbench.machine.telemetry import Reader, Sample, Telemetry
 from kernbench.settings import Settings
 from kernbench.tui import textual_private, theme
@@ -160,6 +160,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
             if not (self.is_headless or gc.get_freeze_count()):
                 gc.freeze()  # all of this stays, and a full collection would hold up a key for 50 ms and more
             await self.engine.start()
+            self._know_soon()
         except Exception as error:  # the screen stays up no matter how the engine fails
             self.say(f"cannot start the engine: {error}", "error")
 
@@ -180,7 +181,18 @@ class Workbench(SafeApp[None], inherit_bindings=False):
                 draft_file.keep(self.engine.state, self.engine.notes.hypothesis)
                 if 0 < self.settings.bell <= (event.summary.seconds or 0):
                     self.bell()
+            if isinstance(event, ProfileReady):
+                self._know_soon()
         self.main.paint_soon()
+
+    def _know_soon(self) -> None:
+        self.run_worker(self._know(self.engine), exit_on_error=False)
+
+    async def _know(self, engine: Engine) -> None:
+        """Tell the profile pane what the logs know of techniques; the thread for files reads them."""
+        tried = await engine.archive.tried()
+        if engine is self.engine and self.main.ready:
+            self.main.profile.know(tried)
 
     def _sampled(self, sample: Sample) -> None:
         self.post_message(Sampled(sample))

@@ -114,6 +114,12 @@ def rows(task: Task, text: str) -> dict[str, CaseResult]:
     return found
 
 
+def times(text: str) -> dict[str, float]:
+    """The solution's times in the table of an entry, by label; works without the task."""
+    cells = {row.get("case", ""): _number(row.get("solution us", "")) for row in _table(text)}
+    return {label: time for label, time in cells.items() if time is not None}
+
+
 def _table(text: str) -> list[dict[str, str]]:
     """The rows below the first line that has the titles of a results table, each by these."""
     lines = [[_cell(cell) for cell in re.split(r"(?<!\\)\|", line.strip())[1:-1]] for line in text.split("\n")]

@@ -151,6 +151,12 @@ def read(path: Path) -> list[PulledEntry]:
     return read_text(_text(path))
 
 
+def read_with_text(path: Path) -> list[tuple[PulledEntry, str]]:
+    """All entries of the file, each with its text."""
+    text = _shown(_text(path))
+    return [(span.parsed(text), text[span.start : span.end].replace("\r\n", "\n")) for span in _spans(text)]
+
+
 def dropped(journal: Journal) -> list[PulledEntry]:
     """The pulled entries that `kernbench drop` removed from the file."""
     entries = [item for entry in journal.dropped if not entry.run for item in read_text(entry.text)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 
 from textual.message import Message
 
@@ -20,16 +21,20 @@ from kernbench.tui.text.spans import Span, clean, spell
 from kernbench.tui.widgets.row_view import RowView
 
 Answer = ProfileStarted | ProfileReady | ProfileFailed
+Known = Mapping[str, Sequence[str]]
+NOTHING: Known = MappingProxyType({})
 
 
-def lines(row: Row | None, answer: Answer | None, source: str, now: datetime, width: int) -> list[list[Span]]:
-    """`source` is the hash of the last run's source."""
+def lines(
+    row: Row | None, answer: Answer | None, source: str, now: datetime, width: int, tried: Known = NOTHING
+) -> list[list[Span]]:
+    """`source` is the hash of the last run's source; `tried` has what the logs know of techniques, by name."""
     width = max(width, 10)
     if row is None:
         return [[("the task has no rows", "dim")]]
     label = clean(row.case.label)
     if isinstance(answer, ProfileReady):
-        return _profiled(answer, source, now, width)
+        return _profiled(answer, source, now, width, tried)
     if isinstance(answer, ProfileStarted):
         return _wrapped([(f"profiling {label}" + ("" if answer.warm else " (starting ncu)"), "accent")], width)
     if isinstance(answer, ProfileFailed):
@@ -43,12 +48,12 @@ def _wrapped(spans: Sequence[Span] | Iterator[Span], width: int) -> list[list[Sp
     return [[(part, style)] for text, style in spans for part in textwrap.wrap(text, width) or [""]]
 
 
-def _profiled(answer: ProfileReady, source: str, now: datetime, width: int) -> list[list[Span]]:
+def _profiled(answer: ProfileReady, source: str, now: datetime, width: int, tried: Known) -> list[list[Span]]:
     profile = answer.profile
     about = f"{render.age(profile.at, now)} old, source {profile.source[:8]}"
     stale = bool(source) and profile.source != source
     head = (f"stale: {about}; another source has run", "warn") if stale else (about, "dim")
-    summary = profile_text.summary_lines(profile, answer.diagnosis, answer.other, width)
+    summary = profile_text.summary_lines(profile, answer.diagnosis, answer.other, width, tried)
     return _wrapped([head], width) + [[(clean(line), "strong" if line.startswith("=>") else "")] for line in summary]
 
 
@@ -87,10 +92,16 @@ class ProfilePane(RowView):
         self._source = ""
         self._answers: dict[str, Answer] = {}
         self._lines: list[list[Span]] = []
+        self._tried = NOTHING
 
     def remember(self, answers: Mapping[str, ProfileReady]) -> None:
         """Add stored profiles, by case."""
         self._answers = {**answers, **self._answers}
+
+    def know(self, tried: Known) -> None:
+        """Take what the logs know of techniques, by name."""
+        self._tried = tried
+        self._fill()
 
     def hear(self, answer: Answer) -> None:
         self._answers[answer.case] = answer
@@ -117,7 +128,7 @@ class ProfilePane(RowView):
         if not self.size.width:  # out of view; wrapped to no width, it would ask for a line per word
             return
         answer = self._answers.get(self._row.case.id) if self._row else None
-        found = lines(self._row, answer, self._source, self._now(), self.line_width)
+        found = lines(self._row, answer, self._source, self._now(), self.line_width, self._tried)
         if found != self._lines:
             self._lines = found
             self.reshape()

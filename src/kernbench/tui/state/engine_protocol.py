@@ -47,6 +47,9 @@ class Archive(Protocol):
     def profiles(self) -> Mapping[str, ProfileReady]:
         """Stored profiles, the newest of each case."""
 
+    async def tried(self) -> Mapping[str, Sequence[str]]:
+        """What the logs know of each technique, by its name."""
+
     def export(self, kind: str, force: bool) -> list[Path]:
         """Export the log."""
 
