@@ -5,7 +5,8 @@
 
 `task` is the loaded Task, `state` its folder of runs (.kernbench). `pr` is a folder, the others are files; for `pr`,
 `text` returns the body of the pull request. `before` and `after` choose the two sources that `pr` compares: a number, a
-hash or a word; by default the first source of the current series and its best. `default_target(task, state, format)` is
+hash or a word; by default the first source of the current series and its best. `anyway` lets `pr` show a source that a
+model does not keep, and leaves a line in runs.jsonl. `default_target(task, state, format)` is
 where the screen's `w` writes: exports/ in the folder of runs, which git ignores. Every failure is an ExportError (or
 another UserError) of one sentence; existing files are not overwritten without `force`, and no file is ever left half
 written. Only the formats that need pandas and Jinja2 import them.
@@ -37,6 +38,7 @@ def export(
     force: bool = False,
     before: str | None = None,
     after: str | None = None,
+    anyway: bool = False,
 ) -> list[Path]:
     """Writes the log and returns the paths of the new files."""
     from kernbench.export.collect import collect
@@ -45,13 +47,23 @@ def export(
     if format == "pr":
         from kernbench.export import pull_request
 
-        files = pull_request.make_files(collect(task, state), before, after)
-        return write_all({target / name: content for name, content in files.items()}, force)
+        made = pull_request.make(collect(task, state), before, after, anyway)
+        paths = write_all({target / name: content for name, content in made.files.items()}, force)
+        made.note(state)
+        return paths
     _refuse_folder(target)
     return write_all({target: text(task, state, format)}, force)
 
 
-def text(task: Task, state: Path, format: str, *, before: str | None = None, after: str | None = None) -> str:  # noqa: A002
+def text(
+    task: Task,
+    state: Path,
+    format: str,  # noqa: A002
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    anyway: bool = False,
+) -> str:
     """The export as text."""
     from kernbench.export.collect import collect
 
@@ -59,7 +71,9 @@ def text(task: Task, state: Path, format: str, *, before: str | None = None, aft
     if format == "pr":
         from kernbench.export import pull_request
 
-        return pull_request.make_files(about, before, after)[BODY]
+        made = pull_request.make(about, before, after, anyway)
+        made.note(state)
+        return made.files[BODY]
     return _maker(format)(about)
 
 

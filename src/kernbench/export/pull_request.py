@@ -7,6 +7,7 @@ chart.svg, cases.svg              numbers.csv   every run and case
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from harness.shared import format as fmt
 from harness.shared.results import CaseResult
@@ -20,6 +21,8 @@ from kernbench.log.entries import entry_text
 from kernbench.log.entries.entry_list import key_of
 from kernbench.log.runs.series import series_of
 from kernbench.machine.plain_text import fenced, markdown
+from kernbench.upstream import model_gate, model_tables
+from kernbench.upstream.model_gate import ModelGate
 
 DIFF_IN_BODY = 400
 
@@ -33,17 +36,33 @@ class Pair:
     new: dict[str, CaseResult]
 
 
-def make_files(about: Collected, before: str | None = None, after: str | None = None) -> dict[str, str]:
-    """Name and content of every file of the folder."""
+@dataclass(frozen=True)
+class PullRequest:
+    files: dict[str, str]
+    """By name."""
+    said: ModelGate
+    """What models say of the source."""
+
+    def note(self, state: Path) -> None:
+        """To be called once the text has left: a source that a model does not keep leaves a line behind."""
+        if self.said.refused:
+            self.said.overrule(state, "pr")
+
+
+def make(about: Collected, before: str | None = None, after: str | None = None, anyway: bool = False) -> PullRequest:
+    """Raises ExportError if a model does not keep the source, unless it is to be shown anyway."""
     pair = _pair(about, before, after)
+    said = model_gate.gate(about.task, about.journal, pair.after.source)
+    if said.obstacle and not anyway:
+        raise ExportError(f"{name_of(pair.after)} stays here: {said.obstacle}")
     diff = about.diff(pair.before, pair.after) if pair.before else None
     told = {
-        "PULL_REQUEST.md": "\n".join(_body(about, pair, diff)) + "\n",
+        "PULL_REQUEST.md": "\n".join(_body(about, pair, diff, said)) + "\n",
         "chart.svg": charts.trajectory(about.series) + "\n",
         "cases.svg": html_page.heatmap(about) + "\n",
         "numbers.csv": csv_json.make_csv(about),
     }
-    return {**told, "change.diff": "\n".join(diff) + "\n"} if diff else told
+    return PullRequest({**told, "change.diff": "\n".join(diff) + "\n"} if diff else told, said)
 
 
 def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
@@ -71,7 +90,7 @@ def _named(about: Collected, reference: str) -> Summary:
     return next((run for run in again if run is not None), found.local_run)
 
 
-def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
+def _body(about: Collected, pair: Pair, diff: list[str] | None, said: ModelGate) -> list[str]:
     after = pair.after
     machine = after.environment.device_name or after.environment.device
     told = [
@@ -86,6 +105,7 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None) -> list[str]:
     measured = [
         *_microbenchmark(about, pair),
         *causes.section(about, pair.before, pair.after, [case.id for case in about.hottest(pair.new)]),
+        *model_tables.section(said),
         *_environment(about, pair),
     ]
     chart = ["![speedup by iteration](chart.svg)", ""]

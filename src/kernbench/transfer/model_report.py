@@ -25,10 +25,10 @@ def lines(rows: Sequence[ModelRow]) -> list[str]:
 
 def _whole(row: ModelRow) -> list[str]:
     if not row.times:
-        return [_outcome(row)]
+        return [outcome(row)]
     device = row.environment.device_name or row.environment.device
     head = f"{row.model} ({row.config}), {fmt.plural(row.rounds, 'round')} in turns on {device}"
-    return [head, "", *_sides(row), "", *_shares(row), "", *_numerics(row), "", _outcome(row)]
+    return [head, "", *_sides(row), "", *_shares(row), "", *_numerics(row), "", outcome(row)]
 
 
 def _sides(row: ModelRow) -> list[str]:
@@ -111,7 +111,8 @@ def _each(alone: Sequence[ModelRow]) -> list[str]:
     return columns(cells, left=(0, 7))
 
 
-def _outcome(row: ModelRow) -> str:
+def outcome(row: ModelRow) -> str:
+    """The row in one line."""
     if row.ratio is None:
         return f"{row.model}: {row.said}; not kept"
     parts = [f"{row.model}: {row.side} over {row.over} {fmt.speedup(row.ratio)}, {row.said}"]

@@ -51,9 +51,13 @@ def state_of(task_folder: Path, model: Path) -> Path:
 
 
 def model_state(model: Path) -> Path:
-    if lookup.read_only(model):
-        return lookup.state_dir(Path.cwd(), Path.cwd() / lookup.STATE_FOLDER / "models" / model.name)
-    return lookup.state_dir(model)
+    return lookup.state_dir(model, place_of(model))
+
+
+def place_of(model: Path) -> Path:
+    """Where lines about several tasks go; it may not exist yet."""
+    own = model / lookup.STATE_FOLDER
+    return Path.cwd() / lookup.STATE_FOLDER / "models" / model.name if lookup.read_only(model) else own
 
 
 def tasks(model: ModelFile, wanted: Sequence[str]) -> dict[str, Task]:

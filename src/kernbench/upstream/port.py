@@ -14,6 +14,7 @@ from kernbench.doctor import repository
 from kernbench.log import stored_sources, unified_diff
 from kernbench.log.runs.journal import Journal
 from kernbench.machine.git import Git
+from kernbench.task import snapshot
 from kernbench.task.lookup import repository_root
 
 LARGEST = 1 << 24
@@ -32,6 +33,7 @@ class Port:
     name: str
     """As the diff names it: `12/solution.py`."""
     target: Path
+    source_hash: str = ""
     others: tuple[str, ...] = ()
     """Other files of the source, which may be part of its speed: a wrapper, flags, a header."""
 
@@ -65,7 +67,8 @@ def plan(task: Task, journal: Journal, target: Path, reference: str = "best", na
         names = ", ".join(path.as_posix() for path in files)
         raise PortError(f"which file goes into {target.name}? choose one with `--file`: {names}")
     others = tuple(path.as_posix() for path in files if path != fits[0])
-    return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target, others)
+    digest = point.summary.source if point.summary else snapshot.sha_of(point.folder, point.state, task.ignore)
+    return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target, digest, others)
 
 
 def obstacle(target: Path) -> str | None:
