@@ -90,18 +90,20 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
     """List the iterations so far. Includes entries from a pulled ITERATIONS.md."""
     from harness.shared import format as fmt
     from harness.shared.lines import encode
-    from kernbench import report
-    from kernbench.log import best, stored_sources
+    from kernbench import render, report
+    from kernbench.log import best, gpu_types, stored_sources
+    from kernbench.log.gpu_types import GpuTypes
 
     loaded, journal = opened(task, state)
     pulled = warned(loaded, journal)
-    entries = best.listing(loaded, journal, pulled)
+    entries, types = best.listing(loaded, journal, pulled), GpuTypes(loaded, journal, pulled)
     for number in entries.doubled():
         words = " ".join(["kernbench show", *([shlex.quote(task)] if task else []), str(number)])
         click.echo(f"kernbench: {stored_sources.taken_twice(number)}; `{words}` prints both", err=True)
     if as_json:
         for entry in entries:
-            click.echo(json_text(encode("iteration", entry, best_now=entries.is_best_now(entry))))
+            by_gpu = {"by_gpu": types.data(entry)} if types.names else {}
+            click.echo(json_text(encode("iteration", entry, best_now=entries.is_best_now(entry), **by_gpu)))
         return
     if not entries:
         click.echo(
@@ -109,14 +111,17 @@ def log(task: str | None, state: Path | None, as_json: bool) -> None:
             err=True,
         )
         return
-    titles = ("#", "age", "source", "geomean", "outcome", "stall", "hypothesis")
+    speeds = [gpu_types.short(name) for name in types.names] or ["geomean"]
+    titles = ("#", "age", "source", *speeds, "outcome", "stall", "hypothesis")
     sources, usual = {path.name for path in (journal.state / "sources").glob("*")}, loaded.baseline
     rows: list[tuple[str, ...]] = [titles]
     found = best.find(loaded, journal, pulled)
     for entry in entries:
         is_unconfirmed = found.is_unconfirmed and entries.is_best_now(entry)
-        rows.append(_log_row(entry, best.outcome(entries, entry), is_unconfirmed, sources, usual))
-    for line in report.columns(rows, left=(2, 4, 5, 6)):
+        outcome = render.outcome(entry) if types.names else best.outcome(entries, entry)  # each type has its best
+        row = _log_row(entry, outcome, is_unconfirmed, sources, usual)
+        rows.append((*row[:3], *types.cells(entry), *row[4:]) if types.names else row)
+    for line in report.columns(rows, left=(2, *(place + len(speeds) for place in (3, 4, 5)))):
         click.echo(line)
     if found.summary is not None and found.summary.dropped:
         named = f"#{found.summary.iteration} ({fmt.times(found.summary.geomean)})"
@@ -175,12 +180,14 @@ def show(words: tuple[str, ...], state: Path | None, source: bool, target: Path 
             click.echo(f"# ---- {point.name}/{path}")
             click.echo((point.folder / path).read_text(encoding="utf-8", errors="replace"))
         return
-    listed = warned(task, journal).iterations(journal)
+    pulled = warned(task, journal)
+    listed = pulled.iterations(journal)
     found = _entries_with(listed, references[0]) or [stored_sources.summary_of(task, journal, references[0])]
     for place, summary in enumerate(found):
         if place:
             click.echo()
         _show_entry(task, journal, summary)
+        _show_types(task, journal, pulled, summary)
 
 
 def _entries_with(listed: EntryList, reference: str) -> list[Summary]:
@@ -216,6 +223,17 @@ def _show_entry(task: Task, journal: Journal, summary: Summary) -> None:
         click.echo(line)
     told = report.outcome(replace(run, iteration=None) if text else run, results.values())
     click.echo("\n".join(report.folded(told, " · ")))
+
+
+def _show_types(task: Task, journal: Journal, pulled: PulledEntries, summary: Summary) -> None:
+    """Print what the source came to on each GPU type, if it was timed on several."""
+    from kernbench import report
+    from kernbench.log.gpu_types import GpuTypes
+
+    types = GpuTypes(task, journal, pulled)
+    table = types.table(summary)
+    for line in ["", "The same source by GPU type:", "", *report.columns(table), "", types.sentence()] if table else ():
+        click.echo(line)
 
 
 @click.command()

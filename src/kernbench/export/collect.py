@@ -13,6 +13,7 @@ from harness.shared import format as fmt
 from harness.shared.lines import to_dict
 from harness.shared.results import CaseResult
 from harness.shared.task import Case, Task
+from kernbench import render
 from kernbench.diagnosis.counters import Profile
 from kernbench.events import Summary
 from kernbench.export.formats import ExportError
@@ -21,6 +22,7 @@ from kernbench.log import profile_evidence, stored_sources
 from kernbench.log.entries import iterations_file, pulled_entries
 from kernbench.log.entries.entry_list import EntryList
 from kernbench.log.entries.pulled_entries import UNDECODED, PulledEntries
+from kernbench.log.gpu_types import GpuTypes
 from kernbench.log.runs import comparison
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.series import Series, series_of
@@ -39,9 +41,14 @@ class Collected:
 
     @functools.cached_property
     def frame(self) -> pandas.DataFrame:
-        from kernbench.export.data_frame import frame
+        from kernbench.export.data_frame import by_gpu_type, frame
 
-        return frame(self.task, self.with_rows())
+        return by_gpu_type(frame(self.task, self.with_rows()), self.types)
+
+    @functools.cached_property
+    def types(self) -> GpuTypes:
+        """The same sources on several GPU types, if there are several."""
+        return GpuTypes(self.task, self.journal, self._log)
 
     def with_rows(self) -> Iterator[tuple[Summary, list[dict[str, Any]]]]:
         """Every finished run with its rows as they landed; if nothing ran here, the entries of a pulled log."""
@@ -92,8 +99,8 @@ class Collected:
         return best_source.listing(self.task, self.journal, self._log)
 
     def outcome(self, item: Summary) -> str:
-        """The word of an entry, with a note if it is the best now."""
-        return best_source.outcome(self._listed, item)
+        """The word of an entry, with a note if it is the best now; of several GPU types each has its own best."""
+        return render.outcome(item) if self.types.names else best_source.outcome(self._listed, item)
 
     @functools.cached_property
     def made(self) -> list[Summary]:

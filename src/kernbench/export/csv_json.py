@@ -40,8 +40,21 @@ def make_json(about: Collected) -> str:
         "exported_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "task": {name: value for name, value in to_dict(about.task).items() if name != "folder"},
         "runs": runs,
+        **_by_gpu(about),
     }
     return json_text(json.dumps(whole, ensure_ascii=False, allow_nan=False, indent=1)) + "\n"
+
+
+def _by_gpu(about: Collected) -> dict[str, Any]:
+    """By GPU type, if there are several: the best, and what each source came to."""
+    types = about.types
+    told: dict[str, Any] = {name: {"best": None, "sources": {}} for name in types.names}
+    for (source, name), item in types.by_source.items() if told else ():
+        cases = {case: _row(to_dict(row)) for case, row in types.rows(item).items() if row.ratio is not None}
+        told[name]["sources"][source] = {**types.data(item)[name], "cases": cases}
+    for name, best in types.bests.items():
+        told[name]["best"] = {"iteration": best.iteration, "source": best.source, "geomean": best.geomean}
+    return {"by_gpu": told} if told else {}
 
 
 def _row(data: dict[str, Any]) -> dict[str, Any]:

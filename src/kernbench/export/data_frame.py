@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from harness.shared.task import Task
 from kernbench import render
 from kernbench.events import Summary
+from kernbench.log import gpu_types
+from kernbench.log.entries.entry_text import HASH
+from kernbench.log.gpu_types import GpuTypes
 
 if TYPE_CHECKING:
     import pandas
@@ -51,6 +54,26 @@ def frame(task: Task, runs: Iterable[tuple[Summary, Sequence[dict[str, Any]]]]) 
     columns = zip(*rows, strict=True) if rows else ([] for _name in CASE_COLUMNS)
     table = _typed(pandas.DataFrame(dict(zip(CASE_COLUMNS, map(list, columns), strict=True)), columns=CASE_COLUMNS))
     return pandas.concat([about_runs.iloc[owners].reset_index(drop=True), table], axis=1)
+
+
+def by_gpu_type(table: pandas.DataFrame, types: GpuTypes) -> pandas.DataFrame:
+    """With columns for each GPU type, such as `H200_solution_us` and `H200_speedup`: what the source came to there
+    in the same case. The same table if there is one type."""
+    import pandas
+
+    for name in types.names:
+        rows = {
+            (short, case): row
+            for (short, gpu), item in types.by_source.items()
+            if gpu == name
+            for case, row in types.rows(item).items()
+        }
+        places = list(zip(table["source"].str[:HASH], table["case"], strict=True))
+        for field in ("solution_us", "speedup"):
+            values = [getattr(rows[place], field) if place in rows else None for place in places]
+            title = f"{gpu_types.short(name).replace(' ', '_')}_{field}"
+            table[title] = pandas.Series(values, index=table.index, dtype="float64")
+    return table
 
 
 def _run_row(summary: Summary) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from kernbench.events import Summary
 from kernbench.export import charts
 from kernbench.export.collect import Collected, name_of
 from kernbench.export.formats import ExportError
-from kernbench.log import profile_evidence
+from kernbench.log import gpu_types, profile_evidence
 from kernbench.log.entries import entry_text
 from kernbench.log.runs.series import series_of
 from kernbench.machine.plain_text import plain
@@ -100,6 +100,9 @@ def make(about: Collected) -> str:
         group=-(-len(about.series) // charts.MOST_COLUMNS),
         details=[_told(about, item, previous) for item, previous in _with_previous(about, chosen)],
         left_out=len(about.entries) - len(chosen),
+        types=about.types,
+        type_table=about.types.table(best) if best and about.types.names else [],
+        short=gpu_types.short,
         elsewhere=len(about.entries) - len(about.made),
         other_series=len(about.made) - len(series_of(about.made, about.present)),
         profiles=_profiles(about),

@@ -9,8 +9,10 @@ from collections import deque
 from collections.abc import Iterator
 
 from kernbench import render
+from kernbench.events import Summary
 from kernbench.export import csv_json
 from kernbench.export.collect import Collected, name_of
+from kernbench.log import gpu_types
 from kernbench.log.entries import entry_text, trailer
 from kernbench.log.runs import legacy
 from kernbench.machine.plain_text import fenced
@@ -20,7 +22,7 @@ EXACT = ["run", "iteration", "case", "status", "baseline_us", "solution_us", "sp
 
 
 def make(about: Collected) -> str:
-    told = map(escaped, [*_head(about), *_overview(about), *_entries(about)])
+    told = map(escaped, [*_head(about), *_overview(about), *by_gpu_type(about, about.best), *_entries(about)])
     return "\n".join([*told, *_exact(about)]) + "\n"
 
 
@@ -28,20 +30,36 @@ def _head(about: Collected) -> list[str]:
     task, best = about.task, about.best
     lines = [f"# {task.name}", "", task.summary, ""]
     if best is not None:
-        lines += [f"Best: {about.words_for(best)}, geomean {entry_text.speed(best)} against {best.baseline}.", ""]
+        where = f" on {gpu_types.short(best.environment.device_name)}" if about.types.names else ""
+        lines += [
+            f"Best{where}: {about.words_for(best)}, geomean {entry_text.speed(best)} against {best.baseline}.",
+            "",
+        ]
     return lines
 
 
 def _overview(about: Collected) -> list[str]:
     if not about.entries:
         return ["## Iterations", "", about.nothing_logged, ""]
-    titles = ["#", "when", "source", "geomean", "outcome", "stall", "hypothesis"]
+    speeds = [gpu_types.short(name) for name in about.types.names] or ["geomean"]
+    titles = ["#", "when", "source", *speeds, "outcome", "stall", "hypothesis"]
     lines = ["## Iterations", "", entry_text.cells(titles), entry_text.cells(["---"] * len(titles))]
     for item in about.entries:
-        cells = [name_of(item), render.minute(item.at) if item.at else "-", item.source[:8], entry_text.speed(item)]
+        cells = [name_of(item), render.minute(item.at) if item.at else "-", item.source[:8]]
+        cells += about.types.cells(item) or [entry_text.speed(item)]
         cells += [about.outcome(item), "stalled" if item.stalled else "", entry_text.words(item, about.task.baseline)]
         lines.append(entry_text.cells(cells))
     return [*lines, ""]
+
+
+def by_gpu_type(about: Collected, item: Summary | None) -> list[str]:
+    """A source's rows by GPU type, and the best of each; nothing if there is one type."""
+    if not about.types.names:
+        return []
+    table = about.types.table(item) if item is not None else []
+    rows = [*table[:1], ["---", *["---:"] * (len(table[0]) - 1)], *table[1:]] if table else []
+    told = [f"{about.words_for(item)}:", "", *map(entry_text.cells, rows), ""] if item is not None and rows else []
+    return ["## By GPU type", "", about.types.sentence(), "", *told]
 
 
 def _entries(about: Collected) -> Iterator[str]:

@@ -16,6 +16,7 @@ from kernbench.events import Summary
 from kernbench.export import causes, charts, csv_json, html_page
 from kernbench.export.collect import Collected, name_of
 from kernbench.export.formats import ExportError
+from kernbench.export.markdown import by_gpu_type
 from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text
 from kernbench.log.entries.entry_list import key_of
@@ -104,6 +105,7 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None, said: ModelGate)
     ]
     measured = [
         *_microbenchmark(about, pair),
+        *by_gpu_type(about, pair.after),
         *causes.section(about, pair.before, pair.after, [case.id for case in about.hottest(pair.new)]),
         *model_tables.section(said),
         *_environment(about, pair),

@@ -2,9 +2,9 @@
 exports and `port`.
 
 It is the confirmed best of the task's own series by the runs on this machine. If they have none (a log that was only
-pulled), it is the last entry that the log itself calls best over the task's own baseline, unless a run here has proved
-its source wrong or the entry is about another task. A dropped entry counts too: its source stays the best until another
-takes over. If there is none either, the answer is the reason.
+pulled), it is the last entry that the log itself calls best over the task's own baseline, on this device if the log has
+one, unless a run here has proved its source wrong or the entry is about another task. A dropped entry counts too: its
+source stays the best until another takes over. If there is none either, the answer is the reason.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def find(
 ) -> Best:
     """Finds the best; without an environment, on the device of the newest run."""
     if not journal.summaries:
-        written = _written(task, journal, entries, l2)
+        written = _written(task, journal, entries, l2, environment.device_name if environment else "")
         return Best(None, written) if written else Best(None, reason="nothing_run")
     series = present_series(task, journal, environment, l2)
     if found := journal.best(series):
@@ -74,7 +74,7 @@ def find(
         number = (made or found).iteration or entries.number_of(journal, found.source)
         shown = replace(made or found, iteration=number, dropped=journal.is_dropped((made or found).run))
         return Best(series, shown, is_unconfirmed=found.confirmed is None)
-    if written := _written(task, journal, entries, l2):
+    if written := _written(task, journal, entries, l2, series.device_name):
         return Best(series, written)
     return Best(series, reason=_why_none(journal, series))
 
@@ -104,17 +104,20 @@ def outcome(listed: EntryList, entry: Summary) -> str:
     return "best now" if word in ("best", "undecided", render.UNSETTLED) else f"{word}, best now"
 
 
-def _written(task: Task, journal: Journal, entries: PulledEntries, l2: str) -> PulledEntry | None:
-    """The last pulled entry that the log calls best over the task's own baseline."""
+def _written(
+    task: Task, journal: Journal, entries: PulledEntries, l2: str, device_name: str = ""
+) -> PulledEntry | None:
+    """The last pulled entry that the log calls best over the task's own baseline; first choice: one of this device."""
     old = journal.old_hashes(task)
     written = [*entries.of(journal), *pulled_entries.dropped(journal)]
-    own = [item for item in written if item.holds and _is_of(task, item, l2, old)]
+    own = [item for item in written if item.holds and is_of(task, item, l2, old)]
     wrong = {run.source for run in journal.summaries if run.disproved} if own else set()
+    own = [item for item in own if device_name and item.environment.device_name == device_name] or own
     newest_first = sorted(own, key=lambda item: item.iteration or 0, reverse=True)
     return next((item for item in newest_first if not _is_among(item.source, wrong)), None)
 
 
-def _is_of(task: Task, entry: PulledEntry, l2: str, old: frozenset[str]) -> bool:
+def is_of(task: Task, entry: PulledEntry, l2: str, old: frozenset[str]) -> bool:
     """Of the task's own series: an entry has the first digits of the task's hash, the oldest entries have none."""
     if entry.baseline not in ("", task.baseline) or entry.environment.l2 not in ("", l2):
         return False
