@@ -26,35 +26,12 @@ else is in the way."""
 
 FailedStatus = Literal["build_error", "timeout", "crashed", "bad_task"]
 """How a run ended that has no result for any case."""
-
 RefusalCode = Literal[
-    "permission",
-    "counters_taken",
-    "exclusive",
-    "no_counters",
-    "no_gpu",
-    "no_device",
-    "lock",
-    "no_room",
-    "gpu_full",
-    "no_kernel",
-    "driver_mismatch",
-    "unknown_gpu",
-    "unknown_metrics",
-    "ncu_missing",
-    "not_a_program",
-    "no_version",
-    "not_started",
-    "timed_out",
-    "ncu_failed",
-    "ended",
-    "side_failed",
-    "mixed_sides",
-    "task_left",
-    "on_cpu",
-    "no_case",
-    "same_source",
-]
+    "permission", "counters_taken", "exclusive", "no_counters", "no_gpu", "no_device", "lock", "no_room",
+    "gpu_full", "no_kernel", "driver_mismatch", "unknown_gpu", "unknown_metrics", "ncu_missing", "not_a_program",
+    "no_version", "not_started", "timed_out", "ncu_failed", "ended", "side_failed", "mixed_sides", "task_left",
+    "on_cpu", "no_case", "same_source",
+]  # fmt: skip
 """Why a profile is missing; ncu/refusals.py has the sentences."""
 
 
@@ -377,6 +354,32 @@ class ProfileFailed:
     """None if something other than the profiler failed, such as reading the log."""
 
 
+@dataclass(frozen=True)
+class ModelLine:
+    """The newest result of a model about the task, for a row below the results."""
+
+    model: str
+    source: str
+    number: int | None
+    """Of the source's entry."""
+    word: str
+    """With what belongs to it, such as `too small to see (expected +0.3%, resolvable 1.0%)`."""
+    kept: bool
+    before_ms: float | None = None
+    after_ms: float | None = None
+    ratio: Ratio | None = None
+    expected: float | None = None
+    why: str = ""
+    """Why it is not kept, if the word does not say it."""
+
+
+@dataclass(frozen=True)
+class ModelsChanged:
+    lines: tuple[ModelLine, ...]
+    running: str = ""
+    """The model that runs in its own worker now, and what it is doing."""
+
+
 Event = (
     WorkerChanged
     | TaskLoaded
@@ -393,4 +396,5 @@ Event = (
     | ProfileStarted
     | ProfileReady
     | ProfileFailed
+    | ModelsChanged
 )

@@ -280,6 +280,10 @@ class FakeEngine:
         self.known: Mapping[str, Sequence[str]] = {}
         self.logbook = self
         self.notes = self
+        self.models = self
+        self.model_choices: list[str] = []
+        self.last = ""
+        self.models_run: list[str] = []
         self.profiled: list[tuple[str, bool]] = []
         self.exported: list[tuple[str, bool]] = []
         self.remembered = 0
@@ -309,7 +313,17 @@ class FakeEngine:
     def listen(self, listener: Callable[[Event], None]) -> None:
         self._listeners.append(listener)
 
-    async def start(self) -> None:
+    def choices(self) -> list[str]:
+        return self.model_choices
+
+    def start(self, name: str = "") -> Any:
+        """Of the engine, or of one of its models."""
+        if name:
+            self.models_run.append(name)
+            return None
+        return self._open()
+
+    async def _open(self) -> None:
         self.started = True
 
     async def close(self) -> None:

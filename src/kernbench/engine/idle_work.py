@@ -1,9 +1,9 @@
 """Work done while the session is idle, so that the next run is faster and its verdicts are more reliable.
 
-In order: a spare worker, the process that compiles ahead, the rows of the spare, a second spare, a second try of wrong
-rows in one of them, the confirmation of a run that would be best, an ncu on standby, and the A/A floors of the current
-source. The session starts this when no job is left and wakes it when one arrives; steps not begun by then wait for the
-next idle time.
+In order: the step of a model that a key asked for, a spare worker, the process that compiles ahead, the rows of the
+spare, a second spare, a second try of wrong rows in one of them, the confirmation of a run that would be best, an ncu
+on standby, and the A/A floors of the current source. The session starts this when no job is left and wakes it when one
+arrives; steps not begun by then wait for the next idle time.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from harness.shared.errors import UserError
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.engine.jobs import Job, Options
+from kernbench.engine.model_steps import ModelSteps
 from kernbench.engine.runner import Runner, RunOrder
 from kernbench.events import Event, Notice
 from kernbench.ncu.explainer import Explainer
@@ -69,10 +70,14 @@ class IdleWork:
     runner: Runner
     explainer: Explainer
     emit: Callable[[Event], None]
-    wake: asyncio.Event
-    """Set when a job arrives."""
+    models: ModelSteps
     recalled: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once runs of earlier sessions are in the line for their confirmation."""
+
+    @property
+    def wake(self) -> asyncio.Event:
+        """Set when a job arrives."""
+        return self.models.wake
 
     async def until_woken(self, situation: Situation) -> None:
         """Works until a job arrives, then cancels the step in progress."""
@@ -96,6 +101,7 @@ class IdleWork:
             self.emit(Notice(str(problem), "warning"))
 
     async def _prepare(self, situation: Situation) -> None:
+        await self.models.carry_out(situation.task, situation.environment)
         order = situation.floors_order(self.options)
         if not await self._prepare_spares(order) and not await self._prepare_again(order):
             return

@@ -27,6 +27,7 @@ from kernbench.engine.archive import Archive
 from kernbench.engine.idle_work import IdleWork, Situation
 from kernbench.engine.jobs import Job, Options, bad_task, broken_down, supervisor_for
 from kernbench.engine.listeners import Listener, Listeners
+from kernbench.engine.model_steps import ModelSteps
 from kernbench.engine.run_notes import RunNotes
 from kernbench.engine.runner import Runner, RunOrder, RunOutcome, RunPlan
 from kernbench.engine.save_queue import Decision, SaveQueue
@@ -66,7 +67,8 @@ class Session:
         self._runner = Runner(self.supervisor, self.logbook, self._emit, self._saves.kernel_wrote)
         self._runner.confirmations.after = self._kernel_stopped
         self.notes = RunNotes(self.logbook, self._runner)
-        self.idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self._wake)
+        self.models = ModelSteps(options, self.logbook, self._emit, self._wake)
+        self.idle_work = IdleWork(options, self.supervisor, self._runner, self.explainer, self._emit, self.models)
         self._resting = False
         self._waiting_entries = WaitingEntries(self.logbook, self._emit)
         self._prune_at = self._trim_at = 0.0

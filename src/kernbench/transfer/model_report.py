@@ -111,6 +111,19 @@ def _each(alone: Sequence[ModelRow]) -> list[str]:
     return columns(cells, left=(0, 7))
 
 
+def entry(row: ModelRow) -> str:
+    """The row in an entry of its task, after the model's name."""
+    before, after = step_ms(row)
+    step = f"step {fmt.microseconds(before)} -> {fmt.microseconds(after)} ms, " if before and after else ""
+    return step + outcome(row).removeprefix(f"{row.model}: ")
+
+
+def step_ms(row: ModelRow) -> tuple[float | None, float | None]:
+    """The sides that were compared: without the kernels, and with them."""
+    times = {item.name: item.ms for item in row.times}
+    return times.get(row.over), times.get(row.side)
+
+
 def outcome(row: ModelRow) -> str:
     """The row in one line."""
     if row.ratio is None:

@@ -1,12 +1,13 @@
 """Runs a model in a separate worker, and records what came of it.
 
-All tasks go in together; `each` adds a row per task. A row about one task is a `model` line in the task's runs.jsonl,
-one about several in the model's.
+All tasks go in together; `each` adds a row per task. A row about one task is a `model` line in the task's runs.jsonl
+and a line in its source's entry, one about several a line in the model's runs.jsonl.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import secrets
 import sys
@@ -17,12 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from harness.shared import format as fmt
+from harness.shared import taskfile
 from harness.shared.errors import UserError
 from harness.shared.lines import UNREADABLE, decode_checked, encode, to_dict
 from harness.shared.model_step import AS_IT_IS, PLAIN_PAIR, SIDES, ModelFile, Patch, StepRequest, StepResult
 from harness.shared.run_request import Environment
+from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import RunsFile
-from kernbench.transfer import model_file, model_sources
+from kernbench.transfer import model_entry, model_file, model_sources
 from kernbench.transfer.model_row import ModelRow, decided
 from kernbench.transfer.model_sources import What
 from kernbench.version import __version__
@@ -48,6 +51,8 @@ class TransferOptions:
     python: str | None = None
     state: Path | None = None
     command: str = ""
+    harness: Path | None = None
+    """Replaces the measuring half in tests."""
 
 
 class ModelRun:
@@ -61,26 +66,28 @@ class ModelRun:
         self._refuse_early()
         python = options.python or sys.executable
         self._tell("starting the worker (importing torch)")
+        place = options.harness or harness_folder()
         child = await ChildProcess.start(
-            python, harness_folder(), options.device or "auto", self._log.append, threads=1, module=WORKER
+            python, place, options.device or "auto", self._log.append, threads=1, module=WORKER
         )
         measured: list[tuple[Sequence[Patch], StepResult]] = []
         try:
             environment = await child.wait_ready()
             on_cpu = environment.device == "cpu"
             model = model_file.load(self._folder, options.config, on_cpu)
-            patches, notes = model_sources.choose(model, options.tasks, options.what, on_cpu, options.state)
+            chosen = (model, options.tasks, options.what, on_cpu, options.state)
+            patches, notes = await asyncio.to_thread(model_sources.choose, *chosen)
             sides = _sides(options.sides, on_cpu)
-            for chosen in self._sets(patches):
-                alone = sides if chosen is patches else PLAIN_PAIR
-                request = StepRequest(_name(), model, tuple(chosen), alone, options.rounds)
-                measured.append((chosen, await self._step(child, request)))
+            for part in self._sets(patches):
+                alone = sides if part is patches else PLAIN_PAIR
+                request = StepRequest(_name(), model, tuple(part), alone, options.rounds)
+                measured.append((part, await self._step(child, request)))
         finally:
             await child.close()
         signal = forbidden(self._log, model.forbid)
-        rows = [self._row(model, chosen, result, environment, notes, signal) for chosen, result in measured]
+        rows = [self._row(model, part, result, environment, notes, signal) for part, result in measured]
         for row in rows:
-            self._record(row)
+            await asyncio.to_thread(self._record, row)
         return rows
 
     def _refuse_early(self) -> None:
@@ -149,6 +156,9 @@ class ModelRun:
         else:
             state = model_sources.model_state(self._folder)
         RunsFile(state / "runs.jsonl").append(line_of(row))
+        if len(row.sources) == 1:
+            with contextlib.suppress(UserError, OSError):  # an entry edited by hand; runs.jsonl has the row
+                model_entry.add(taskfile.load(Path(row.sources[0].user_folder)), Journal(state), row)
 
 
 def line_of(row: ModelRow) -> str:

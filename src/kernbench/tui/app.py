@@ -30,7 +30,7 @@ from kernbench.events import Event, ProfileReady, RunFinished
 from kernbench.machine.telemetry import Reader, Sample, Telemetry
 from kernbench.settings import Settings
 from kernbench.tui import textual_private, theme
-from kernbench.tui.actions import draft_file, export, hangup, job_control
+from kernbench.tui.actions import draft_file, export, hangup, job_control, models
 from kernbench.tui.actions.copying import Copying
 from kernbench.tui.actions.editor import Editor, solution
 from kernbench.tui.actions.iterations import IterationActions
@@ -267,6 +267,9 @@ class Workbench(SafeApp[None], inherit_bindings=False):
             except UserError as problem:
                 self.say(str(problem), "error")
             self.main.paint()
+
+    def action_model(self) -> None:
+        models.ask(self)
 
     async def action_quit(self) -> None:
         said = self.notes.on_leaving()

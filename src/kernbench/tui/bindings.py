@@ -21,6 +21,7 @@ KEYS: list[BindingType] = [
     Binding("Y", "app.copy_table", "copy table", show=False, tooltip="copy the table as Markdown", id="copy_table"),
     Binding("s", "sort", "sort", tooltip="change the sort order", id="sort"),
     Binding("m", "wall", "wall time", tooltip="switch between device and wall time", id="wall"),
+    Binding("M", "app.model", "model", show=False, tooltip="run a model's step with these files", id="model"),
     Binding("b", "app.baseline", "baseline", tooltip="choose the baseline", id="baseline"),
     Binding("T", "app.tasks", "tasks", tooltip="switch to another task", id="tasks"),
     Binding("u", "app.undo", "undo", show=False, tooltip="undo the last restore or drop", id="undo"),

@@ -171,6 +171,16 @@ def add_confirmation(path: Path, summary: Summary, event: Confirmed, usual: str,
         _replace(path, found, [head, *lines])
 
 
+def add_model(path: Path, summary: Summary, model: str, sentence: str) -> None:
+    """Set what a model's step came to, below an entry's result and evidence, replacing that model's older line."""
+    with _own_entry(path, summary.iteration or 0, summary.source, summary.at) as found:
+        name = f"model {re.escape(one_line(model))}"
+        gone = {place for field in entry_text.fields(found.lines, name) for place in range(field.start, field.stop)}
+        kept = replace(found, lines=[line for place, line in enumerate(found.lines) if place not in gone])
+        line = f"- model {one_line(model)}: {markdown(one_line(sentence))}"
+        _replace(path, found, _with_line(path, summary, kept, line))
+
+
 def _with_line(path: Path, summary: Summary, found: LocatedEntry, line: str) -> list[str]:
     """The entry's lines with another one below its result and evidence."""
     result = next(entry_text.fields(found.lines, "result"), None)

@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from harness.shared.task import Case
+from kernbench.tui.panes import model_rows
 from kernbench.tui.state.board import Board, Change, Row
 from kernbench.tui.text import result_columns, sort_filter
 from kernbench.tui.text.spans import Span, clean, clip
@@ -53,7 +54,7 @@ class Results(RowView):
         return len(self.cases)
 
     def lines(self) -> int:
-        return self.count() + len(self._notes())
+        return self.count() + len(self._notes()) + model_rows.count(self.board.models)
 
     def header(self, width: int) -> Sequence[Span]:
         return result_columns.header(self._columns(width))
@@ -61,7 +62,11 @@ class Results(RowView):
     def line(self, index: int, width: int) -> Sequence[Span]:
         if index < self.count():
             return result_columns.line(self.board.row(self.cases[index]), self._columns(width), self.ascii_only)
-        return [(clip(text, width), style) for text, style in self._notes()[index - self.count()]]
+        notes = self._notes()
+        if index < self.count() + len(notes):
+            return [(clip(text, width), style) for text, style in notes[index - self.count()]]
+        below = model_rows.lines(self.board.models, self.board.source, width, self.ascii_only)
+        return below[index - self.count() - len(notes)]
 
     def apply(self, change: Change) -> None:
         """Repaint only what changed."""

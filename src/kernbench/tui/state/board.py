@@ -21,6 +21,7 @@ from kernbench.events import (
     Confirmed,
     Confirming,
     Event,
+    ModelsChanged,
     Progress,
     RunCancelled,
     RunFinished,
@@ -90,6 +91,7 @@ class Board:
         """The confirmation in progress."""
         self.confirmation: Confirmed | None = None
         """What came of the last one, until the next run."""
+        self.models = ModelsChanged(())
         self.failure: BuildFailed | None = None
         self.cancelled = ""
         self.solution = "solution.py"
@@ -156,6 +158,9 @@ class Board:
             return Change()
         if isinstance(event, Confirmed):
             return self._confirm(event)
+        if isinstance(event, ModelsChanged):
+            shown, self.models = self.models.lines, event
+            return Change(rows=shown != event.lines)
         if isinstance(event, TaskLoaded):
             return self._change_task(event)
         if isinstance(event, WorkerChanged):

@@ -99,6 +99,18 @@ class RunNotes(Protocol):
         """Set the next step; returns one sentence with what changed."""
 
 
+class Models(Protocol):
+    """The models that have a site for the task."""
+
+    last: str
+    """The one that was chosen last."""
+
+    def choices(self) -> Sequence[str]: ...
+
+    def start(self, name: str) -> None:
+        """Run it in its own worker as soon as nothing else runs; events say what it does and what came of it."""
+
+
 class Engine(Protocol):
     """One open task. Events arrive in the event loop that called `start`."""
 
@@ -138,6 +150,9 @@ class Engine(Protocol):
 
     @property
     def notes(self) -> RunNotes: ...
+
+    @property
+    def models(self) -> Models: ...
 
     selected: str | None
     """Case id under the cursor, set by the screen; the engine runs it early."""

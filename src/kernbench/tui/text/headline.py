@@ -37,7 +37,7 @@ def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: da
         Part(tuple(spell(form, ascii_only) for form in forms), "dim" if is_old else style)
         for forms, style in _answer(board)
     ]
-    is_busy = board.run is not None or board.confirming is not None
+    is_busy = board.run is not None or board.confirming is not None or bool(board.models.running)
     doing = tuple(spell(form, ascii_only) for form in _doing(board, engine, now))
     state = Part(doing, "accent" if is_busy else "warn" if engine.paused else "")
     order = ORDER_IF_STUCK if status_text.seconds_on_it(board, now) else ORDER

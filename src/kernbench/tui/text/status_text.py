@@ -50,6 +50,9 @@ def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[st
         return _running(board, now)
     if board.unusable:
         return ("no worker",)
+    if board.models.running:
+        running = clean(board.models.running)
+        return running, running.partition(":")[0]
     if board.confirming is not None:
         return _confirming(board.confirming, engine.paused)
     if board.worker == "starting":
