@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from harness.shared.errors import UserError
 from kernbench import version
 from kernbench.commands import completion, export, guide, history, know, profile, run, selfcheck, setup
-from kernbench.commands.models import transfer
+from kernbench.commands.models import rank, transfer
 from kernbench.commands.unattended import fleet, gate, mcp, suites, sweep
 from kernbench.machine.terminal import clear_line, print_only_text
 
@@ -52,7 +52,7 @@ Environment:
 
 GROUPS = {
     "Work": "open run watch new import suite sweep transfer gate mcp demo",
-    "Look": "status log show diff know profile trace guide",
+    "Look": "status log show diff know profile trace rank guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck fleet completion",
 }
@@ -138,6 +138,7 @@ for command in (
     *guide.COMMANDS,
     *completion.COMMANDS,
     *transfer.COMMANDS,
+    *rank.COMMANDS,
 ):
     cli.add_command(command)
 

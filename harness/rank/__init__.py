@@ -1,0 +1,1 @@
+"""Records what a command's Python processes do on their device, from inside these processes."""

@@ -1,0 +1,170 @@
+"""Runs torch.profiler with stacks inside one process of a ranked command, and writes its trace.
+
+It imports nothing of ours: startup.py loads it by path into programs that know nothing of kernbench. Recording starts
+with the first call of a torch.nn.Module, in the thread that makes it, and ends with a call after `for_s` seconds, when
+memory has grown too far, or when the process exits. Nothing that goes wrong here reaches the program: it is written to
+the process's JSON file, which says how far the recording came.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+POLL_S = 0.25
+MOST_GROWTH = 4 << 30
+"""Bytes by which the process may grow while it is recorded; a Python call takes a few hundred."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    folder: str
+    """For traces and states, by process id."""
+    for_s: float
+    skip_s: float
+    whole: bool
+    """From the import of torch on, without waiting for a module."""
+
+
+def install(settings: dict[str, Any]) -> None:
+    """Wait for the program to import torch."""
+    known = {name: settings[name] for name in Settings.__dataclass_fields__}
+    sys.meta_path.insert(0, TorchFinder(Recorder(Settings(**known)).arm))
+
+
+class TorchFinder:
+    """Calls `then` once torch has been imported, and is gone from the path by then."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        self._then = then
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        if name != "torch":
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        loader: Any = spec.loader if spec is not None else None
+        if loader is None:
+            return spec
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            self._then()
+
+        loader.exec_module = exec_module
+        return spec
+
+
+class Recorder:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._profile: Any = None
+        self._hook: Any = None
+        self._first: float | None = None
+        self._thread = 0
+        self._ended = threading.Event()
+        self._note = ""
+
+    def arm(self) -> None:
+        self._say("imported")
+        os.register_at_fork(after_in_child=self._forget)
+        if self._settings.whole:
+            self._guarded(self._start)
+        else:
+            self._listen(self._before_call)
+
+    def _listen(self, hook: Callable[[Any, Any], None]) -> None:
+        from torch.nn.modules.module import register_module_forward_pre_hook
+
+        self._hook = register_module_forward_pre_hook(hook)
+
+    def _before_call(self, _module: Any, _inputs: Any) -> None:
+        """Of every module, until the recording starts."""
+        now = time.monotonic()
+        self._first = self._first or now
+        if now - self._first >= self._settings.skip_s and self._profile is None:
+            self._hook.remove()
+            self._guarded(self._start)
+
+    def _start(self) -> None:
+        import torch
+        from torch.profiler import ProfilerActivity, profile
+
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+        self._profile = profile(activities=activities, with_stack=True, record_shapes=True)
+        self._thread = threading.get_ident()
+        self._say("recording")
+        atexit.register(self._guarded, self._stop)
+        self._profile.start()  # this alone can take ten seconds, the first time
+        threading.Thread(target=self._watch, name="kernbench-rank", daemon=True).start()
+
+    def _watch(self) -> None:
+        """Waits for the end of the recording; the next call of a module then stops it, in the profiled thread."""
+        until, resident = time.monotonic() + self._settings.for_s, resident_bytes()
+        while time.monotonic() < until and not self._ended.wait(POLL_S):
+            if resident_bytes() - resident > MOST_GROWTH:
+                self._note = f"stopped early: the process had grown by {MOST_GROWTH >> 30} GB"
+                break
+        if not self._ended.is_set():
+            self._listen(self._after_time)
+
+    def _after_time(self, _module: Any, _inputs: Any) -> None:
+        if threading.get_ident() == self._thread and not self._ended.is_set():
+            self._hook.remove()
+            self._guarded(self._stop)
+
+    def _stop(self) -> None:
+        if self._ended.is_set() or self._profile is None:
+            return
+        self._ended.set()
+        self._profile.stop()
+        path = Path(self._settings.folder, f"{os.getpid()}.trace")
+        self._profile.export_chrome_trace(str(path.with_suffix(".part")))
+        path.with_suffix(".part").rename(path)
+        self._say("written")
+        self._profile = None
+
+    def _forget(self) -> None:
+        """In a forked child, which shares the parent's profiler and could not write what it saw."""
+        self._ended.set()
+        self._profile = None
+        sys.setprofile(None)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as problem:
+            self._ended.set()
+            self._say("failed", f"{type(problem).__name__}: {problem}")
+
+    def _say(self, state: str, problem: str = "") -> None:
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        said = {
+            "state": state,
+            "problem": problem,
+            "note": self._note,
+            "main": os.path.abspath(main) if main else "",
+            "path": [os.path.abspath(place) for place in sys.path],
+        }
+        path = Path(self._settings.folder, f"{os.getpid()}.json")
+        path.with_suffix(".new").write_text(json.dumps(said), encoding="utf-8")
+        path.with_suffix(".new").rename(path)
+
+
+def resident_bytes() -> int:
+    try:
+        return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError, ValueError):
+        return 0

@@ -1,0 +1,94 @@
+"""Reads the events of a Chrome trace one by one, so that a trace of gigabytes needs no more memory than its events."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from harness.shared.errors import UserError
+
+CHUNK = 1 << 20
+MARK = '"traceEvents"'
+LONGEST_EVENT = 64 << 20
+
+
+def events(path: Path) -> Iterator[dict[str, Any]]:
+    """Every object of the list `traceEvents`, or of a trace that is only this list."""
+    with _opened(path) as file:
+        try:
+            yield from _Reader(path, file).objects()
+        except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
+            raise UserError(f"{path} cannot be read: {problem}; is it a whole Chrome trace?") from None
+
+
+def _opened(path: Path) -> IO[str]:
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+    except OSError as problem:
+        raise UserError(f"{path} cannot be read: {problem.strerror}") from None
+    if packed:
+        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
+    return path.open(encoding="utf-8", errors="replace")
+
+
+class _Reader:
+    def __init__(self, path: Path, file: IO[str]) -> None:
+        self._path, self._file = path, file
+        self._text, self._at, self._before = "", 0, 0
+        """What has been read, how far it was used, and how many characters came before it."""
+
+    def objects(self) -> Iterator[dict[str, Any]]:
+        self._find_list()
+        decode = json.JSONDecoder().raw_decode
+        while True:
+            sign = self._next_sign()
+            if sign == "]":
+                return
+            if sign == ",":
+                self._at += 1
+                continue
+            try:
+                value, self._at = decode(self._text, self._at)
+            except json.JSONDecodeError as problem:
+                place = self._before + problem.pos
+                if len(self._text) - self._at > LONGEST_EVENT or not self._more():
+                    raise self._unreadable(place, problem.msg) from None
+                continue
+            if isinstance(value, dict):
+                yield value
+
+    def _find_list(self) -> None:
+        while True:
+            if self._text.lstrip().startswith("["):
+                self._at = self._text.index("[") + 1
+                return
+            found = self._text.find(MARK)
+            begin = self._text.find("[", found) if found >= 0 else -1
+            if begin >= 0:
+                self._at = begin + 1
+                return
+            if not self._more():
+                raise UserError(f"{self._path} has no {MARK}: it is not a Chrome trace, as torch.profiler writes it")
+
+    def _next_sign(self) -> str:
+        while True:
+            while self._at < len(self._text) and self._text[self._at].isspace():
+                self._at += 1
+            if self._at < len(self._text):
+                return self._text[self._at]
+            if not self._more():
+                raise self._unreadable(self._before + self._at, "the file ends inside the list of events")
+
+    def _more(self) -> bool:
+        chunk = self._file.read(CHUNK)
+        self._before += self._at
+        self._text, self._at = self._text[self._at :] + chunk, 0
+        return bool(chunk)
+
+    def _unreadable(self, at: int, problem: str) -> UserError:
+        return UserError(f"{self._path} cannot be read at character {at}: {problem}")

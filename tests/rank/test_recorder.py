@@ -1,0 +1,162 @@
+"""`kernbench rank -- COMMAND`: the recorder in real Python processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.shared.errors import UserError
+from kernbench.rank import recorded_command
+from kernbench.rank.recorded_command import RecordOptions
+from tests import ROOT
+
+RUN = """
+import multiprocessing, sys
+import sitecustomize
+
+def main():
+    import net
+    assert sitecustomize.WAS_THERE
+    net.step()
+    print("done", flush=True)
+
+if __name__ == "__main__":
+    child = multiprocessing.get_context("spawn").Process(target=main)
+    child.start()
+    child.join()
+    sys.exit(child.exitcode)
+"""
+NET = """
+import torch
+
+def gated(x):
+    return x.sigmoid() * x
+
+class Net(torch.nn.Module):
+    def forward(self, x):
+        return gated(x @ x)
+
+def step():
+    Net()(torch.ones(64, 64))
+"""
+MINI = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import program
+import torch
+
+torch.set_num_threads(1)
+model, inputs = program.build("cpu", torch.float32, 0, dim=256, heads=4, edge=6, text=16, blocks=1, channels=32)
+for _ in range(20):
+    model(**inputs)
+"""
+
+
+def rank(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "kernbench", "rank", *words],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+
+
+def test_a_spawned_process_is_recorded(tmp_path: Path) -> None:
+    """And the sitecustomize.py that ours hides runs, too."""
+    (tmp_path / "run.py").write_text(RUN)
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text("WAS_THERE = True\n")
+    done = rank(tmp_path, "--json", "--", sys.executable, "run.py", PYTHONPATH=str(tmp_path / "site"))
+    assert done.returncode == 0, done.stderr
+    whole, *rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert (whole["source"], whole["on_gpu"]) == ("1 recorded process", False)
+    by_name = {row["function"]: row for row in rows}
+    assert set(by_name["net:gated"]["kernels"]) == {"aten::sigmoid", "aten::mul"}
+    assert by_name["net:gated"]["dims"] == [64, 64]
+    assert "aten::mm" in by_name["net:Net.forward"]["kernels"]
+    assert by_name["net:gated"]["caller"] == "net:Net.forward"
+    assert "done" in done.stderr
+
+
+def states(folder: Path, *said: dict[str, Any]) -> Path:
+    for number, one in enumerate(said):
+        state = {"state": "imported", "problem": "", "note": "", "main": "", "path": [], **one}
+        (folder / f"{number}.json").write_text(json.dumps(state))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "says"),
+    [
+        ([], 0, recorded_command.NOT_LOADED),
+        ([], 3, "the command exited with code 3 before anything was recorded"),
+        ([], -11, "the command segfaulted before anything was recorded"),
+        ([{}], 0, recorded_command.NO_MODULE),
+        ([{}, {"state": "recording"}], 0, recorded_command.KILLED),
+        ([{"state": "failed", "problem": "OSError: full"}], 0, "torch.profiler failed in it: OSError: full"),
+    ],
+)
+def test_nothing_recorded_is_one_sentence(tmp_path: Path, said: list[dict[str, Any]], code: int, says: str) -> None:
+    with pytest.raises(UserError) as caught:
+        recorded_command.collected(states(tmp_path, *said), ["python"], code)
+    assert str(caught.value) == says
+
+
+def test_a_command_that_cannot_start_or_fails_says_so(tmp_path: Path) -> None:
+    done = rank(tmp_path, "--", "no-such-program")
+    assert (done.returncode, done.stderr) == (2, "kernbench: cannot start no-such-program: No such file or directory\n")
+    done = rank(tmp_path, "--", sys.executable, "-c", "import sys; print('why'); sys.exit(3)")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["why", "kernbench: the command exited with code 3 before anything was recorded"]
+
+
+def test_the_environment_keeps_what_the_user_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    made = recorded_command.environment(tmp_path, RecordOptions(5.0, 2.0))
+    assert made["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/mine"
+    assert (tmp_path / "sitecustomize.py").is_file()
+    settings = json.loads(made[recorded_command.ENVIRONMENT])
+    assert (settings["for_s"], settings["skip_s"], Path(settings["recorder"]).name) == (5.0, 2.0, "recorder.py")
+
+
+def test_ctrl_c_ends_the_commands_whole_tree(tmp_path: Path) -> None:
+    script = "sh -c 'echo $$ >child; exec sleep 60' & echo $$ >parent; wait"
+    words = [sys.executable, "-m", "kernbench", "rank", "--", "sh", "-c", script]
+    program = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        until = time.monotonic() + 60
+        while not all((tmp_path / name).exists() for name in ("child", "parent")) and time.monotonic() < until:
+            time.sleep(0.02)
+        pids = [int((tmp_path / name).read_text()) for name in ("child", "parent")]
+        program.send_signal(signal.SIGINT)
+        assert program.wait(timeout=30) == 130
+    finally:
+        program.kill()
+        program.wait()
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.long
+def test_the_mini_models_norms_and_rope_are_named(tmp_path: Path) -> None:
+    (tmp_path / "step.py").write_text(MINI)
+    mini = ROOT / "kernels" / "models" / "mini"
+    done = rank(tmp_path, "--json", "--", sys.executable, "step.py", str(mini))
+    assert done.returncode == 0, done.stderr
+    _, *rows = [json.loads(line) for line in done.stdout.splitlines()]
+    offered = {row["site"]: row for row in rows if row["candidate"]}
+    assert {"layers:_turned", "layers:normed_and_turned", "layers:modulated_norm", "layers:rms_rows"} <= set(offered)
+    command = f"kernbench capture --site layers:_turned --new turned -- {sys.executable} step.py {mini}"
+    assert offered["layers:_turned"]["command"] == command
+    assert "GEMM" not in offered["layers:normed_and_turned"]["categories"]
