@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 from harness.shared.errors import UserError
 from kernbench import version
 from kernbench.commands import completion, export, guide, history, know, profile, run, selfcheck, setup
-from kernbench.commands.models import rank, transfer
+from kernbench.commands.models import capture, rank, transfer
 from kernbench.commands.unattended import fleet, gate, mcp, suites, sweep
 from kernbench.machine.terminal import clear_line, print_only_text
 
@@ -51,7 +51,7 @@ Environment:
 
 
 GROUPS = {
-    "Work": "open run watch new import suite sweep transfer gate mcp demo",
+    "Work": "open run watch new import suite sweep transfer capture gate mcp demo",
     "Look": "status log show diff know profile trace rank guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck fleet completion",
@@ -139,6 +139,7 @@ for command in (
     *completion.COMMANDS,
     *transfer.COMMANDS,
     *rank.COMMANDS,
+    *capture.COMMANDS,
 ):
     cli.add_command(command)
 

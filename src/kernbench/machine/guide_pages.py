@@ -9,6 +9,7 @@ GROUPS = {
     "Start": "first keys tasks words troubleshooting",
     "Numbers": "numbers trust best findings ncu",
     "Work": "log sharing rank transfer suites fleet sweep ci agents scripting configuration remote",
+    "Work": "log sharing transfer capture suites fleet sweep ci agents scripting configuration remote",
     "Reference": "cuda host kernels architecture",
     "GPUs": "t4 a100 h100 b200",
 }
