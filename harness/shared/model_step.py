@@ -24,6 +24,8 @@ PLAIN_PAIR = ("eager", "ours")
 """What a CPU runs, and what shows a task by itself."""
 FEWEST_ROUNDS = 18
 """Rounds for an interval: six blocks of three."""
+FEWEST_PAIRS = 6
+"""Pairs of runs of a command for an interval."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,19 @@ class Limits:
     psnr_db: float | None = None
     fp32_ratio: float | None = None
     """Error against the wide weights, over that of the step as it is."""
+    drift_l2: float | None = None
+    """Relative L2 of the last of several steps in a row."""
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model.toml, with the config chosen."""
+    """A model.toml, with the config chosen: a program that builds the model, or a command that runs it."""
 
     name: str
     folder: str
     title: str
     program: str
+    """Empty for a command."""
     dtype: str
     config_name: str
     config: dict[str, Any]
@@ -71,6 +76,12 @@ class ModelFile:
     forbid: tuple[str, ...] = ()
     """Words in the log which say that the model did not run as it should."""
     hash: str = ""
+    command: tuple[str, ...] = ()
+    """Its words, with {dump} for the file that it writes its times to."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Variables of the command."""
+    limit_s: float = 1800.0
+    """Longest run of the command."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -104,6 +115,10 @@ class StepRequest:
     sides: tuple[str, ...]
     rounds: int
     seed: int = 0
+    steps: int = 0
+    """Steps in a row over which the drift is taken; 0 for none."""
+    images: str = ""
+    """Folder for the images of a decoder; empty for none."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +131,10 @@ class SideTime:
     watts: float | None = None
     problem: str = ""
     """Why it has no time."""
+    total_ms: float | None = None
+    """Median of a command's whole runs."""
+    peak_mb: float | None = None
+    """Memory that a command reserved."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +162,8 @@ class TaskShare:
     share: float
     gain: float | None = None
     """Time of the model's own calls over that of the entry's, in the step."""
+    exact: bool | None = None
+    """Whether the step's output stays the same bit for bit with this task alone."""
 
 
 @dataclass(frozen=True)
@@ -175,3 +196,7 @@ class StepResult:
     not_wired: str = ""
     """Which site or entry never ran."""
     notes: tuple[str, ...] = ()
+    drift: tuple[OutputGap, ...] = ()
+    """Of each step, if every step goes on from the output of the one before."""
+    images: tuple[str, ...] = ()
+    """Names of the files."""

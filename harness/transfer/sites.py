@@ -45,22 +45,25 @@ class Found:
 
 def find(side: Side, call: str) -> Found:
     """The callable that `MODULE:NAME` names; NAME may be dotted, as in `Class.method`."""
-    owner, name = _owner(side, call)
+    return find_in(_module(side, call.partition(":")[0]), call)
+
+
+def find_in(module: ModuleType, call: str) -> Found:
+    owner, name = _owner(module, call)
     # a class inherits what its __dict__ lacks: then the replacement must go to the class that has it
     holder = next((base for base in getattr(owner, "__mro__", (owner,)) if name in vars(base)), owner)
-    original = vars(holder)[name]
+    original = vars(holder)[name] if name in vars(holder) else getattr(owner, name)  # by a module's __getattr__
     return Found(call, original, _places(holder, name, original))
 
 
 def named(side: Side, call: str) -> Any:
     """The value itself, for what is only called."""
-    return getattr(*_owner(side, call))
+    return getattr(*_owner(_module(side, call.partition(":")[0]), call))
 
 
-def _owner(side: Side, call: str) -> tuple[Any, str]:
-    module, _, path = call.partition(":")
-    owner: Any = _module(side, module)
-    *parents, name = path.split(".")
+def _owner(module: ModuleType, call: str) -> tuple[Any, str]:
+    owner: Any = module
+    *parents, name = call.partition(":")[2].split(".")
     for part in parents:
         _must_have(owner, part, call)
         owner = getattr(owner, part)

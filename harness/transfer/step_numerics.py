@@ -5,10 +5,13 @@ The distance to the original alone cannot tell which of two roundings is nearer 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Any
 
 from harness.shared.model_step import OutputGap
+from harness.transfer.loaded_model import LoadedModel
+from harness.transfer.sites import ModelProblem, Patches
 
 
 def kept(result: Any) -> Any:
@@ -41,6 +44,28 @@ def gap(side: str, output: Any, original: Any, wide: Any | None) -> OutputGap:
         wide_l2=None if wide is None else _relative(own, wide.double()),
         original_wide_l2=None if wide is None else _relative(other, wide.double()),
     )
+
+
+def drift(model: LoadedModel, ours: Patches, steps: int, has_wide: bool) -> list[OutputGap]:
+    """Of each step, every one going on from the output of the one before: as it is, with the entries, and wider."""
+    advance = model.optional("advance")
+    if advance is None:
+        raise ModelProblem(f"--steps: {model.about.program} has no advance(inputs, output), the next step's inputs")
+    sides: list[list[Any]] = [[model.module, model.inputs], [model.module, model.inputs]]
+    if has_wide:
+        sides.append(list(model.widened()[:2]))
+    found = []
+    for _ in range(steps):
+        outputs = []
+        for number, side in enumerate(sides):
+            module, inputs = side
+            with ours.applied() if number == 1 else contextlib.nullcontext():
+                output = module(**inputs)
+            outputs.append(kept(output))
+            side[1] = advance(inputs, output)
+        own, other, *wide = outputs
+        found.append(gap("ours", other, own, next(iter(wide), None)))
+    return found
 
 
 def _relative(output: Any, truth: Any) -> float:

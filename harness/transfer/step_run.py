@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from harness.device.gpu import Gpu
 from harness.load.exception_text import one_line
+from harness.shared import format as fmt
 from harness.shared import stats
 from harness.shared.model_step import (
     AS_IT_IS,
     OutputGap,
+    Patch,
     SideRatio,
     SideTime,
     StepRequest,
@@ -20,11 +22,11 @@ from harness.shared.model_step import (
     TaskShare,
 )
 from harness.timing.samples import Timing
-from harness.transfer import step_numerics, step_sides, step_turns
+from harness.transfer import step_images, step_numerics, step_sides, step_turns
 from harness.transfer.loaded_model import LoadedModel
 from harness.transfer.sites import ModelProblem, Patches
 from harness.transfer.step_sides import StepSide
-from harness.transfer.wiring import Counts, Timers
+from harness.transfer.wiring import Counts, Timers, Watch
 
 SHARE_STEPS = 5
 """Steps over which the shares are taken, after one to warm up."""
@@ -49,6 +51,8 @@ class StepRun:
         sides = self._sides()
         gaps, wide = self._gaps(sides, original)
         shares = self._shares(original)
+        drift = self._drift(bool(wide))
+        images = self._images()
         meter = step_turns.Meter(self.gpu)
         timing = step_turns.timed(sides, self.request.rounds, self.gpu, meter, self._beat)
         floor = step_turns.floor(timing, sides[0].name)
@@ -63,7 +67,28 @@ class StepRun:
             gaps=tuple(gaps),
             wide=wide,
             notes=tuple(self.notes),
+            drift=tuple(drift),
+            images=tuple(images),
         )
+
+    def _drift(self, has_wide: bool) -> list[OutputGap]:
+        steps = self.request.steps
+        if not steps:
+            return []
+        self.tell(f"taking the drift over {fmt.plural(steps, 'step')}")
+        return step_numerics.drift(self.model, self._ours(self.request.patches), steps, has_wide)
+
+    def _images(self) -> list[str]:
+        image = self.model.optional("image")
+        if image is None or not self.request.images:
+            return []
+        original = image(self.model.step())
+        with self._ours(self.request.patches).applied():
+            ours = image(self.model.step())
+        return step_images.write(self.request.images, self.model.about.name, original, ours)
+
+    def _ours(self, patches: Sequence[Patch]) -> Patches:
+        return self.model.ours(patches, Watch())
 
     def _beat(self, number: int) -> None:
         if number % step_turns.PER_BLOCK == 0:
@@ -90,9 +115,9 @@ class StepRun:
         self.tell("comparing outputs")
         wide, name = None, ""
         try:
-            output, name = self.model.wide()
-            wide = step_numerics.kept(output)
-            del output
+            model, inputs, name = self.model.widened()
+            wide = step_numerics.kept(model(**inputs))
+            del model, inputs
             torch.cuda.empty_cache()  # the wide weights are gone; nothing happens without a GPU
         except torch.cuda.OutOfMemoryError:
             self.notes.append("not compared with wider weights: they do not fit into the GPU's memory")
@@ -118,7 +143,16 @@ class StepRun:
                 )
         before, whole = self._spent(own, plain)
         after, _ = self._spent(self.model.ours(self.request.patches, entries), entries)
-        return [TaskShare(task, plain.calls[task], before[task] / whole, _gain(before, after, task)) for task in before]
+        exact = {patch.task: self._is_exact(patch, original) for patch in self.request.patches}
+        return [
+            TaskShare(task, plain.calls[task], before[task] / whole, _gain(before, after, task), exact[task])
+            for task in before
+        ]
+
+    def _is_exact(self, patch: Patch, original: Any) -> bool:
+        """With this task alone."""
+        with self._ours([patch]).applied():
+            return step_numerics.gap(patch.task, step_numerics.kept(self.model.step()), original, None).bit_exact
 
     def _spent(self, inside: Patches, timers: Timers) -> tuple[dict[str, float], float]:
         """Seconds in each task's sites and in the whole step, medians."""

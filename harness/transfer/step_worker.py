@@ -6,10 +6,9 @@ A separate process: a model takes gigabytes, and a save never waits for one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from harness.load.failure import Paths, describe
 from harness.shared.lines import PROTOCOL, decode
 from harness.shared.model_step import ModelFile, StepRequest
 from harness.transfer.sites import ModelProblem
@@ -39,16 +38,6 @@ def main(device: str) -> None:
             models.serve(channel, message)
 
 
-def _fault(problem: BaseException, message: Mapping[str, Any]) -> tuple[str, str]:
-    """What failed and where: in a task's source, or else in the model's files."""
-    for patch in message["patches"]:
-        fault = describe(problem, Paths(str(patch["user_folder"]), str(patch["folder"])))
-        if fault.where is not None:
-            return fault.message, f"{patch['task']}/{fault.where}"
-    fault = describe(problem, Paths(str(message["model"]["folder"])))
-    return fault.message, "" if fault.where is None else str(fault.where)
-
-
 class _Models:
     """The model of the last request stays loaded for the next."""
 
@@ -72,7 +61,9 @@ class _Models:
         except ModelProblem as problem:
             channel.emit("failed", run=run, message=str(problem), place="")
         except BaseException as problem:  # the workbench says what happened
-            said, place = _fault(problem, message)
+            from harness.transfer.wired import fault
+
+            said, place = fault(problem, message["patches"], str(message["model"]["folder"]))
             channel.emit("failed", run=run, message=said, place=place)
 
     def _loaded(self, about: ModelFile, seed: int, tell: Callable[[str], None]) -> LoadedModel:

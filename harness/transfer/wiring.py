@@ -7,6 +7,7 @@ traced is noted instead: a side that runs another side's graph traces no site.
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -78,6 +79,41 @@ class Traced(Counts):
             return function(*args, **kwargs)
 
         return call
+
+
+class Noted(Watch):
+    """Notes the first call of each, with what it ran on: a process of a command may end without a word."""
+
+    def __init__(self, note: Callable[..., None]) -> None:
+        self._note = note
+
+    def site(self, site: Site, function: Function) -> Function:
+        return self._noted({"site": site.call}, function)
+
+    def entry(self, task: str, function: Function) -> Function:
+        return self._noted({"entry": task}, function)
+
+    def _noted(self, what: dict[str, str], function: Function) -> Function:
+        is_new = [True]
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            if is_new:
+                is_new.clear()
+                self._note(**what, **_here())
+            return result
+
+        return call
+
+
+def _here() -> dict[str, str]:
+    """torch's version and the GPU, in a process that uses them."""
+    torch: Any = sys.modules.get("torch")
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None or not cuda.is_initialized():
+        return {}
+    return {"torch": str(torch.__version__), "device_name": str(cuda.get_device_name())}
 
 
 class Timers(Watch):

@@ -20,8 +20,9 @@ from harness.shared.model_step import (
     TaskShare,
 )
 from kernbench.transfer import model_report
+from kernbench.transfer.command_process import forbidden
 from kernbench.transfer.model_row import ModelRow, decided, expected_speedup
-from kernbench.transfer.model_run import crash, forbidden, line_of
+from kernbench.transfer.model_run import crash, line_of
 
 MODEL = ModelFile(
     name="flux",
@@ -42,7 +43,7 @@ ABOUT = ModelRow("run", "flux", "third", "now", "unclear", False, sources=(PATCH
 def result(speedup: float, half: float, verdict: str, share: float = 0.3, gap: OutputGap = GAP) -> StepResult:
     ratio = SideRatio("ours", "eager", speedup, speedup - half, speedup + half, verdict)
     times = SideTime("eager", 59.2, (59.2,)), SideTime("ours", 59.2 / speedup, (59.2 / speedup,))
-    shares = (TaskShare("norm", 12, share, 1.2),)
+    shares = (TaskShare("norm", 12, share, 1.2, exact=True),)
     return StepResult("run", times, (ratio,), floor=0.004, margin=0.01, shares=shares, gaps=(gap,), wide="float32")
 
 
@@ -135,6 +136,55 @@ def test_a_line_names_no_folder_of_this_machine() -> None:
     assert "/here" not in json.dumps(line)
 
 
+@pytest.mark.parametrize(
+    ("last", "why"),
+    [
+        (GAP, ""),
+        (replace(GAP, relative_l2=0.3), "relative L2 3.0e-01 after 2 steps is over the limit of 0.1"),
+        (replace(GAP, is_finite=False), "after 2 steps the output has values that are not finite"),
+    ],
+)
+def test_a_drift_out_of_its_limit_is_not_kept(last: OutputGap, why: str) -> None:
+    model = replace(MODEL, limits=Limits(drift_l2=0.1))
+    measured = replace(result(1.465, 0.003, "faster"), drift=(replace(GAP, relative_l2=0.3), last))
+    one = decided(model, measured, "", False, ABOUT)
+    assert (one.why, one.kept, one.drift) == (why, not why, measured.drift)
+
+
+def test_the_drift_and_the_files_follow_the_output() -> None:
+    one = replace(row(1.465, 0.003, "faster"), drift=(GAP, GAP), images=("/there/flux-ours.png",))
+    text = model_report.lines([one])
+    assert text[-7:] == [
+        "step  max abs  relative L2  PSNR dB  L2 to float32  of eager",
+        "1     1.0e-02      4.0e-03     67.0        5.0e-03   5.0e-03",
+        "2     1.0e-02      4.0e-03     67.0        5.0e-03   5.0e-03",
+        "",
+        "flux: ours over eager 1.465x ±0.2%, faster · expected 1.066x · A/A floor 0.4% · kept",
+        "",
+        "images: /there/flux-ours.png",
+    ]
+    assert json.loads(line_of(one))["images"] == ["flux-ours.png"]
+
+
+def test_a_command_shows_its_whole_run_and_its_memory() -> None:
+    times = (
+        SideTime("eager", 10.0, (10.0,), total_ms=3200.0, peak_mb=2048.0),
+        SideTime("ours", 8.0, (8.0,), total_ms=3e3),
+    )
+    ratio = SideRatio("ours", "eager", 1.25, 1.24, 1.26, "faster")
+    measured = StepResult("run", times, (ratio,), floor=0.004, margin=0.01)
+    one = decided(MODEL, measured, "", False, replace(ABOUT, rounds=6, config=""))
+    assert model_report.lines([one]) == [
+        "flux, 6 pairs of runs in turns",
+        "",
+        "side      ms    over eager  kernels' gain  verdict   whole run ms  peak MB",
+        "eager  10.00                                                 3200     2048",
+        "ours   8.000  1.250x ±0.8%   1.250x ±0.8%  ▲ faster          3000        -",
+        "",
+        "flux: ours over eager 1.250x ±0.8%, faster · A/A floor 0.4% · kept",
+    ]
+
+
 def test_the_tables() -> None:
     whole, alone = row(1.465, 0.003, "faster"), row(1.001, 0.003, "same", share=0.015)
     assert model_report.lines([whole, alone]) == [
@@ -144,8 +194,8 @@ def test_the_tables() -> None:
         "eager  59.20",
         "ours   40.41  1.465x ±0.2%   1.465x ±0.2%  ▲ faster",
         "",
-        "task  source         calls  share  micro  calls here  expected",
-        "norm  best 01234567     12  30.0%  1.26x       1.20x    1.066x",
+        "task  source         calls  share  micro  calls here  expected  bit-exact",
+        "norm  best 01234567     12  30.0%  1.26x       1.20x    1.066x        yes",
         "",
         "output  max abs  relative L2  PSNR dB  L2 to float32  of eager  bit-exact",
         "ours    1.0e-02      4.0e-03     67.0        5.0e-03   5.0e-03         no",

@@ -29,7 +29,7 @@ def transfer(folder: Path, *words: str) -> tuple[int, list[dict[str, Any]], str]
 
 
 def test_the_mini_model_runs_every_family_on_a_cpu(tmp_path: Path) -> None:
-    code, (row,), said = transfer(ROOT, "mini", "--state", str(tmp_path))
+    code, (row,), said = transfer(ROOT, "mini", "--state", str(tmp_path), "--steps", "3")
     assert code == 0, said
     calls = {share["task"]: share["calls"] for share in row["shares"]}
     assert calls == {
@@ -46,6 +46,11 @@ def test_the_mini_model_runs_every_family_on_a_cpu(tmp_path: Path) -> None:
     (gap,) = row["gaps"]
     assert gap["psnr_db"] > 100
     assert gap["wide_l2"] < 2 * gap["original_wide_l2"]
+    assert len(row["drift"]) == 3
+    assert row["drift"][0]["relative_l2"] == gap["relative_l2"]
+    assert {share["task"] for share in row["shares"] if share["exact"]} >= {"rotary_embedding", "fuse_scale_shift"}
+    assert row["images"] == ["mini-original.png", "mini-ours.png", "mini-difference.png"]
+    assert all((tmp_path / name).is_file() for name in row["images"])
     recorded = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
     assert recorded == [row]
     assert Journal(tmp_path).summaries == []  # readers of runs leave it alone
@@ -77,6 +82,12 @@ def test_a_shipped_model_is_whole(name: str) -> None:
     assert (tiny.config_name, tiny.dtype, full.dtype) == ("tiny", "float32", "bfloat16")
     assert tiny.config.keys() == full.config.keys()
     assert [task for task in tiny.tasks if not (ROOT / "kernels" / task / "task.toml").is_file()] == []
+
+
+def test_the_mini_model_has_every_family_of_kernels() -> None:
+    tasks = {path.parent.name for path in (ROOT / "kernels").glob("*/task.toml")}
+    mini = model_file.load(ROOT / "kernels" / "models" / "mini", None, on_cpu=True)
+    assert tasks - set(mini.tasks) == {"rms_norm", "softmax_host"}  # the readable example, and one for CPUs
 
 
 @pytest.mark.parametrize(

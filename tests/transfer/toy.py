@@ -45,6 +45,14 @@ def build(device, dtype, seed, size):
     model = Toy(size).to(device=device, dtype=dtype)
     return model, {"x": torch.randn(size, size, device=device, dtype=dtype)}
 """
+GOING_ON = """
+def advance(inputs, output):
+    return inputs | {"x": inputs["x"] - output / 10}
+
+def image(output):
+    return output[None, :8, :8] / 2 + 0.5
+"""
+"""What a program may have besides."""
 LAYERS = """
 def scaled(x):
     return x * 2.0

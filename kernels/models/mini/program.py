@@ -9,6 +9,8 @@ from torch import nn
 
 GROUPS = 8
 BASE = 10000.0
+EULER = 0.05
+"""Part of the image that one step takes from the latent."""
 
 
 def build(device, dtype, seed, dim, heads, edge, text, blocks, channels):
@@ -21,6 +23,17 @@ def build(device, dtype, seed, dim, heads, edge, text, blocks, channels):
         "text": torch.randn(1, text, dim, device=device, dtype=dtype),
     }
     return model.eval().requires_grad_(False), inputs
+
+
+def advance(inputs, output):
+    """The next step's inputs: the image, folded to the latent's size, moves the first channels."""
+    x, change = inputs["x"], F.pixel_unshuffle(output, 2).flatten(2).transpose(1, 2)
+    return inputs | {"x": torch.cat([x[..., :12] - EULER * change, x[..., 12:]], dim=-1)}
+
+
+def image(output):
+    """From 0 to 1, for a PNG."""
+    return output[0] / 2 + 0.5
 
 
 class Mini(nn.Module):

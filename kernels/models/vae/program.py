@@ -13,3 +13,8 @@ def build(device, dtype, seed, edge, channels_last, model):
         decoder = AutoencoderKL(**model).decoder.to(dtype).to(memory_format=layout)
         latent = torch.randn(1, model["latent_channels"], edge, edge, dtype=dtype).to(memory_format=layout)
     return decoder.eval().requires_grad_(False), {"sample": latent}
+
+
+def image(output):
+    """From 0 to 1, for a PNG."""
+    return output[0] / 2 + 0.5

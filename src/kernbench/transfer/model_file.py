@@ -6,6 +6,7 @@ A model is a folder with a model.toml, named by its path or by its name; names a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,9 @@ TINY = "tiny"
 """The config for a CPU."""
 DTYPES = ("bfloat16", "float16", "float32")
 KEYS = frozenset("title program dtype needs forbid configs limits site rewrite operators".split())
+COMMAND_KEYS = frozenset("title command environment limit_s forbid configs site rewrite".split())
+"""Of a model that is a command."""
+DUMP = "{dump}"
 SIGNALS = ("falling back to diffusers backend", "using diffusers backend", "loaded diffusers pipeline")
 """Said by serving software that did not run its own model; every log is searched for them."""
 
@@ -56,31 +60,57 @@ def models(cwd: Path | None = None) -> dict[str, Path]:
 def load(folder: Path, config: str | None, on_cpu: bool) -> ModelFile:
     path = folder / MODEL_FILE
     data = toml(path, f"no {MODEL_FILE} there")
-    known_keys(path, "", data, KEYS)
-    configs = _configs(path, data.get("configs"))
+    is_command = "command" in data
+    known_keys(path, "", data, COMMAND_KEYS if is_command else KEYS)
+    configs = {"": {}} if is_command and "configs" not in data else _configs(path, data.get("configs"))
     if config is not None and config not in configs:
-        raise TaskError(path, "configs", f"there is no {config!r}; there are {', '.join(configs)}")
-    chosen = config or (TINY if on_cpu and TINY in configs else next(iter(configs)))
-    values = dict(configs[chosen])
-    dtype = choice(path, "dtype", values.pop("dtype", data.get("dtype")), DTYPES)
+        raise TaskError(path, "configs", f"there is no {config!r}; there are {', '.join(filter(None, configs))}")
+    chosen = config or (TINY if on_cpu and not is_command and TINY in configs else next(iter(configs)))
     sites = tuple(_sites(path, data.get("site", [])))
     if not sites:
         raise TaskError(path, "site", "missing; [[site]] says what a task's entry replaces")
-    return ModelFile(
+    model = ModelFile(
         name=folder.name,
         folder=str(folder),
         title=text(path, "title", data.get("title")),
-        program=text(path, "program", data.get("program")),
-        dtype=dtype,
+        program="",
+        dtype="",
         config_name=chosen,
-        config=values,
+        config=dict(configs[chosen]),
         sites=sites,
         rewrites=tuple(_rewrites(path, data.get("rewrite", []))),
+        forbid=(*SIGNALS, *texts(path, "forbid", data.get("forbid", []))),
+        hash=snapshot.sha_of(folder, folder / lookup.STATE_FOLDER),
+    )
+    return _command(path, data, model) if is_command else _program(path, data, model)
+
+
+def _program(path: Path, data: dict[str, Any], model: ModelFile) -> ModelFile:
+    values = dict(model.config)
+    dtype = choice(path, "dtype", values.pop("dtype", data.get("dtype")), DTYPES)
+    return replace(
+        model,
+        program=text(path, "program", data.get("program")),
+        dtype=dtype,
+        config=values,
         operators=_operators(path, data.get("operators", {})),
         limits=_limits(path, data.get("limits", {})),
         needs=texts(path, "needs", data.get("needs", [])),
-        forbid=(*SIGNALS, *texts(path, "forbid", data.get("forbid", []))),
-        hash=snapshot.sha_of(folder, folder / lookup.STATE_FOLDER),
+    )
+
+
+def _command(path: Path, data: dict[str, Any], model: ModelFile) -> ModelFile:
+    words = texts(path, "command", data["command"])
+    if not any(DUMP in word for word in words):
+        raise TaskError(path, "command", f"has no {DUMP}, the file that it writes its perf dump to")
+    environment = data.get("environment", {})
+    if not isinstance(environment, dict):
+        raise TaskError(path, "environment", "must be a table of variables")
+    return replace(
+        model,
+        command=words,
+        environment={name: text(path, f"environment.{name}", value) for name, value in environment.items()},
+        limit_s=positive(path, "limit_s", data.get("limit_s", model.limit_s)),
     )
 
 
@@ -127,5 +157,5 @@ def _place(path: Path, key: str, value: Any) -> str:
 def _limits(path: Path, value: Any) -> Limits:
     if not isinstance(value, dict):
         raise TaskError(path, "limits", "must be a table")
-    known_keys(path, "limits", value, frozenset(("relative_l2", "psnr_db", "fp32_ratio")))
+    known_keys(path, "limits", value, frozenset(("relative_l2", "psnr_db", "fp32_ratio", "drift_l2")))
     return Limits(**{name: positive(path, f"limits.{name}", item) for name, item in value.items()})

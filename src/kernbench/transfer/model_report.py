@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.shared import format as fmt
-from harness.shared.model_step import OURS_OF
+from harness.shared.model_step import OURS_OF, OutputGap
 from kernbench import render
 from kernbench.report import columns
 from kernbench.transfer.model_row import ModelRow, expected_speedup
@@ -26,26 +26,36 @@ def lines(rows: Sequence[ModelRow]) -> list[str]:
 def _whole(row: ModelRow) -> list[str]:
     if not row.times:
         return [outcome(row)]
+    parts = [_sides(row), _shares(row), _numerics(row), _drift(row), [outcome(row)], _files(row)]
+    return [_head(row), *(line for part in parts if part for line in ("", *part))]
+
+
+def _head(row: ModelRow) -> str:
     device = row.environment.device_name or row.environment.device
-    head = f"{row.model} ({row.config}), {fmt.plural(row.rounds, 'round')} in turns on {device}"
-    return [head, "", *_sides(row), "", *_shares(row), "", *_numerics(row), "", outcome(row)]
+    if row.times[0].total_ms is None:
+        return f"{row.model} ({row.config}), {fmt.plural(row.rounds, 'round')} in turns on {device}"
+    name = f"{row.model} ({row.config})" if row.config else row.model
+    where = f" on {row.environment.device_name}" if row.environment.device_name else ""
+    return f"{name}, {fmt.plural(row.rounds, 'pair')} of runs in turns{where}"
 
 
 def _sides(row: ModelRow) -> list[str]:
     """The times; a side with the kernels is also compared with its counterpart without."""
     has_clocks = any(item.sm_mhz is not None for item in row.times)
-    header = ("side", "ms", "over eager", "kernels' gain", "verdict", *(("SM MHz", "W") if has_clocks else ()))
-    cells = [header]
+    has_total = any(item.total_ms is not None for item in row.times)
+    more = (*(("SM MHz", "W") if has_clocks else ()), *(("whole run ms", "peak MB") if has_total else ()))
+    cells = [("side", "ms", "over eager", "kernels' gain", "verdict", *more)]
     problems = []
     for item in row.times:
         own = OWN_OF.get(item.name, "")
         ratio = row.ratio_of(item.name, own)
         clocks = (fmt.whole(item.sm_mhz), fmt.whole(item.watts)) if has_clocks else ()
+        whole = (fmt.microseconds(item.total_ms), fmt.whole(item.peak_mb)) if has_total else ()
         over = fmt.speedup(row.ratio_of(item.name, "eager")) if item.name != "eager" else ""
-        verdict = f"{render.SIGNS[ratio.verdict]} {ratio.verdict}" if ratio else ""
-        cells.append(
-            (item.name, fmt.microseconds(item.ms), over, fmt.speedup(ratio) if ratio else "", verdict, *clocks)
+        gain, verdict = (
+            ("", "") if ratio is None else (fmt.speedup(ratio), f"{render.SIGNS[ratio.verdict]} {ratio.verdict}")
         )
+        cells.append((item.name, fmt.microseconds(item.ms), over, gain, verdict, *clocks, *whole))
         if item.problem:
             problems.append(f"{item.name}: {item.problem}")
     return columns(cells, left=(0, 4)) + problems
@@ -53,7 +63,7 @@ def _sides(row: ModelRow) -> list[str]:
 
 def _shares(row: ModelRow) -> list[str]:
     sources = {patch.task: patch for patch in row.sources}
-    header = ("task", "source", "calls", "share", "micro", "calls here", "expected")
+    header = ("task", "source", "calls", "share", "micro", "calls here", "expected", "bit-exact")
     cells = [header]
     for item in row.shares:
         patch = sources[item.task]
@@ -67,27 +77,40 @@ def _shares(row: ModelRow) -> list[str]:
                 fmt.times(patch.micro),
                 fmt.times(item.gain),
                 fmt.exact(expected),
+                _yes(item.exact),
             )
         )
-    return columns(cells, left=(0, 1))
+    return columns(cells, left=(0, 1)) if row.shares else []
 
 
 def _numerics(row: ModelRow) -> list[str]:
-    header = ("output", "max abs", "relative L2", "PSNR dB", f"L2 to {row.wide or 'wider'}", "of eager", "bit-exact")
-    cells = [header]
-    for gap in row.gaps:
-        cells.append(
-            (
-                gap.side,
-                fmt.error(gap.max_abs),
-                fmt.error(gap.relative_l2),
-                fmt.fixed(gap.psnr_db, 1),
-                fmt.error(gap.wide_l2),
-                fmt.error(gap.original_wide_l2),
-                "yes" if gap.bit_exact else "no",
-            )
-        )
-    return columns(cells)
+    cells = [("output", *_gap_header(row), "bit-exact")]
+    cells += [(gap.side, *_gap(gap), _yes(gap.bit_exact)) for gap in row.gaps]
+    return columns(cells) if row.gaps else []
+
+
+def _drift(row: ModelRow) -> list[str]:
+    cells = [("step", *_gap_header(row))]
+    cells += [(str(number), *_gap(gap)) for number, gap in enumerate(row.drift, 1)]
+    return columns(cells) if row.drift else []
+
+
+def _gap_header(row: ModelRow) -> tuple[str, ...]:
+    return "max abs", "relative L2", "PSNR dB", f"L2 to {row.wide or 'wider'}", "of eager"
+
+
+def _gap(gap: OutputGap) -> tuple[str, ...]:
+    errors = fmt.error(gap.max_abs), fmt.error(gap.relative_l2)
+    return *errors, fmt.fixed(gap.psnr_db, 1), fmt.error(gap.wide_l2), fmt.error(gap.original_wide_l2)
+
+
+def _yes(exact: bool | None) -> str:
+    return fmt.DASH if exact is None else "yes" if exact else "no"
+
+
+def _files(row: ModelRow) -> list[str]:
+    named = (("images", row.images), ("perf dumps", row.dumps))
+    return [f"{what}: {', '.join(paths)}" for what, paths in named if paths]
 
 
 def _each(alone: Sequence[ModelRow]) -> list[str]:
@@ -104,7 +127,7 @@ def _each(alone: Sequence[ModelRow]) -> list[str]:
                 fmt.times(share.gain if share else None),
                 fmt.exact(row.expected),
                 fmt.speedup(row.ratio),
-                fmt.DASH if row.exact is None else "yes" if row.exact else "no",
+                _yes(row.exact),
                 row.said,
             )
         )

@@ -68,6 +68,12 @@ class ModelRow:
     model_hash: str = ""
     command: str = ""
     version: str = ""
+    drift: tuple[OutputGap, ...] = ()
+    """Of each step, every one going on from the output of the one before."""
+    images: tuple[str, ...] = ()
+    """Of a decoder: as it is, with the kernels, and the difference; in runs.jsonl the names, next to it."""
+    dumps: tuple[str, ...] = ()
+    """Perf dumps of a command's middle runs: as it is, and with the kernels."""
     environment: Environment = field(default_factory=Environment)
 
     @property
@@ -101,6 +107,7 @@ def decided(model: ModelFile, result: StepResult, forbidden: str, is_stand_in: b
     resolvable = max(result.margin or stats.MARGIN, half)
     own = _ours(result.gaps)
     outside = _outside(own, model.limits) or _outside(_of_side(result.gaps, chosen.side), model.limits)
+    outside = outside or _drifted(result.drift, model.limits)
     word: Word = "checked" if is_stand_in else _word(chosen, expected, resolvable)
     return replace(
         about,
@@ -122,11 +129,13 @@ def decided(model: ModelFile, result: StepResult, forbidden: str, is_stand_in: b
         gaps=result.gaps,
         wide=result.wide,
         notes=(*about.notes, *result.notes),
+        drift=result.drift,
+        images=result.images,
     )
 
 
 def expected_speedup(shares: Sequence[TaskShare], patches: Sequence[Patch]) -> float | None:
-    """Of the step, if each task's share of it shrinks by its gain.
+    """Of the step, if each task's share of it shrinks by its gain; None if a share or a gain is not known.
 
     The gain is the larger of that in the task's own rows and that of the model's calls: the rows may be timed against
     compiled code, which says too little about eager, and the model's calls may gain less than the rows promise.
@@ -138,7 +147,7 @@ def expected_speedup(shares: Sequence[TaskShare], patches: Sequence[Patch]) -> f
         if not gains:
             return None
         saved += item.share * (1 - 1 / max(gains))
-    return 1 / (1 - saved) if saved < 1 else None
+    return 1 / (1 - saved) if shares and saved < 1 else None
 
 
 def _word(chosen: SideRatio, expected: float | None, resolvable: float) -> Word:
@@ -185,4 +194,16 @@ def _outside(gap: OutputGap | None, limits: Limits) -> str:
         if ratio > limits.fp32_ratio:
             most = fmt.factor(limits.fp32_ratio)
             return f"its error against wider weights is {fmt.factor(ratio)} the original's, over the limit of {most}"
+    return ""
+
+
+def _drifted(drift: Sequence[OutputGap], limits: Limits) -> str:
+    if not drift:
+        return ""
+    last, after = drift[-1], f"after {fmt.plural(len(drift), 'step')}"
+    if not last.is_finite:
+        return f"{after} the output has values that are not finite"
+    if limits.drift_l2 is not None and (last.relative_l2 or 0.0) > limits.drift_l2:
+        most = fmt.plain(limits.drift_l2)
+        return f"relative L2 {fmt.error(last.relative_l2)} {after} is over the limit of {most}"
     return ""

@@ -11,6 +11,7 @@ import contextlib
 import re
 import secrets
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -21,11 +22,22 @@ from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.errors import UserError
 from harness.shared.lines import UNREADABLE, decode_checked, encode, to_dict
-from harness.shared.model_step import AS_IT_IS, PLAIN_PAIR, SIDES, ModelFile, Patch, StepRequest, StepResult
+from harness.shared.model_step import (
+    AS_IT_IS,
+    FEWEST_ROUNDS,
+    PLAIN_PAIR,
+    SIDES,
+    ModelFile,
+    Patch,
+    StepRequest,
+    StepResult,
+)
 from harness.shared.run_request import Environment
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import RunsFile
-from kernbench.transfer import model_entry, model_file, model_sources
+from kernbench.transfer import model_entry, model_file, model_sources, perf_dump
+from kernbench.transfer.alternation import Alternation
+from kernbench.transfer.command_process import forbidden
 from kernbench.transfer.model_row import ModelRow, decided
 from kernbench.transfer.model_sources import What
 from kernbench.version import __version__
@@ -34,6 +46,8 @@ from kernbench.worker.process import ChildProcess, exit_text, harness_folder
 
 WORKER = "transfer.step_worker"
 FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+ROUNDS, PAIRS = 72, 6
+"""Of a program's sides, and of a command's runs."""
 SILENT_S = 900.0
 """Longest without a word from the worker: a large model compiles for minutes."""
 
@@ -45,7 +59,10 @@ class TransferOptions:
     each: bool = False
     sides: tuple[str, ...] = ()
     """Empty for all that the device has by default."""
-    rounds: int = 72
+    rounds: int | None = None
+    """None for the usual number."""
+    steps: int = 0
+    """Steps in a row for the drift."""
     config: str | None = None
     device: str | None = None
     python: str | None = None
@@ -62,8 +79,14 @@ class ModelRun:
 
     async def rows(self) -> list[ModelRow]:
         """Measures everything, then decides and records: only when the worker has ended is its log complete."""
+        model = self._refuse_early()
+        rows = await (self._command_rows(model) if model.command else self._program_rows())
+        for row in rows:
+            await asyncio.to_thread(self._record, row)
+        return rows
+
+    async def _program_rows(self) -> list[ModelRow]:
         options = self._options
-        self._refuse_early()
         python = options.python or sys.executable
         self._tell("starting the worker (importing torch)")
         place = options.harness or harness_folder()
@@ -78,23 +101,45 @@ class ModelRun:
             chosen = (model, options.tasks, options.what, on_cpu, options.state)
             patches, notes = await asyncio.to_thread(model_sources.choose, *chosen)
             sides = _sides(options.sides, on_cpu)
+            rounds = options.rounds or ROUNDS
             for part in self._sets(patches):
-                alone = sides if part is patches else PLAIN_PAIR
-                request = StepRequest(_name(), model, tuple(part), alone, options.rounds)
+                request = StepRequest(_name(), model, tuple(part), PLAIN_PAIR, rounds)
+                if part is patches:
+                    images = str(self._state(patches))
+                    request = replace(request, sides=sides, steps=options.steps, images=images)
                 measured.append((part, await self._step(child, request)))
         finally:
             await child.close()
         signal = forbidden(self._log, model.forbid)
-        rows = [self._row(model, part, result, environment, notes, signal) for part, result in measured]
-        for row in rows:
-            await asyncio.to_thread(self._record, row)
+        return [self._row(model, part, result, environment, notes, signal) for part, result in measured]
+
+    async def _command_rows(self, model: ModelFile) -> list[ModelRow]:
+        options, rows = self._options, []
+        given = (model, options.tasks, options.what, False, options.state)
+        patches, notes = await asyncio.to_thread(model_sources.choose, *given)
+        for chosen in self._sets(patches):
+            with tempfile.TemporaryDirectory(prefix="kernbench-") as scratch:
+                turns = Alternation(model, chosen, options.python, Path(scratch), self._tell)
+                found = await turns.measured(_name(), options.rounds or PAIRS)
+                row = self._row(model, chosen, found.result, found.environment, notes, found.forbidden)
+                names = [f"{model.name}-{side}.json" for side in ("original", "ours")]
+                places = [self._state(chosen) / name for name in names]
+                for dump, place in zip(found.dumps, places, strict=False):
+                    perf_dump.write(place, perf_dump.read(dump))
+                rows.append(replace(row, dumps=tuple(map(str, places)) if found.dumps else ()))
         return rows
 
-    def _refuse_early(self) -> None:
+    def _refuse_early(self) -> ModelFile:
         """Mistakes in the command or the model's file are said before a worker starts."""
-        model = model_file.load(self._folder, self._options.config, on_cpu=True)
-        model_sources.tasks(model, self._options.tasks)
-        _sides(self._options.sides, on_cpu=False)
+        options = self._options
+        model = model_file.load(self._folder, options.config, on_cpu=True)
+        model_sources.tasks(model, options.tasks)
+        _sides(options.sides, on_cpu=False)
+        if model.command and (options.sides or options.steps):
+            raise UserError(f"--sides and --steps: {model.name} is a command, which runs in its own way")
+        if not model.command and options.rounds is not None and options.rounds < FEWEST_ROUNDS:
+            raise UserError(f"--rounds: an interval needs {FEWEST_ROUNDS} at least")
+        return model
 
     def _sets(self, patches: list[Patch]) -> list[Sequence[Patch]]:
         alone: list[Sequence[Patch]] = [[patch] for patch in patches]
@@ -138,7 +183,7 @@ class ModelRun:
             word="unclear",
             kept=False,
             sources=tuple(patches),
-            rounds=self._options.rounds,
+            rounds=len(result.times[0].samples) if result.times else 0,
             model_hash=model.hash,
             notes=tuple(notes),
             command=self._options.command,
@@ -149,30 +194,25 @@ class ModelRun:
         return decided(model, result, signal, is_stand_in, about)
 
     def _record(self, row: ModelRow) -> None:
-        if self._options.state is not None:
-            state = self._options.state
-        elif len(row.sources) == 1:
-            state = model_sources.state_of(Path(row.sources[0].user_folder), self._folder)
-        else:
-            state = model_sources.model_state(self._folder)
+        state = self._state(row.sources)
         RunsFile(state / "runs.jsonl").append(line_of(row))
         if len(row.sources) == 1:
             with contextlib.suppress(UserError, OSError):  # an entry edited by hand; runs.jsonl has the row
                 model_entry.add(taskfile.load(Path(row.sources[0].user_folder)), Journal(state), row)
 
+    def _state(self, sources: Sequence[Patch]) -> Path:
+        if self._options.state is not None:
+            return self._options.state
+        if len(sources) == 1:
+            return model_sources.state_of(Path(sources[0].user_folder), self._folder)
+        return model_sources.model_state(self._folder)
+
 
 def line_of(row: ModelRow) -> str:
     """Without the paths of this machine."""
     sources = tuple(replace(patch, folder="", user_folder="", build="") for patch in row.sources)
-    return encode("model", replace(row, sources=sources))
-
-
-def forbidden(log: Sequence[str], signals: Sequence[str]) -> str:
-    """The line of the log that shows that the model did not run as it should; empty if there is none."""
-    for number, line in enumerate(log, 1):
-        if any(signal.lower() in line.lower() for signal in signals):
-            return f'"{line.strip()}" (line {number} of its log)'
-    return ""
+    images, dumps = (tuple(Path(name).name for name in names) for names in (row.images, row.dumps))
+    return encode("model", replace(row, sources=sources, images=images, dumps=dumps))
 
 
 def _sides(wanted: Sequence[str], on_cpu: bool) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.shared.model_step import FEWEST_ROUNDS, SIDES
+from harness.shared.model_step import FEWEST_PAIRS, SIDES
 from kernbench.commands.completion import complete_task
 from kernbench.commands.run import NO_DEVICE, USAGE, WRONG, read_device, run_until_signal
 from kernbench.machine.terminal import clear_line, obeys
@@ -47,8 +47,11 @@ def side_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -
 )
 @click.option("--config", metavar="C", help="A config of the model. Default: the first; on a CPU `tiny`.")
 @click.option(
-    "--rounds", type=click.IntRange(FEWEST_ROUNDS), default=72, show_default=True, help="Steps of every side."
+    "--rounds",
+    type=click.IntRange(FEWEST_PAIRS),
+    help="Steps of every side, 72 by default; of a command, pairs of runs, 6 by default.",
 )
+@click.option("--steps", type=click.IntRange(0, 1000), default=0, metavar="N", help="Show the drift over N steps.")
 @click.option("--device", metavar="D", help="cpu, cuda:N or idle. Default: the first GPU, or the CPU.")
 @click.option("--python", metavar="P", help="Python interpreter that has torch and the model's packages.")
 @click.option("--state", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the result.")
