@@ -109,7 +109,7 @@ def test_a_trace_is_read_in_pieces_packed_or_not(tmp_path: Path, monkeypatch: py
         (b'{"events": []}', 'has no "traceEvents"'),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k"}]}', "without start, duration or name"),
         (b'{"traceEvents": []}', "neither kernels nor operators"),
-        (gzip.compress(b'{"traceEvents": []}' * 99)[:40], "cannot be read"),
+        (gzip.compress(mtime=0, data=b'{"traceEvents": []}' * 99)[:40], "cannot be read"),
     ],
 )
 def test_a_broken_trace_is_one_sentence(tmp_path: Path, content: bytes, says: str) -> None:
