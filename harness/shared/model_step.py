@@ -75,6 +75,8 @@ class ModelFile:
     """Packages that it cannot do without."""
     forbid: tuple[str, ...] = ()
     """Words in the log which say that the model did not run as it should."""
+    wants: tuple[str, ...] = ()
+    """Environment variables that the user has to set; only `doctor` looks for them."""
     hash: str = ""
     command: tuple[str, ...] = ()
     """Its words, with {dump} for the file that it writes its times to."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernbench.commands.completion import complete_shipped, complete_task
+from kernbench.commands.models.transfer import complete_model
 from kernbench.commands.run import TOUR, need_terminal, open_workbench
 
 if TYPE_CHECKING:
@@ -51,19 +52,31 @@ def new(ctx: click.Context, /, name: str, source: str | None, host: bool, cuda: 
     metavar="PATH",
     help="Check this repository instead: default branch, clean, up to date with its upstream; exits with 1 if not.",
 )
-def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | None) -> None:
+@click.option(
+    "--model",
+    metavar="NAME",
+    shell_complete=complete_model,
+    help="Check what this model of `transfer` needs instead; exits with 1 if something is missing.",
+)
+def doctor(task: str | None, python: str | None, as_json: bool, repo: Path | None, model: str | None) -> None:
     """Check this machine and suggest fixes."""
     from kernbench.doctor import installation as checks
-    from kernbench.doctor import repository
+    from kernbench.doctor import model_needs, repository
     from kernbench.task import lookup
 
+    if sum(given is not None for given in (task, repo, model)) > 1:
+        raise click.UsageError("use only one of TASK, --repo and --model")
     if repo is not None:
         found = repository.checks(repo)
+    elif model is not None:
+        found = model_needs.checks(model, python)
     else:
         found = checks.checks(python=python, folder=lookup.find_task(task, to_edit=False) if task else None)
         found += _textual()
-    click.echo(checks.as_json(found) if as_json else checks.report(found, bad="NO" if repo else "MISSING"))
+    click.echo(checks.as_json(found) if as_json else checks.report(found, bad="NO" if repo or model else "MISSING"))
     if repo is not None and not all(check.ok for check in found):
+        sys.exit(1)
+    if model is not None and any(check.ok is False for check in found):
         sys.exit(1)
 
 

@@ -30,8 +30,8 @@ MODELS_FOLDER = "models"
 TINY = "tiny"
 """The config for a CPU."""
 DTYPES = ("bfloat16", "float16", "float32")
-KEYS = frozenset("title program dtype needs forbid configs limits site rewrite operators".split())
-COMMAND_KEYS = frozenset("title command environment limit_s forbid configs site rewrite".split())
+KEYS = frozenset("title program dtype needs wants forbid configs limits site rewrite operators".split())
+COMMAND_KEYS = frozenset("title command environment wants limit_s forbid configs site rewrite".split())
 """Of a model that is a command."""
 DUMP = "{dump}"
 SIGNALS = ("falling back to diffusers backend", "using diffusers backend", "loaded diffusers pipeline")
@@ -79,6 +79,7 @@ def load(folder: Path, config: str | None, on_cpu: bool) -> ModelFile:
         config=dict(configs[chosen]),
         sites=sites,
         rewrites=tuple(_rewrites(path, data.get("rewrite", []))),
+        wants=texts(path, "wants", data.get("wants", [])),
         forbid=(*SIGNALS, *texts(path, "forbid", data.get("forbid", []))),
         hash=snapshot.sha_of(folder, folder / lookup.STATE_FOLDER),
     )
