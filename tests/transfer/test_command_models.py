@@ -142,6 +142,32 @@ def test_the_users_own_sitecustomize_still_runs(tmp_path: Path) -> None:
     assert done.stdout == "the own one\nFalse\n"
 
 
+REWRITTEN = (
+    command_toy.MODEL.replace(SITE, "pieces:step_ms")
+    + """
+[[rewrite]]
+call = "served.run:one"
+by = "rewrites:one"
+"""
+)
+
+
+def test_a_rewrite_calls_the_kernels_through_the_models_own_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_toy, "MODEL", REWRITTEN)
+    folder = command_toy.write(tmp_path)
+    (folder / "pieces.py").write_text("def step_ms(ms):\n    return ms\n")
+    (folder / "rewrites.py").write_text("import pieces\n\ndef one(number, mode):\n    return pieces.step_ms(10.0)\n")
+    model = model_file.load(folder, None, on_cpu=False)
+    inside = Injection(tmp_path / "inside", model, [toy.patch(folder)], is_watched=True)
+    command = [sys.executable, str(folder / "generate.py"), str(tmp_path / "dump.json"), "plain"]
+    environment = os.environ | {"PYTHONPATH": f"{inside.folder}{os.pathsep}{tmp_path / 'stubs'}"}
+    subprocess.run(command, env=environment, capture_output=True, check=True)
+    assert inside.ran() == Ran(frozenset(["pieces:step_ms"]), frozenset(["scale"]))
+    assert perf_dump.read(tmp_path / "dump.json").steps_ms == (8.0,) * 6
+
+
 def test_a_signal_is_found_across_pieces_and_in_a_progress_line() -> None:
     log = Log(["using diffusers backend"])
     for piece in (b"loading\n 10%\r 20%\rUsing Diff", b"users back", b"end\x1b[0m\nlater\n"):
@@ -169,7 +195,7 @@ def test_a_mistake_in_a_commands_file_is_named(
 
 
 def test_options_that_do_not_fit_the_kind_of_model_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="toy is a command, which runs in its own way"):
+    with pytest.raises(UserError, match=r"toy is a command; change `command` in its model.toml"):
         row_of(command_toy.write(tmp_path / "a"), steps=3)
     folder = toy.write(tmp_path / "b")
     os.chdir(tmp_path / "b")

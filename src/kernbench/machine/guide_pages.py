@@ -8,7 +8,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "guide"
 GROUPS = {
     "Start": "first keys tasks words troubleshooting",
     "Numbers": "numbers trust best findings ncu",
-    "Work": "log sharing rank capture transfer suites fleet sweep ci agents scripting configuration remote",
+    "Work": "log sharing rank capture transfer suites fleet sweep ci agents scripting configuration remote story",
     "Reference": "cuda host kernels architecture",
     "GPUs": "t4 a100 h100 b200",
 }

@@ -135,8 +135,10 @@ class ModelRun:
         model = model_file.load(self._folder, options.config, on_cpu=True)
         model_sources.tasks(model, options.tasks)
         _sides(options.sides, on_cpu=False)
-        if model.command and (options.sides or options.steps):
-            raise UserError(f"--sides and --steps: {model.name} is a command, which runs in its own way")
+        if model.command and (options.sides or options.steps or options.device):
+            raise UserError(
+                f"--sides, --steps, --device: {model.name} is a command; change `command` in its model.toml"
+            )
         if not model.command and options.rounds is not None and options.rounds < FEWEST_ROUNDS:
             raise UserError(f"--rounds: an interval needs {FEWEST_ROUNDS} at least")
         return model
