@@ -19,7 +19,7 @@ from harness.shared.errors import UserError
 from kernbench import version
 from kernbench.commands import completion, export, guide, history, know, profile, run, selfcheck, setup
 from kernbench.commands.models import capture, rank, transfer
-from kernbench.commands.unattended import fleet, gate, mcp, suites, sweep
+from kernbench.commands.unattended import campaign, fleet, gate, mcp, suites, sweep
 from kernbench.machine.terminal import clear_line, print_only_text
 
 LONGEST_HELP = 66
@@ -51,7 +51,7 @@ Environment:
 
 
 GROUPS = {
-    "Work": "open run watch new import suite sweep transfer capture gate mcp demo",
+    "Work": "open run watch new import suite sweep transfer capture gate mcp campaign demo",
     "Look": "status log show diff know profile trace rank guide",
     "Share": "export port restore drop",
     "Machine": "doctor selfcheck fleet completion",
@@ -133,6 +133,7 @@ for command in (
     *suites.COMMANDS,
     *gate.COMMANDS,
     *mcp.COMMANDS,
+    *campaign.COMMANDS,
     *sweep.COMMANDS,
     *fleet.COMMANDS,
     *guide.COMMANDS,

@@ -54,9 +54,9 @@ class Git:
         except tool.ToolError:
             return None
 
-    def read(self, *words: str, given: bytes = b"") -> bytes:
+    def read(self, *words: str, given: bytes = b"", seconds: float = SECONDS) -> bytes:
         """What git answers to `given`, byte for byte; raises ToolError."""
-        done = tool.run_bytes(self._command(words), SECONDS, _environment(), given)
+        done = tool.run_bytes(self._command(words), seconds, _environment(), given)
         if done.returncode != 0:
             said = os.fsdecode(done.stderr).strip().splitlines() or [f"exit code {done.returncode}"]
             raise tool.ToolError(f"git failed: {one_line(said[0])}")

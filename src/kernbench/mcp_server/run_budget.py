@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 from harness.shared import format as fmt
 from harness.shared.errors import UserError
+from kernbench.atomic_write import written_aside
 from kernbench.mcp_server.answers import BudgetLeft
 
 
@@ -16,11 +18,20 @@ class BudgetSpent(UserError):
 
 class RunBudget:
     def __init__(
-        self, runs: int | None = None, minutes: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        runs: int | None = None,
+        minutes: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        spent: Path | None = None,
     ) -> None:
-        """None: not limited."""
-        self._runs, self._minutes, self._clock = runs, minutes, clock
+        """None: not limited. `spent` is a file with the runs made so far, by earlier servers too."""
+        self._runs, self._minutes, self._clock, self._spent_file = runs, minutes, clock, spent
         self._made = 0
+        if spent is not None and spent.exists():
+            try:
+                self._made = int(spent.read_text(encoding="ascii"))
+            except ValueError:
+                raise UserError(f"{spent} does not hold a number of runs; remove it to begin at none") from None
         self._began: float | None = None
 
     def begin(self) -> None:
@@ -31,6 +42,9 @@ class RunBudget:
     def count_run(self) -> None:
         """A run that began counts, whatever came of it."""
         self._made += 1
+        if self._spent_file is not None:
+            with written_aside(self._spent_file, str(self._made).encode("ascii")) as move:
+                move()
 
     def check_run(self, count: int = 1) -> None:
         """Whether so many runs may begin."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,11 +29,20 @@ ENDED_BY_SIGNAL, CLIENT_LEFT = 130, 141
     metavar="M",
     help="Refuse to run or profile later than this after the first call.",
 )
+@click.option(
+    "--spent",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Count the runs in this file, so that another server goes on from there.",
+)
+@click.option("--join", type=click.Path(exists=True), metavar="SOCKET", help="Pass lines on to the server there.")
 @click.option("--device", metavar="D", help="cpu, cuda:N or idle. Default: the task's device.")
 @click.option("--python", metavar="P", help="Python interpreter that has torch, if not this one.")
 @click.option("--deadline", multiple=True, metavar="STEP=S", help="Time limit for a step, as in `kernbench run`.")
 @click.option("--budget", type=float, default=100.0, show_default=True, metavar="MS", help="Timing budget per case.")
-def serve(tasks: tuple[str, ...], runs: int | None, minutes: float | None, **given: Any) -> None:
+def serve(
+    tasks: tuple[str, ...], runs: int | None, minutes: float | None, spent: Path | None, join: str | None, **given: Any
+) -> None:
     """Serve tasks over the Model Context Protocol, on stdin and stdout, until stdin ends.
 
     TASKS are tasks or folders of tasks; without them, the task that contains this folder, or all that can be opened
@@ -42,6 +52,10 @@ def serve(tasks: tuple[str, ...], runs: int | None, minutes: float | None, **giv
     kernbench mcp softmax_host --runs 50 --minutes 120
     kernbench mcp kernels --device cuda:0
     """
+    if join is not None:
+        from kernbench.mcp_server import joining
+
+        joining.pass_on(join)
     try:
         import_module("mcp.server.mcpserver")
     except ImportError:  # not there, or version 1
@@ -60,7 +74,7 @@ def serve(tasks: tuple[str, ...], runs: int | None, minutes: float | None, **giv
         click.echo(f"serving {what} on stdin and stdout; a client starts this: `kernbench guide agents`", err=True)
 
     async def main() -> int:
-        desk = Desk(served, options, RunBudget(runs, minutes))
+        desk = Desk(served, options, RunBudget(runs, minutes, spent=spent))
         serving = asyncio.create_task(make_server(desk).run_stdio_async())
         try:
             await asyncio.wait([serving])
