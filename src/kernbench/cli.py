@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from harness.shared.errors import UserError
 from kernbench import version
-from kernbench.commands import completion, export, guide, history, know, profile, run, selfcheck, setup
+from kernbench.commands import completion, export, guide, history, know, port, profile, run, selfcheck, setup
 from kernbench.commands.models import capture, rank, transfer
 from kernbench.commands.unattended import campaign, fleet, gate, mcp, suites, sweep
 from kernbench.machine.terminal import clear_line, print_only_text
@@ -127,6 +127,7 @@ for command in (
     *history.COMMANDS,
     *know.COMMANDS,
     *export.COMMANDS,
+    *port.COMMANDS,
     *profile.COMMANDS,
     *selfcheck.COMMANDS,
     *setup.COMMANDS,

@@ -1,4 +1,4 @@
-"""export and port: the log for reviewers, the solution for the main tree."""
+"""export: the log for reviewers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kernbench.commands.completion import complete_iteration
-from kernbench.commands.history import echo_diff, located, opened, state_option
+from kernbench.commands.history import located, opened, state_option
 from kernbench.commands.run import task_argument
 from kernbench.export.formats import FORMATS, SOLUTIONS
 
@@ -90,71 +90,4 @@ def _export_solution(
     click.echo(f"wrote {path}", err=True)
 
 
-@click.command()
-@task_argument
-@click.option(
-    "--to", "target", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The file to replace."
-)
-@click.option(
-    "--from",
-    "reference",
-    default="best",
-    show_default=True,
-    metavar="N",
-    shell_complete=complete_iteration,
-    help="The source to port.",
-)
-@click.option("--file", "name", metavar="NAME", help="Source file to port, if several fit.")
-@click.option("--dry-run", is_flag=True, help="Only show the difference.")
-@click.option("--force", is_flag=True, help="Write even if the repository is not clean.")
-@click.option("--anyway", is_flag=True, help="Write even if a model does not keep this source.")
-@state_option
-def port(
-    task: str | None,
-    target: Path,
-    reference: str,
-    name: str | None,
-    dry_run: bool,
-    force: bool,
-    anyway: bool,
-    state: Path | None,
-) -> None:
-    """Copy the best solution into a file in your project.
-
-    Shows the difference first. Writes only if the file's repository is clean or --force is given, and if no model was
-    slower with this source or --anyway is given; otherwise exits with 1.
-    """
-    from kernbench.upstream import model_gate
-    from kernbench.upstream import port as porting
-
-    loaded, journal = opened(task, state)
-    plan = porting.plan(loaded, journal, target, reference, name)
-    lines = plan.diff()
-    echo_diff(lines)
-    if not lines and plan.old == plan.new:
-        click.echo(f"{target} is already the same as {plan.name}", err=True)
-        return
-    said = model_gate.gate(loaded, journal, plan.source_hash)
-    for remark in said.remarks:
-        click.echo(f"kernbench: {remark}", err=True)
-    if dry_run:
-        if said.obstacle:
-            click.echo(f"kernbench: it would not be written: {said.obstacle}", err=True)
-        return
-    obstacle = ("" if anyway else said.obstacle) or ("" if force else porting.obstacle(target))
-    if obstacle:
-        click.echo(f"kernbench: not written: {obstacle}", err=True)
-        sys.exit(1)
-    porting.write(plan)
-    if said.refused:
-        said.overrule(journal.state, "port", target.name)
-        click.echo(f"kernbench: written anyway: {said.refusal}", err=True)
-    click.echo(f"wrote {plan.name} to {target}", err=True)
-    if plan.others:
-        names = ", ".join(plan.others)
-        click.echo(
-            f"kernbench: not ported: {names}; the speedup may depend on compile flags or launch code in them", err=True
-        )
-
-
-COMMANDS = (export, port)
+COMMANDS = (export,)

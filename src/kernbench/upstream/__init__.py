@@ -1,1 +1,1 @@
-"""What leaves for another repository: `port`, and what models say of the source before it does."""
+"""What leaves for another repository: `port`, its checks, and what models say about the source before it does."""

@@ -33,6 +33,8 @@ class Port:
     name: str
     """As the diff names it: `12/solution.py`."""
     target: Path
+    folder: Path
+    """Of the whole source."""
     source_hash: str = ""
     others: tuple[str, ...] = ()
     """Other files of the source, which may be part of its speed: a wrapper, flags, a header."""
@@ -68,7 +70,7 @@ def plan(task: Task, journal: Journal, target: Path, reference: str = "best", na
         raise PortError(f"which file goes into {target.name}? choose one with `--file`: {names}")
     others = tuple(path.as_posix() for path in files if path != fits[0])
     digest = point.summary.source if point.summary else snapshot.sha_of(point.folder, point.state, task.ignore)
-    return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target, digest, others)
+    return Port(point.folder / fits[0], f"{point.name}/{fits[0].as_posix()}", target, point.folder, digest, others)
 
 
 def obstacle(target: Path) -> str | None:
@@ -89,6 +91,20 @@ def write(port: Port) -> None:
             move()
     except OSError as problem:
         raise PortError(f"cannot write {problem.filename}: {problem.strerror}") from None
+
+
+def put_back(port: Port, old: bytes | None) -> None:
+    """Undoes `write`, unless the file was changed since."""
+    if port.old != port.new:
+        raise PortError(f"{port.target} was changed since it was written, and stays as it is")
+    try:
+        if old is None:
+            port.target.unlink()
+            return
+        with written_aside(port.target, old) as move:
+            move()
+    except OSError as problem:
+        raise PortError(f"cannot put back {problem.filename}: {problem.strerror}") from None
 
 
 def _fitting(files: list[Path], target: Path) -> list[Path]:
