@@ -131,6 +131,8 @@ class SideTime:
     samples: tuple[float, ...] = ()
     sm_mhz: float | None = None
     watts: float | None = None
+    peak_mb: float | None = None
+    """The most memory of the GPU that a step had allocated at once, with the weights."""
     problem: str = ""
     """Why it has no time."""
     total_ms: float | None = None

@@ -185,6 +185,7 @@ class StepRun:
             samples=samples,
             sm_mhz=stats.median(mhz) if mhz else None,
             watts=stats.median(watts) if watts else None,
+            peak_mb=meter.peak_mb.get(name),
         )
 
     def _ratios(self, timing: Timing, names: list[str], margin: float) -> list[SideRatio]:

@@ -31,15 +31,26 @@ AGAIN = "again"
 
 @dataclass
 class Meter:
-    """The SM clock and the power right after each step of a side."""
+    """The SM clock and the power right after each step of a side, and its largest peak of allocated memory."""
 
     gpu: Gpu | None
     mhz: dict[str, list[float]] = field(default_factory=dict)
     watts: dict[str, list[float]] = field(default_factory=dict)
+    peak_mb: dict[str, float] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Before a step."""
+        import torch
+
+        if self.gpu is not None:
+            torch.cuda.reset_peak_memory_stats()
 
     def look(self, side: str) -> None:
         if self.gpu is None:
             return
+        import torch
+
+        self.peak_mb[side] = max(self.peak_mb.get(side, 0.0), torch.cuda.max_memory_allocated() / 2**20)
         for kept, value in ((self.mhz, self.gpu.nvml.state().sm_mhz), (self.watts, self.gpu.nvml.watts())):
             if value is not None:
                 kept.setdefault(side, []).append(value)
@@ -81,6 +92,7 @@ def _one(name: str, side: StepSide, gpu: Gpu | None, meter: Meter) -> float:
 
     def prepare() -> None:
         side.begin()
+        meter.begin()
         wait()
 
     try:

@@ -2,6 +2,7 @@
 
 PULL_REQUEST.md   the body        change.diff   from the first source to the best
 chart.svg, cases.svg              numbers.csv   every run and case
+perf/                             perf dumps of models' steps, as SGLang writes them
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ def make(about: Collected, before: str | None = None, after: str | None = None, 
         "cases.svg": html_page.heatmap(about) + "\n",
         "numbers.csv": csv_json.make_csv(about),
     }
-    return PullRequest({**told, "change.diff": "\n".join(diff) + "\n"} if diff else told, said)
+    told |= {"change.diff": "\n".join(diff) + "\n"} if diff else {}
+    return PullRequest({**told, **model_tables.dumps(said)}, said)
 
 
 def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
@@ -111,7 +113,8 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None, said: ModelGate)
         *_environment(about, pair),
     ]
     chart = ["![speedup by iteration](chart.svg)", ""]
-    return [*map(markdown, told), *chart, *map(markdown, measured), *_commands(pair), *_change(diff), *_slots()]
+    body = [*map(markdown, told), *chart, *map(markdown, measured), *_commands(pair, said), *_change(diff)]
+    return [*body, *_slots(bool(model_tables.timed(said)))]
 
 
 def _claim(after: Summary) -> str:
@@ -244,8 +247,9 @@ def _environment(about: Collected, pair: Pair) -> list[str]:
     return ["## Environment and commands", "", *lines, ""]
 
 
-def _commands(pair: Pair) -> list[str]:
-    commands = list(dict.fromkeys(item.command for item in (pair.after, pair.before) if item and item.command))
+def _commands(pair: Pair, said: ModelGate) -> list[str]:
+    runs = [item.command for item in (pair.after, pair.before) if item]
+    commands = list(dict.fromkeys(filter(None, [*runs, *(row.command for row in said.rows)])))
     return [*fenced(commands, "sh"), ""] if commands else []
 
 
@@ -258,10 +262,8 @@ def _change(diff: list[str] | None) -> list[str]:
     return ["## Diff", "", summary, "", *fenced(diff, "diff"), "", "</details>", ""]
 
 
-def _slots() -> list[str]:
-    return [
-        "## To be filled in by the author",
-        "",
+def _slots(has_models: bool) -> list[str]:
+    timings = [
         "- [ ] Model-level timings (kernel gains may not carry over)",
         "",
         "  | model, stage | before ms | after ms | speedup |",
@@ -269,5 +271,6 @@ def _slots() -> list[str]:
         "  | _denoise stage_ | | | |",
         "  | _end to end_ | | | |",
         "",
-        "- [ ] Image or output generated with the change, next to one without it",
     ]
+    image = "- [ ] Image or output generated with the change, next to one without it"
+    return ["## To be filled in by the author", "", *([] if has_models else timings), image]

@@ -87,7 +87,9 @@ class ModelLog:
 
 
 def _decoded(line: bytes) -> ModelRow | None:
+    """None if it is torn, of a newer version or forged: files are named after the model."""
     try:
-        return decode_checked(ModelRow, parse(line))
+        row = decode_checked(ModelRow, parse(line))
     except UNREADABLE:
         return None
+    return row if row.model == Path(row.model).name else None

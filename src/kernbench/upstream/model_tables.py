@@ -1,12 +1,166 @@
-"""The part of a pull request that is about models: what a step came to with the source in it."""
+"""The part of a pull request that is about models: steps, totals, shares, exactness, and perf dumps for SGLang."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from harness.shared import format as fmt
+from harness.shared.model_step import OURS_OF, SideTime, TaskShare
+from kernbench import render
+from kernbench.log.entries import entry_text
+from kernbench.transfer import perf_dump
+from kernbench.transfer.model_row import ModelRow
+from kernbench.transfer.perf_dump import PerfDump
 from kernbench.upstream.model_gate import ModelGate
+
+OWN_OF = {ours: own for own, ours in OURS_OF.items()}
+Table = list[list[str]]
 
 
 def section(said: ModelGate) -> list[str]:
     """Markdown lines; of a model that ran no step with this source, only that."""
     lines = [f"- {remark}" for remark in said.remarks]
     lines += [f"- shown with `--anyway`: {said.refusal}"] if said.refused else []
-    return ["## In a model", "", *lines, ""]
+    lines = ["## In a model", "", *lines, ""]
+    rows = timed(said)
+    if not rows:
+        return lines
+    lines += ["### Denoising step", "", *_steps(rows), "", *_remarks(rows), ""]
+    lines += ["### End to end", "", *_totals(rows), "", _about_totals(rows), ""]
+    lines += ["### Share of the step", "", *_shares(rows), ""]
+    return [*lines, "### Exactness", "", *_exactness(rows), "", *_about_exactness(rows), ""]
+
+
+def timed(said: ModelGate) -> list[ModelRow]:
+    """The rows with numbers."""
+    return [row for row in said.rows if row.ratio is not None and row.times]
+
+
+def dumps(said: ModelGate) -> dict[str, str]:
+    """Files that SGLang's compare_perf.py reads: one without the kernels and one with them for each model."""
+    found = {}
+    for row in timed(said):
+        for name, side in (("before", row.over), ("after", row.side)):
+            if (time := _time(row, side)) is not None:
+                found[f"perf/{row.model}-{name}.json"] = perf_dump.text(_dump(row, time))
+    return found
+
+
+def _dump(row: ModelRow, time: SideTime) -> PerfDump:
+    total = round(sum(time.samples), 6)
+    memory = {} if time.peak_mb is None else {f"after_{perf_dump.DENOISING}": {"peak_allocated_mb": time.peak_mb}}
+    return PerfDump(
+        total_ms=total,
+        stages={perf_dump.DENOISING: total},
+        steps_ms=time.samples,
+        memory_mb=memory,
+        at=row.at,
+        request=row.run,
+        meta={
+            "model": row.model,
+            "config": row.config,
+            "side": time.name,
+            "device": row.environment.device_name or row.environment.device,
+            "sources": {patch.task: patch.source for patch in row.sources},
+            "made_by": f"kernbench {row.version}",
+        },
+    )
+
+
+def _steps(rows: Sequence[ModelRow]) -> list[str]:
+    """Every side of every model; one with the kernels is also compared with its counterpart without."""
+    table = [["model", "side", "step ms", "over eager", "kernels' gain", "verdict"]]
+    for row in rows:
+        for item in row.times:
+            if item.ms is None:
+                continue
+            ratio = row.ratio_of(item.name, OWN_OF.get(item.name, ""))
+            word = f"{render.SIGNS[ratio.verdict]} {ratio.verdict}" if ratio else ""
+            over = fmt.speedup(row.ratio_of(item.name, "eager")) if item.name != "eager" else ""
+            gain = fmt.speedup(ratio) if ratio else ""
+            table.append([_name(row), item.name, fmt.microseconds(item.ms), over, gain, word])
+    return _markdown(table, left=(0, 1, 5))
+
+
+def _remarks(rows: Sequence[ModelRow]) -> list[str]:
+    lines = []
+    for row in rows:
+        floor = f", A/A floor {fmt.fine_percent(row.floor)}" if row.floor is not None else ""
+        device = row.environment.device_name or row.environment.device
+        lines.append(
+            f"{_name(row)}: medians of {fmt.plural(row.rounds, 'step')} of each side in turns on {device}{floor}."
+        )
+    return [*lines, "± is half the 95% interval."]
+
+
+def _totals(rows: Sequence[ModelRow]) -> list[str]:
+    has_peak = any(item.peak_mb is not None for row in rows for item in row.times)
+    peaks = ["peak MB before", "peak MB after"] if has_peak else []
+    table = [["model", "sides", "steps", "before ms", "after ms", "speedup", "result", *peaks]]
+    for row in rows:
+        before, after = _time(row, row.over), _time(row, row.side)
+        if before is None or after is None:
+            continue
+        cells = [_name(row), f"{row.side} over {row.over}", str(len(after.samples))]
+        cells += [fmt.fixed(sum(item.samples), 1) for item in (before, after)]
+        cells += [fmt.speedup(row.ratio), row.said]
+        cells += [fmt.whole(item.peak_mb) for item in (before, after)] if has_peak else []
+        table.append(cells)
+    return _markdown(table, left=(0, 1, 6))
+
+
+def _about_totals(rows: Sequence[ModelRow]) -> str:
+    files = ", ".join(f"`perf/{row.model}-before.json` and `perf/{row.model}-after.json`" for row in rows)
+    sides = "The fastest side with the kernels against the fastest without"
+    return f"{sides}; {files} have every step, in the form that SGLang's compare_perf.py reads."
+
+
+def _shares(rows: Sequence[ModelRow]) -> list[str]:
+    table = [["model", "task", "calls", "share before", "share after", "calls' gain"]]
+    for row in rows:
+        after = _shares_after(row.shares)
+        for item in row.shares:
+            known = after.get(item.task)
+            left = fmt.DASH if known is None else fmt.fine_percent(known)
+            cells = [_name(row), item.task, str(item.calls), fmt.fine_percent(item.share), left]
+            table.append([*cells, fmt.times(item.gain)])
+    return _markdown(table, left=(0, 1))
+
+
+def _shares_after(shares: Sequence[TaskShare]) -> dict[str, float]:
+    """Of the shorter step; a task whose calls could not be timed has none."""
+    times = {item.task: item.share / item.gain for item in shares if item.gain}
+    step = 1 - sum(item.share - times[item.task] for item in shares if item.task in times)
+    return {task: time / step for task, time in times.items()} if step > 0 else {}
+
+
+def _exactness(rows: Sequence[ModelRow]) -> list[str]:
+    wide = next((row.wide for row in rows if row.wide), "wider")
+    table = [["model", "side", "bit-exact", "max abs", "relative L2", "PSNR dB", f"L2 to {wide}", "of eager"]]
+    for row in rows:
+        for gap in row.gaps:
+            cells = [_name(row), gap.side, "yes" if gap.bit_exact else "no", fmt.error(gap.max_abs)]
+            cells += [fmt.error(gap.relative_l2), fmt.fixed(gap.psnr_db, 1)]
+            table.append([*cells, fmt.error(gap.wide_l2), fmt.error(gap.original_wide_l2)])
+    return _markdown(table, left=(0, 1, 2))
+
+
+def _about_exactness(rows: Sequence[ModelRow]) -> list[str]:
+    """Upstream turns bit-exact kernels on by default, and others only with a switch."""
+    others = [row.model for row in rows if not row.exact]
+    if not others:
+        return ["The output is the original's, bit for bit."]
+    return [f"Not bit-exact in {fmt.joined(others)}: upstream may want it behind a quality switch."]
+
+
+def _time(row: ModelRow, side: str) -> SideTime | None:
+    return next((item for item in row.times if item.name == side and item.samples), None)
+
+
+def _name(row: ModelRow) -> str:
+    return f"{row.model} ({row.config})"
+
+
+def _markdown(table: Table, left: Sequence[int]) -> list[str]:
+    rule = ["---" if place in left else "---:" for place in range(len(table[0]))]
+    return [entry_text.cells(cells) for cells in (table[0], rule, *table[1:])]
