@@ -150,6 +150,12 @@ def test_a_fast_path_ran_or_says_why_not(tmp_path: Path) -> None:
     assert fast_path(tmp_path, 128, function="sglang/ops/qknorm_rope.py(2): run") == "ran"
     assert fast_path(tmp_path, 96, function="diffusers/attention.py(9): apply_qk_norm") == "only in SGLang: head_dim 96"
     assert fast_path(tmp_path, 96, function="sglang/layers.py(9): softplus") == "none known"
+    norm = "sglang/layers.py(9): RMSNormScaleShift"
+    assert [fast_path(tmp_path, width, function=norm) for width in (100, 512, 16384)] == [
+        "should have run: width 100",
+        "should have run",
+        "should have run: width 16384",
+    ]
     step = [python(ATTENTION_LAYER, 0, 50), *launched("k", 2, 1, 60, 9)]
     assert ranked(tmp_path, *step).rows[0].fast_path.text == "should have run: head_dim not recorded"
     on_cpu = [python(ATTENTION_LAYER, 0, 50), operator("aten::mul", 1, 20, [9, 4, 96])]
@@ -161,7 +167,7 @@ def test_users_add_and_replace_fast_paths(tmp_path: Path) -> None:
     own = tmp_path / "fast_paths.toml"
     own.write_text(table.format("mine", "fast_kernel") + table.format("qknorm_rope", "other"))
     paths = fast_paths.load([own, tmp_path / "missing.toml"])
-    assert [path.name for path in paths[:2]] == ["mine", "qknorm_rope"]
+    assert [(path.name, path.project) for path in paths[:2]] == [("mine", "ours"), ("qknorm_rope", "ours")]
     assert len(paths) == len(fast_paths.load([])) + 1
     assert fast_paths.judge(paths, "m:my_norm", ["k"], ()).text == "should have run"
     assert fast_paths.judge(paths, "m:my_norm", ["fast_kernel"], ()).text == "ran"

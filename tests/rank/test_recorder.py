@@ -128,7 +128,7 @@ def test_the_environment_keeps_what_the_user_has(tmp_path: Path, monkeypatch: py
     assert made["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/mine"
     assert (tmp_path / "sitecustomize.py").is_file()
     settings = json.loads(made[recorded_command.ENVIRONMENT])
-    assert (settings["for_s"], settings["skip_s"], Path(settings["recorder"]).name) == (5.0, 2.0, "recorder.py")
+    assert (settings["for_s"], settings["skip_s"], Path(settings["recorder"]).name) == (5.0, 2.0, "stack_recorder.py")
 
 
 def test_ctrl_c_ends_the_commands_whole_tree(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_idle_time_is_what_no_kernel_covers(tmp_path: Path) -> None:
     assert recording.idle_us == 175.0
     twice = [*launched("a", 0, 1, 10, 10), *launched("b", 1, 2, 15, 10)]  # two streams
     recording = chrome_trace.read(write(tmp_path / "u.json", *twice))
-    assert (recording.device_us, recording.window_us, recording.idle_us) == (20.0, 15.0, 0.0)
+    assert (recording.device_us, recording.window_us, recording.busy_us) == (20.0, 15.0, 15.0)
 
 
 def test_on_a_cpu_operators_count_with_their_self_time(tmp_path: Path) -> None:
@@ -79,6 +79,14 @@ def test_on_a_cpu_operators_count_with_their_self_time(tmp_path: Path) -> None:
     }
     assert (recording.window_us, recording.idle_us) == (70.0, 10.0)
     assert recording.unknown == [chrome_trace.CPU_TIME]
+
+
+def test_what_starts_together_is_nested_by_its_length(tmp_path: Path) -> None:
+    step = [operator("aten::mul", 0, 4, [2, 3]), operator("aten::mul", 5, 4, [2]), python("a.py(1): f", 0, 9)]
+    recording = chrome_trace.read(write(tmp_path / "t.json", *step))
+    assert by_function(recording) == {"a.py:f": ["aten::mul"]}
+    (amount,) = recording.work.values()
+    assert (amount.us, amount.calls, amount.dims) == (8.0, 2, (2, 3))
 
 
 def test_a_trace_without_stacks_and_shapes_says_so(tmp_path: Path) -> None:
@@ -109,10 +117,14 @@ def test_a_trace_is_read_in_pieces_packed_or_not(tmp_path: Path, monkeypatch: py
         (b'{"events": []}', 'has no "traceEvents"'),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k"}]}', "without start, duration or name"),
         (b'{"traceEvents": []}', "neither kernels nor operators"),
-        (gzip.compress(mtime=0, data=b'{"traceEvents": []}' * 99)[:40], "cannot be read"),
+        (gzip.compress(b'{"traceEvents": [' + b"{}, " * 5000)[:40], "Compressed file ended"),
     ],
+    ids=["syntax", "torn", "other", "event", "empty", "gzip"],
 )
-def test_a_broken_trace_is_one_sentence(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_broken_trace_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, says: str
+) -> None:
+    monkeypatch.setattr(trace_events, "CHUNK", 7)
     (tmp_path / "t.json").write_bytes(content)
     with pytest.raises(UserError, match=r"t\.json") as caught:
         chrome_trace.read(tmp_path / "t.json")
@@ -152,8 +164,13 @@ def test_an_nsys_export_may_lack_tables_and_columns(tmp_path: Path) -> None:
 
 
 def test_a_file_that_nsys_did_not_export_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "text.sqlite").write_text("no database, but long enough to be taken for a damaged one\n" * 20)
+    (tmp_path / "torn.sqlite").write_bytes(nsys_report.MAGIC + b"no database\n" * 200)
     sqlite3.connect(tmp_path / "empty.sqlite").close()
-    for name, says in (("text", "not a database"), ("empty", "has no kernels"), ("none", "no such file")):
+    for name, says in (("torn", "not a database"), ("empty", "has no kernels"), ("none", "unable to open")):
         with pytest.raises(UserError, match=says):
             nsys_report.read(tmp_path / f"{name}.sqlite")
+    assert nsys_report.is_export(tmp_path / "torn.sqlite")
+    assert not nsys_report.is_export(write(tmp_path / "t.json"))
+    for name, says in (("x.nsys-rep", "nsys export --type sqlite"), ("none", "No such file")):
+        with pytest.raises(UserError, match=says):
+            nsys_report.is_export(tmp_path / name)

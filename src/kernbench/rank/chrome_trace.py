@@ -5,6 +5,7 @@ Without a GPU the operators' self time counts as device time.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,11 +27,15 @@ Thread = tuple[Any, Any]
 
 
 class Event(NamedTuple):
+    """What is kept of an event: a trace has millions."""
+
     start: float
     end: float
     kind: str
     name: str
-    args: dict[str, Any]
+    correlation: Any = None
+    dims: tuple[int, ...] = ()
+    """Of the operator's largest tensor."""
 
 
 class Launch(NamedTuple):
@@ -89,6 +94,8 @@ def read(path: Path) -> Recording:
             continue
         event = _event(path, item)
         has.add(event.kind)
+        if event.kind == PYTHON and not python_frames.is_relevant(event.name):
+            continue
         if event.kind in DEVICE:
             device.append((item.get("pid"), event))
         else:
@@ -112,8 +119,9 @@ def _event(path: Path, item: dict[str, Any]) -> Event:
         start, lasting, name = float(item["ts"]), float(item["dur"]), str(item["name"])
     except (KeyError, TypeError, ValueError):
         raise UserError(f"{path} has an event without start, duration or name: {str(item)[:120]}") from None
-    args = item.get("args")
-    return Event(start, start + lasting, str(item["cat"]), name, args if isinstance(args, dict) else {})
+    given = item.get("args")
+    args = given if isinstance(given, dict) else {}
+    return Event(start, start + lasting, item["cat"], sys.intern(name), args.get("correlation"), largest(args))
 
 
 def _follow(recording: Recording, found: Iterable[Event], launches: dict[Any, Launch]) -> None:
@@ -125,7 +133,7 @@ def _follow(recording: Recording, found: Iterable[Event], launches: dict[Any, La
             named = stack.named()
             event, own = stack.pop()
             if event.kind == OPERATOR and not recording.on_gpu:
-                recording.add(Origin(event.name, event.name, named), own, largest(event))
+                recording.add(Origin(event.name, event.name, named), own, event.dims)
                 if not stack.operators:
                     spans.append((event.start, event.end))
 
@@ -134,8 +142,8 @@ def _follow(recording: Recording, found: Iterable[Event], launches: dict[Any, La
         if event.kind in LAUNCHES:
             inner = stack.operators[-1] if stack.operators else None
             graph = event.name.startswith(LAUNCHED_BY_GRAPH)
-            dims = max((largest(operator) for operator in stack.operators), key=size, default=())
-            launches[event.args.get("correlation")] = Launch(inner.name if inner else "", stack.named(), dims, graph)
+            dims = max((operator.dims for operator in stack.operators), key=size, default=())
+            launches[event.correlation] = Launch(inner.name if inner else "", stack.named(), dims, graph)
         else:
             stack.push(event)
     close(float("inf"))
@@ -147,7 +155,7 @@ def _place(recording: Recording, device: list[tuple[Any, Event]], launches: dict
     by_device: dict[Any, list[tuple[float, float]]] = {}
     lost = 0.0
     for place, event in device:
-        launch = launches.get(event.args.get("correlation"), nowhere)
+        launch = launches.get(event.correlation, nowhere)
         lost += 0.0 if launch is not nowhere else event.end - event.start
         origin = Origin(event.name, launch.operator, launch.frames, graph=launch.graph)
         recording.add(origin, event.end - event.start, launch.dims)
@@ -161,10 +169,10 @@ def _place(recording: Recording, device: list[tuple[Any, Event]], launches: dict
         recording.unknown.append(f"It does not say who launched {share} of the device time.")
 
 
-def largest(event: Event) -> tuple[int, ...]:
-    """The dims of the operator's largest tensor."""
+def largest(args: dict[str, Any]) -> tuple[int, ...]:
+    """The dims of an operator's largest tensor."""
     found: tuple[int, ...] = ()
-    for dims in event.args.get("Input Dims") or ():
+    for dims in args.get("Input Dims") or ():
         plain = isinstance(dims, list) and all(isinstance(extent, int) for extent in dims)
         if plain and size(tuple(dims)) > size(found):
             found = tuple(dims)

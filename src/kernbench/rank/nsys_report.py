@@ -21,6 +21,8 @@ KERNELS, RUNTIME, RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RU
 COPIES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "Memset"}
 CHAINS = "CUDA_CALLCHAINS"
 STRINGS = "StringIds"
+MAGIC = b"SQLite format 3\0"
+REPORTS = (".nsys-rep", ".qdrep")
 NAMES = ("demangledName", "shortName", "name")
 """Columns with a kernel's name; the first that is there."""
 PUSH_POP = 59
@@ -52,10 +54,19 @@ class _Ranges:
         return ""
 
 
+def is_export(path: Path) -> bool:
+    """By its first bytes; nsys's own format, which only nsys reads, is refused."""
+    if path.suffix in REPORTS:
+        raise UserError(f"{path} has to be exported first: `nsys export --type sqlite {path}`")
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError as problem:
+        raise UserError(f"{path} cannot be read: {problem.strerror}") from None
+
+
 def read(path: Path) -> Recording:
     try:
-        if not path.is_file():
-            raise UserError(f"{path}: there is no such file")
         with sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True) as database:
             try:
                 return _Report(path, database).recording()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ FUNCTION = re.compile(r"(?P<file>[^()]+)\((?P<line>\d+)\): (?P<name>.+)")
 MODULE = re.compile(r"nn\.Module: (?P<owner>.+)_\d+")
 PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 MACHINERY = frozenset(("torch", "triton", "functorch", "torchgen", *sys.stdlib_module_names)) - {"__main__"}
-GENERATED = ("torchinductor", "_kernbench_recorder", "harness/rank/recorder.py", "<frozen ")
+GENERATED = ("torchinductor", "rank/stack_recorder.py", "<frozen ")
 """Parts of file names: code that torch.compile writes, the recorder, Python's own start."""
 
 
@@ -30,6 +31,12 @@ def parse(name: str, owner: str = "") -> Frame | None:
     if found["name"].startswith("<") and found["name"] != "<module>":
         return None
     return Frame(found["file"], int(found["line"]), found["name"], owner if found["name"] == "forward" else "")
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def is_relevant(name: str) -> bool:
+    """Whether a function's name in a trace says anything about the code outside torch; most do not."""
+    return MODULE.fullmatch(name) is not None or parse(name) is not None
 
 
 def is_machinery(file: str) -> bool:

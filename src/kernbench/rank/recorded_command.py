@@ -7,6 +7,7 @@ recorded too. The command runs under the launcher: however this ends, nothing of
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -59,7 +60,7 @@ def environment(folder: Path, options: RecordOptions) -> dict[str, str]:
     source = harness_folder() / "rank"
     shutil.copyfile(source / "startup.py", folder / "sitecustomize.py")
     settings = {
-        "recorder": str(source / "recorder.py"),
+        "recorder": str(source / "stack_recorder.py"),
         "folder": str(folder),
         "for_s": options.for_s,
         "skip_s": options.skip_s,
@@ -86,7 +87,8 @@ async def _run(
         while not program.exited.is_set():
             if options.stop and _is_written(folder):
                 return None
-            await asyncio.wait([asyncio.ensure_future(program.exited.wait())], timeout=POLL_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(program.exited.wait(), POLL_S)
         await asyncio.wait([reading], timeout=POLL_S)
         return program.returncode
     finally:

@@ -38,7 +38,7 @@ def read_seconds(_ctx: click.Context, _param: click.Parameter, text: str) -> flo
     help="Read a trace of torch.profiler (.json, .json.gz) or an nsys export (.sqlite) instead of running COMMAND.",
 )
 @click.option(
-    "--for", "for_s", default="10s", show_default=True, callback=read_seconds, metavar="T", help="How long to record."
+    "--for", "for_s", default="5s", show_default=True, callback=read_seconds, metavar="T", help="How long to record."
 )
 @click.option(
     "--skip", "skip_s", default="0s", callback=read_seconds, metavar="T", help="Wait after the first call of a module."
@@ -88,8 +88,7 @@ def ranked_file(source: Path, command: tuple[str, ...]) -> Ranking:
     from kernbench.rank import chrome_trace, nsys_report, ranking
     from kernbench.rank.python_frames import Names
 
-    is_database = source.suffix in (".sqlite", ".db")
-    recording = (nsys_report if is_database else chrome_trace).read(source)
+    recording = (nsys_report if nsys_report.is_export(source) else chrome_trace).read(source)
     path = [Path.cwd(), *(Path(place) for place in sys.path if place)]
     return ranking.rank(recording, Names(path), _fast_paths(), command)
 

@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 POLL_S = 0.25
-MOST_GROWTH = 4 << 30
+MOST_GROWTH = 2 << 30
 """Bytes by which the process may grow while it is recorded; a Python call takes a few hundred."""
 
 
