@@ -70,6 +70,9 @@ class Captured:
             sys.path[:] = before
             if folder and folder not in before:
                 sys.path.append(folder)  # for what it imports later
+        file = os.path.abspath(getattr(found, "__file__", None) or "")
+        if folder and not file.startswith(os.path.join(folder, "")):
+            raise ImportError(f"{module} is already imported from {file}, not from {folder} (site in {self._path})")
         for part in path.split("."):
             found = getattr(found, part)
         return found  # type: ignore[no-any-return]

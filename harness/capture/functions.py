@@ -57,7 +57,7 @@ class Functions(TorchFunctionMode):
             return func(*args, **kwargs)
         cuda: Any = torch.cuda
         start = stop = None
-        if cuda.is_available() and cuda.is_initialized() and not cuda.is_current_stream_capturing():
+        if cuda.is_initialized() and not cuda.is_current_stream_capturing():
             start, stop = (cuda.Event(enable_timing=True) for _ in range(2))
             start.record()
         began = time.thread_time()  # other programs on the CPU do not count

@@ -78,7 +78,10 @@ class Report:
             "python": sys.executable,
             "torch": str(getattr(torch, "__version__", "")),
             "modules": self.modules,
-            "problems": self.problems,
+            "problems": {
+                **{site: recorder.problem for site, recorder in self.recorders.items() if recorder.problem},
+                **self.problems,
+            },
             "functions": self.looked() if self.looked else {},
             "sites": {
                 site: {

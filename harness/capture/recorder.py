@@ -53,6 +53,26 @@ class Form:
         return dict(vars(self))
 
 
+@dataclass
+class _Call:
+    form: Form
+    before: list[tuple[str, Any, int, dict[str, Any]]] = field(default_factory=list)
+    """Of the first call of a form: its tensors, as they were."""
+    random: list[Any] = field(default_factory=list)
+
+    def conclude(self, torch: Any, on_gpu: bool, result: Any) -> None:
+        """What the first call of a form did."""
+        if not self.random:
+            return
+        self.form.mutates = [
+            path
+            for path, tensor, version, values in self.before
+            if _version(tensor) != version or statistics(torch, tensor) != values
+        ]
+        self.form.result = Describer(torch, values=False).of(result)
+        self.form.is_random = not all(map(torch.equal, self.random, _random_state(torch, on_gpu)))
+
+
 class Recorder:
     """Takes a site's place. `changed` is called after every call that was recorded."""
 
@@ -63,6 +83,7 @@ class Recorder:
         self._inside = threading.local()
         self._keys: dict[int, tuple[Any, str]] = {}
         self._waiting: list[tuple[Form, bool, Any, Any]] = []
+        self.problem = ""
         self.forget()
 
     def forget(self) -> None:
@@ -87,34 +108,45 @@ class Recorder:
         return call
 
     def _record(self, torch: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        on_gpu = torch.cuda.is_available() and torch.cuda.is_initialized()
+        on_gpu = torch.cuda.is_initialized()
         if on_gpu and torch.cuda.is_current_stream_capturing():
             self.in_graphs += 1
             return self._original(*args, **named)
+        try:
+            first = self._described(torch, on_gpu, args, named)
+        except Exception as problem:  # the program's call must go on
+            self.problem = f"a call could not be described: {type(problem).__name__}: {problem}"
+            first = None
+        if first is None:
+            return self._original(*args, **named)
+        try:
+            result = self._timed(torch, first.form, on_gpu, args, named)
+        finally:
+            if not first.form.calls:  # it failed: the next call of this form is the first
+                self.forms = {key: form for key, form in self.forms.items() if form is not first.form}
+        with contextlib.suppress(Exception):
+            first.conclude(torch, on_gpu, result)
+            self._changed()
+        return result
+
+    def _described(self, torch: Any, on_gpu: bool, args: tuple[Any, ...], named: dict[str, Any]) -> _Call | None:
+        """None if the call is of a form beyond the most that are kept."""
         arguments = self._arguments(args, named)
         with self._lock:
             key = json.dumps([[name, flag, self._key(torch, value)] for name, flag, value in arguments])
-            form, is_new = self.forms.get(key), key not in self.forms
-            if is_new and len(self.forms) >= MOST_FORMS:
+            if key in self.forms:
+                return _Call(self.forms[key])
+            if len(self.forms) >= MOST_FORMS:
                 self.left_out += 1
-                return self._original(*args, **named)
-            if form is None:
-                form = self.forms[key] = self._new(torch, arguments)
-        flat = [item for name, _flag, value in arguments for item in tensors(name, value, torch)]
-        versions = [_version(tensor) for _name, tensor in flat] if is_new else []
-        read = [statistics(torch, tensor) for _name, tensor in flat] if is_new else []
-        drawn = _random_state(torch, on_gpu) if is_new else []
-        result = self._timed(torch, form, on_gpu, args, named)
-        if is_new:
-            form.mutates = [
-                name
-                for (name, tensor), version, was in zip(flat, versions, read, strict=True)
-                if _version(tensor) != version or statistics(torch, tensor) != was
-            ]
-            form.result = Describer(torch, values=False).of(result)
-            form.is_random = not all(map(torch.equal, drawn, _random_state(torch, on_gpu)))
-        self._changed()
-        return result
+                return None
+            form = self._new(torch, arguments)
+            call = _Call(form)
+            for name, _flag, value in arguments:
+                for path, tensor in tensors(name, value, torch):
+                    call.before.append((path, tensor, _version(tensor), statistics(torch, tensor)))
+            call.random = _random_state(torch, on_gpu)
+            self.forms[key] = form
+        return call
 
     def _timed(self, torch: Any, form: Form, on_gpu: bool, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         start = stop = None

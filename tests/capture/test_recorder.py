@@ -162,6 +162,8 @@ def test_a_module_is_made_again_with_its_weights(layers: ModuleType, tmp_path: P
     assert captured.original(made, seen["x"], 1.0).shape == (2, 4)
     (argument, *_) = found.forms[0]["arguments"]
     assert argument["value"]["left_out"] == ["handle"]
+    (case,) = json.loads((tmp_path / "made" / "cases.json").read_text())
+    assert (case["id"], case["axes"]["shapes"]) == ("2x4_fp32", {"x": [2, 4]})
     exact = captured.setup({"form": "f0"}, "cpu", torch.float64, lambda **named: named["self"])
     assert exact(x=None).linear.weight.dtype == torch.float64
 
@@ -193,6 +195,45 @@ def test_every_number_a_form_of_its_own_is_cut_short(layers: ModuleType) -> None
         layers, "scaled", lambda scaled: [scaled(torch.ones(1), factor=index) for index in range(60)] and None
     )
     assert (len(found.forms), found.left_out, found.calls) == (MOST_FORMS, 60 - MOST_FORMS, MOST_FORMS)
+
+
+def test_nothing_that_the_recorder_cannot_do_stops_the_program(layers: ModuleType) -> None:
+    class Odd:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError("odd")
+
+    recorder = Recorder("kb_layers:boxed", layers.boxed, False, lambda: None)
+    call, x = recorder.wrapper(), torch.ones(1)
+    assert call(x, Odd()) is x
+    assert recorder.problem == "a call could not be described: RuntimeError: odd"
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        call(x, wrong=1)
+    assert call(x, None) is x
+    assert [form.calls for form in recorder.forms.values()] == [1]
+
+
+def test_a_call_that_fails_is_not_a_form(layers: ModuleType) -> None:
+    answers = iter([ValueError("once"), torch.ones(1)])
+
+    def failing(x: torch.Tensor) -> torch.Tensor:
+        answer = next(answers)
+        if isinstance(answer, ValueError):
+            raise answer
+        return answer
+
+    recorder = Recorder("kb_layers:failing", failing, False, lambda: None)
+    with pytest.raises(ValueError, match="once"):
+        recorder.wrapper()(torch.ones(1))
+    assert recorder.forms == {}
+    recorder.wrapper()(torch.ones(1))
+    assert [(form.calls, form.result["kind"]) for form in recorder.forms.values()] == [(1, "tensor")]
+
+
+def test_a_module_of_another_folder_is_not_mistaken(layers: ModuleType, tmp_path: Path) -> None:
+    found = record(layers, "scaled", lambda scaled: scaled(torch.ones(1)))
+    found.file = str(tmp_path / "elsewhere" / "kb_layers.py")
+    with pytest.raises(ImportError, match="kb_layers is already imported from"):
+        written(tmp_path, found)
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def _task(recorded: Recorded, found: SiteRecord, name: str, forms: list[dict[str
 
 def _tensors(forms: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for form in forms:
-        for item in form["arguments"]:
+        for item in sorted(form["arguments"], key=lambda item: not _is_input(item["value"])):
             yield from (value for value in _leaves(item["value"]) if value["kind"] == "tensor")
 
 
@@ -236,7 +236,7 @@ def _cases(forms: dict[str, dict[str, Any]]) -> str:
     cases, seen = [], dict[str, int]()
     for place, form in forms.items():
         is_timed = form["ms"] >= TIMED_SHARE * total
-        first = next(_tensors([form]))
+        first = next(_tensors([form]))  # those passed as they are come before weights of a module
         label = shape_text(first)
         seen[label] = seen.get(label, 0) + 1
         name = label if seen[label] == 1 else f"{label}_{seen[label]}"
