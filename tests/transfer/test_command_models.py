@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from harness.shared.errors import UserError
 from harness.shared.model_step import ModelFile, Patch, Site
 from harness.shared.taskfile.values import TaskError
+from kernbench.cli import cli
 from kernbench.transfer import model_file, perf_dump
 from kernbench.transfer.command_process import Log
 from kernbench.transfer.injection import Injection, Ran
@@ -69,7 +71,7 @@ def test_a_command_that_falls_back_is_forbidden_at_once_and_has_no_number(tmp_pa
 
 
 def test_kernels_that_never_run_in_it_are_not_wired(tmp_path: Path) -> None:
-    row = row_of(command_toy.write(tmp_path, "unused"))
+    row = row_of(command_toy.write(tmp_path, "unused"), device="cuda:0")  # as `M` asks for every model
     assert (row.word, row.kept, row.speedup, row.times) == ("not wired", False, None, ())
     assert row.why == f"{SITE} was never called"
 
@@ -197,6 +199,10 @@ def test_a_mistake_in_a_commands_file_is_named(
 def test_options_that_do_not_fit_the_kind_of_model_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"toy is a command; change `command` in its model.toml"):
         row_of(command_toy.write(tmp_path / "a"), steps=3)
+    with pytest.raises(UserError, match="--rounds: an interval needs 6 at least"):
+        row_of(tmp_path / "a" / "models" / "toy", rounds=5)
+    words = ["transfer", str(tmp_path / "a" / "models" / "toy"), "--device", "cuda:1"]
+    assert "--device: " in CliRunner().invoke(cli, words).output
     folder = toy.write(tmp_path / "b")
     os.chdir(tmp_path / "b")
     with pytest.raises(UserError, match="--rounds: an interval needs 18 at least"):

@@ -186,7 +186,7 @@ def _add_trying(server: "MCPServer[Any]", desk: Desk) -> None:
             Literal["best", "now"] | None, Field(description="Which source. Default: best, else the files now.")
         ] = None,
         sides: Annotated[list[str] | None, Field(description="Ways to run the step, such as eager, ours.")] = None,
-        rounds: Annotated[int, Field(description="Steps of every side.")] = transfer_tool.ROUNDS,
+        rounds: Annotated[int | None, Field(description="Steps of every side, 72 by default.")] = None,
     ) -> Annotated[CallToolResult, TransferAnswer]:
         """Time one step of a model as it is and with the kernels in it: whether they help there, and why not."""
         work = transfer_tool.transfer(desk, model, task, source, tuple(sides or ()), rounds, ctx.report_progress)

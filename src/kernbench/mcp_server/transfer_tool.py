@@ -17,16 +17,14 @@ from kernbench.transfer.model_row import ModelRow
 from kernbench.transfer.model_run import ModelRun, TransferOptions
 from kernbench.transfer.model_sources import What
 
-ROUNDS = 72
-
 
 async def transfer(
-    desk: Desk, model: str, name: str, source: What | None, sides: tuple[str, ...], rounds: int, tell: Tell
+    desk: Desk, model: str, name: str, source: What | None, sides: tuple[str, ...], rounds: int | None, tell: Tell
 ) -> TransferAnswer:
     folder, task = _model(model), desk.tasks.folder(name) if name else None
     if unknown := [side for side in sides if side not in SIDES]:
         raise UserError(f"nothing was run: {unknown[0]!r} is not one of {', '.join(SIDES)}")
-    if rounds < FEWEST_ROUNDS:
+    if rounds is not None and rounds < FEWEST_ROUNDS:
         raise UserError(f"nothing was run: {rounds} rounds are too few; {FEWEST_ROUNDS} is the least")
     words = ["kernbench", "transfer", model, *(["--task", task.name] if task is not None else [])]
     options = TransferOptions(

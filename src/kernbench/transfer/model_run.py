@@ -24,6 +24,7 @@ from harness.shared.errors import UserError
 from harness.shared.lines import UNREADABLE, decode_checked, encode, to_dict
 from harness.shared.model_step import (
     AS_IT_IS,
+    FEWEST_PAIRS,
     FEWEST_ROUNDS,
     PLAIN_PAIR,
     SIDES,
@@ -135,12 +136,11 @@ class ModelRun:
         model = model_file.load(self._folder, options.config, on_cpu=True)
         model_sources.tasks(model, options.tasks)
         _sides(options.sides, on_cpu=False)
-        if model.command and (options.sides or options.steps or options.device):
-            raise UserError(
-                f"--sides, --steps, --device: {model.name} is a command; change `command` in its model.toml"
-            )
-        if not model.command and options.rounds is not None and options.rounds < FEWEST_ROUNDS:
-            raise UserError(f"--rounds: an interval needs {FEWEST_ROUNDS} at least")
+        if model.command and (options.sides or options.steps):
+            raise UserError(f"--sides and --steps: {model.name} is a command; change `command` in its model.toml")
+        fewest = FEWEST_PAIRS if model.command else FEWEST_ROUNDS
+        if options.rounds is not None and options.rounds < fewest:
+            raise UserError(f"--rounds: an interval needs {fewest} at least")
         return model
 
     def _sets(self, patches: list[Patch]) -> list[Sequence[Patch]]:

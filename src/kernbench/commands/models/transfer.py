@@ -71,6 +71,8 @@ def transfer(model: str, as_json: bool, device: str | None, state: Path | None, 
     from kernbench.worker.process import Unusable
 
     folder = model_file.find_model(model)
+    if device and model_file.load(folder, given["config"], on_cpu=True).command:
+        raise click.UsageError(f"--device: {model} is a command, which chooses its GPUs; see CUDA_VISIBLE_DEVICES")
     options = model_run.TransferOptions(
         device=read_device(device),
         state=lookup.state_dir(folder, state.resolve()) if state else None,
