@@ -132,13 +132,11 @@ class SideTime:
     sm_mhz: float | None = None
     watts: float | None = None
     peak_mb: float | None = None
-    """The most memory of the GPU that a step had allocated at once, with the weights."""
+    """GPU memory: the most that a step had allocated at once, with the weights; what a command reserved."""
     problem: str = ""
     """Why it has no time."""
     total_ms: float | None = None
     """Median of a command's whole runs."""
-    peak_mb: float | None = None
-    """Memory that a command reserved."""
 
 
 @dataclass(frozen=True)

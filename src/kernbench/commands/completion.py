@@ -53,6 +53,12 @@ def complete_shipped(_ctx: click.Context, _param: click.Parameter, incomplete: s
     return _fitting(((name, "") for name in sorted({*_tasks(), *lookup.shipped_tasks()})), incomplete)
 
 
+def complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from kernbench.transfer import model_file
+
+    return _fitting(((name, "") for name in model_file.models()), incomplete)
+
+
 def complete_case(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Labels, as the table shows them, or ids: those that a shell would not take as they are, and all once an id's
     beginning was typed."""

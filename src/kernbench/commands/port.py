@@ -65,7 +65,7 @@ def port(
     slower with this source or --anyway is given, and if no test of --check breaks; otherwise exits with 1.
 
     \b
-    kernbench port rms_norm --to ../sglang/path/norm.py --check 'pytest -q test/test_norm.py'
+    kernbench port rms_norm --to ../sglang/path/norm.py --check 'pytest test/test_norm.py'
     kernbench port rms_norm --to ../sglang/path/norm.py --verify
     """
     from kernbench.upstream import port as porting

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kernbench.commands.completion import complete_shipped, complete_task
-from kernbench.commands.models.transfer import complete_model
+from kernbench.commands.completion import complete_model, complete_shipped, complete_task
 from kernbench.commands.run import TOUR, need_terminal, open_workbench
 
 if TYPE_CHECKING:

@@ -80,10 +80,10 @@ def capture(
 
 
 def _capture_all(command: tuple[str, ...], least_share: float, into: Path) -> None:
-    from kernbench.capture import campaign_table, candidates, captured_task, command_run
+    from kernbench.capture import candidates, captured_task, command_run, task_table
 
     into = into.absolute()
-    campaign_table.refuse_existing(into)
+    task_table.refuse_existing(into)
     chosen = candidates.choose(command_run.record(command, (), look=True).processes, least_share)
     if not chosen:
         raise UserError(f"no function of the program takes {fmt.percent(least_share)} or more without matrix products")
@@ -100,10 +100,10 @@ def _capture_all(command: tuple[str, ...], least_share: float, into: Path) -> No
             click.echo(f"left out: {refusal}", err=True)
         else:
             click.echo(str(folder))
-            rows.append(campaign_table.Row(folder, item.share, found))
+            rows.append(task_table.Row(folder, item.share, found))
     if not rows:
         raise UserError("no task could be made of any of them")
-    table = campaign_table.write(into, recorded, rows, _other_python(recorded))
+    table = task_table.write(into, recorded, rows, _other_python(recorded))
     click.echo(f"{table} lists {fmt.plural(len(rows), 'task')}", err=True)
 
 

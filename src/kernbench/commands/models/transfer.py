@@ -10,15 +10,9 @@ from typing import Any
 import click
 
 from harness.shared.model_step import FEWEST_PAIRS, SIDES
-from kernbench.commands.completion import complete_task
+from kernbench.commands.completion import complete_model, complete_task
 from kernbench.commands.run import NO_DEVICE, USAGE, WRONG, read_device, run_until_signal
 from kernbench.machine.terminal import clear_line, obeys
-
-
-def complete_model(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from kernbench.transfer import model_file
-
-    return [name for name in model_file.models() if name.startswith(incomplete) and shlex.quote(name) == name]
 
 
 def side_names(_ctx: click.Context, _param: click.Parameter, text: str | None) -> tuple[str, ...]:
