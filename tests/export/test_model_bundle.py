@@ -106,6 +106,14 @@ def test_without_numbers_the_slot_stays(task: Task, tmp_path: Path) -> None:
     assert not [path for path in paths if path.parent.name == "perf"]
 
 
+def test_a_total_that_one_slow_step_decides_is_marked(task: Task, tmp_path: Path) -> None:
+    slow = (40.0,) * (STEPS - 1) + (840.0,)
+    times = tuple(replace(time, samples=slow) if time.name == "ours+graph" else time for time in FLUX.times)
+    text, _ = bundle(task, replace(FLUX, times=times), tmp_path / "pr")
+    assert "The total of flux, ours+graph, says little: its slowest step took 840.0 ms, the median is 40.00." in text
+    assert "The total of flux, compile," not in text
+
+
 def test_memory_that_was_not_measured_has_no_column(task: Task, tmp_path: Path) -> None:
     times = tuple(replace(time, peak_mb=None) for time in FLUX.times)
     text, dumps = bundle(task, replace(FLUX, times=times, exact=True), tmp_path / "pr")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.shared import format as fmt
+from harness.shared import stats
 from harness.shared.model_step import OURS_OF, SideTime, TaskShare
 from kernbench import render
 from kernbench.log.entries import entry_text
@@ -14,6 +15,8 @@ from kernbench.transfer.perf_dump import PerfDump
 from kernbench.upstream.model_gate import ModelGate
 
 OWN_OF = {ours: own for own, ours in OURS_OF.items()}
+MOST_STALLED = 0.05
+"""By which a total may exceed the median times the steps."""
 Table = list[list[str]]
 
 
@@ -26,7 +29,7 @@ def section(said: ModelGate) -> list[str]:
     if not rows:
         return lines
     lines += ["### Denoising step", "", *_steps(rows), "", *_remarks(rows), ""]
-    lines += ["### End to end", "", *_totals(rows), "", _about_totals(rows), ""]
+    lines += ["### End to end", "", *_totals(rows), "", _about_totals(rows), *_stalls(rows), ""]
     lines += ["### Share of the step", "", *_shares(rows), ""]
     return [*lines, "### Exactness", "", *_exactness(rows), "", *_about_exactness(rows), ""]
 
@@ -113,6 +116,21 @@ def _about_totals(rows: Sequence[ModelRow]) -> str:
     files = ", ".join(f"`perf/{row.model}-before.json` and `perf/{row.model}-after.json`" for row in rows)
     sides = "The fastest side with the kernels against the fastest without"
     return f"{sides}; {files} have every step, in the form that SGLang's compare_perf.py reads."
+
+
+def _stalls(rows: Sequence[ModelRow]) -> list[str]:
+    """Sides whose total a few slow steps decide: a total has them, the interval does not."""
+    lines = []
+    for row in rows:
+        for time in filter(None, (_time(row, row.over), _time(row, row.side))):
+            usual = stats.median(time.samples)
+            if sum(time.samples) > (1 + MOST_STALLED) * usual * len(time.samples):
+                slowest = fmt.microseconds(max(time.samples))
+                lines.append(
+                    f"The total of {row.model}, {time.name}, says little: its slowest step took {slowest} ms, "
+                    f"the median is {fmt.microseconds(usual)}. Such steps count in a total, not in the speedup."
+                )
+    return lines
 
 
 def _shares(rows: Sequence[ModelRow]) -> list[str]:
