@@ -49,7 +49,12 @@ async def ran(it: Watched, name: str = "small") -> None:
     """Until the model has run and its line is shown."""
     before = len(it.events)
     it.session.models.start(name)
-    await it.until(lambda: any(isinstance(event, ModelsChanged) and event.lines for event in it.events[before:]))
+
+    def shown_now() -> bool:
+        said = [event for event in it.events[before:] if isinstance(event, ModelsChanged)]
+        return any(event.running for event in said) and bool(said[-1].lines) and not said[-1].running
+
+    await it.until(shown_now)
 
 
 @pytest.mark.usefixtures("model")
