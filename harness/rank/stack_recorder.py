@@ -76,6 +76,8 @@ class Recorder:
         self._thread = 0
         self._ended = threading.Event()
         self._note = ""
+        self._main = ""
+        """The script; Python has forgotten it when the process exits."""
 
     def arm(self) -> None:
         self._say("imported")
@@ -151,11 +153,12 @@ class Recorder:
 
     def _say(self, state: str, problem: str = "") -> None:
         main = getattr(sys.modules.get("__main__"), "__file__", None)
+        self._main = os.path.abspath(main) if main else self._main
         said = {
             "state": state,
             "problem": problem,
             "note": self._note,
-            "main": os.path.abspath(main) if main else "",
+            "main": self._main,
             "path": [os.path.abspath(place) for place in sys.path],
         }
         path = Path(self._settings.folder, f"{os.getpid()}.json")

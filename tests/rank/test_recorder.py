@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from harness.rank.stack_recorder import Recorder, Settings
 from harness.shared.errors import UserError
 from kernbench.rank import recorded_command
 from kernbench.rank.recorded_command import RecordOptions
@@ -88,6 +90,19 @@ def test_a_spawned_process_is_recorded(tmp_path: Path) -> None:
     assert "aten::mm" in by_name["net:Net.forward"]["kernels"]
     assert by_name["net:gated"]["caller"] == "net:Net.forward"
     assert "done" in done.stderr
+
+
+def test_the_script_is_known_when_the_process_exits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python takes `__file__` from `__main__` before it runs what was registered for the exit."""
+    script = ModuleType("__main__")
+    script.__file__ = "/x/run.py"
+    monkeypatch.setitem(sys.modules, "__main__", script)
+    recorder = Recorder(Settings(str(tmp_path), 1.0, 0.0, False))
+    recorder._say("recording")
+    del script.__file__
+    recorder._say("written")
+    (state,) = recorded_command.states(tmp_path)
+    assert (state["state"], state["main"]) == ("written", "/x/run.py")
 
 
 def states(folder: Path, *said: dict[str, Any]) -> Path:

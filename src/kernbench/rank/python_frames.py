@@ -85,7 +85,6 @@ class Names:
     main: str = ""
     """The file that ran as __main__."""
     _found: dict[Path, list[Function]] = field(default_factory=dict)
-
     _names: dict[Frame, Name] = field(default_factory=dict)
 
     def of(self, frame: Frame) -> Name:
