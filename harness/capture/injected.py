@@ -1,8 +1,8 @@
 """Starts the recorder in a process of the command, and writes what it has seen.
 
-A sitecustomize.py on PYTHONPATH calls `start`, so that every Python process of the command has it, spawned ones too.
-Each process writes one JSON file, named after its pid: when a form is new, once a second, and when it ends, so that
-little is lost if it is killed. Nothing that goes wrong here may stop the program: it goes into the file.
+Every Python process of the command has it, spawned ones too (harness/injection). Each process writes one JSON file, by
+its pid: when a form is new, once a second, and when it ends, so that little is lost if it is killed. Nothing that
+goes wrong here may stop the program: it goes into the file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
-from .import_hook import after_import
+from ..injection.import_hook import after_import  # noqa: TID252 - the package has another name inside a program
 from .recorder import Recorder
 
-VARIABLE = "KERNBENCH_CAPTURE"
-"""Names a JSON file: `out`, `sites` and `look`."""
 EVERY_S = 1.0
 
 
@@ -94,9 +92,8 @@ class Report:
         }
 
 
-def start() -> None:
-    with open(os.environ[VARIABLE], encoding="utf-8") as file:
-        wanted = json.load(file)
+def start(wanted: dict[str, Any]) -> None:
+    """`out` is the folder for reports, `sites` names what is recorded; `look` is for finding sites."""
     report = Report(wanted["out"])
     by_module: dict[str, list[str]] = {}
     for site in wanted["sites"]:

@@ -1,20 +1,19 @@
 """Runs inside the processes of a command: puts the entries at their sites as the sites' modules are imported.
 
-A sitecustomize.py on PYTHONPATH loads this file by its path, before the command's own code. Until a module with a site
-is imported, it needs the standard library only, and the process is as it was.
+It gets in before the command's own code (harness/injection). Until a module with a site is imported, it needs the
+standard library only, and the process is as it was.
 """
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import importlib.util
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from ..injection.import_hook import after_import  # noqa: TID252 - the package has another name inside a program
 
 if TYPE_CHECKING:
     from harness.shared.model_step import Patch
@@ -23,12 +22,11 @@ if TYPE_CHECKING:
     from harness.transfer.wiring import Watch
 
 
-def main(plan_file: str) -> None:
-    """`plan_file` has the harness's folder, the model, the patches, a folder for notes, and whether to watch."""
-    with open(plan_file, encoding="utf-8") as file:
-        plan = json.load(file)
+def start(plan: dict[str, Any]) -> None:
+    """The plan has the harness's folder, the model, the patches, a folder for notes, and whether to watch."""
     calls = [item["call"] for item in (*plan["model"]["sites"], *plan["model"]["rewrites"])]
-    sys.meta_path.insert(0, Finder({call.partition(":")[0] for call in calls}, Injection(plan)))
+    injection = Injection(plan)
+    after_import(dict.fromkeys((call.partition(":")[0] for call in calls), lambda module: injection(module.__name__)))
 
 
 class Injection:
@@ -100,41 +98,6 @@ class Injection:
         from harness.transfer.wiring import Noted, Watch
 
         return Noted(self.note) if self._plan["is_watched"] else Watch()
-
-
-class Finder(importlib.abc.MetaPathFinder):
-    """Lets the other finders find a module, and does its part right after the module's code has run: whatever imports
-    a name from it afterwards gets the replacement."""
-
-    def __init__(self, names: set[str], after: Callable[[str], None]) -> None:
-        self._names, self._after = names, after
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname not in self._names:
-            return None
-        others = [finder for finder in sys.meta_path if finder is not self]
-        found = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((spec for spec in found if spec is not None), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = Loader(spec.loader, self._after)
-        return spec
-
-
-class Loader(importlib.abc.Loader):
-    def __init__(self, loader: Any, after: Callable[[str], None]) -> None:
-        self._loader, self._after = loader, after
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)  # type: ignore[no-any-return]
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        self._after(module.__name__)
 
 
 def _harness(folder: str) -> None:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from harness.capture import import_hook
 from harness.capture.captured import Captured
 from harness.capture.recorder import MOST_FORMS, Recorder
+from harness.injection import import_hook
 from kernbench.capture import captured_task
 from kernbench.capture.command_run import Recorded, SiteRecord
 

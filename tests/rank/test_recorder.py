@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from harness.rank.stack_recorder import Recorder, Settings
+from harness.injection.stack_recorder import Recorder, Settings
 from harness.shared.errors import UserError
 from kernbench.rank import recorded_command
-from kernbench.rank.recorded_command import RecordOptions
 from tests import ROOT
 
 RUN = """
@@ -135,15 +134,6 @@ def test_a_command_that_cannot_start_or_fails_says_so(tmp_path: Path) -> None:
     done = rank(tmp_path, "--", sys.executable, "-c", "import sys; print('why'); sys.exit(3)")
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["why", "kernbench: the command exited with code 3 before anything was recorded"]
-
-
-def test_the_environment_keeps_what_the_user_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/mine")
-    made = recorded_command.environment(tmp_path, RecordOptions(5.0, 2.0))
-    assert made["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/mine"
-    assert (tmp_path / "sitecustomize.py").is_file()
-    settings = json.loads(made[recorded_command.ENVIRONMENT])
-    assert (settings["for_s"], settings["skip_s"], Path(settings["recorder"]).name) == (5.0, 2.0, "stack_recorder.py")
 
 
 def test_ctrl_c_ends_the_commands_whole_tree(tmp_path: Path) -> None:

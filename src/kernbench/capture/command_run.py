@@ -1,7 +1,6 @@
 """Runs a command with the recorder in every Python process of it, and puts together what these report.
 
-A folder with a sitecustomize.py goes to the front of PYTHONPATH, which spawned processes inherit; it also runs the
-sitecustomize that it hides. What the command prints goes to stderr: stdout is for the result.
+What the command prints is passed on as it comes.
 """
 
 from __future__ import annotations
@@ -9,41 +8,17 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared.errors import UserError
-from kernbench.worker.process import harness_folder
+from kernbench.programs import echoed_run, injected
 
-VARIABLE = "KERNBENCH_CAPTURE"
-STDERR = 2
-CUSTOMIZE = """
-import importlib, importlib.machinery, importlib.util, os, sys
-
-here, folder = os.path.dirname(os.path.abspath(__file__)), {folder!r}
-sys.path[:] = [place for place in sys.path if os.path.abspath(place) != here]
-if {variable!r} in os.environ:
-    try:
-        spec = importlib.util.spec_from_file_location(
-            "_kernbench_capture", os.path.join(folder, "__init__.py"), submodule_search_locations=[folder]
-        )
-        sys.modules["_kernbench_capture"] = package = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(package)
-        importlib.import_module("_kernbench_capture.injected").start()
-    except Exception as problem:
-        print("kernbench: cannot record in", sys.executable, ":", problem, file=sys.stderr)
-spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
-if spec is not None and spec.loader is not None:
-    sys.modules["sitecustomize"] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-"""
-"""The recorder gets another package name in the program, which may have a `harness` itself."""
+RECORDER = "capture.injected"
 
 
 @dataclass
@@ -89,18 +64,17 @@ class Recorded:
         return next((item["torch"] for item in self.processes if item["torch"]), "")
 
 
-def record(command: Sequence[str], sites: Iterable[str], look: bool = False) -> Recorded:
+async def record(
+    command: Sequence[str], sites: Iterable[str], echo: Callable[[bytes], None], look: bool = False
+) -> Recorded:
     sites = tuple(dict.fromkeys(sites))
     with tempfile.TemporaryDirectory(prefix="kernbench-capture-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        (folder / "out").mkdir()
-        wanted = {"out": str(folder / "out"), "sites": sites, "look": look}
-        (folder / "wanted.json").write_text(json.dumps(wanted), encoding="utf-8")
-        (folder / "path").mkdir()
-        text = CUSTOMIZE.format(folder=str(harness_folder() / "capture"), variable=VARIABLE)
-        (folder / "path" / "sitecustomize.py").write_text(text, encoding="utf-8")
-        exit_code = _run(command, folder)
-        processes = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((folder / "out").glob("*.json"))]
+        inside, out = Path(name, "inside"), Path(name, "out")
+        inside.mkdir()
+        out.mkdir()
+        injected.write(inside, RECORDER, {"out": str(out), "sites": sites, "look": look})
+        exit_code = await echoed_run.run(command, injected.variables(inside, os.environ), echo) or 0
+        processes = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(out.glob("*.json"))]
     if not processes:
         ended = f" (exit code {exit_code})" if exit_code else ""
         raise UserError(
@@ -108,16 +82,6 @@ def record(command: Sequence[str], sites: Iterable[str], look: bool = False) -> 
             " reads PYTHONPATH"
         )
     return Recorded(tuple(command), exit_code, processes, {site: _merged(site, processes) for site in sites})
-
-
-def _run(command: Sequence[str], folder: Path) -> int:
-    places = [str(folder / "path"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(places), VARIABLE: str(folder / "wanted.json")}
-    sys.stdout.flush()
-    try:
-        return subprocess.run(command, env=environment, stdout=STDERR, check=False).returncode
-    except OSError as problem:
-        raise UserError(f"cannot start {command[0]}: {problem.strerror or problem}") from None
 
 
 def _merged(site: str, processes: Sequence[dict[str, Any]]) -> SiteRecord:

@@ -16,7 +16,7 @@ FUNCTION = re.compile(r"(?P<file>[^()]+)\((?P<line>\d+)\): (?P<name>.+)")
 MODULE = re.compile(r"nn\.Module: (?P<owner>.+)_\d+")
 PACKAGES = re.compile(r".*/(?:site|dist)-packages/|.*/lib/python3\.\d+/")
 MACHINERY = frozenset(("torch", "triton", "functorch", "torchgen", *sys.stdlib_module_names)) - {"__main__"}
-GENERATED = ("torchinductor", "rank/stack_recorder.py", "<frozen ")
+GENERATED = ("torchinductor", "injection/stack_recorder.py", "<frozen ")
 """Parts of file names: code that torch.compile writes, the recorder, Python's own start."""
 
 

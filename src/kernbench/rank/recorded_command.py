@@ -1,13 +1,10 @@
 """Runs a command with the recorder in each of its Python processes, and reads what they wrote.
 
-The recorder gets in through a folder on PYTHONPATH (harness/rank/startup.py), so processes that the command spawns are
-recorded too. The command runs under the launcher: however this ends, nothing of it is left running.
+The recorder gets in through a folder on PYTHONPATH, so processes that the command spawns are recorded too.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -19,14 +16,13 @@ from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared.errors import UserError
+from kernbench.programs import echoed_run, injected
 from kernbench.rank import chrome_trace
 from kernbench.rank.python_frames import Names
 from kernbench.rank.recording import Recording
-from kernbench.worker.launched import Launched
-from kernbench.worker.process import exit_text, harness_folder
+from kernbench.worker.process import exit_text
 
-ENVIRONMENT = "KERNBENCH_RANK"
-POLL_S = 0.25
+RECORDER = "injection.stack_recorder"
 NOT_LOADED = (
     "no Python of the command imported torch with the recorder in it; Python's -I and -E switch it off, and so does a"
     " command that clears PYTHONPATH"
@@ -48,57 +44,17 @@ async def record(
     command: Sequence[str], options: RecordOptions, echo: Callable[[bytes], None]
 ) -> tuple[Recording, Names]:
     folder = Path(tempfile.mkdtemp(prefix="kernbench-rank-"))
+    given = {"for_s": options.for_s, "skip_s": options.skip_s, "whole": options.whole}
     try:
-        code = await _run(command, environment(folder, options), options, folder, echo)
-        return collected(folder, command, code)
+        inside, out = folder / "inside", folder / "out"
+        inside.mkdir()
+        out.mkdir()
+        injected.write(inside, RECORDER, {"folder": str(out), **given})
+        variables = injected.variables(inside, os.environ)
+        code = await echoed_run.run(command, variables, echo, lambda: options.stop and _is_written(out))
+        return collected(out, command, code)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def environment(folder: Path, options: RecordOptions) -> dict[str, str]:
-    """The user's, with the recorder in it."""
-    source = harness_folder() / "rank"
-    shutil.copyfile(source / "startup.py", folder / "sitecustomize.py")
-    settings = {
-        "recorder": str(source / "stack_recorder.py"),
-        "folder": str(folder),
-        "for_s": options.for_s,
-        "skip_s": options.skip_s,
-        "whole": options.whole,
-    }
-    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    return {**os.environ, "PYTHONPATH": path, ENVIRONMENT: json.dumps(settings)}
-
-
-async def _run(
-    command: Sequence[str],
-    variables: dict[str, str],
-    options: RecordOptions,
-    folder: Path,
-    echo: Callable[[bytes], None],
-) -> int | None:
-    """The exit code; None if the command was stopped after its recording."""
-    try:
-        program = await Launched.start(command, variables)
-    except OSError as problem:
-        raise UserError(f"cannot start {command[0]}: {problem.strerror or problem}") from None
-    reading = asyncio.create_task(_pass_on(program, echo))
-    try:
-        while not program.exited.is_set():
-            if options.stop and _is_written(folder):
-                return None
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(program.exited.wait(), POLL_S)
-        await asyncio.wait([reading], timeout=POLL_S)
-        return program.returncode
-    finally:
-        reading.cancel()
-        await program.close()
-
-
-async def _pass_on(program: Launched, echo: Callable[[bytes], None]) -> None:
-    while chunk := await program.output.read(1 << 16):
-        echo(chunk)
 
 
 def _is_written(folder: Path) -> bool:

@@ -19,6 +19,7 @@ from harness.shared import stats
 from harness.shared.errors import UserError
 from harness.shared.model_step import PLAIN_PAIR, ModelFile, Patch, SideRatio, SideTime, StepResult
 from harness.shared.run_request import Environment
+from kernbench.programs import injected
 from kernbench.transfer import command_process, perf_dump
 from kernbench.transfer.injection import Injection
 from kernbench.transfer.perf_dump import PerfDump
@@ -154,6 +155,4 @@ def _middle(runs: Sequence[_Run]) -> Path:
 def _variables(model: ModelFile, inside: Injection | None) -> dict[str, str]:
     """The user's environment with the model's variables; for the kernels, their folder is first on PYTHONPATH."""
     found = {**os.environ, "PYTHONUNBUFFERED": "1", **model.environment}
-    if inside is not None:
-        found["PYTHONPATH"] = os.pathsep.join(filter(None, [str(inside.folder), found.get("PYTHONPATH", "")]))
-    return found
+    return found if inside is None else injected.variables(inside.folder, found)

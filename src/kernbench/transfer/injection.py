@@ -1,7 +1,7 @@
 """The folder that brings kernels into a command.
 
-Its sitecustomize.py, on PYTHONPATH, loads harness/transfer/site_injection.py into every Python process of the command,
-which notes in this folder which sites and entries ran.
+harness/transfer/site_injection.py gets into every Python process of the command, and notes here which sites and entries
+ran.
 """
 
 from __future__ import annotations
@@ -13,23 +13,8 @@ from pathlib import Path
 
 from harness.shared.lines import UNREADABLE, finite, to_dict
 from harness.shared.model_step import ModelFile, Patch
+from kernbench.programs import injected
 from kernbench.worker.process import harness_folder
-
-SITECUSTOMIZE = """
-import os, sys
-import importlib.machinery as machinery, importlib.util as util
-
-def run(spec):
-    module = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-here = os.path.dirname(os.path.abspath(__file__))
-own = machinery.PathFinder.find_spec("sitecustomize", [place for place in sys.path if os.path.abspath(place) != here])
-if own is not None:
-    run(own)  # this file hides it
-run(util.spec_from_file_location("_kernbench_injected", {injected!r})).main(os.path.join(here, "plan.json"))
-"""
 
 
 @dataclass(frozen=True)
@@ -64,9 +49,7 @@ class Injection:
             "notes": str(self._notes),
             "is_watched": is_watched,
         }
-        (folder / "plan.json").write_text(json.dumps(finite(plan)), encoding="utf-8")
-        injected = str(harness_folder() / "transfer" / "site_injection.py")
-        (folder / "sitecustomize.py").write_text(SITECUSTOMIZE.format(injected=injected), encoding="utf-8")
+        injected.write(folder, "transfer.site_injection", finite(plan))
 
     def ran(self) -> Ran:
         lines = [line for path in sorted(self._notes.glob("*.jsonl")) for line in _lines(path)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +14,7 @@ import click
 
 from harness.shared import format as fmt
 from harness.shared.errors import UserError
+from kernbench.commands.run import run_until_signal
 
 if TYPE_CHECKING:
     from kernbench.capture.command_run import Recorded, SiteRecord
@@ -71,7 +74,7 @@ def capture(
     if site is None or name is None or into is not None:
         raise click.UsageError("use --site MODULE:NAME --new TASK, or --all --into DIR")
     folder = _place(name)
-    recorded = command_run.record(command, [site])
+    recorded = _recorded(command, [site])
     found = recorded.sites[site]
     command_run.refuse_unseen(recorded, found)
     captured_task.write(folder, recorded, found)
@@ -84,12 +87,12 @@ def _capture_all(command: tuple[str, ...], least_share: float, into: Path) -> No
 
     into = into.absolute()
     task_table.refuse_existing(into)
-    chosen = candidates.choose(command_run.record(command, (), look=True).processes, least_share)
+    chosen = candidates.choose(_recorded(command, (), look=True).processes, least_share)
     if not chosen:
         raise UserError(f"no function of the program takes {fmt.percent(least_share)} or more without matrix products")
     click.echo(f"{fmt.plural(len(chosen), 'function')} to record; running the command again", err=True)
     names = candidates.task_names([item.site for item in chosen])
-    recorded = command_run.record(command, names)
+    recorded = _recorded(command, names)
     rows = []
     for item in chosen:
         found, folder = recorded.sites[item.site], into / names[item.site]
@@ -105,6 +108,23 @@ def _capture_all(command: tuple[str, ...], least_share: float, into: Path) -> No
         raise UserError("no task could be made of any of them")
     table = task_table.write(into, recorded, rows, _other_python(recorded))
     click.echo(f"{table} lists {fmt.plural(len(rows), 'task')}", err=True)
+
+
+def _recorded(command: tuple[str, ...], sites: Iterable[str], look: bool = False) -> Recorded:
+    """What the command prints goes to stderr: stdout is for the result."""
+    from kernbench.capture import command_run
+
+    found: list[Recorded] = []
+
+    async def main() -> int:
+        echo = functools.partial(click.echo, err=True, nl=False)
+        found.append(await command_run.record(command, sites, echo, look))
+        return 0
+
+    code = run_until_signal(main())
+    if not found:
+        sys.exit(code)
+    return found[0]
 
 
 def _place(name: str) -> Path:

@@ -1,26 +1,24 @@
 """Runs torch.profiler with stacks inside one process of a ranked command, and writes its trace.
 
-It imports nothing of ours: startup.py loads it by path into programs that know nothing of kernbench. Recording starts
-with the first call of a torch.nn.Module, in the thread that makes it, and ends with a call after `for_s` seconds, when
-memory has grown too far, or when the process exits. Nothing that goes wrong here reaches the program: it is written to
-the process's JSON file, which says how far the recording came.
+Recording starts with the first call of a torch.nn.Module, in the thread that makes it, and ends with a call after
+`for_s` seconds, when memory has grown too far, or when the process exits. Nothing that goes wrong here reaches the
+program: it is written to the process's JSON file, which says how far the recording came.
 """
 
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from .import_hook import after_import
 
 POLL_S = 0.25
 MOST_GROWTH = 2 << 30
@@ -37,34 +35,10 @@ class Settings:
     """From the import of torch on, without waiting for a module."""
 
 
-def install(settings: dict[str, Any]) -> None:
+def start(settings: dict[str, Any]) -> None:
     """Wait for the program to import torch."""
-    known = {name: settings[name] for name in Settings.__dataclass_fields__}
-    sys.meta_path.insert(0, TorchFinder(Recorder(Settings(**known)).arm))
-
-
-class TorchFinder:
-    """Calls `then` once torch has been imported, and is gone from the path by then."""
-
-    def __init__(self, then: Callable[[], None]) -> None:
-        self._then = then
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name != "torch":
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        loader: Any = spec.loader if spec is not None else None
-        if loader is None:
-            return spec
-        execute = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            self._then()
-
-        loader.exec_module = exec_module
-        return spec
+    recorder = Recorder(Settings(**settings))
+    after_import({"torch": lambda module: recorder.arm()})
 
 
 class Recorder:

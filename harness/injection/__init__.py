@@ -1,0 +1,1 @@
+"""How code of ours gets into the Python processes of a program that knows nothing of kernbench."""

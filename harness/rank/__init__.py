@@ -1,1 +1,0 @@
-"""Records what a command's Python processes do on their device, from inside these processes."""
