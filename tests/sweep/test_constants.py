@@ -118,3 +118,26 @@ def test_two_constants_with_one_value_are_refused() -> None:
     )
     with pytest.raises(ConstantError, match=r"same value at solution\.py:1"):
         constants.replaced(files, [(places["A"], "128"), (places["B"], "32")])
+
+
+def test_the_constants_with_numbers_are_listed() -> None:
+    python = b"""TILE: int = 2048
+NAME = "text"
+TWICE = 1
+TWICE = 2
+SHAPE = (1, 2)
+RATE = 1e-3  # NOT_THIS = 4
+def run(x, stages=3):
+    kernel[grid](x, num_warps=4)
+"""
+    cpp = b"#define UNROLL 4\nconstexpr int LANES = 0x10u;\n// OLD = 3\n"
+    found = constants.listed({"solution.py": python, "solution.cpp": cpp, "notes.md": b"TILE = 3"})
+    assert {name: (place.text, str(place)) for name, place in found.items()} == {
+        "UNROLL": ("4", "solution.cpp:1"),
+        "LANES": ("0x10u", "solution.cpp:2"),
+        "TILE": ("2048", "solution.py:1"),
+        "RATE": ("1e-3", "solution.py:6"),
+        "stages": ("3", "solution.py:7"),
+        "num_warps": ("4", "solution.py:8"),
+    }
+    assert list(found)[:3] == ["UNROLL", "LANES", "TILE"]  # by file and line, file level first

@@ -20,6 +20,7 @@ from harness.shared.results import CaseResult, Finding, InputForm, KernelTime, O
 from harness.shared.run_request import Environment
 from harness.shared.task import Case, Task, Tolerance
 from kernbench.diagnosis.machine_code import KernelCode
+from kernbench.engine.jobs import Options
 from kernbench.events import (
     BuildFailed,
     CaseLanded,
@@ -277,6 +278,9 @@ class FakeEngine:
         self.source_now = "BLOCK = 8"
         self.is_long = False
         self.archive = self
+        self.options = Options()
+        self.supervisor = self
+        self.is_gpu_lent = False
         self.known: Mapping[str, Sequence[str]] = {}
         self.logbook = self
         self.notes = self
@@ -297,6 +301,12 @@ class FakeEngine:
 
     def read(self) -> None:
         self.remembered += 1
+
+    async def lend_gpu(self) -> None:
+        self.is_gpu_lent = True
+
+    def take_back_gpu(self) -> None:
+        self.is_gpu_lent = False
 
     async def tried(self) -> Mapping[str, Sequence[str]]:
         return self.known

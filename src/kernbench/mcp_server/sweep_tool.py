@@ -7,7 +7,6 @@ answer says how far it came.
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,10 +17,10 @@ from kernbench import render
 from kernbench.mcp_server.answers import SweepAnswer, SweptVariant, rounded, speed
 from kernbench.mcp_server.desk import Desk, Tell
 from kernbench.mcp_server.run_answer import Heard
-from kernbench.sweep import halving, variants
+from kernbench.sweep import halving
 from kernbench.sweep.halving import Standing
-from kernbench.sweep.sweep_job import Order, SweepJob
-from kernbench.task import lookup, snapshot
+from kernbench.sweep.sweep_job import Order, SweepJob, order_of
+from kernbench.task import lookup
 
 MOST_VARIANTS = 20
 """In an answer; the report in the task's state folder has all."""
@@ -52,15 +51,7 @@ def _order(task: Task, sets: Sequence[str], sample: int | None) -> Order:
         raise UserError("nothing was run: `sets` needs a constant and its values, such as BLOCK=64,128,256")
     if sample is not None and sample < 1:
         raise UserError(f"nothing was run: a sample of {sample} variants is none")
-    folder = Path(task.folder)
-    state = lookup.state_dir(folder)
-    contents = snapshot.read(folder, state, task.ignore)
-    settings = [variants.Setting.parse(text) for text in sets]
-    words = ["kernbench", "sweep", folder.name, *(word for text in sets for word in ("--set", text))]
-    words += ["--sample", str(sample)] if sample is not None else []
-    names = tuple(setting.name for setting in settings)
-    found = variants.of_constants(contents, task, settings, sample)
-    return Order(task, state, contents, names, found, shlex.join(words))
+    return order_of(task, lookup.state_dir(Path(task.folder)), sets, sample)
 
 
 async def _run(desk: Desk, task: Task, job: SweepJob, heard: Heard, write: bool, hypothesis: str) -> SweepAnswer:

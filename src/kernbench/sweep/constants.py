@@ -9,6 +9,7 @@ strings of a Python file.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,9 @@ _HIDDEN = re.compile(rb"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.
 _TRANSPARENT = re.compile(rb'(?:\bnamespace(?:\s+[\w:]+)?|\bextern\s*"\s*"|\benum\b[\w\s:]*)\s*$')
 """Before a brace that does not leave the file's level."""
 _IN_TEMPLATE = re.compile(rb"\btemplate\s*<[^;{}]*$")
+_NUMBERED = re.compile(rb"(?:\bdefine[ \t]+|(?<![\w.]))([A-Za-z_]\w*)(?:[ \t]*(?::[^=\n]*)?=[ \t]*|[ \t]+)[-+\d]")
+"""What may be a constant with a number: `NAME = 4`, `NAME: int = 4`, `#define NAME 4`."""
+_NUMBER = re.compile(r"[-+]?(?:0[xX][\da-fA-F]+|[\d_]+(?:\.\d*)?(?:[eE][-+]?\d+)?)[uUlLfF]*")
 _OPENING, _CLOSING = b"([{", b")]}"
 
 
@@ -59,6 +63,18 @@ def find(name: str, files: Mapping[str, bytes]) -> Place:
     uses = [f"{file}:{_line(data, found.start())}" for file, data in code.items() if (found := word.search(data))]
     seen = f"{uses[0]} only uses it" if uses else f"the solution's files are {', '.join(sorted(code)) or 'missing'}"
     raise ConstantError(f"nothing sets {name} ({seen}); write `{name} = ...` or `#define {name} ...` at file level")
+
+
+def listed(files: Mapping[str, bytes]) -> dict[str, Place]:
+    """The constants that a sweep can set and that are a number now, in the order of their places."""
+    found: dict[str, Place] = {}
+    for data in (data for file, data in files.items() if file.endswith(CODE)):
+        for name in _NUMBERED.findall(data):
+            with contextlib.suppress(ConstantError):
+                place = find(name.decode(), files)
+                if _NUMBER.fullmatch(place.text):
+                    found[name.decode()] = place
+    return dict(sorted(found.items(), key=lambda item: (not item[1].at_file_level, item[1].file, item[1].start)))
 
 
 def replaced(files: Mapping[str, bytes], values: Sequence[tuple[Place, str]]) -> dict[str, bytes]:

@@ -1,9 +1,10 @@
-"""A sweep from its first screening to the winner in the solution: for `kernbench sweep` and the MCP tool `sweep`."""
+"""A sweep from its first screening to the winner in the solution: for the command, the key and the MCP tool."""
 
 from __future__ import annotations
 
 import re
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +17,7 @@ from harness.shared.errors import UserError
 from harness.shared.task import Task
 from kernbench.engine.jobs import Options
 from kernbench.events import Event, Summary
-from kernbench.sweep import sweep_report
+from kernbench.sweep import sweep_report, variants
 from kernbench.sweep.sweep_report import SweepReport
 from kernbench.sweep.sweep_run import Sweep, Tell
 from kernbench.sweep.variants import Variant
@@ -41,9 +42,21 @@ class Order:
     command: str
 
 
+def order_of(task: Task, state: Path, sets: Sequence[str], sample: int | None = None) -> Order:
+    """Of `NAME=A,B,C` for each constant, with the solution as it is now."""
+    contents = snapshot.read(Path(task.folder), state, task.ignore)
+    settings = [variants.Setting.parse(text) for text in sets]
+    words = ["kernbench", "sweep", Path(task.folder).name, *(word for text in sets for word in ("--set", text))]
+    words += ["--sample", str(sample)] if sample is not None else []
+    names = tuple(setting.name for setting in settings)
+    return Order(
+        task, state, contents, names, variants.of_constants(contents, task, settings, sample), shlex.join(words)
+    )
+
+
 class SweepJob:
     def __init__(self, order: Order, options: Options) -> None:
-        self._order, self._began = order, time.monotonic()
+        self._order, self._began, self._took = order, time.monotonic(), 0.0
         self._began_with = snapshot.keep(order.contents, order.state, order.task).sha
         self.folder = _own_folder(order.state)
         self.sweep = Sweep(order.task, order.state, self.folder, options, order.variants)
@@ -64,6 +77,7 @@ class SweepJob:
         return self.entry
 
     async def close(self) -> None:
+        self._took = time.monotonic() - self._began
         await self.sweep.close()
 
     def report(self) -> SweepReport:
@@ -74,7 +88,7 @@ class SweepJob:
             winner=self.sweep.winner,
             over=self.sweep.over,
             device=self.sweep.device,
-            seconds=time.monotonic() - self._began,
+            seconds=self._took or time.monotonic() - self._began,
             is_over=self.is_over,
         )
 

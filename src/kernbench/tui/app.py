@@ -37,6 +37,7 @@ from kernbench.tui.actions.iterations import IterationActions
 from kernbench.tui.actions.notes import Notes
 from kernbench.tui.actions.palette import commands
 from kernbench.tui.actions.rows import RowActions
+from kernbench.tui.actions.sweeping import Sweeping
 from kernbench.tui.messages import EventsArrived, Sampled, Tasks
 from kernbench.tui.pages import user_keys
 from kernbench.tui.pages.dialogs import TO_SHELL, Choose
@@ -90,6 +91,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         self.past = IterationActions(self, self.copying.copy)
         self.notes = Notes(self)
         self.rows = RowActions(self)
+        self.sweeping = Sweeping(self)
         self.editor = Editor(self, self.lend_terminal)
         self.main = MainScreen(self, self.rows, self.past, self.editor, now)
         self.install_screen(Help(key_rows(self.get_key_display, self.settings.keys)), "help")
@@ -150,6 +152,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
 
     async def _leave(self, engine: Engine) -> None:
         draft_file.keep(engine.state, engine.notes.hypothesis)
+        await self.sweeping.end()
         await engine.close()
 
     async def _start(self) -> None:
@@ -177,6 +180,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         while self._inbox:
             event = self._inbox.popleft()
             self.main.show_event(event)
+            self.sweeping.hear(event)
             if isinstance(event, RunFinished):
                 draft_file.keep(self.engine.state, self.engine.notes.hypothesis)
                 if 0 < self.settings.bell <= (event.summary.seconds or 0):
@@ -327,6 +331,9 @@ class Workbench(SafeApp[None], inherit_bindings=False):
 
     def action_profile(self, full: bool) -> None:
         self.rows.profile(full)
+
+    def action_sweep(self) -> None:
+        self.sweeping.press()
 
     def action_diff(self) -> None:
         self.past.show_compared()

@@ -24,6 +24,7 @@ KEYS: list[BindingType] = [
     Binding("M", "app.model", "model", show=False, tooltip="run a model's step with these files", id="model"),
     Binding("b", "app.baseline", "baseline", tooltip="choose the baseline", id="baseline"),
     Binding("T", "app.tasks", "tasks", tooltip="switch to another task", id="tasks"),
+    Binding("S", "app.sweep", "sweep", show=False, tooltip="try values of constants; ends the sweep", id="sweep"),
     Binding("u", "app.undo", "undo", show=False, tooltip="undo the last restore or drop", id="undo"),
     Binding("t", "app.traceback", "traceback", show=False, tooltip="show the traceback", id="traceback"),
     Binding("1", "pane('results')", "results", show=False, tooltip="show the results", id="pane.results"),

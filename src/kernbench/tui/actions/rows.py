@@ -32,6 +32,8 @@ class RowActions:
         row, environment = bench.main.selected_row, bench.board.environment
         if row is None or environment is None:
             bench.say("no row to profile" if row is None else "the worker is still starting")
+        elif bench.board.sweep:
+            bench.say("a sweep is running: S ends it")
         elif not environment.device.startswith("cuda"):
             bench.say("Nsight Compute profiles GPUs; this run is on the CPU")
         else:

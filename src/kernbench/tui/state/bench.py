@@ -46,7 +46,13 @@ class MainView(Protocol):
     def show_iterations(self) -> None:
         """Reload the list after an entry was added or changed."""
 
+    @property
+    def is_current(self) -> bool:
+        """Whether no page or dialog is over it."""
+
     def paint(self) -> None: ...
+
+    def paint_soon(self) -> None: ...
 
 
 class Bench(Protocol):

@@ -92,6 +92,8 @@ class Board:
         self.confirmation: Confirmed | None = None
         """What came of the last one, until the next run."""
         self.models = ModelsChanged(())
+        self.sweep = ""
+        """The stage of the sweep in progress; empty if there is none."""
         self.failure: BuildFailed | None = None
         self.cancelled = ""
         self.solution = "solution.py"

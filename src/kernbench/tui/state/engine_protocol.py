@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from harness.shared.results import CaseResult
 from harness.shared.run_request import Environment
 from harness.shared.task import Task
 from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.events import Event, ProfileReady, Summary
+
+if TYPE_CHECKING:  # the screen loads a sweep only when one is asked for
+    from kernbench.engine.jobs import Options
+    from kernbench.sweep.live_sweep import GpuLender
 
 
 class Archive(Protocol):
@@ -141,6 +145,13 @@ class Engine(Protocol):
     @property
     def state(self) -> Path:
         """The folder with the task's runs."""
+
+    @property
+    def options(self) -> Options: ...
+
+    @property
+    def supervisor(self) -> GpuLender:
+        """Lends the GPU to a sweep."""
 
     @property
     def archive(self) -> Archive: ...

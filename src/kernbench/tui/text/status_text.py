@@ -48,6 +48,8 @@ def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[st
     """What the workbench is doing, longest form first."""
     if board.run is not None:
         return _running(board, now)
+    if board.sweep:
+        return (f"sweep: {clean(board.sweep)}", f"sweep: {clean(board.sweep.partition(',')[0])}", "sweep")
     if board.unusable:
         return ("no worker",)
     if board.models.running:
@@ -227,6 +229,8 @@ def hint(board: Board, engine: Engine, hidden: Collection[str] = ()) -> str:
     if failure is not None:
         at = f"e: open {failure.where}" if failure.where else f"e: open {board.solution}"
         return f"{at}, t: show the traceback" if failure.traceback else at
+    if board.sweep and board.run is None:
+        return "S ends the sweep and shows its table; a save ends it, too"
     if board.unusable and board.run is None:
         return "r: restart the worker, 5: show its output"
     if board.worker == "starting":
