@@ -38,7 +38,7 @@ class Sweeping:
         elif bench.engine.supervisor.is_gpu_lent:
             bench.say("a profile is being taken: sweep when it has ended")
         else:
-            bench.run_worker(self._ask(), exit_on_error=False)
+            self._ask()
 
     def hear(self, event: Event) -> None:
         """A run of the workbench comes first."""
@@ -54,13 +54,14 @@ class Sweeping:
             running.cancel()
             await asyncio.wait([running])
 
-    async def _ask(self) -> None:
+    def _ask(self) -> None:
+        """At once, so that keys typed ahead reach the dialog."""
         from kernbench.sweep.live_sweep import constants_of
         from kernbench.tui.pages.sweep_pages import AskValues
 
         bench = self._bench
         try:
-            found = await asyncio.to_thread(constants_of, bench.engine.task, bench.engine.state)
+            found = constants_of(bench.engine.task, bench.engine.state)
         except (UserError, OSError) as problem:
             bench.say(str(problem), "error")
             return
