@@ -2,7 +2,8 @@
 
 It speaks the protocol's lines itself: importing the SDK would take longer than all its calls. Some tries are words:
 `kill` ends the process that started the campaign, as `kill -9` would, the first time; `fail` ends the agent with exit
-code 3; `hang` sleeps; `tamper` changes the task; `escape` reports what a sandbox lets it do.
+code 3; `hang` sleeps; `tamper` changes the task; `escape` reports what a sandbox lets it do. A run whose confirmation
+is refused, as happens on a busy machine, is repeated up to $PATIENCE times.
 """
 
 from __future__ import annotations
@@ -73,8 +74,11 @@ def main(folder: Path, tries: list[str]) -> int:
         else:
             own = text if "def " in text else f"def toy(): ...\n{text}\n"
             tools.call("write_source", path="solution.py", text=own)
-            answer = tools.call("run", hypothesis=text.splitlines()[-1])
-            print(answer.get("outcome", ""), answer["sentence"], answer.get("budget"), flush=True)
+            for _again in range(int(os.environ.get("PATIENCE", "1"))):
+                answer = tools.call("run", hypothesis=text.splitlines()[-1])
+                print(answer.get("outcome", ""), answer["sentence"], answer.get("budget"), flush=True)
+                if answer.get("outcome") != "refused":
+                    break
     tools.close()
     return 0
 

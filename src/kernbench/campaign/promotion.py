@@ -43,11 +43,13 @@ class Candidate:
         return f"{name}: {entry_text.speed(self.summary)} over {self.summary.baseline}"
 
 
-def has_run(tree: TaskTree) -> bool:
-    """Whether the log has a run of the source as it is, of this very task."""
-    start = tree.start
-    runs = Journal(tree.state).summaries
-    return any((run.source, run.task_hash) == (start.source, start.task_hash) and run.complete for run in runs)
+def has_opponent(tree: TaskTree) -> bool:
+    """Whether the source as it is was run and, if it is right, the log has a confirmed best for later ones to beat."""
+    task, journal, start = tree.task(), Journal(tree.state), tree.start
+    own = [run for run in journal.summaries if (run.source, run.task_hash) == (start.source, start.task_hash)]
+    if any(run.right and run.complete for run in own):
+        return best_source.find(task, journal, stored_sources.entries_of(task)).summary is not None
+    return any(run.complete for run in own)
 
 
 def candidate(tree: TaskTree) -> Candidate:
