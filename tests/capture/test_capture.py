@@ -180,7 +180,7 @@ def test_a_captured_task_runs_at_once_and_is_the_same(tmp_path: Path, monkeypatc
     command = [sys.executable, "-m", "kernbench", "run", "silu", "--json"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     finished = [json.loads(line) for line in ran.stdout.splitlines()]
-    rows = [line for line in finished if line.get("event") == "case"]
-    assert [row["status"] for row in rows] == ["ok"], ran.stderr
-    assert rows[0]["ratio"]["verdict"] in ("same", "unclear")
+    rows = {(line["id"], line["status"], line["verdict"]) for line in finished if line.get("event") == "case"}
+    assert {row[:2] for row in rows} == {("1x32x32x32_fp32", "ok")}, ran.stderr
+    assert {row[2] for row in rows} <= {"same", "unclear"}  # a busy machine cannot tell
     assert next(line["weighted"] for line in finished if line.get("event") == "finished") is not None
