@@ -13,6 +13,7 @@ import pytest
 from harness.shared.taskfile import load
 from kernbench.fleet import dispatch, driver
 from kernbench.fleet.driver import Driver, last_line
+from kernbench.fleet.job import item_of
 from kernbench.task import snapshot
 from kernbench.version import __version__
 
@@ -85,9 +86,8 @@ def serve(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[d
 
     def play(nodes: dict[str, Callable[[str, Any], Any]], count: int) -> list[dict[str, Any]]:
         said: list[dict[str, Any]] = []
-        about = {"sha": source.sha, "source": str(source.folder), "home": str(folder)}
         order = {"kind": "GPU", "per_slot": 1, "settings": {}}
-        jobs = [{"name": f"job{number}", **about} for number in range(count)]
+        jobs = [item_of(f"job{number}", source, folder) for number in range(count)]
         made = Cluster(nodes)
 
         def tell(event: str, **data: Any) -> None:

@@ -30,7 +30,7 @@ from tests.sessions import HASTY, PATIENT, write
 
 
 def job_of(folder: Path, name: str = "toy") -> Job:
-    return jobs.read(name, snapshot.take(folder, folder / ".kernbench", load(folder)), folder)
+    return jobs.packed(jobs.item_of(name, snapshot.take(folder, folder / ".kernbench", load(folder)), folder))
 
 
 @contextlib.asynccontextmanager

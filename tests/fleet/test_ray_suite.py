@@ -27,6 +27,8 @@ from tests.sessions import TASK
 class Scripted:
     """Says that it is connected, then the given events."""
 
+    ended = driver_process.DriverProcess.ended
+
     def __init__(self, events: list[dict[str, Any]], gpus: int = 0) -> None:
         self.given, self.gpus, self.orders = events, gpus, list[dict[str, Any]]()
         self.address, self.last_words = "head:6379", "nothing"

@@ -8,7 +8,9 @@ and ends the worker with everything that it started.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import platform
 import shutil
 import socket
 import tempfile
@@ -23,6 +25,7 @@ from harness.shared import taskfile
 from kernbench.engine.jobs import SharedWorker
 from kernbench.fleet import job as jobs
 from kernbench.fleet.job import Job
+from kernbench.fleet.node_trials import NodeTrials
 from kernbench.machine.telemetry import MachineReader
 from kernbench.suites import suite_run
 from kernbench.version import __version__
@@ -38,6 +41,7 @@ class BenchActor:
         self._cache = Path(cache) if cache else _cache()
         self._worker = SharedWorker()
         self._options = suite_run.unattended(jobs.options_of(settings), self._worker)
+        self._trials = NodeTrials(self._cache, self._options)
         self._gpu = next(iter(MachineReader().read().gpus), None) if has_gpu else None
         self._job, self._since, self._done = "", 0.0, 0
         self._loop = asyncio.new_event_loop()
@@ -54,17 +58,19 @@ class BenchActor:
             "version": __version__,
             "device": self._gpu.name if self._gpu else "CPU",
             "uuid": self._gpu.uuid if self._gpu else None,
+            "type": self._gpu.name if self._gpu else processor(),
             "job": self._job,
             "seconds": time.monotonic() - self._since if self._job else 0.0,
             "done": self._done,
         }
 
     async def run(self, job: Job) -> dict[str, Any]:
-        """The outcome, and the lines of the task's runs.jsonl."""
+        """What came of it, and the lines of runs.jsonl."""
         return await self._there(self._run(job))
 
     async def close(self) -> None:
         """End the worker of an actor whose process goes on."""
+        await self._there(self._trials.close())
         await self._there(self._worker.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
@@ -76,7 +82,15 @@ class BenchActor:
 
     async def _run(self, job: Job) -> dict[str, Any]:
         self._job, self._since = job.name, time.monotonic()
-        folder = jobs.unpacked(job, self._cache)
+        try:
+            folder = jobs.unpacked(job, self._cache)
+            if job.kind == jobs.TRIAL:
+                return await self._trials.measure(job, folder)
+            return await self._problem(job, folder)
+        finally:
+            self._job, self._done = "", self._done + 1
+
+    async def _problem(self, job: Job, folder: Path) -> dict[str, Any]:
         state = Path(tempfile.mkdtemp(prefix="runs-", dir=self._cache))
         try:
             task = taskfile.load(folder)
@@ -85,9 +99,16 @@ class BenchActor:
             lines = runs.read_text(encoding="utf-8").splitlines() if runs.is_file() else []
         finally:
             shutil.rmtree(state, ignore_errors=True)
-            self._job, self._done = "", self._done + 1
         outcome = replace(outcome, node=self._node, detail=jobs.at_home(outcome.detail, job, folder, state))
         return {"outcome": asdict(outcome), "lines": [jobs.at_home(line, job, folder, state) for line in lines]}
+
+
+def processor() -> str:
+    """The CPU's type."""
+    with contextlib.suppress(OSError, StopIteration):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return platform.processor() or platform.machine()
 
 
 def _cache() -> Path:

@@ -1,11 +1,13 @@
 """Which job goes to which slot, and what becomes of both when a node is lost; without any call to Ray.
 
 A slot gets a job only after it has answered. A lost job is given to another slot, twice at most; a slot that is lost
-before it was given a job costs no job a try.
+before it was given a job costs no job a try. The jobs of a suite are known from the start. A sweep adds jobs as it goes
+on, and only slots of one device get them: its variants are ranked against each other.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +27,10 @@ class Slot:
     place: Place
     answered: bool = False
     job: str = ""
+    where: str = ""
+    """The GPU's UUID, or the node of a CPU slot."""
+    device: str = ""
+    """Its type."""
 
     @property
     def is_free(self) -> bool:
@@ -32,8 +38,14 @@ class Slot:
 
 
 class Dispatch:
-    def __init__(self, jobs: Iterable[str]) -> None:
+    def __init__(self, jobs: Iterable[str], is_sweep: bool = False, ahead: int = 0) -> None:
+        """`ahead`: so many slots are started before there are jobs for them."""
         self._waiting = deque(jobs)
+        self._is_sweep, self._ahead = is_sweep, ahead
+        self.device = ""
+        """The type of all slots of a sweep, once it is chosen."""
+        self._places: dict[str, str] = {}
+        """Where jobs belong that do not go anywhere."""
         self._lost_on: dict[str, list[str]] = {}
         """The nodes that were lost with a job."""
         self.slots: dict[Place, Slot] = {}
@@ -45,7 +57,7 @@ class Dispatch:
 
     @property
     def is_done(self) -> bool:
-        return not self.running and (self.is_stopped or not self._waiting)
+        return not self.running and (self.is_stopped or not (self._waiting or self._is_sweep))
 
     @property
     def running(self) -> int:
@@ -56,13 +68,21 @@ class Dispatch:
         """No slot has a job, or could take one now."""
         return not any(slot.answered for slot in self.slots.values())
 
+    def add(self, jobs: Mapping[str, str]) -> None:
+        """More jobs, each with where it belongs: anywhere if that is empty, or gone."""
+        self._waiting.extend(jobs)
+        self._places |= jobs
+        for job in jobs:
+            self._lost_on.pop(job, None)  # a variant takes part in several rounds
+
     def wanted(self, room: Mapping[str, int], now: float) -> list[Place]:
         """Slots to start, given how many each living node has room for; never more than there are jobs.
 
         Forgets the slots of nodes that are gone, unless they have a job: its loss is still to be reported."""
         self.slots = {place: slot for place, slot in self.slots.items() if place[0] in room or slot.job}
         places = sorted(((node, index) for node, count in room.items() for index in range(count)), key=lambda at: at[1])
-        missing = (0 if self.is_stopped else len(self._waiting)) + self.running - len(self.slots)
+        jobs = (0 if self.is_stopped else len(self._waiting)) + self.running
+        missing = max(jobs, 0 if self.is_stopped else self._ahead) - len(self.slots)
         able = [
             place
             for place in places
@@ -73,16 +93,39 @@ class Dispatch:
     def start(self, place: Place) -> None:
         self.slots[place] = Slot(place)
 
-    def answered(self, place: Place) -> None:
-        self.slots[place].answered = True
+    def answered(self, place: Place, where: str = "", device: str = "") -> None:
+        slot = self.slots[place]
+        slot.answered, slot.where, slot.device = True, where, device
+
+    def drop_others(self, is_late: bool) -> list[Slot]:
+        """Chooses the device of a sweep, once all slots have answered or it is late: the one that most slots have, the
+        first of equals. From then on drops the slots of other devices, for good, and returns them."""
+        known = [slot for slot in self.slots.values() if slot.answered]
+        if not self._is_sweep or not known:
+            return []
+        if not self.device and (is_late or len(known) == len(self.slots)):
+            self.device = Counter(slot.device for slot in known).most_common(1)[0][0]
+        others = [slot for slot in known if self.device and slot.device != self.device]
+        for slot in others:
+            self._not_before[slot.place] = math.inf
+            del self.slots[slot.place]
+        return others
 
     def next_job(self) -> tuple[Place, str] | None:
         """A job for a free slot, which counts as given."""
-        slot = next((slot for slot in self.slots.values() if slot.is_free), None)
-        if slot is None or not self._waiting or self.is_stopped:
+        if self.is_stopped or (self._is_sweep and not self.device):
             return None
-        slot.job = self._waiting.popleft()
-        return slot.place, slot.job
+        for job in self._waiting:
+            if (slot := self._free_for(job)) is not None:
+                self._waiting.remove(job)
+                slot.job = job
+                return slot.place, job
+        return None
+
+    def _free_for(self, job: str) -> Slot | None:
+        where = self._places.get(job)
+        own = [slot for slot in self.slots.values() if where and slot.where == where]
+        return next((slot for slot in own or self.slots.values() if slot.is_free), None)
 
     def finished(self, place: Place) -> str:
         """The slot has finished its job; returns its name."""
@@ -90,6 +133,12 @@ class Dispatch:
         job, slot.job = slot.job, ""
         self._failures[place] = 0
         return job
+
+    def put_back(self, place: Place) -> None:
+        """The slot cannot do its job, but another one may."""
+        slot = self.slots[place]
+        self._waiting.appendleft(slot.job)
+        slot.job = ""
 
     def lost(self, place: Place, now: float) -> tuple[str, list[str]]:
         """The slot is gone: returns its job and the nodes lost with it if that was the last try, else nothing.

@@ -7,9 +7,9 @@ It ends when its stdin does, and its actors end with it.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
+import math
 import os
 import queue
 import secrets
@@ -17,46 +17,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from kernbench.fleet import job as jobs
 from kernbench.fleet.bench_actor import BenchActor
 from kernbench.fleet.dispatch import Dispatch, Place
-from kernbench.task.snapshot import Source
+from kernbench.fleet.nodes import ANSWERS_S, NAMESPACE, NODES_S, Node, NodeWatch, described, look, name_of
 from kernbench.version import __version__
 
-NAMESPACE = "kernbench"
-LOOK_S, NODES_S = 0.2, 1.0
-"""How long to wait for a result before looking at orders, and how often to look for nodes."""
+LOOK_S = 0.2
+"""How long to wait for a result before looking at orders."""
 PATIENCE_S = 15.0
 """After this time without a slot, say so."""
-ANSWERS_S = 5.0
 Say = Callable[..., None]
-Node = dict[str, Any]
-"""As Ray describes one."""
-
-
-class NodeWatch:
-    """The living nodes, as of about a second ago; asked for in a thread, because that call waits for a dead head, and
-    results still come then."""
-
-    def __init__(self, ray: Any) -> None:
-        self._ray, self._nodes = ray, living(ray)
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def __call__(self) -> list[Node]:
-        return self._nodes
-
-    def _watch(self) -> None:
-        while True:
-            time.sleep(NODES_S)
-            with contextlib.suppress(Exception):  # one look that fails must not be the last
-                self._nodes = living(self._ray)
-
-
-def living(ray: Any) -> list[Node]:
-    return [node for node in ray.nodes() if node["Alive"]]
 
 
 class Driver:
@@ -66,29 +39,46 @@ class Driver:
         self._ray, self._nodes, self._say = ray, nodes, say
         self._kind, self._per_slot, self._settings = order["kind"], order["per_slot"], order["settings"]
         self._jobs = {item["name"]: item for item in order["jobs"]}
-        self._dispatch = Dispatch(self._jobs)
+        self._is_sweep = order.get("sweep", False)
+        self._dispatch = Dispatch(self._jobs, self._is_sweep, order.get("ahead", 0))
         self._actors: dict[Place, Any] = {}
         self._answers: dict[Any, Place] = {}
         self._results: dict[Any, Place] = {}
         self._hosts: dict[str, str] = {}
         self._token = secrets.token_hex(4)
         self._look_at, self._had_slot, self._told = 0.0, time.monotonic(), False
+        self._first_answer = math.inf
 
     def serve(self, orders: queue.Queue[dict[str, Any] | None]) -> bool:
-        """Until all is done, or stdin ends: then False."""
+        """Until all is done, or stdin ends: then False. A sweep is done when it says so."""
         while not self._dispatch.is_done:
             self._start_slots()
+            self._drop_others()
             while (given := self._dispatch.next_job()) is not None:
                 self._give(*given)
             self._collect()
             self._tell_if_stuck()
-            while not orders.empty():
-                if orders.get() is None:
-                    return False
-                self._dispatch.is_stopped = True
+            if not self._obey(orders):
+                return False
             if self._refused_all():
                 return True
         self._say("done")
+        return True
+
+    def _obey(self, orders: queue.Queue[dict[str, Any] | None]) -> bool:
+        """The next order, which is waited for if nothing else can happen; False if there will be none."""
+        is_idle = not self._results and not self._answers
+        try:
+            order = orders.get(is_idle, LOOK_S)
+        except queue.Empty:
+            return True
+        if order is None:
+            return False
+        if order["do"] == "stop":
+            self._dispatch.is_stopped = True
+        else:
+            self._jobs |= {item["name"]: item for item in order["jobs"]}
+            self._dispatch.add({item["name"]: item["where"] for item in order["jobs"]})
         return True
 
     def _start_slots(self) -> None:
@@ -123,14 +113,11 @@ class Driver:
         self._answers[self._actors[place].now.remote()] = place
 
     def _give(self, place: Place, name: str) -> None:
-        item = self._jobs[name]
-        source = Source(item["sha"], "", Path(item["source"]))
-        self._results[self._actors[place].run.remote(jobs.read(name, source, Path(item["home"])))] = place
+        self._results[self._actors[place].run.remote(jobs.packed(self._jobs[name]))] = place
 
     def _collect(self) -> None:
         waiting = [*self._results, *self._answers]
         if not waiting:
-            time.sleep(LOOK_S)
             return
         for ref in self._ray.wait(waiting, num_returns=1, timeout=LOOK_S)[0]:
             is_result = ref in self._results
@@ -143,7 +130,12 @@ class Driver:
                 self._take_result(place, value) if is_result else self._take_answer(place, value)
 
     def _take_result(self, place: Place, value: dict[str, Any]) -> None:
-        self._say("result", name=self._dispatch.finished(place), **value)
+        if "unusable" in value:
+            self._dispatch.put_back(place)
+            self._refuse(place[0], f"{self._hosts[place[0]]} cannot time it: {value['unusable']}")
+            return
+        where = self._dispatch.slots[place].where
+        self._say("result", name=self._dispatch.finished(place), where=where, **value)
 
     def _take_answer(self, place: Place, about: dict[str, Any]) -> None:
         if place not in self._dispatch.slots:
@@ -152,7 +144,14 @@ class Driver:
             theirs = f"has kernbench {about['version']}, and this is {__version__}"
             self._refuse(place[0], f"{self._hosts[place[0]]} {theirs}: install the same version there")
         else:
-            self._dispatch.answered(place)
+            self._first_answer = min(self._first_answer, time.monotonic())
+            self._dispatch.answered(place, about.get("uuid") or self._hosts[place[0]], about.get("type", ""))
+
+    def _drop_others(self) -> None:
+        for slot in self._dispatch.drop_others(time.monotonic() - self._first_answer > ANSWERS_S):
+            self._forget(slot.place)
+            chosen = f"this sweep runs on {self._dispatch.device}"
+            self._say("notice", text=f"not used: a slot on {self._hosts[slot.place[0]]}, {slot.device}; {chosen}")
 
     def _lose(self, place: Place, why: str, had_job: bool) -> None:
         if place not in self._dispatch.slots:
@@ -201,12 +200,8 @@ class Driver:
         elif now - self._had_slot > PATIENCE_S and not self._told:
             self._told = True
             what = "GPU" if self._kind == "GPU" else "CPU"
-            self._say("notice", text=f"waiting for a free {what} in the cluster; ctrl+c ends this, --resume goes on")
-
-
-def name_of(node: Node) -> str:
-    """A node's host, and the first part of its id: a machine may have several."""
-    return f"{node['NodeManagerHostname']}/{node['NodeID'][:8]}"
+            later = "" if self._is_sweep else ", --resume goes on"
+            self._say("notice", text=f"waiting for a free {what} in the cluster; ctrl+c ends this{later}")
 
 
 def last_line(problem: Exception) -> str:
@@ -214,38 +209,6 @@ def last_line(problem: Exception) -> str:
     lines = [line.strip() for line in str(problem).splitlines() if line.strip()]
     named = [line for line in lines if "Error" in line.partition(":")[0] and ":" in line]
     return (named or lines or [type(problem).__name__])[-1]
-
-
-def described(nodes: list[Node]) -> list[dict[str, Any]]:
-    """Nodes as the parent sees them."""
-    return [
-        {
-            "node": name_of(node),
-            "address": node["NodeManagerAddress"],
-            "gpus": int(node["Resources"].get("GPU", 0)),
-            "cpus": int(node["Resources"].get("CPU", 0)),
-        }
-        for node in nodes
-    ]
-
-
-def look(ray: Any) -> list[dict[str, Any]]:
-    """What each of our actors is doing; one that is too slow to say so is left out."""
-    names = [item["name"] for item in ray.util.list_named_actors(all_namespaces=True) if item["namespace"] == NAMESPACE]
-    asked = []
-    for name in names:
-        try:
-            asked.append(ray.get_actor(name, NAMESPACE).now.remote())
-        except ValueError:  # it has just ended
-            continue
-    ready = ray.wait(asked, num_returns=len(asked), timeout=ANSWERS_S)[0] if asked else []
-    answers = []
-    for ref in ready:
-        try:
-            answers.append(ray.get(ref))
-        except Exception:  # it has just ended, or was never a benchmark's
-            continue
-    return sorted(answers, key=lambda item: (item["node"], item["pid"]))
 
 
 def _orders(into: queue.Queue[dict[str, Any] | None]) -> None:

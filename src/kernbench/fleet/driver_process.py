@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from harness.shared import format as fmt
@@ -61,6 +61,11 @@ class DriverProcess:
     def last_words(self) -> str:
         return first_sentence(self._tail[-1]) if self._tail else "it printed nothing"
 
+    @property
+    def ended(self) -> str:
+        """Why there are no more events."""
+        return f"the Ray cluster at {self.address} is gone, or its driver was ended ({self.last_words})"
+
     def order(self, **order: Any) -> None:
         if self._program.requests is not None and not self._program.requests.is_closing():
             self._program.requests.write(json.dumps(order).encode() + b"\n")
@@ -98,6 +103,11 @@ class DriverProcess:
         await self._program.close()
         self._exited.cancel()
         self._reading.cancel()
+
+
+def given_up(lost: Mapping[str, Any]) -> str:
+    """What became of a job whose slots were all lost."""
+    return f"given up after {len(lost['nodes'])} tries, on {', '.join(lost['nodes'])}: {lost['why']}"
 
 
 def first_sentence(line: str) -> str:

@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared import taskfile
 from harness.shared.errors import UserError
-from harness.shared.task import Task
-from kernbench.engine import revision_baseline
 from kernbench.engine.jobs import Options
 from kernbench.fleet import job as jobs
-from kernbench.fleet.driver_process import DriverProcess
+from kernbench.fleet.driver_process import DriverProcess, given_up
 from kernbench.log.runs.runs_file import RunsFile
 from kernbench.suites.suite_run import LOST, Outcome, SuiteFile, outcome_of
 from kernbench.task import lookup, snapshot
@@ -55,7 +54,7 @@ class RaySuite:
             finally:
                 stopping.cancel()
 
-    def _job(self, name: str, make: Callable[[], Path], tell: Callable[[Outcome], None]) -> dict[str, str] | None:
+    def _job(self, name: str, make: Callable[[], Path], tell: Callable[[Outcome], None]) -> dict[str, Any] | None:
         """What the driver needs to know of a problem; None for one that is refused here."""
         try:
             folder = make()
@@ -64,16 +63,10 @@ class RaySuite:
         except (UserError, OSError) as problem:
             self._keep(Outcome(name, "refused", str(problem)), tell)
             return None
-        self._refuse_baseline(task, lookup.state_dir(folder))
+        jobs.refuse_baseline(self._options.baseline, task, lookup.state_dir(folder))
         self._open[name] = folder
         self._threads = max(self._threads, task.threads)
-        return {"name": name, "sha": source.sha, "source": str(source.folder.resolve()), "home": str(folder.resolve())}
-
-    def _refuse_baseline(self, task: Task, state: Path) -> None:
-        given = self._options.baseline
-        baseline = revision_baseline.parse(given, task, state) if given is not None else None
-        if baseline is not None and (baseline.tree or (baseline.file and baseline.file.is_absolute())):
-            raise UserError(f"--baseline {given} is only on this machine: use a file of each task, or leave out --ray")
+        return jobs.item_of(name, source, folder)
 
     async def _listen(
         self, driver: DriverProcess, tell: Callable[[Outcome], None], warn: Callable[[str], None]
@@ -84,16 +77,14 @@ class RaySuite:
             if event["event"] == "result":
                 self._take(outcome_of(event["outcome"]), event["lines"], tell)
             elif event["event"] == "lost":
-                tried = f"given up after {len(event['nodes'])} tries, on {', '.join(event['nodes'])}"
-                self._take(Outcome(event["name"], LOST, f"{tried}: {event['why']}"), [], tell)
+                self._take(Outcome(event["name"], LOST, given_up(event)), [], tell)
             elif event["event"] == "notice":
                 warn(event["text"])
             elif event["event"] == "failed":
                 raise UserError(event["message"])
         if not is_done:
-            ended = f"the Ray cluster at {driver.address} is gone, or its driver was ended ({driver.last_words})"
             left = f"{fmt.plural(len(self._open), 'problem')} left"
-            raise UserError(f"{ended}; {left}: go on with `--resume` once there is a cluster")
+            raise UserError(f"{driver.ended}; {left}: go on with `--resume` once there is a cluster")
 
     def _take(self, outcome: Outcome, lines: Sequence[str], tell: Callable[[Outcome], None]) -> None:
         folder = self._open.pop(outcome.name, None)

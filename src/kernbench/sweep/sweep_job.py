@@ -20,6 +20,7 @@ from kernbench.events import Event, Summary
 from kernbench.sweep import sweep_report, variants
 from kernbench.sweep.sweep_report import SweepReport
 from kernbench.sweep.sweep_run import Sweep, Tell
+from kernbench.sweep.trial import Bench
 from kernbench.sweep.variants import Variant
 from kernbench.task import snapshot
 
@@ -49,17 +50,18 @@ def order_of(task: Task, state: Path, sets: Sequence[str], sample: int | None = 
     words = ["kernbench", "sweep", Path(task.folder).name, *(word for text in sets for word in ("--set", text))]
     words += ["--sample", str(sample)] if sample is not None else []
     names = tuple(setting.name for setting in settings)
-    return Order(
-        task, state, contents, names, variants.of_constants(contents, task, settings, sample), shlex.join(words)
-    )
+    found = variants.of_constants(contents, task, settings, sample)
+    return Order(task, state, contents, names, found, shlex.join(words))
 
 
 class SweepJob:
-    def __init__(self, order: Order, options: Options) -> None:
+    def __init__(self, order: Order, options: Options, elsewhere: Callable[[Path], Bench] | None = None) -> None:
+        """`elsewhere` returns the bench of another machine, given the sweep's own folder."""
         self._order, self._began, self._took = order, time.monotonic(), 0.0
         self._began_with = snapshot.keep(order.contents, order.state, order.task).sha
         self.folder = _own_folder(order.state)
-        self.sweep = Sweep(order.task, order.state, self.folder, options, order.variants)
+        bench = elsewhere(self.folder) if elsewhere is not None else None
+        self.sweep = Sweep(order.task, order.state, self.folder, options, order.variants, bench)
         self.command = order.command
         self.is_over = True
         """False if it was stopped before its end."""

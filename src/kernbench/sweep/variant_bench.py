@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from harness.shared.lines import to_dict
@@ -23,59 +24,22 @@ from kernbench.events import BuildFailed, CaseLanded, Event, Summary
 from kernbench.log.logbook import Logbook
 from kernbench.log.runs import comparison
 from kernbench.sweep.ahead import Ahead
+from kernbench.sweep.trial import NEEDS_GPU, Measured, Trial
 from kernbench.sweep.variants import Variant
 from kernbench.task import case_choice
 from kernbench.task.baseline import Baseline
 from kernbench.worker.process import Unusable, harness_folder
 
-MOST_ROWS = 16
-"""Rows of a screening."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a run of a variant is: all rows with all checks, or a screening."""
-
-    opponent: Variant | None
-    """None for the task's baseline."""
-    budget_ms: float
-    rows: tuple[str, ...] | None = None
-    """Only these, with the quick checks; None for a whole run."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What came of it."""
-
-    status: str
-    """ok; wrong, crashed and so on; disqualified."""
-    detail: str = ""
-    ratio: Ratio | None = None
-    """Over the opponent."""
-    is_apart: bool = False
-    """The two could not take turns, so the ratio is over the usual times."""
-    times: tuple[tuple[str, float], ...] = ()
-    """Microseconds of each headline row."""
-    seconds: float = 0.0
-
-    @property
-    def is_right(self) -> bool:
-        return self.status == "ok"
-
-    @property
-    def us(self) -> float | None:
-        """The geomean of the rows' times."""
-        values = [us for _row, us in self.times]
-        return math.exp(sum(map(math.log, values)) / len(values)) if values else None
-
 
 class VariantBench:
-    def __init__(self, task: Task, state: Path, folder: Path, options: Options) -> None:
+    def __init__(self, task: Task, state: Path, folder: Path, options: Options, builds_ahead: bool = True) -> None:
         """`state` is the task's, `folder` the sweep's."""
         self.task, self._state, self._options = task, state, options
         self._logbook = Logbook(Path(task.folder), folder, task, options.condition)
         self._supervisor = supervisor_for(task, options, self._hear)
-        self._ahead = self._supervisor.builder = Ahead(self._supervisor.python, options.harness or harness_folder())
+        self._ahead = Ahead(self._supervisor.python, options.harness or harness_folder())
+        if builds_ahead:
+            self._supervisor.builder = self._ahead
         self._runner = Runner(self._supervisor, self._logbook, self._hear)
         self._rows: dict[str, CaseResult] = {}
         self.environment: Environment | None = None
@@ -86,20 +50,24 @@ class VariantBench:
         """Raises Unusable if nothing can be timed here."""
         self.environment = environment = await self._supervisor.ready()
         if case_choice.is_interpreted(self.task, environment):
-            said = f"a sweep compares times, and without a GPU {self.task.name} is only checked"
+            said = NEEDS_GPU.format(self.task.name)
             raise Unusable("no_device", f"{said}; `kernbench sweep softmax_host --set ...` runs anywhere")
         return environment
 
-    def screening_rows(self) -> tuple[str, ...]:
-        """Headline rows, spread over the task's if there are many."""
-        timed = [case for case in case_choice.matching(self.task, self._options.case) if case.kind == "case"]
-        ids = [case.id for case in timed if case.headline] or [case.id for case in timed]
-        step = max(1.0, len(ids) / MOST_ROWS)
-        return tuple(ids[int(place * step)] for place in range(min(len(ids), MOST_ROWS)))
+    @property
+    def device(self) -> str:
+        return self.environment.device_name if self.environment is not None else ""
 
-    async def build_ahead(self, variant: Variant, trial: Trial) -> None:
-        plan = await self._plan(variant, trial)
-        await self._ahead.add(variant.name, {"request": "run", **to_dict(plan.request)})
+    async def build_ahead(self, variants: Sequence[Variant], trial: Trial) -> None:
+        for variant in variants:
+            plan = await self._plan(variant, trial)
+            await self._ahead.add(variant.name, {"request": "run", **to_dict(plan.request)})
+
+    async def measure_all(self, variants: Sequence[Variant], trial: Trial) -> AsyncIterator[tuple[Variant, Measured]]:
+        """One after another."""
+        await self.build_ahead(variants, trial)
+        for variant in variants:
+            yield variant, await self.measure(variant, trial)
 
     async def measure(self, variant: Variant, trial: Trial) -> Measured:
         await self._ahead.built(variant.name)
@@ -166,9 +134,9 @@ class VariantBench:
         if ratio is not None:
             return Measured("ok", ratio=ratio, times=tuple(counted.items()))
         why = next((row.detail for row in rows if row.detail), "")
-        return Measured("ok", f"timed alone: {why}", self._apart(counted), True, tuple(counted.items()))
+        return Measured("ok", f"timed alone: {why}", self.apart(counted), True, tuple(counted.items()))
 
-    def _apart(self, times: dict[str, float]) -> Ratio | None:
+    def apart(self, times: dict[str, float]) -> Ratio | None:
         """By the usual times, where the opponent cannot be loaded next to the variant."""
         shared = [self.usual[name] / us for name, us in times.items() if name in self.usual]
         if not shared:

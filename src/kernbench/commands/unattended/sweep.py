@@ -26,10 +26,14 @@ from kernbench.commands.run import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from harness.shared.task import Task
+    from kernbench.engine.jobs import Options
     from kernbench.events import Event
     from kernbench.sweep.halving import Standing
     from kernbench.sweep.sweep_job import SweepJob
+    from kernbench.sweep.trial import Bench
     from kernbench.sweep.variants import Setting, Variant
 
 
@@ -47,6 +51,7 @@ if TYPE_CHECKING:
 @click.option("-m", "message", metavar="TEXT", callback=words, help="Hypothesis for the entry in ITERATIONS.md.")
 @click.option("--to", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Folder for the report.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines instead of a table.")
+@click.option("--ray", "ray_address", metavar="auto|HOST:PORT", help="Time the variants on this Ray cluster.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Use only ASCII characters.")
 @loop_options
 def sweep(
@@ -58,6 +63,7 @@ def sweep(
     message: str | None,
     to: Path | None,
     as_json: bool,
+    ray_address: str | None,
     ascii_only: bool,
     **given: Any,
 ) -> None:
@@ -72,33 +78,19 @@ def sweep(
     from kernbench.sweep.sweep_job import Order, SweepJob
     from kernbench.task import snapshot
 
+    if ray_address is not None and given["device"] not in (None, "cpu"):
+        raise click.UsageError("--ray takes the GPUs of the cluster; only --device cpu goes with it")
     loaded, options = load_task(task), read_options(given)
     if to is not None and (there := next(to.glob("report.*"), None)) is not None:
         raise UserError(f"{there} already exists; choose another folder with `--to`")
     state = kept_in(loaded, given["state"])
     contents = snapshot.read(Path(loaded.folder), state, loaded.ignore)
     names, found = _variants(contents, loaded, sets, sample, variants)
-    job = SweepJob(Order(loaded, state, contents, names, found, _command(loaded, sets, sample, variants)), options)
+    command = _command(loaded, sets, sample, variants, ray_address)
+    bench = _on_cluster(ray_address, loaded, options, found) if ray_address is not None else None
+    job = SweepJob(Order(loaded, state, contents, names, found, command), options, bench)
     told = _Teller(job, as_json, ascii_only)
-
-    async def main() -> int:
-        try:
-            await job.run(told.stage)
-            if job.sweep.winner is None:
-                return WRONG
-            click.echo(f"timing the winner against {loaded.baseline} and the best so far", err=True)
-            entry = await job.log(message or "", told.hear)
-            return 0 if entry is not None and entry.right else WRONG
-        finally:
-            await job.close()
-
-    from kernbench.worker.process import Unusable
-
-    try:
-        code = run_until_signal(main())
-    except Unusable as problem:
-        click.echo(f"kernbench: {problem}", err=True)
-        code = NO_DEVICE if problem.code == "no_device" else USAGE
+    code = _run(job, f"timing the winner against {loaded.baseline} and the best so far", message or "", told)
     job.is_over = code in (0, WRONG)
     if not job.is_over and all(item.status == "waiting" for item in job.sweep.standings):
         sys.exit(code)
@@ -120,11 +112,51 @@ def _variants(
     return tuple(setting.name for setting in settings), variants.of_constants(contents, task, settings, sample)
 
 
-def _command(task: Task, sets: tuple[str, ...], sample: int | None, folder: Path | None) -> str:
+def _run(job: SweepJob, next_step: str, message: str, told: _Teller) -> int:
+    """Runs the sweep to its end; returns the exit code."""
+    from kernbench.worker.process import Unusable
+
+    async def main() -> int:
+        try:
+            await job.run(told.stage)
+            if job.sweep.winner is None:
+                return WRONG
+            click.echo(next_step, err=True)
+            try:
+                entry = await job.log(message, told.hear)
+            except Unusable as problem:  # here; the variants were timed elsewhere
+                click.echo(f"kernbench: {problem}", err=True)
+                return 0
+            return 0 if entry is not None and entry.right else WRONG
+        finally:
+            await job.close()
+
+    try:
+        return run_until_signal(main())
+    except Unusable as problem:
+        click.echo(f"kernbench: {problem}", err=True)
+        return NO_DEVICE if problem.code == "no_device" else USAGE
+    except UserError as problem:
+        if all(item.status == "waiting" for item in job.sweep.standings):
+            raise
+        click.echo(f"kernbench: {problem}", err=True)  # a cluster is gone: the table has what was measured
+        return USAGE
+
+
+def _on_cluster(address: str, task: Task, options: Options, variants: list[Variant]) -> Callable[[Path], Bench]:
+    from kernbench.fleet.ray_bench import RayBench
+
+    return lambda folder: RayBench(address, task, folder, options, variants, lambda text: click.echo(text, err=True))
+
+
+def _command(
+    task: Task, sets: tuple[str, ...], sample: int | None, folder: Path | None, ray_address: str | None
+) -> str:
     words = ["kernbench", "sweep", Path(task.folder).name]
     words += [word for text in sets for word in ("--set", text)]
     words += ["--sample", str(sample)] if sample is not None else []
     words += ["--variants", str(folder)] if folder is not None else []
+    words += ["--ray", ray_address] if ray_address is not None else []
     return shlex.join(words)
 
 
