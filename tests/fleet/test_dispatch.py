@@ -102,3 +102,65 @@ def test_jobs_that_end_their_slots_do_not_condemn_the_node() -> None:
         dispatch.start(("x", 0))
         dispatch.lost(("x", 0), turn * 100.0)
     assert dispatch.starts_in_vain(("x", 0))
+
+
+def sweep_with(slots: dict[tuple[str, int], tuple[str, str]], ahead: int = 8) -> Dispatch:
+    dispatch = Dispatch([], is_sweep=True, ahead=ahead)
+    for place, (where, device) in slots.items():
+        dispatch.start(place)
+        dispatch.answered(place, where, device)
+    return dispatch
+
+
+def test_a_sweep_gets_slots_before_it_has_jobs_and_ends_when_it_is_stopped() -> None:
+    dispatch = Dispatch([], is_sweep=True, ahead=3)
+    assert dispatch.wanted({"x": 8}, 0.0) == [("x", 0), ("x", 1), ("x", 2)]
+    assert not dispatch.is_done
+    dispatch.is_stopped = True
+    assert dispatch.is_done
+    assert dispatch.wanted({"x": 8}, 0.0) == []
+
+
+def test_a_sweep_runs_on_the_device_that_most_slots_have_and_never_starts_the_others_again() -> None:
+    dispatch = sweep_with({("x", 0): ("u0", "A100"), ("x", 1): ("u1", "H200"), ("y", 0): ("u2", "H200")})
+    dispatch.start(("z", 0))
+    dispatch.add({"a": "", "b": "", "c": ""})
+    assert dispatch.drop_others(is_late=False) == []  # one has not answered
+    assert dispatch.next_job() is None
+    assert [slot.place for slot in dispatch.drop_others(is_late=True)] == [("x", 0)]
+    assert dispatch.device == "H200"
+    assert [dispatch.next_job() for _ in range(3)] == [(("x", 1), "a"), (("y", 0), "b"), None]
+    assert ("x", 0) not in dispatch.wanted({"x": 2, "y": 1, "z": 1}, 1e9)
+    dispatch.answered(("z", 0), "u3", "A100")
+    assert [slot.place for slot in dispatch.drop_others(is_late=False)] == [("z", 0)]
+
+
+def test_a_job_with_a_place_waits_for_it_and_goes_elsewhere_only_if_it_is_gone() -> None:
+    dispatch = sweep_with({("x", 0): ("u0", "H200"), ("y", 0): ("u1", "H200")})
+    dispatch.drop_others(is_late=False)
+    dispatch.add({"a": "u1", "b": "u1", "c": ""})
+    assert dispatch.next_job() == (("y", 0), "a")
+    assert dispatch.next_job() == (("x", 0), "c")
+    assert dispatch.finished(("x", 0)) == "c"
+    assert dispatch.next_job() is None
+    dispatch.lost(("y", 0), 0.0)
+    assert dispatch.next_job() == (("x", 0), "a")
+
+
+def test_a_variant_of_the_next_round_has_all_its_tries_again_and_a_job_put_back_loses_none() -> None:
+    dispatch = Dispatch([], is_sweep=True)
+    for _round in range(3):
+        dispatch.add({"a": ""})
+        for _turn in range(MOST_TRIES - 1):
+            dispatch.start(("x", 0))
+            dispatch.answered(("x", 0), "u", "H200")
+            dispatch.drop_others(is_late=False)
+            assert dispatch.next_job() == (("x", 0), "a")
+            assert dispatch.lost(("x", 0), 0.0) == ("", [])
+        dispatch.start(("x", 0))
+        dispatch.answered(("x", 0), "u", "H200")
+        dispatch.next_job()
+        dispatch.put_back(("x", 0))
+        assert dispatch.next_job() == (("x", 0), "a")
+        dispatch.finished(("x", 0))
+        del dispatch.slots["x", 0]

@@ -140,6 +140,47 @@ def test_an_end_of_orders_ends_it_and_a_stop_begins_nothing() -> None:
         assert said == events
 
 
+def unable(what: str, job: Any) -> Any:
+    return {"version": __version__, "type": "H200"} if what == "now" else {"unusable": "torch is missing"}
+
+
+def typed(device: str) -> Callable[[str, Any], Any]:
+    about = {"version": __version__, "type": device, "uuid": f"GPU of {device}"}
+    return lambda what, job: about if what == "now" else {"measured": {}, "lines": []}
+
+
+def test_a_sweep_adds_jobs_as_it_goes_on_and_says_which_slots_it_does_not_use(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "LOOK_S", 0.001)
+    monkeypatch.setattr(driver, "NODES_S", 0.0)
+    source = snapshot.take(folder, folder / ".kernbench", load(folder))
+    cluster = Cluster({"old": typed("A100"), "bad": unable, "new": typed("H200")})
+    orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
+    said: list[dict[str, Any]] = []
+
+    def add(name: str) -> None:
+        orders.put({"do": "add", "jobs": [item_of(name, source, folder, "trial", where="")]})
+
+    def tell(event: str, **data: Any) -> None:
+        said.append({"event": event, **data})
+        if event == "result":
+            add("second") if data["name"] == "first" else orders.put({"do": "stop"})
+
+    order = {"kind": "GPU", "per_slot": 1, "settings": {}, "jobs": [], "sweep": True, "ahead": 3}
+    add("first")
+    assert Offline(cluster, cluster.nodes, order, tell).serve(orders)
+    assert [(item["name"], item["where"]) for item in of(said, "result")] == [
+        ("first", "GPU of H200"),
+        ("second", "GPU of H200"),
+    ]
+    assert said[-1]["event"] == "done"
+    assert [item["text"] for item in of(said, "notice")] == [
+        "not used: a slot on host/old, A100; this sweep runs on H200",
+        "not used: host/bad cannot time it: torch is missing",
+    ]
+
+
 def test_rays_errors_come_to_one_line() -> None:
     assert last_line(RuntimeError("trace\nOSError: full\nhint: try again")) == "OSError: full"
     assert last_line(RuntimeError("")) == "RuntimeError"
