@@ -98,6 +98,12 @@ class Functions(TorchFunctionMode):
             sums.ms += ms
             sums.heavy_ms += ms if is_heavy else 0.0
 
+    def forget(self) -> None:
+        """In a forked process, whose parent counts what came before."""
+        self._waiting, self._total_ms = [], 0.0
+        for sums in filter(None, self._sums.values()):
+            sums.ms = sums.heavy_ms = 0.0
+
     def settle(self) -> None:
         waiting, self._waiting = self._waiting, []
         for chain, is_heavy, start, stop in waiting:

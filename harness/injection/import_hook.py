@@ -22,30 +22,34 @@ def after_import(then: dict[str, Then]) -> None:
 class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, then: dict[str, Then]) -> None:
         self._then = then
+        self._asked: set[str] = set()
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        then = self._then.pop(fullname, None)  # popped first: the other finders are asked below
-        if then is None:
+        if fullname not in self._then or fullname in self._asked:
             return None
-        for finder in list(sys.meta_path):
-            find = getattr(finder, "find_spec", None)
-            spec: importlib.machinery.ModuleSpec | None = find(fullname, path, target) if find else None
-            if spec is not None:
-                if spec.loader is not None and hasattr(spec.loader, "exec_module"):
-                    _follow(spec.loader, then)
-                return spec
-        self._then[fullname] = then  # not found yet: a later import may find it
-        return None
+        self._asked.add(fullname)  # the other finders are asked below
+        try:
+            for finder in list(sys.meta_path):
+                find = getattr(finder, "find_spec", None)
+                spec: importlib.machinery.ModuleSpec | None = find(fullname, path, target) if find else None
+                if spec is not None:
+                    if spec.loader is not None and hasattr(spec.loader, "exec_module"):
+                        self._follow(spec.loader, fullname)
+                    return spec
+            return None
+        finally:
+            self._asked.discard(fullname)
 
+    def _follow(self, loader: Any, name: str) -> None:
+        """The loader of this one module goes on to what is to follow; programs also ask for specs that they never
+        load, to see what is installed."""
+        run = loader.exec_module
 
-def _follow(loader: Any, then: Then) -> None:
-    """The loader of this one module goes on to `then`."""
-    run = loader.exec_module
+        def exec_module(module: ModuleType) -> None:
+            run(module)
+            if (then := self._then.pop(name, None)) is not None:
+                then(module)
 
-    def exec_module(module: ModuleType) -> None:
-        run(module)
-        then(module)
-
-    loader.exec_module = exec_module
+        loader.exec_module = exec_module

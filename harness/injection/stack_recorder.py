@@ -114,6 +114,8 @@ class Recorder:
 
     def _forget(self) -> None:
         """In a forked child, which shares the parent's profiler and could not write what it saw."""
+        if self._hook is not None:
+            self._hook.remove()
         self._ended.set()
         self._profile = None
         sys.setprofile(None)

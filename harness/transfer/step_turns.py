@@ -50,7 +50,8 @@ class Meter:
             return
         import torch
 
-        self.peak_mb[side] = max(self.peak_mb.get(side, 0.0), torch.cuda.max_memory_allocated() / 2**20)
+        if "graph" not in side:  # a replay allocates nothing: its memory is in the graph's own pool
+            self.peak_mb[side] = max(self.peak_mb.get(side, 0.0), torch.cuda.max_memory_allocated() / 2**20)
         for kept, value in ((self.mhz, self.gpu.nvml.state().sm_mhz), (self.watts, self.gpu.nvml.watts())):
             if value is not None:
                 kept.setdefault(side, []).append(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from collections.abc import Callable
@@ -259,4 +260,5 @@ def test_a_module_is_patched_before_its_importers_copy_names(tmp_path: Path, mon
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
     import_hook.after_import({"kb_first": lambda module: setattr(module, "f", lambda: 2)})
+    assert importlib.util.find_spec("kb_first") is not None  # as programs do that look for what is installed
     assert __import__("kb_second").f() == 2

@@ -61,8 +61,8 @@ def port(
 ) -> None:
     """Copy the best solution into a file in your project.
 
-    Shows the difference first. Writes only if the file's repository is clean or --force is given, if no model was
-    slower with this source or --anyway is given, and if no test of --check breaks; otherwise exits with 1.
+    Shows the difference first. Writes only if the file's repository is clean or --force is given, if every model that
+    ran this source keeps it or --anyway is given, and if no test of --check breaks; otherwise exits with 1.
 
     \b
     kernbench port rms_norm --to ../sglang/path/norm.py --check 'pytest test/test_norm.py'

@@ -31,6 +31,7 @@ class ModelSteps:
         self._wanted = ""
         self._log: ModelLog | None = None
         self._lines: tuple[ModelLine, ...] = ()
+        self._warned = ""
 
     def choices(self) -> list[str]:
         """The models that have a site for the task."""
@@ -52,10 +53,19 @@ class ModelSteps:
                 self._emit(Notice(str(problem), "error"))
             finally:
                 self._emit(ModelsChanged(self._lines))
-        lines = await self._logbook.in_thread(self._read, task)
+        try:
+            lines = await self._logbook.in_thread(self._read, task)
+        except (UserError, OSError) as problem:  # a model's log that cannot be read must not stop what comes next
+            self._warn_once(str(problem))
+            return
         if lines != self._lines:
             self._lines = lines
             self._emit(ModelsChanged(lines))
+
+    def _warn_once(self, said: str) -> None:
+        if said != self._warned:
+            self._warned = said
+            self._emit(Notice(said, "warning"))
 
     async def _run(self, name: str, task: Task, environment: Environment | None) -> None:
         folder = ModelLog(task, self._logbook.state).models.get(name)

@@ -59,7 +59,7 @@ async def record(
 
 def _is_written(folder: Path) -> bool:
     found = [state["state"] for state in states(folder)]
-    return "written" in found and "recording" not in found
+    return "recording" not in found and bool({"written", "failed"} & set(found))
 
 
 def states(folder: Path) -> list[dict[str, Any]]:

@@ -57,6 +57,13 @@ def models(cwd: Path | None = None) -> dict[str, Path]:
     return found
 
 
+def tasks_of(folder: Path) -> frozenset[str]:
+    """The tasks that a model has sites for, without a look at the rest of it: a screen asks this of every model."""
+    data = toml(folder / MODEL_FILE, f"no {MODEL_FILE} there")
+    sites = tables(folder / MODEL_FILE, "site", data.get("site", []))
+    return frozenset(text(folder / MODEL_FILE, "site.task", item.get("task")) for item in sites)
+
+
 def load(folder: Path, config: str | None, on_cpu: bool) -> ModelFile:
     path = folder / MODEL_FILE
     data = toml(path, f"no {MODEL_FILE} there")

@@ -27,7 +27,7 @@ class Standing:
     """What models say of one source."""
 
     rows: tuple[ModelRow, ...] = ()
-    """The newest of each model that ran it."""
+    """The newest of each model and config that ran it."""
     of_others: Mapping[str, str] = field(default_factory=dict)
     """The other models, each with the source that it ran last."""
 
@@ -62,18 +62,20 @@ class ModelLog:
         return next((patch.source for patch in self._patches(row)), "")
 
     def newest(self) -> list[ModelRow]:
-        """The newest row of each model, whatever source it is about."""
+        """The newest row of each model and config, whatever source it is about."""
         return list(self._by_model().values())
 
     def standing(self, source: str) -> Standing:
         own = self._by_model(source)
-        others = {name: self.source_in(row) for name, row in self._by_model().items() if name not in own}
+        models = {model for model, _config in own}
+        others = {model: self.source_in(row) for (model, _), row in self._by_model().items() if model not in models}
         return Standing(tuple(own.values()), others)
 
-    def _by_model(self, source: str = "") -> dict[str, ModelRow]:
+    def _by_model(self, source: str = "") -> dict[tuple[str, str], ModelRow]:
         """Of two rows of one command, the one with this task alone says more about it."""
         found = [row for row in self._rows if self.source_in(row).startswith(source)]
-        newest = {row.model: row for row in sorted(found, key=lambda row: (row.at, len(row.sources) == 1))}
+        in_order = sorted(found, key=lambda row: (row.at, len(row.sources) == 1))
+        newest = {(row.model, row.config): row for row in in_order}
         return dict(sorted(newest.items()))
 
     def _patches(self, row: ModelRow) -> Iterator[Patch]:
@@ -81,8 +83,8 @@ class ModelLog:
 
     def _has_site(self, folder: Path) -> bool:
         try:
-            return bool(self._names & set(model_file.load(folder, None, on_cpu=False).tasks))
-        except TaskError:
+            return bool(self._names & model_file.tasks_of(folder))
+        except (TaskError, OSError):
             return False
 
 

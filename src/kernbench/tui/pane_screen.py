@@ -78,6 +78,8 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         Called when a pane has more or fewer lines for good: moving the cursor must not move the panes.
         """
         shown = {name: pane for name, _ in SIDE if (pane := self.query_one(f"#{name}", RowView)).display}
+        if not shown:  # the panes of another task are being made
+            return
         room = self._body_height() - bool(self.query_one("#side-tabs").display)
         wanted = {name: max(pane.lines() + pane.HEADER, LEAST) for name, pane in shown.items()}
         is_stacked = self.has_class("-stack")

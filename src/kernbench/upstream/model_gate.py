@@ -1,4 +1,4 @@
-"""Whether a source may leave for another repository: not if the newest row of a model about it is not kept.
+"""Whether a source may leave for another repository: not if the newest row of a model and config about it is not kept.
 
 `--anyway` overrules that, and leaves a line in runs.jsonl.
 """
@@ -27,7 +27,7 @@ class ModelGate:
 
     source: str
     rows: tuple[ModelRow, ...]
-    """The newest of each model that ran it."""
+    """The newest of each model and config that ran it."""
     missing: tuple[str, ...]
     """That no model ran it, or which ran another source instead."""
 
@@ -78,4 +78,4 @@ def _of_another(task: Task, journal: Journal, model: str, source: str) -> str:
 def _hint(task: Task, models: Sequence[str]) -> str:
     if not models:
         return ""
-    return f"; `{shlex.join(['kernbench', 'transfer', models[0], '--task', Path(task.folder).name])}` does"
+    return f"; `{shlex.join(['kernbench', 'transfer', models[0], '--task', Path(task.folder).name])}` runs the best"

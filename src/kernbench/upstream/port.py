@@ -99,7 +99,7 @@ def put_back(port: Port, old: bytes | None) -> None:
         raise PortError(f"{port.target} was changed since it was written, and stays as it is")
     try:
         if old is None:
-            port.target.unlink()
+            port.target.resolve().unlink()  # a link of the user's stays
             return
         with written_aside(port.target, old) as move:
             move()
