@@ -33,7 +33,8 @@ class Report:
         self.recorders: dict[str, Recorder] = {}
         self.problems: dict[str, str] = {}
         self.modules: dict[str, dict[str, str]] = {}
-        self.looked: Callable[[], dict[str, Any]] | None = None
+        self.looked: Any = None
+        """The `Functions` that look for sites, if that is wanted."""
         self._forms = 0
         os.register_at_fork(after_in_child=self._forget)
         self.write()
@@ -41,8 +42,8 @@ class Report:
 
     def _forget(self) -> None:
         """A forked process starts from nothing: its parent reports what came before."""
-        for recorder in self.recorders.values():
-            recorder.forget()
+        for kept in (*self.recorders.values(), *([self.looked] if self.looked is not None else [])):
+            kept.forget()
 
     def write_after(self, module: Any) -> None:
         """A process forked by multiprocessing ends without atexit."""
@@ -50,7 +51,7 @@ class Report:
 
     def _finish(self) -> None:
         """Processes without a site may outlive the command, and its folder: they have written already."""
-        if self.recorders or self.problems or self.looked:
+        if self.recorders or self.problems or self.looked is not None:
             self.write()
 
     def changed(self) -> None:
@@ -61,7 +62,7 @@ class Report:
 
     def write(self) -> None:
         self._written = time.monotonic()
-        with contextlib.suppress(OSError, ValueError):  # the folder is gone, and with it the workbench
+        with contextlib.suppress(Exception):  # the folder is gone, and with it the workbench; or CUDA is, after a fork
             for recorder in self.recorders.values():
                 recorder.settle()
             path = os.path.join(self._out, f"{os.getpid()}.json")
@@ -80,7 +81,7 @@ class Report:
                 **{site: recorder.problem for site, recorder in self.recorders.items() if recorder.problem},
                 **self.problems,
             },
-            "functions": self.looked() if self.looked else {},
+            "functions": self.looked.plain() if self.looked is not None else {},
             "sites": {
                 site: {
                     "forms": {key: form.plain() for key, form in list(recorder.forms.items())},
@@ -118,7 +119,7 @@ def _look(report: Report) -> None:
 
     found = Functions()
     found.begin()
-    report.looked = found.plain
+    report.looked = found
 
 
 def _patch(report: Report, module: ModuleType, site: str) -> None:

@@ -88,7 +88,7 @@ def test_a_reviewer_finds_step_total_shares_and_exactness(task: Task, tmp_path: 
     assert row_of(text, "flux (full)", "compile")[2:] == ["50.00", "1.200x ±0.8%", "", ""]
     assert "| compile+ours |" not in text
     total = row_of(text, "flux (full)", "ours+graph over compile")
-    assert total[2:] == ["20", "1000.0", "800.5", "1.250x ±0.8%", "faster", "2000", "1900"]
+    assert total[2:] == ["20 steps", "1000.0", "800.5", "1.250x ±0.8%", "faster", "2000", "1900"]
     share = row_of(text, "flux (full)", "rms_norm")
     assert share[2:] == ["38", "30.0%", "12.5%", "3.00x"]  # 0.1 of what is then 0.8 of the step
     assert row_of(text, "flux (full)", "other")[4] == "-"
@@ -97,6 +97,22 @@ def test_a_reviewer_finds_step_total_shares_and_exactness(task: Task, tmp_path: 
     assert "kernbench transfer flux --task rms_norm" in text
     assert "Model-level timings" not in text
     assert "- [ ] Image or output generated with the change" in text
+
+
+def test_a_command_has_its_own_totals_and_dumps(task: Task, tmp_path: Path) -> None:
+    times = (
+        SideTime("eager", 50.0, (50.0,) * 6, total_ms=20_000.0, peak_mb=2048.0),
+        SideTime("ours", 40.0, (40.0,) * 6, total_ms=18_000.0, peak_mb=2048.0),
+    )
+    row = replace(FLUX, model="served", config="", side="ours", over="eager", times=times, shares=(), gaps=())
+    row = replace(row, exact=None, rounds=6, dumps=("served-original.json", "served-ours.json"))
+    for name in row.dumps:
+        (Path(task.folder) / ".kernbench" / name).write_text(f'{{"of": "{name}"}}')
+    text, perf = bundle(task, row, tmp_path / "pr")
+    assert row_of(text, "served", "ours over eager")[2:5] == ["6 runs", "20000.0", "18000.0"]
+    assert [path.read_text() for path in perf] == ['{"of": "served-ours.json"}', '{"of": "served-original.json"}']
+    assert "### Share" not in text
+    assert "xact" not in text
 
 
 def test_without_numbers_the_slot_stays(task: Task, tmp_path: Path) -> None:

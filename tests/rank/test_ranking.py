@@ -96,6 +96,9 @@ def test_torch_triton_and_python_are_looked_through(name: str, is_outside: bool)
         ("void at::native::elementwise_kernel<...>", "aten::mul", categories.ELEMENTWISE),
         ("aten::native_layer_norm", "aten::native_layer_norm", categories.ELEMENTWISE),
         ("aten::_scaled_dot_product_flash_attention_for_cpu", "", categories.ATTENTION),
+        ("triton_red_fused__to_copy_add_mean_mul_pow_rsqrt_0", "", categories.ELEMENTWISE),
+        ("triton_poi_fused_add_convolution_silu_3", "", categories.ELEMENTWISE),
+        ("convert_fp8_kernel", "", categories.ELEMENTWISE),
     ],
 )
 def test_categories(kernel: str, inside: str, category: str) -> None:

@@ -142,7 +142,8 @@ def test_ctrl_c_ends_the_commands_whole_tree(tmp_path: Path) -> None:
     program = subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         until = time.monotonic() + 60
-        while not all((tmp_path / name).exists() for name in ("child", "parent")) and time.monotonic() < until:
+        names = [tmp_path / name for name in ("child", "parent")]
+        while not all(name.exists() and name.read_text().strip() for name in names) and time.monotonic() < until:
             time.sleep(0.02)
         pids = [int((tmp_path / name).read_text()) for name in ("child", "parent")]
         program.send_signal(signal.SIGINT)

@@ -150,6 +150,24 @@ def test_nsys_kernels_go_to_python_frames_or_to_ranges(tmp_path: Path) -> None:
     assert recording.unknown == [nsys_report.NO_SHAPES]
 
 
+def test_ids_of_two_processes_and_whole_graphs_are_told_apart(tmp_path: Path) -> None:
+    database = NsysDatabase(tmp_path / "r.sqlite")
+    for process, name in ((1, "first"), (2, "second")):
+        database.range(name, 0, 900, process)
+        database.range("ended", 10, 20, process)
+        database.kernel(f"k{process}", 1, start=300 * process, lasting=10, at=150, process=process)
+    database.add(
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", start=0, end=7000, deviceId=0, streamId=7, correlationId=9, globalPid=1 << 24
+    )
+    recording = nsys_report.read(database.close())
+    assert {origin.kernel: origin.span for origin in recording.work} == {
+        "k1": "first",
+        "k2": "second",
+        "CUDA graph": "",
+    }
+    assert nsys_report.WHOLE_GRAPHS in recording.unknown
+
+
 def test_an_nsys_export_may_lack_tables_and_columns(tmp_path: Path) -> None:
     database = NsysDatabase(
         tmp_path / "r.sqlite",

@@ -16,6 +16,8 @@ CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT
   demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, gridX INTEGER, registersPerThread INTEGER);
 CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
   streamId INTEGER NOT NULL, correlationId INTEGER, bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL);
+CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL,
+  streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER, graphId INTEGER);
 CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, end INTEGER NOT NULL, eventClass INTEGER NOT NULL,
   globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL, callchainId INTEGER);
 CREATE TABLE NVTX_EVENTS (start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, rangeId INTEGER,
@@ -81,17 +83,20 @@ class NsysDatabase:
         marks = ", ".join("?" * len(values))
         self._database.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", [*values.values()])
 
-    def kernel(self, name: str, number: int, start: int, lasting: int, at: int, chain: int | None = None) -> None:
+    def kernel(
+        self, name: str, number: int, start: int, lasting: int, at: int, chain: int | None = None, process: int = 0
+    ) -> None:
         text = self.string(name)
         span = {"start": start * 1000, "end": (start + lasting) * 1000, "correlationId": number}
-        place = {"deviceId": 0, "contextId": 1, "streamId": 7}
+        place = {"deviceId": 0, "contextId": 1, "streamId": 7, "globalPid": process << 24}
         self.add("CUPTI_ACTIVITY_KIND_KERNEL", **span, **place, demangledName=text, shortName=text)
-        launch = {"start": at * 1000, "end": at * 1000 + 5, "eventClass": 0, "globalTid": 5, "correlationId": number}
+        launch = {"start": at * 1000, "end": at * 1000 + 5, "eventClass": 0, "correlationId": number}
+        launch["globalTid"] = (process << 24) + 5
         call = {"nameId": self.string("cudaLaunchKernel_v7000"), "returnValue": 0, "callchainId": chain}
         self.add("CUPTI_ACTIVITY_KIND_RUNTIME", **launch, **call)
 
-    def range(self, name: str, start: int, end: int) -> None:
-        span = {"start": start * 1000, "end": end * 1000, "eventType": 59, "globalTid": 5}
+    def range(self, name: str, start: int, end: int, process: int = 0) -> None:
+        span = {"start": start * 1000, "end": end * 1000, "eventType": 59, "globalTid": (process << 24) + 5}
         self.add("NVTX_EVENTS", **span, textId=self.string(name))
 
     def stack(self, chain: int, *frames: tuple[str, str]) -> None:

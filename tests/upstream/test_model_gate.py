@@ -166,7 +166,7 @@ def test_a_row_about_another_source_does_not_count(task: Task, journal: Journal,
     say(journal.state, REFUSED["slower"], other)
     result = port(task, target)
     assert result.exit_code == 0
-    hint = "`kernbench transfer flux --task rms_norm` does"
+    hint = "`kernbench transfer flux --task rms_norm` runs the best"
     assert f"flux has not run this source: its row is about another one, #1; {hint}" in result.stderr
 
 
@@ -205,7 +205,7 @@ def test_a_row_about_all_tasks_is_found_in_the_models_folder(
     model.mkdir(parents=True)
     (model / "model.toml").write_text(MODEL)
     assert model_gate.gate(task, journal, best).missing == (
-        "no model has run this source; `kernbench transfer flux --task rms_norm` does",
+        "no model has run this source; `kernbench transfer flux --task rms_norm` runs the best",
     )
     assert not (model / ".kernbench").exists()
     say(model / ".kernbench", REFUSED["slower"], best, together=True)

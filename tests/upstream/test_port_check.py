@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -108,6 +109,23 @@ def test_a_new_file_that_breaks_something_is_removed_again(port: Callable[..., R
     assert not target.exists()
 
 
+def test_an_error_that_a_program_prints_breaks_nothing(port: Callable[..., Result], target: Path) -> None:
+    assert port("--force", "--check", "grep -q old norm.py || echo ERROR 12:03:11 retry").exit_code == 0
+    assert "TIME_US = 50.0" in target.read_text()
+
+
+def test_tests_that_cannot_be_collected_port_nothing(port: Callable[..., Result], target: Path) -> None:
+    result = port("--force", "--check", "echo ERROR test_x.py; exit 2")
+    assert "exits with 2: ERROR test_x.py" in str(result.exception)
+    assert target.read_text() == "old = 1\n"
+
+
+def test_what_is_edited_while_the_first_tests_run_stays(port: Callable[..., Result], target: Path) -> None:
+    result = port("--force", "--check", "echo mine > norm.py")
+    assert "was changed while the tests ran" in str(result.exception)
+    assert target.read_text() == "mine\n"
+
+
 def test_a_file_that_was_changed_meanwhile_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "new.py").write_text("new\n")
     plan = Port(tmp_path / "new.py", "1/new.py", tmp_path / "target.py", tmp_path)
@@ -116,7 +134,8 @@ def test_a_file_that_was_changed_meanwhile_is_left_alone(tmp_path: Path) -> None
     assert (tmp_path / "target.py").read_text() == "mine\n"
 
 
-def test_an_interrupted_check_puts_the_file_back_and_ends_the_tests(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_check_puts_the_file_back_and_ends_the_tests(tmp_path: Path, ending: int) -> None:
     (tmp_path / "new.py").write_text("new\n")
     (tmp_path / "target.py").write_text("old\n")
     code = (
@@ -133,13 +152,13 @@ def test_an_interrupted_check_puts_the_file_back_and_ends_the_tests(tmp_path: Pa
                 break
             child.poll()
             gone(child.pid, 0.05)
-        child.send_signal(2)
-        assert "KeyboardInterrupt" in child.communicate(timeout=20)[1]
+        child.send_signal(ending)
+        assert "KeyboardInterrupt" in child.communicate(timeout=60)[1]
     finally:
         child.kill()
         child.wait()
     assert (tmp_path / "target.py").read_text() == "old\n"
-    assert gone(int(pid.read_text()), 5)
+    assert gone(int(pid.read_text()), 30)
 
 
 @pytest.mark.parametrize(

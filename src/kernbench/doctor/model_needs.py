@@ -147,7 +147,7 @@ def _graphics(sample: Sample) -> list[Check]:
     said = f"none; the least busy is cuda:{least.index}, {least.busy or 0}% busy" + (
         f", used by {names}" if names else ""
     )
-    fix = "Wait for the others to end, or stop them: turns with a stranger make every side unclear."
+    fix = "Wait for the others to end, or stop them: while they use the GPU, every side comes out unclear."
     return [Check("idle GPU", False, said, fix), _gpu_memory(least)]
 
 

@@ -18,7 +18,8 @@ from kernbench.rank import python_frames
 from kernbench.rank.recording import LAUNCHED_BY_GRAPH, Frame, Origin, Recording
 
 KERNELS, RUNTIME, RANGES = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
-COPIES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "Memset"}
+GRAPHS = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+WITHOUT_NAMES = {"CUPTI_ACTIVITY_KIND_MEMCPY": "Memcpy", "CUPTI_ACTIVITY_KIND_MEMSET": "Memset", GRAPHS: "CUDA graph"}
 CHAINS = "CUDA_CALLCHAINS"
 STRINGS = "StringIds"
 MAGIC = b"SQLite format 3\0"
@@ -30,7 +31,12 @@ PUSH_POP = 59
 NO_LAUNCHES = f"It has no {RUNTIME}: kernels stand alone; profile with --trace=cuda."
 NO_STACKS = "It has no Python stacks: kernels go to NVTX ranges; profile with --python-backtrace=cuda."
 NO_RANGES = "It has no NVTX ranges either: profile with --trace=cuda,nvtx --pytorch=autograd-nvtx."
+WHOLE_GRAPHS = "It has CUDA graphs as a whole, without their kernels: profile with --cuda-graph-trace=node."
 NO_SHAPES = "It has no shapes: whether a fast path's conditions hold is not known."
+
+
+Correlation = tuple[Any, int | None]
+"""An id, and the process that it counts in; None if this is not known."""
 
 
 class Launch(NamedTuple):
@@ -42,16 +48,26 @@ class Launch(NamedTuple):
 
 @dataclass
 class _Ranges:
-    """The NVTX ranges of one thread, by their start."""
+    """The NVTX ranges of one thread, by their start. They are nested, so each has one that it is in, or none."""
 
     starts: list[int] = field(default_factory=list)
     spans: list[tuple[int, int, str]] = field(default_factory=list)
+    around: list[int] = field(default_factory=list)
+
+    def add(self, start: int, end: int, name: str) -> None:
+        self.around.append(self._index(start))
+        self.starts.append(start)
+        self.spans.append((start, end, name))
 
     def innermost(self, at: int) -> str:
-        for start, end, name in reversed(self.spans[: bisect.bisect_right(self.starts, at)]):
-            if start <= at <= end:
-                return name
-        return ""
+        index = self._index(at)
+        return self.spans[index][2] if index >= 0 else ""
+
+    def _index(self, at: int) -> int:
+        index = bisect.bisect_right(self.starts, at) - 1
+        while index >= 0 and self.spans[index][1] < at:
+            index = self.around[index]
+        return index
 
 
 def is_export(path: Path) -> bool:
@@ -88,7 +104,7 @@ class _Report:
             tool = "`nsys profile --trace=cuda,nvtx` and `nsys export --type sqlite`"
             raise UserError(f"{self._path} has no kernels (table {KERNELS}); it takes {tool}")
         recording = Recording(str(self._path))
-        launches = {row[0]: Launch(*row[1:]) for row in self._launches()}
+        launches = dict(self._launches())
         ranges = self._ranges()
         busy: dict[Any, list[tuple[float, float]]] = {}
         for start, end, correlation, device, kernel in self._work(name):
@@ -111,31 +127,32 @@ class _Report:
             recording.unknown.append(NO_LAUNCHES)
         if not any(origin.frames for origin in recording.work):
             recording.unknown += [NO_STACKS, *([] if ranges else [NO_RANGES])]
+        if any(origin.kernel == WITHOUT_NAMES[GRAPHS] for origin in recording.work):
+            recording.unknown.append(WHOLE_GRAPHS)
         recording.unknown.append(NO_SHAPES)
 
-    def _work(self, name: str) -> Iterator[tuple[int, int, Any, Any, str]]:
-        """Start, end, correlation id, device and name of everything on the GPU."""
-        for start, end, correlation, device, text in self._rows(
-            KERNELS, "start", "end", "correlationId", "deviceId", name
-        ):
-            yield start, end, correlation, device, self._text(text)
-        for table, kind in COPIES.items():
-            for start, end, correlation, device in self._rows(table, "start", "end", "correlationId", "deviceId"):
-                yield start, end, correlation, device, kind
+    def _work(self, name: str) -> Iterator[tuple[int, int, Correlation, Any, str]]:
+        """Start, end, correlation, device and name of everything on the GPU."""
+        wanted = ("start", "end", "correlationId", "globalPid", "deviceId")
+        for start, end, correlation, process, device, text in self._rows(KERNELS, *wanted, name):
+            yield start, end, (correlation, _process(process)), device, self._text(text)
+        for table, kind in WITHOUT_NAMES.items():
+            for start, end, correlation, process, device in self._rows(table, *wanted):
+                yield start, end, (correlation, _process(process)), device, kind
 
-    def _launches(self) -> Iterator[tuple[Any, int, Any, str, Any]]:
+    def _launches(self) -> Iterator[tuple[Correlation, Launch]]:
         wanted = ("correlationId", "start", "globalTid", "nameId", "callchainId")
         for correlation, start, thread, name, chain in self._rows(RUNTIME, *wanted):
-            yield correlation, start, thread, self._text(name), chain
+            launch = Launch(start, thread, self._text(name), chain)
+            yield (correlation, _process(thread)), launch
+            yield (correlation, None), launch
 
     def _ranges(self) -> dict[Any, _Ranges]:
         found: dict[Any, _Ranges] = {}
         wanted = ("start", "end", "globalTid", "text", "textId", "eventType")
         rows = [row for row in self._rows(RANGES, *wanted) if row[1] is not None and row[5] in (None, PUSH_POP)]
         for start, end, thread, text, text_id, _ in sorted(rows, key=lambda row: (row[0], -row[1])):
-            ranges = found.setdefault(thread, _Ranges())
-            ranges.starts.append(start)
-            ranges.spans.append((start, end, text or self._text(text_id)))
+            found.setdefault(thread, _Ranges()).add(start, end, text or self._text(text_id))
         return found
 
     def _stack(self, chain: Any) -> tuple[Frame, ...]:
@@ -163,3 +180,8 @@ class _Report:
         if there:
             chosen = ", ".join(f'"{name}"' if name in there else "NULL" for name in wanted)
             yield from self._database.execute(f"SELECT {chosen} FROM {table} {end}")
+
+
+def _process(number: int | None) -> int | None:
+    """The process in a globalPid or globalTid, whose last 24 bits are for the thread."""
+    return None if number is None else number >> 24

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.shared.lines import UNREADABLE, decode_checked
@@ -55,7 +55,8 @@ class ModelLog:
                 if line.endswith(b"\n"):
                     self._files[state] = place + len(line)
                 if line.startswith(MODEL) and (row := _decoded(line)) and self.source_in(row):
-                    self._rows.append(row)
+                    files = tuple(str(state / Path(name).name) for name in row.dumps)  # they are next to the log
+                    self._rows.append(replace(row, dumps=files))
 
     def source_in(self, row: ModelRow) -> str:
         """The source of this task that the row is about; empty if it is about none."""

@@ -70,6 +70,8 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         for name, shown in found.display.items():
             self.query_one(f"#{name}").display = shown
         self.paint()
+        # The layout comes next: a widget that is painted or asked for its place before it would never be painted.
+        self.refresh(repaint=False, layout=True)
         self.call_after_refresh(self.share_height)  # what wraps depends on the widths
 
     def share_height(self) -> None:
@@ -143,7 +145,7 @@ class PaneScreen(Screen[None], inherit_bindings=False):
         self.active = name
         self.arrange_panes()
         # At once, so that the next key goes to the new pane.
-        self.set_focus(self.query_one(f"#{name}"))
+        self.set_focus(self.query_one(f"#{name}"), scroll_visible=False)
 
     def action_step_pane(self, step: int) -> None:
         names = [name for name, _ in PANES]

@@ -161,7 +161,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         await self.recompose()
         self._turning = False
         self._begin()
-        self.set_focus(self.results)
+        self.set_focus(self.results, scroll_visible=False)
 
     def _begin(self) -> None:
         self.show_titles()
@@ -350,7 +350,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self.filter_line.display = True
         self.filter_line.value = self.results.filter_text
         self.arrange_panes()
-        self.set_focus(self.filter_line)
+        self.set_focus(self.filter_line, scroll_visible=False)
 
     @on(FilterLine.Changed)
     def filter_rows(self, event: FilterLine.Changed) -> None:
@@ -362,7 +362,7 @@ class MainScreen(PaneScreen, inherit_bindings=False):
             self.results.show_only("")
         self.filter_line.display = False
         self.arrange_panes()
-        self.set_focus(self.results)
+        self.set_focus(self.results, scroll_visible=False)
 
     @on(Results.Selected)
     def select_case(self, event: Results.Selected) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from pathlib import Path
 
 from harness.shared import format as fmt
 from harness.shared import stats
@@ -30,8 +32,12 @@ def section(said: ModelGate) -> list[str]:
         return lines
     lines += ["### Denoising step", "", *_steps(rows), "", *_remarks(rows), ""]
     lines += ["### End to end", "", *_totals(rows), "", _about_totals(rows), *_stalls(rows), ""]
-    lines += ["### Share of the step", "", *_shares(rows), ""]
-    return [*lines, "### Exactness", "", *_exactness(rows), "", *_about_exactness(rows), ""]
+    if any(row.shares for row in rows):
+        lines += ["### Share of the step", "", *_shares(rows), ""]
+    compared = [row for row in rows if row.gaps]  # not the outputs of a command
+    if compared:
+        lines += ["### Exactness", "", *_exactness(compared), "", *_about_exactness(compared), ""]
+    return lines
 
 
 def timed(said: ModelGate) -> list[ModelRow]:
@@ -42,11 +48,35 @@ def timed(said: ModelGate) -> list[ModelRow]:
 def dumps(said: ModelGate) -> dict[str, str]:
     """Files that SGLang's compare_perf.py reads: one without the kernels and one with them for each model."""
     found = {}
-    for row in timed(said):
-        for name, side in (("before", row.over), ("after", row.side)):
-            if (time := _time(row, side)) is not None:
-                found[f"perf/{row.model}-{name}.json"] = perf_dump.text(_dump(row, time))
+    for place, row in _files(timed(said)).items():
+        for number, (name, side) in enumerate((("before", row.over), ("after", row.side))):
+            if _is_command(row):  # it wrote them itself
+                text = _own_dump(row, number)
+            else:
+                time = _time(row, side)
+                text = perf_dump.text(_dump(row, time)) if time is not None else ""
+            if text:
+                found[f"{place}-{name}.json"] = text
     return found
+
+
+def _files(rows: Sequence[ModelRow]) -> dict[str, ModelRow]:
+    """The beginning of the names of each row's dumps; a second config of a model has a number."""
+    found: dict[str, ModelRow] = {}
+    for row in rows:
+        count = sum(other.model == row.model for other in found.values())
+        found[f"perf/{row.model}-{count + 1}" if count else f"perf/{row.model}"] = row
+    return found
+
+
+def _is_command(row: ModelRow) -> bool:
+    return any(time.total_ms is not None for time in row.times)
+
+
+def _own_dump(row: ModelRow, number: int) -> str:
+    with contextlib.suppress(OSError, IndexError):
+        return Path(row.dumps[number]).read_text(encoding="utf-8")
+    return ""
 
 
 def _dump(row: ModelRow, time: SideTime) -> PerfDump:
@@ -89,31 +119,39 @@ def _remarks(rows: Sequence[ModelRow]) -> list[str]:
     lines = []
     for row in rows:
         floor = f", A/A floor {fmt.fine_percent(row.floor)}" if row.floor is not None else ""
-        device = row.environment.device_name or row.environment.device
-        lines.append(
-            f"{_name(row)}: medians of {fmt.plural(row.rounds, 'step')} of each side in turns on {device}{floor}."
-        )
+        device = row.environment.device_name or ("" if _is_command(row) else row.environment.device)
+        where = f" on {device}" if device else ""
+        lines.append(f"{_name(row)}: medians of {_count(row, row.rounds)} of each side in turns{where}{floor}.")
     return [*lines, "± is half the 95% interval."]
 
 
 def _totals(rows: Sequence[ModelRow]) -> list[str]:
     has_peak = any(item.peak_mb is not None for row in rows for item in row.times)
     peaks = ["peak MB before", "peak MB after"] if has_peak else []
-    table = [["model", "sides", "steps", "before ms", "after ms", "speedup", "result", *peaks]]
+    table = [["model", "sides", "timed", "before ms", "after ms", "speedup", "result", *peaks]]
     for row in rows:
         before, after = _time(row, row.over), _time(row, row.side)
         if before is None or after is None:
             continue
-        cells = [_name(row), f"{row.side} over {row.over}", str(len(after.samples))]
-        cells += [fmt.fixed(sum(item.samples), 1) for item in (before, after)]
+        cells = [_name(row), f"{row.side} over {row.over}", _count(row, len(after.samples))]
+        cells += [fmt.fixed(_total(item), 1) for item in (before, after)]
         cells += [fmt.speedup(row.ratio), row.said]
         cells += [fmt.whole(item.peak_mb) for item in (before, after)] if has_peak else []
         table.append(cells)
     return _markdown(table, left=(0, 1, 6))
 
 
+def _count(row: ModelRow, number: int) -> str:
+    return fmt.plural(number, "run" if _is_command(row) else "step")
+
+
+def _total(time: SideTime) -> float:
+    """Of a command the median of its whole runs, else the sum of the steps."""
+    return sum(time.samples) if time.total_ms is None else time.total_ms
+
+
 def _about_totals(rows: Sequence[ModelRow]) -> str:
-    files = ", ".join(f"`perf/{row.model}-before.json` and `perf/{row.model}-after.json`" for row in rows)
+    files = ", ".join(f"`{place}-before.json` and `{place}-after.json`" for place in _files(rows))
     sides = "The fastest side with the kernels against the fastest without"
     return f"{sides}; {files} have every step, in the form that SGLang's compare_perf.py reads."
 
@@ -121,7 +159,7 @@ def _about_totals(rows: Sequence[ModelRow]) -> str:
 def _stalls(rows: Sequence[ModelRow]) -> list[str]:
     """Sides whose total a few slow steps decide: a total has them, the interval does not."""
     lines = []
-    for row in rows:
+    for row in (row for row in rows if not _is_command(row)):
         for time in filter(None, (_time(row, row.over), _time(row, row.side))):
             usual = stats.median(time.samples)
             if sum(time.samples) > (1 + MOST_STALLED) * usual * len(time.samples):
@@ -165,7 +203,7 @@ def _exactness(rows: Sequence[ModelRow]) -> list[str]:
 
 def _about_exactness(rows: Sequence[ModelRow]) -> list[str]:
     """Upstream turns bit-exact kernels on by default, and others only with a switch."""
-    others = [row.model for row in rows if not row.exact]
+    others = [row.model for row in rows if row.exact is False]
     if not others:
         return ["The output is the original's, bit for bit."]
     return [f"Not bit-exact in {fmt.joined(others)}: upstream may want it behind a quality switch."]
@@ -176,7 +214,7 @@ def _time(row: ModelRow, side: str) -> SideTime | None:
 
 
 def _name(row: ModelRow) -> str:
-    return f"{row.model} ({row.config})"
+    return f"{row.model} ({row.config})" if row.config else row.model
 
 
 def _markdown(table: Table, left: Sequence[int]) -> list[str]:
