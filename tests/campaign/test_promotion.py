@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from harness.shared import taskfile
 from harness.shared.errors import UserError
-from kernbench.campaign import campaign_run, campaign_tasks
+from kernbench.campaign import campaign_run, campaign_tasks, promotion
 from kernbench.campaign.agent_run import AgentEnd, AgentOptions
 from kernbench.campaign.campaign_file import CampaignFile, Stopwatch, alone, opened
 from kernbench.campaign.campaign_run import Campaign, CampaignOptions
@@ -19,9 +20,10 @@ from kernbench.campaign.task_tree import TaskTree
 from kernbench.cli import cli
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
+from kernbench.log.runs.journal import Journal
 from tests import FAKE
 from tests.campaign.conftest import Project
-from tests.repositories import git
+from tests.repositories import commit, git
 from tests.sessions import PATIENT, run_and_confirm, write
 
 pytestmark = pytest.mark.anyio
@@ -50,12 +52,16 @@ class Played:
         return AgentEnd(0, len(type(self).tries), 1.0)
 
     async def _run(self) -> None:
-        session = Session(self._tree.task(), self._tree.state, Options(harness=FAKE, deadlines=PATIENT))
-        session.notes.hypothesis = "a try"
-        try:
-            await run_and_confirm(session, iteration=True)
-        finally:
-            await session.close()
+        await run_once(self._tree.folder)
+
+
+async def run_once(folder: Path) -> None:
+    session = Session(taskfile.load(folder), folder / ".kernbench", Options(harness=FAKE, deadlines=PATIENT))
+    session.notes.hypothesis = "a try"
+    try:
+        await run_and_confirm(session, iteration=True)
+    finally:
+        await session.close()
 
 
 async def played(
@@ -113,6 +119,88 @@ async def test_a_log_that_changed_meanwhile_stays(project: Projects, monkeypatch
     assert own.read_text() == "mine\n"
 
 
+async def test_a_log_that_the_agent_edited_stays_in_the_worktree(
+    project: Projects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = project("toy")
+    own = made.root / "kernels" / "toy" / "ITERATIONS.md"
+    own.write_text("# Iterations\n\nmine\n")
+
+    def edited(tree: TaskTree) -> None:
+        log = tree.folder / "ITERATIONS.md"
+        log.write_text(log.read_text().replace("mine", "theirs"))
+
+    said = await played(made, monkeypatch, "TIME_US = 20.0", then=edited)
+    assert said[1] == "wrote solution.py; ITERATIONS.md was edited in the worktree, so the log stays there"
+    assert own.read_text() == "# Iterations\n\nmine\n"
+
+
+def refused_at_first(made: Project) -> None:
+    """Commits a source that no confirmation agrees with."""
+    write(made.root / "kernels" / "toy", "TIME_US = 50.0\nCONFIRM_US = 150.0")
+    commit(made.root)
+
+
+async def test_without_a_confirmed_start_nothing_is_better(project: Projects, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = project("toy")
+    refused_at_first(made)
+    outcome, why = await played(made, monkeypatch, "TIME_US = 70.0", "TIME_US = 60.0")
+    assert (outcome, "the source as it is is right but was not confirmed" in why) == ("no better", True)
+
+
+async def test_an_old_best_is_not_the_agents(project: Projects, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = project("toy")
+    folder = made.root / "kernels" / "toy"
+    committed = (folder / "solution.py").read_text()
+    write(folder, "TIME_US = 20.0")
+    await run_once(folder)
+    (folder / "solution.py").write_text(committed)
+    said = "nothing faster than the best before was confirmed"
+    assert await played(made, monkeypatch, "TIME_US = 30.0") == ("no better", said)
+
+
+async def test_a_resumed_campaign_does_not_run_half_an_edit(project: Projects, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = project("toy")
+    refused_at_first(made)
+
+    with pytest.raises(RuntimeError):
+        await played(made, monkeypatch, then=stopped)
+    counts: list[int] = []
+    await played(made, monkeypatch, then=lambda tree: counts.append(len(Journal(tree.state).summaries)))
+    assert counts == [campaign_run.FIRST_RUNS]
+
+
+async def test_a_run_on_another_device_is_no_opponent(project: Projects, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, found = project("toy"), []
+    devices = (None, "cpu", "cuda:0")
+    await played(
+        made,
+        monkeypatch,
+        then=lambda tree: found.extend(promotion.has_opponent(tree, device) for device in devices),
+    )
+    assert found == [True, True, False]
+
+
+def stopped(tree: TaskTree) -> None:
+    """The machine goes down with a file half edited."""
+    write(tree.folder, "TIME_US = 1.0")
+    raise RuntimeError
+
+
+def forged(tree: TaskTree) -> None:
+    for path in (tree.state / "sources").glob("*/solution.py"):
+        path.write_text(path.read_text() + "forged = 1\n")
+
+
+async def test_a_repository_in_the_worktree_is_refused(project: Projects, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nested(tree: TaskTree) -> None:
+        (tree.folder / "inner").mkdir()
+        git(tree.folder / "inner", "init", "-q")
+
+    outcome, why = await played(project("toy"), monkeypatch, "TIME_US = 20.0", then=nested)
+    assert (outcome, why.startswith("the agent made a git repository in its worktree")) == ("failed", True)
+
+
 def relinked(tree: TaskTree) -> None:
     elsewhere = tree.place / "elsewhere"
     shutil.move(tree.folder, elsewhere)
@@ -130,6 +218,7 @@ def tampered(tree: TaskTree) -> None:
         (("TIME_US = 20.0\nCONFIRM_US = 90.0",), None, "nothing faster than the source as it is was confirmed"),
         (("TIME_US = 20.0",), relinked, "a link has taken the place of the task's folder in the worktree"),
         (("TIME_US = 20.0",), tampered, "the task's own files were changed in the worktree"),
+        (("TIME_US = 20.0",), forged, "the stored source of its best was changed after its run"),
     ],
 )
 async def test_what_is_not_promoted(

@@ -36,8 +36,15 @@ class AgentOptions:
     minutes: float
     sandbox: Sandbox = NO_SANDBOX
     network: bool = False
-    served: tuple[str, ...] = ()
-    """Options of `kernbench run` and `kernbench mcp`, such as --device."""
+    device: str | None = None
+    """The task's if None."""
+    python: str | None = None
+
+    @property
+    def served(self) -> list[str]:
+        """Options of `kernbench run` and `kernbench mcp`."""
+        given = {"--device": self.device, "--python": self.python}
+        return [word for name, value in given.items() if value is not None for word in (name, value)]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from kernbench.campaign.campaign_file import CampaignFile, slug
 from kernbench.campaign.process_tree import ProcessTree, Streams
 from kernbench.campaign.promotion import Candidate, NotPromoted
 from kernbench.campaign.task_tree import NotStarted, Start, TaskTree
+from kernbench.log.runs.journal import Journal
 
 DIGITS = 4
 FIRST_RUNS = 3
@@ -53,9 +54,9 @@ class Campaign:
         try:
             if not await self._has_begun(name, tree, agent):
                 return
-            await self._has_ended(name, agent)
+            await self._has_ended(name, tree, agent)
             tree.commit(f"campaign: what was tried on {name}")
-            won = promotion.candidate(tree)
+            won = promotion.candidate(tree, self._file.seen(name)["started"]["known"])
             promotion.put_in_tree(tree, won)
             tree.commit(f"campaign: the best of {name}, {won.words}")
         except (UserError, OSError) as problem:
@@ -83,8 +84,10 @@ class Campaign:
 
     async def _has_begun(self, name: str, tree: TaskTree, agent: AgentRun) -> bool:
         """Whether the source as it is could be run, so that there is something to beat."""
+        if "started" in self._file.seen(name):  # by now the agent may have changed it
+            return True
         for _again in range(FIRST_RUNS):
-            if promotion.has_opponent(tree):
+            if promotion.has_opponent(tree, self._options.agent.device):
                 break
             code, said = await agent.first_run()
             if code in CANNOT or code < 0:
@@ -93,10 +96,13 @@ class Campaign:
             self._file.add(name, "begun", said=said)
         return True
 
-    async def _has_ended(self, name: str, agent: AgentRun) -> None:
-        if "ended" in self._file.seen(name):
+    async def _has_ended(self, name: str, tree: TaskTree, agent: AgentRun) -> None:
+        seen = self._file.seen(name)
+        if "ended" in seen:
             return
-        self._file.add(name, "started", runs=agent.runs)
+        is_resumed = "started" in seen
+        known = seen["started"]["known"] if is_resumed else [run.run for run in Journal(tree.state).summaries]
+        self._file.add(name, "started", runs=agent.runs, known=known)
         ended = await agent.run()
         self._file.add(name, "ended", **asdict(ended))
 

@@ -6,6 +6,7 @@ Nothing is written over files that are no longer those that the campaign started
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import BEGIN
+from kernbench.log.runs.series import best_of
 from kernbench.log.stored_sources import StoredSource
 from kernbench.task import lookup, snapshot
 
@@ -43,17 +45,23 @@ class Candidate:
         return f"{name}: {entry_text.speed(self.summary)} over {self.summary.baseline}"
 
 
-def has_opponent(tree: TaskTree) -> bool:
-    """Whether the source as it is was run and, if it is right, the log has a confirmed best for later ones to beat."""
+def has_opponent(tree: TaskTree, device: str | None = None) -> bool:
+    """Whether the source as it is was run on the device, the task's if None, over the task's baseline and, if it is
+    right, the log has a confirmed best there for later ones to beat."""
     task, journal, start = tree.task(), Journal(tree.state), tree.start
-    own = [run for run in journal.summaries if (run.source, run.task_hash) == (start.source, start.task_hash)]
-    if any(run.right and run.complete for run in own):
-        return best_source.find(task, journal, stored_sources.entries_of(task)).summary is not None
-    return any(run.complete for run in own)
+    about = (start.source, start.task_hash, task.baseline)
+    own = [run for run in journal.summaries if (run.source, run.task_hash, run.baseline) == about and run.complete]
+    own = [run for run in own if run.environment.device.startswith(device or task.device)]
+    if not any(run.right for run in own):
+        return bool(own)
+    return journal.best(best_source.present_series(task, journal, own[-1].environment)) is not None
 
 
-def candidate(tree: TaskTree) -> Candidate:
-    """The best of the worktree's log; raises NotPromoted with why there is none to promote."""
+def candidate(tree: TaskTree, known: Collection[str]) -> Candidate:
+    """The best of the worktree's log; raises NotPromoted with why there is none to promote.
+
+    `known` has the runs from before the agent's: one of them made the best that the agent had to beat.
+    """
     if tree.is_moved:
         raise NotPromoted("a link has taken the place of the task's folder in the worktree")
     task = tree.task()
@@ -68,10 +76,18 @@ def candidate(tree: TaskTree) -> Candidate:
         raise NotPromoted("nothing faster than the source as it is was confirmed")
     if not best.holds or found.is_unconfirmed:
         raise NotPromoted("its best is not confirmed")
+    assert found.series is not None  # it is a run's
+    made = journal.best(found.series)
+    if made is not None and made.run in known:
+        raise NotPromoted("nothing faster than the best before was confirmed")
+    before = best_of([run for run in journal.series(found.series) if run.run in known])
     own = [run for run in journal.summaries if (run.source, run.task_hash) == (tree.start.source, task.hash)]
-    if any(run.right for run in own) and best.vs_best is None:
-        raise NotPromoted("its best was never timed against the source as it is, which is right but unconfirmed")
-    return Candidate(best, stored_sources.point(journal, best))
+    if before is None and any(run.right for run in own):
+        raise NotPromoted("the source as it is is right but was not confirmed, so its best had nothing to beat")
+    point = stored_sources.point(journal, best)
+    if snapshot.sha_of(point.folder, tree.state, task.ignore) != best.source:
+        raise NotPromoted("the stored source of its best was changed after its run")
+    return Candidate(best, point)
 
 
 def difference(tree: TaskTree, won: Candidate) -> str:
@@ -111,12 +127,15 @@ def _log_comes_along(tree: TaskTree) -> str:
     entries = digest(tree.user / LOG)
     if (BEGIN.search(here) and not is_there) or entries not in (tree.start.log, digest(tree.folder / LOG)):
         return "; your log changed meanwhile, so the new entries are only on the branch"
+    mine, theirs = (path.read_bytes() if path.is_file() else b"" for path in (tree.user / LOG, tree.folder / LOG))
+    if not theirs.startswith(mine.rstrip()):
+        return f"; {LOG} was edited in the worktree, so the log stays there"
     for source in (tree.state / "sources").iterdir():
         target = tree.user_state / "sources" / source.name
         if source.is_dir() and not source.is_symlink() and not target.exists():
             snapshot.store(snapshot.read(source), target)
-    if (tree.folder / LOG).is_file():
-        with written_aside(tree.user / LOG, (tree.folder / LOG).read_bytes()) as move:
+    if theirs:
+        with written_aside(tree.user / LOG, theirs) as move:
             move()
     if not is_there:
         _append(tree.user_state / RUNS, added)

@@ -7,6 +7,7 @@ only while the user's files are still those that it started from.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +121,10 @@ class TaskTree:
         return taskfile.load(self.folder)
 
     def commit(self, message: str) -> None:
-        """All that changed; nothing if nothing did."""
+        """All that changed; nothing if nothing did. Refuses a repository in the worktree: git would run its filters."""
+        for folder, folders, files in os.walk(self.root):
+            if ".git" in (*folders, *files) and Path(folder) != self.root:
+                raise UserError(f"the agent made a git repository in its worktree ({folder}), so nothing was committed")
         git = Git(self.root)
         _git(git, "add", "-A")
         if git.ask("diff", "--cached", "--quiet") is None:

@@ -65,7 +65,8 @@ def campaign(folder: Path, budget: tuple[int, float], sandbox: str | None, **giv
         minutes=budget[1],
         sandbox=Sandbox.parse(sandbox),
         network=given["network"],
-        served=_served(read_device(given["device"]), given["python"]),
+        device=read_device(given["device"]),
+        python=given["python"],
     )
     with campaign_file.alone(folder.resolve()):
         told = _as_json if given["as_json"] else _in_words
@@ -87,11 +88,6 @@ def campaign(folder: Path, budget: tuple[int, float], sandbox: str | None, **giv
             click.echo("stopped; the same command goes on from here", err=True)
         outcomes = [row[1] for row in campaign_table.rows(file, tasks)]
     sys.exit(code or (WRONG if {"failed", "skipped"} & set(outcomes) else 0))
-
-
-def _served(device: str | None, python: str | None) -> tuple[str, ...]:
-    words = ["--device", device] if device is not None else []
-    return (*words, *(["--python", python] if python is not None else []))
 
 
 def _as_json(event: Event) -> None:
