@@ -120,6 +120,13 @@ def test_two_constants_with_one_value_are_refused() -> None:
         constants.replaced(files, [(places["A"], "128"), (places["B"], "32")])
 
 
+def test_listing_parses_each_file_once() -> None:
+    before = constants._parsed.cache_info().misses
+    text = "".join(f"PARSED_{number} = {number}\nx = PARSED_{number} + 1\n" for number in range(20))
+    found = constants.listed({"solution.py": text.encode()})
+    assert (len(found), constants._parsed.cache_info().misses - before) == (20, 1)
+
+
 def test_the_constants_with_numbers_are_listed() -> None:
     python = b"""TILE: int = 2048
 NAME = "text"

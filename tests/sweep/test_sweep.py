@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,9 +16,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from harness.shared import taskfile
 from kernbench.cli import cli
+from kernbench.engine.jobs import Options
+from kernbench.events import Summary
+from kernbench.sweep.sweep_job import SweepJob, order_of
+from kernbench.sweep.sweep_run import Sweep
 from tests import FAKE, ROOT
-from tests.sessions import write
+from tests.sessions import PATIENT, write
 
 
 @pytest.fixture
@@ -91,8 +97,6 @@ def test_nothing_is_written_over_a_save_or_without_a_gain(task: Path, monkeypatc
     assert "nothing is faster than the source as it is" in result.stdout
     assert "nothing was written: no variant is faster" in result.stderr
 
-    from kernbench.sweep.sweep_run import Sweep
-
     logged = Sweep.log
 
     async def save_meanwhile(self: Sweep, *words: Any) -> Any:
@@ -103,6 +107,49 @@ def test_nothing_is_written_over_a_save_or_without_a_gain(task: Path, monkeypatc
     result = sweep("--set", "TIME_US=30.0", "--write", "--no-confirm")
     assert "has changed since the sweep began; `kernbench restore 2` puts the winner there" in result.stderr
     assert "# a save" in (task / "solution.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("is_right", "said"),
+    [(False, "the winner failed in its own run"), (None, "the winner's own run did not finish")],
+)
+def test_a_winner_that_fails_in_its_own_run_is_not_written(
+    task: Path, monkeypatch: pytest.MonkeyPatch, is_right: bool | None, said: str
+) -> None:
+    entry = Summary("r", "s", "now", is_right) if is_right is not None else None
+
+    async def log(*_given: Any) -> Summary | None:
+        return entry
+
+    monkeypatch.setattr(Sweep, "log", log)
+    order = order_of(taskfile.load(task), task / ".kernbench", ["TIME_US=40.0"])
+
+    async def swept() -> str:
+        job = SweepJob(order, Options(harness=FAKE, deadlines=PATIENT))
+        try:
+            await job.run(lambda stage, item: None)
+            await job.log("", lambda event: None)
+        finally:
+            await job.close()
+        return job.write()
+
+    assert asyncio.run(swept()) == f"nothing was written: {said}"
+    assert "TIME_US = 50.0" in (task / "solution.py").read_text()
+
+
+def test_whole_runs_are_bounded(task: Path) -> None:
+    order = order_of(taskfile.load(task), task / ".kernbench", ["TIME_US=40.0,30.0,20.0"])
+
+    async def swept() -> int:
+        job = SweepJob(order, Options(harness=FAKE, deadlines=PATIENT, confirm=False), most_full=3)
+        try:
+            await job.run(lambda stage, item: None)
+            await job.log("", lambda event: None)
+        finally:
+            await job.close()
+        return job.sweep.full_runs
+
+    assert asyncio.run(swept()) == 3  # two of the three variants, and the winner's own
 
 
 def test_a_source_that_is_wrong_now_can_be_swept_too(task: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +14,13 @@ from textual.pilot import Pilot
 from harness.shared import taskfile
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
-from kernbench.events import RunFinished
+from kernbench.events import ModelsChanged, RunFinished
+from kernbench.sweep.live_sweep import LiveSweep
 from kernbench.tui.app import Workbench
 from kernbench.tui.pages.sweep_pages import AskValues, SweepPage
 from tests import FAKE
 from tests.sessions import PATIENT, write
-from tests.tui.scene import OWN_COLOURS, FakeEngine, make_app, screen_text, until
+from tests.tui.scene import H200, OWN_COLOURS, FakeEngine, make_app, screen_text, until
 
 pytestmark = pytest.mark.anyio
 
@@ -138,3 +140,55 @@ async def test_no_sweep_while_something_else_is_timed(engine: FakeEngine) -> Non
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await pilot.press("S")
         assert [note.message for note in app._notifications] == ["the worker is starting"]
+
+
+async def test_a_sweep_and_a_models_step_exclude_each_other(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, said = make_app(engine), list[str]()
+    monkeypatch.setattr(app, "say", lambda sentence, severity="": said.append(sentence))
+    engine.model_choices = ["flux"]
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
+        app.board.environment, app.board.run = H200, None
+        app.board.models = ModelsChanged((), "model flux: eager")
+        await pilot.press("S")
+        app.board.models = ModelsChanged(())
+        app.board.sweep = "round 1"
+        await pilot.press("M")
+        app.board.sweep, engine.is_gpu_lent = "", True
+        app.sweeping._start("TILE=1,2")  # a profile has begun while the dialog was open
+        assert said == [
+            "a model's step is running: sweep when it has ended",
+            "a sweep is running: S ends it",
+            "a profile is being taken: sweep when it has ended",
+        ]
+        assert (engine.models_run, app.sweeping._running) == ([], None)
+
+
+async def test_ending_a_sweep_twice_does_not_interrupt_its_end(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    async def run(self: LiveSweep, *_given: object) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            closed.append("begun")
+            await asyncio.sleep(0.05)
+            closed.append("ended")
+
+    monkeypatch.setattr(LiveSweep, "__init__", lambda self, *given: None)
+    monkeypatch.setattr(LiveSweep, "run", run)
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.board.environment, app.board.run = H200, None
+        app.sweeping._start("TILE=1,2")
+        await until(pilot, lambda: app.board.sweep)
+        await pilot.pause(0.1)
+        app.sweeping.press()
+        await until(pilot, lambda: closed)
+        app.sweeping.press()
+        await app.sweeping.end()
+        assert closed == ["begun", "ended"]

@@ -101,7 +101,8 @@ class IdleWork:
             self.emit(Notice(str(problem), "warning"))
 
     async def _prepare(self, situation: Situation) -> None:
-        await self.models.carry_out(situation.task, situation.environment)
+        if not self.supervisor.is_gpu_lent:  # two programs that time on one GPU disturb each other
+            await self.models.carry_out(situation.task, situation.environment)
         order = situation.floors_order(self.options)
         if not await self._prepare_spares(order) and not await self._prepare_again(order):
             return

@@ -40,7 +40,7 @@ async def sweep(
         screenings = sum(screening.variants for screening in halving.rounds(others))
         heard.count, heard.doing = 1 + screenings + most, "starting the worker (importing torch)"
         options = replace(desk.options, device=None if task.device == "cpu" else desk.options.device)
-        job = SweepJob(order, options)
+        job = SweepJob(order, options, most_full=most)
         return await _run(desk, task, job, heard, write, hypothesis)
 
     return await desk.alone(Path(task.folder).name, work, tell)

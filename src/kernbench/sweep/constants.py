@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,9 @@ _HIDDEN = re.compile(rb"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|(?<!\w)'(?:\\.
 _TRANSPARENT = re.compile(rb'(?:\bnamespace(?:\s+[\w:]+)?|\bextern\s*"\s*"|\benum\b[\w\s:]*)\s*$')
 """Before a brace that does not leave the file's level."""
 _IN_TEMPLATE = re.compile(rb"\btemplate\s*<[^;{}]*$")
-_NUMBERED = re.compile(rb"(?:\bdefine[ \t]+|(?<![\w.]))([A-Za-z_]\w*)(?:[ \t]*(?::[^=\n]*)?=[ \t]*|[ \t]+)[-+\d]")
+_NUMBERED = re.compile(
+    rb"\bdefine[ \t]+([A-Za-z_]\w*)[ \t]+[-+\d]|(?<![\w.])([A-Za-z_]\w*)[ \t]*(?::[^=\n]*)?=[ \t]*[-+\d]"
+)
 """What may be a constant with a number: `NAME = 4`, `NAME: int = 4`, `#define NAME 4`."""
 _NUMBER = re.compile(r"[-+]?(?:0[xX][\da-fA-F]+|[\d_]+(?:\.\d*)?(?:[eE][-+]?\d+)?)[uUlLfF]*")
 _OPENING, _CLOSING = b"([{", b")]}"
@@ -68,12 +71,13 @@ def find(name: str, files: Mapping[str, bytes]) -> Place:
 def listed(files: Mapping[str, bytes]) -> dict[str, Place]:
     """The constants that a sweep can set and that are a number now, in the order of their places."""
     found: dict[str, Place] = {}
-    for data in (data for file, data in files.items() if file.endswith(CODE)):
-        for name in _NUMBERED.findall(data):
-            with contextlib.suppress(ConstantError):
-                place = find(name.decode(), files)
-                if _NUMBER.fullmatch(place.text):
-                    found[name.decode()] = place
+    code = [data for file, data in files.items() if file.endswith(CODE)]
+    names = dict.fromkeys((match[1] or match[2]).decode() for data in code for match in _NUMBERED.finditer(data))
+    for name in names:
+        with contextlib.suppress(ConstantError):
+            place = find(name, files)
+            if _NUMBER.fullmatch(place.text):
+                found[name] = place
     return dict(sorted(found.items(), key=lambda item: (not item[1].at_file_level, item[1].file, item[1].start)))
 
 
@@ -104,22 +108,29 @@ def _line(data: bytes, place: int) -> int:
 
 
 def _in_python(name: str, data: bytes) -> Iterator[tuple[int, int, bool]]:
-    try:
-        with warnings.catch_warnings(action="ignore"):
-            tree = ast.parse(data.decode())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return  # the run says what is wrong with the file
+    if name.encode() not in data:
+        return
     starts = [0, *(found.end() for found in re.finditer(rb"\n", data))]
 
     def span(node: ast.expr) -> tuple[int, int]:
         last, column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         return starts[node.lineno - 1] + node.col_offset, starts[last - 1] + column
 
-    for node, at_file_level in _nodes(tree, True):
+    for node, at_file_level in _parsed(data):
         for value in _values(name, node):
             yield *span(value), at_file_level and isinstance(node, (ast.Assign, ast.AnnAssign))
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _in_string(name, data, *span(node))
+
+
+@functools.lru_cache(maxsize=16)
+def _parsed(data: bytes) -> list[tuple[ast.AST, bool]]:
+    """The nodes of a file; none if it cannot be parsed: the run says what is wrong with it."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return list(_nodes(ast.parse(data.decode()), True))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
 
 
 def _nodes(parent: ast.AST, at_file_level: bool) -> Iterator[tuple[ast.AST, bool]]:
@@ -168,12 +179,20 @@ def _in_string(name: str, data: bytes, start: int, end: int) -> Iterator[tuple[i
 
 
 def _in_cpp(name: str, data: bytes) -> Iterator[tuple[int, int, bool]]:
-    seen, word = _HIDDEN.sub(_blank, data), re.escape(name.encode())
+    if name.encode() not in data:
+        return
+    seen, word = _visible(data), re.escape(name.encode())
     for found in re.finditer(rb"^[ \t]*#[ \t]*define[ \t]+%s[ \t]+([^\n\\]*[^\s\\])" % word, seen, re.MULTILINE):
         yield found.start(1), found.end(1), True
     for found in re.finditer(rb"(?<![\w.])(?<!->)%s[ \t]*=(?!=)\s*" % word, seen):
         if (end := _value_end(seen, found.end(), _IN_TEMPLATE.search(seen, 0, found.start()) is not None)) is not None:
             yield found.end(), end, _at_file_level(seen[: found.start()])
+
+
+@functools.lru_cache(maxsize=64)
+def _visible(data: bytes) -> bytes:
+    """Without comments and literals, every letter at its place."""
+    return _HIDDEN.sub(_blank, data)
 
 
 def _blank(found: re.Match[bytes]) -> bytes:

@@ -55,13 +55,21 @@ def order_of(task: Task, state: Path, sets: Sequence[str], sample: int | None = 
 
 
 class SweepJob:
-    def __init__(self, order: Order, options: Options, elsewhere: Callable[[Path], Bench] | None = None) -> None:
-        """`elsewhere` returns the bench of another machine, given the sweep's own folder."""
+    def __init__(
+        self,
+        order: Order,
+        options: Options,
+        elsewhere: Callable[[Path], Bench] | None = None,
+        most_full: int | None = None,
+    ) -> None:
+        """`elsewhere` returns the bench of another machine, given the sweep's own folder; `most_full` is how many whole
+        runs it may make, the winner's own among them."""
         self._order, self._began, self._took = order, time.monotonic(), 0.0
         self._began_with = snapshot.keep(order.contents, order.state, order.task).sha
         self.folder = _own_folder(order.state)
         bench = elsewhere(self.folder) if elsewhere is not None else None
-        self.sweep = Sweep(order.task, order.state, self.folder, options, order.variants, bench)
+        self.sweep = Sweep(order.task, order.state, self.folder, options, order.variants, bench, most_full)
+        self._is_elsewhere = bench is not None
         self.command = order.command
         self.is_over = True
         """False if it was stopped before its end."""
@@ -99,11 +107,15 @@ class SweepJob:
         found = self.report()
         if self.entry is not None and self.entry.is_refused:
             return "nothing was written: the winner's confirmation disagreed with its run"
+        if self.entry is not None and not self.entry.right:
+            return "nothing was written: the winner failed in its own run"
         against = self.entry.vs_best if self.entry is not None else None
         if against is not None and against.high < 1:
             return f"nothing was written: in its own run the winner is {fmt.speedup(against)} of the best"
         if found.winner is None or not found.is_better:
             return "nothing was written: no variant is faster than the source as it is beyond the noise"
+        if self.entry is None and not self._is_elsewhere:
+            return "nothing was written: the winner's own run did not finish"
         number = self.entry.iteration if self.entry is not None else None
         try:
             return self.sweep.write(found.winner, self._began_with, number)

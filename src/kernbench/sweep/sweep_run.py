@@ -43,9 +43,10 @@ class Sweep:
         options: Options,
         variants: Sequence[Variant],
         elsewhere: Bench | None = None,
+        most_full: int | None = None,
     ) -> None:
         """`state` is the task's state folder, `folder` the sweep's own; the first variant is the source as it is. With
-        a bench elsewhere, only the winner's own run is made here."""
+        a bench elsewhere, only the winner's own run is made here. `most_full` counts that one too."""
         self.task, self.folder, self._state = task, folder, state
         self._worker = SharedWorker()
         self._options = replace(options, worker=self._worker, floors=False, standby=False, has_keys=False)
@@ -58,6 +59,7 @@ class Sweep:
         """In the final, the variant that the others take turns with."""
         self._where = ""
         """Where that was: the others are timed there, too."""
+        self._most_full = most_full
         self.full_runs = 0
         """Begun so far: whole runs with the whole budget."""
 
@@ -122,6 +124,8 @@ class Sweep:
         await self._bench.build_ahead(field, Trial(self._opponent, self._options.budget_ms))
         screened, done = dict(self._standings), 0
         while (item := halving.next_finalist(list(self._standings.values()))) is not None:
+            if self._most_full is not None and self.full_runs >= self._most_full - 1:
+                break
             self.full_runs += 1
             trial = Trial(self._leader or self._opponent, self._options.budget_ms, where=self._where)
             measured = await self._bench.measure(item.variant, trial)
@@ -170,7 +174,7 @@ class Sweep:
         Unusable if the variants were timed elsewhere, and this machine cannot time them."""
         if self._is_elsewhere:
             await self._bench.close()  # it may have a GPU of this machine
-            await self._check_here(item)
+            await self._check_here()
         source = item.variant.stored(self.folder, self.task)
         options = replace(self._options, source=source.folder, tried=tried)
         session = Session(self.task, self._state, options)
@@ -187,7 +191,7 @@ class Sweep:
         settled = (run for run in session.logbook.journal.summaries if run.run == outcome.run)  # confirmed or not
         return next(settled, outcome)
 
-    async def _check_here(self, item: Standing) -> None:
+    async def _check_here(self) -> None:
         try:
             environment = await supervisor_for(self.task, self._options, lambda event: None).ready()
             if not case_choice.is_interpreted(self.task, environment):
@@ -195,9 +199,11 @@ class Sweep:
             problem = Unusable("no_device", "this machine has no GPU for the winner's own run")
         except Unusable as found:
             problem = found
-        put_there = self._restoring(item.variant.stored(self._state, self.task).sha[:8])
-        hint = "" if item.variant.is_now else f"; {put_there} puts the winner there"
-        raise Unusable(problem.code, f"no entry: {problem}{hint}")
+        raise Unusable(problem.code, f"no entry: {problem}")
+
+    def put_there(self, item: Standing) -> str:
+        """Says how to get a variant without an entry, after storing its source."""
+        return f"{self._restoring(item.variant.stored(self._state, self.task).sha[:8])} puts the winner there"
 
     @property
     def _name(self) -> str | None:

@@ -90,7 +90,8 @@ def sweep(
     bench = _on_cluster(ray_address, loaded, options, found) if ray_address is not None else None
     job = SweepJob(Order(loaded, state, contents, names, found, command), options, bench)
     told = _Teller(job, as_json, ascii_only)
-    code = _run(job, f"timing the winner against {loaded.baseline} and the best so far", message or "", told)
+    next_step = f"timing the winner against {loaded.baseline} and the best so far"
+    code = _run(job, next_step, message or "", told, write)
     job.is_over = code in (0, WRONG)
     if not job.is_over and all(item.status == "waiting" for item in job.sweep.standings):
         sys.exit(code)
@@ -112,20 +113,21 @@ def _variants(
     return tuple(setting.name for setting in settings), variants.of_constants(contents, task, settings, sample)
 
 
-def _run(job: SweepJob, next_step: str, message: str, told: _Teller) -> int:
+def _run(job: SweepJob, next_step: str, message: str, told: _Teller, write: bool) -> int:
     """Runs the sweep to its end; returns the exit code."""
     from kernbench.worker.process import Unusable
 
     async def main() -> int:
         try:
             await job.run(told.stage)
-            if job.sweep.winner is None:
+            if (won := job.sweep.winner) is None:
                 return WRONG
             click.echo(next_step, err=True)
             try:
                 entry = await job.log(message, told.hear)
             except Unusable as problem:  # here; the variants were timed elsewhere
-                click.echo(f"kernbench: {problem}", err=True)
+                hint = "" if write or won.variant.is_now else f"; {job.sweep.put_there(won)}"
+                click.echo(f"kernbench: {problem}{hint}", err=True)
                 return 0
             return 0 if entry is not None and entry.right else WRONG
         finally:

@@ -22,6 +22,9 @@ def ask(bench: Bench) -> None:
 def _start(bench: Bench, name: str | None) -> None:
     if name is None:
         return
+    if bench.board.sweep or bench.engine.supervisor.is_gpu_lent:
+        bench.say("a sweep is running: S ends it" if bench.board.sweep else "a profile is being taken: M after it")
+        return
     bench.engine.models.start(name)
     after = "once this run has ended; " if bench.engine.running else ""
     bench.say(f"{name} runs in its own worker: {after}a save ends it")

@@ -28,50 +28,59 @@ class Sweeping:
 
     def press(self) -> None:
         """Ends the sweep that runs, shows the table of the one that ended, or asks for a new one."""
-        bench = self._bench
         if self._running is not None:
-            self._running.cancel()
+            _cancel(self._running)
         elif self._ended is not None:
             self._show(self._ended)
-        elif bench.board.environment is None or bench.board.run is not None:
-            bench.say("a run is in progress: sweep when it has ended" if bench.board.run else "the worker is starting")
-        elif bench.engine.supervisor.is_gpu_lent:
-            bench.say("a profile is being taken: sweep when it has ended")
-        else:
+        elif self._may_begin():
             self._ask()
+
+    def _may_begin(self) -> bool:
+        """Says why not: one thing at a time is timed."""
+        board, said = self._bench.board, ""
+        if board.environment is None or board.run is not None:
+            said = "a run is in progress: sweep when it has ended" if board.run else "the worker is starting"
+        elif self._bench.engine.supervisor.is_gpu_lent:
+            said = "a profile is being taken: sweep when it has ended"
+        elif board.models.running:
+            said = "a model's step is running: sweep when it has ended"
+        if said:
+            self._bench.say(said)
+        return not said
 
     def hear(self, event: Event) -> None:
         """A run of the workbench comes first."""
         if isinstance(event, RunStarted) and self._running is not None:
             self._by_save = True
-            self._running.cancel()
+            _cancel(self._running)
 
     async def end(self) -> None:
         """Ends the sweep and waits until its worker is gone: the task is being closed."""
         running, self._ended = self._running, None
         if running is not None:
             self._is_shown = False
-            running.cancel()
+            _cancel(running)
             await asyncio.wait([running])
 
     def _ask(self) -> None:
-        """At once, so that keys typed ahead reach the dialog."""
+        """At once, so that keys typed ahead reach the dialog; it looks for the constants itself."""
         from kernbench.sweep.live_sweep import constants_of
         from kernbench.tui.pages.sweep_pages import AskValues
 
-        bench = self._bench
-        try:
-            found = constants_of(bench.engine.task, bench.engine.state)
-        except (UserError, OSError) as problem:
-            bench.say(str(problem), "error")
-            return
-        known = {name: (place.text, str(place)) for name, place in found.items()}
-        bench.push_screen(AskValues(known, self._last_values), self._start)
+        engine = self._bench.engine
+
+        def look() -> dict[str, tuple[str, str]]:
+            return {name: (place.text, str(place)) for name, place in constants_of(engine.task, engine.state).items()}
+
+        self._bench.push_screen(AskValues(look, self._last_values), self._start)
 
     def _start(self, text: str | None) -> None:
         if not text:
             return
-        self._last_values, self._by_save, self._is_shown = text, False, True
+        self._last_values = text
+        if not self._may_begin():  # since the dialog was opened, a save may have come
+            return
+        self._by_save, self._is_shown = False, True
         self._running = asyncio.get_running_loop().create_task(self._run(text))
 
     async def _run(self, text: str) -> None:
@@ -130,3 +139,9 @@ class Sweeping:
         self._bench.board.sweep = said
         if self._is_shown:  # else the screen may be gone
             self._bench.main.paint_soon()
+
+
+def _cancel(running: asyncio.Task[None]) -> None:
+    """Once: a second time would interrupt the end of its worker, which would be left behind."""
+    if not running.cancelling():
+        running.cancel()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -11,6 +12,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from harness.shared.errors import UserError
 from kernbench.tui.pages.dialogs import Page
 from kernbench.tui.text.spans import clean
 
@@ -23,35 +25,46 @@ class AskValues(ModalScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "close")]
 
-    def __init__(self, known: Mapping[str, tuple[str, str]], value: str) -> None:
-        """`known` has the value and the place of each constant."""
+    def __init__(self, look: Callable[[], Mapping[str, tuple[str, str]]], value: str) -> None:
+        """`look` finds the value and the place of each constant; in a thread, for that may take a second."""
         super().__init__()
-        self._known, self._value = known, value
+        self._look, self._value = look, value
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Static("Which values should be tried?", markup=False, classes="dialog-title")
-            yield Static("\n".join(self._lines()), markup=False, id="constants")
-            first = next(iter(self._known.items()), ("TILE", ("1024", "")))
-            yield Input(self._value, placeholder=f"{first[0]}={first[1][0]},...", compact=True)
+            yield Static("looking for constants ...", markup=False, id="constants")
+            yield Input(self._value, placeholder="TILE=1024,...", compact=True)
             yield Static("enter: start the sweep, esc: close", markup=False, classes="dialog-help")
 
-    def _lines(self) -> Sequence[str]:
-        if not self._known:
-            return ["no constant of the solution is set to a number at one place"]
-        wide = max(map(len, self._known))
-        shown = [f"{name:<{wide}} = {clean(value)}  {clean(place)}" for name, (value, place) in self._known.items()]
-        more = len(shown) - MOST_SHOWN
-        return [*shown[:MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+    async def _fill(self) -> None:
+        try:
+            known = await asyncio.to_thread(self._look)
+        except (UserError, OSError) as problem:
+            self.query_one("#constants", Static).update(clean(str(problem)))
+            return
+        self.query_one("#constants", Static).update("\n".join(_lines(known)))
+        for name, (value, _place) in list(known.items())[:1]:
+            self.query_one(Input).placeholder = f"{name}={value},..."
 
     def on_mount(self) -> None:
         field = self.query_one(Input)
         field.cursor_blink = False
         field.focus()
+        self.run_worker(self._fill())
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         self.dismiss(event.value.strip())
+
+
+def _lines(known: Mapping[str, tuple[str, str]]) -> Sequence[str]:
+    if not known:
+        return ["no constant of the solution is set to a number at one place"]
+    wide = max(map(len, known))
+    shown = [f"{name:<{wide}} = {clean(value)}  {clean(place)}" for name, (value, place) in known.items()]
+    more = len(shown) - MOST_SHOWN
+    return [*shown[:MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
 class SweepPage(Page):
