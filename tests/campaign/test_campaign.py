@@ -70,28 +70,35 @@ def test_a_confirmed_best_is_promoted_with_its_log(project: Projects) -> None:
 @pytest.mark.long
 @pytest.mark.timeout(300)
 def test_kept_refused_and_skipped(project: Projects) -> None:
-    made = project("cheat lost dirty changed hangs")
+    made = project("cheat lost dirty changed")
     (made.root / "kernels" / "dirty" / "solution.py").write_text("def toy(): ...\nTIME_US = 44.0\n")
     script = {
         "cheat": [CHEAT],
         "lost": ["TIME_US = 60.0", "fail"],
         "changed": ["tamper", "TIME_US = 20.0"],
-        "hangs": ["hang"],
     }
-    code, events, said = made.campaign(script, "--budget", "2/0.3")
-    expected = dict.fromkeys(("cheat", "lost", "changed", "hangs"), "no better")
+    code, events, said = made.campaign(script, "--budget", "2/3")
+    expected = dict.fromkeys(("cheat", "lost", "changed"), "no better")
     assert (code, outcomes(events)) == (1, {**expected, "dirty": "skipped"}), said
     assert all("TIME_US = 50.0" in made.source(name) for name in expected)
     assert "TIME_US = 44.0" in made.source("dirty")
     done = {event["task"]: event for event in events if event["event"] == "done"}
     assert done["lost"]["why"].endswith("the agent exited with code 3")
     assert "the task's own files were changed" in done["changed"]["why"]
-    assert done["hangs"]["why"].endswith("the agent was stopped after its 0.3 minutes")
     for name, event in done.items():  # what failed is on its branch, in its worktree
         assert f"| {name} | no better |" in made.table()
         assert event["branch"] in made.table()
         assert (Path(event["worktree"]) / "kernels" / name / "ITERATIONS.md").is_file()
     assert "TIME_US = 10.0" in git(made.root, "show", f"{done['cheat']['branch']}:kernels/cheat/solution.py")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_an_agent_that_hangs_is_stopped(project: Projects) -> None:
+    made = project("hangs")
+    _code, events, said = made.campaign({"hangs": ["hang"]}, "--budget", "2/0.1")
+    assert outcomes(events) == {"hangs": "no better"}, said
+    assert events[-1]["why"].endswith("the agent was stopped after its 0.1 minutes")
 
 
 @pytest.mark.long

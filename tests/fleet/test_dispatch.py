@@ -135,6 +135,16 @@ def test_a_sweep_runs_on_the_device_that_most_slots_have_and_never_starts_the_ot
     assert [slot.place for slot in dispatch.drop_others(is_late=False)] == [("z", 0)]
 
 
+def test_a_sweep_whose_device_is_gone_has_nowhere_to_go() -> None:
+    dispatch = sweep_with({("x", 0): ("u0", "A100"), ("y", 0): ("u1", "H200"), ("y", 1): ("u2", "H200")})
+    assert not dispatch.is_out_of_places({"x": 1})  # nothing is chosen yet
+    dispatch.drop_others(is_late=False)
+    dispatch.wanted({"x": 1}, 0.0)
+    assert dispatch.is_out_of_places({"x": 1})
+    assert not dispatch.is_out_of_places({"x": 1, "y": 2})
+    assert not dispatch.is_out_of_places({"x": 2})  # its other GPU may be one
+
+
 def test_a_job_with_a_place_waits_for_it_and_goes_elsewhere_only_if_it_is_gone() -> None:
     dispatch = sweep_with({("x", 0): ("u0", "H200"), ("y", 0): ("u1", "H200")})
     dispatch.drop_others(is_late=False)

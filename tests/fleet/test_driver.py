@@ -181,6 +181,31 @@ def test_a_sweep_adds_jobs_as_it_goes_on_and_says_which_slots_it_does_not_use(
     ]
 
 
+@pytest.mark.timeout(60)
+def test_a_sweep_ends_when_no_gpu_of_its_type_is_left(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "LOOK_S", 0.001)
+    monkeypatch.setattr(driver, "NODES_S", 0.0)
+    monkeypatch.setattr(driver, "PATIENCE_S", 0.05)
+    source = snapshot.take(folder, folder / ".kernbench", load(folder))
+    nodes = {"old": typed("A100"), "one": typed("H200"), "two": typed("H200")}
+    cluster, said = Cluster(nodes), list[dict[str, Any]]()
+    orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
+
+    def add(name: str) -> None:
+        orders.put({"do": "add", "jobs": [item_of(name, source, folder, "trial", where="")]})
+
+    def tell(event: str, **data: Any) -> None:
+        said.append({"event": event, **data})
+        if event == "result":
+            del nodes["one"], nodes["two"]
+            add("second")
+
+    order = {"kind": "GPU", "per_slot": 1, "settings": {}, "jobs": [], "sweep": True, "ahead": 3}
+    add("first")
+    assert Offline(cluster, cluster.nodes, order, tell).serve(orders)
+    assert said[-1] == {"event": "failed", "message": "no H200 is left in the cluster"}
+
+
 def test_rays_errors_come_to_one_line() -> None:
     assert last_line(RuntimeError("trace\nOSError: full\nhint: try again")) == "OSError: full"
     assert last_line(RuntimeError("")) == "RuntimeError"

@@ -145,6 +145,18 @@ def test_a_lost_gpu_begins_the_final_again_so_that_no_verdict_has_two(driver: Ac
     assert ended(result)["winner"] == "TIME_US=20.0"
 
 
+def test_a_final_that_is_lost_again_and_again_ends(folder: Path, driver: Actors) -> None:
+    def lose(where: str, name: str) -> dict[str, Any] | None:
+        is_leader = len(driver.done) % 2 == 0
+        return None if is_leader or name == "as it is" else {"event": "notice", "text": f"lost a slot on {where}"}
+
+    driver.events_for = lose
+    result = sweep("--set", "TIME_US=40.0,30.0")
+    assert "the final's GPU was lost 4 times; nothing is logged: sweep again" in result.stderr
+    assert (result.exit_code, len(driver.done)) == (2, 1 + 2 * 4)
+    assert not (folder / "ITERATIONS.md").exists()
+
+
 def test_a_variant_that_was_given_up_is_lost_and_the_others_go_on(driver: Actors) -> None:
     def give_up(where: str, name: str) -> dict[str, Any] | None:
         lost = {"event": "lost", "name": name, "nodes": ["x", "y", "x"], "why": "node died"}

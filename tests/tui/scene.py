@@ -6,6 +6,7 @@ import dataclasses
 import re
 import shutil
 import tempfile
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
@@ -530,8 +531,9 @@ async def settle(pilot: Pilot[None]) -> None:
 
 
 async def until(pilot: Pilot[None], holds: Callable[[], object]) -> None:
-    """Wait until it holds, ten seconds at most: the assertion that follows says what did not."""
-    for _ in range(500):
+    """Wait until it holds, a minute at most: the assertion that follows says what did not."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
         await pilot.pause()
         if holds():
             return

@@ -25,6 +25,8 @@ from kernbench.campaign.task_tree import TaskTree
 
 LOOK = 2.0
 """Seconds between two notes of the time."""
+TURN = 15.0
+"""Seconds that a second connection waits for the server of the first to end."""
 KERNBENCH = (sys.executable, "-m", "kernbench")
 
 
@@ -126,7 +128,7 @@ class AgentRun:
     @contextlib.asynccontextmanager
     async def _served(self) -> AsyncIterator[Path]:
         """The address of a socket whose connections are served one after the other."""
-        folder = Path(tempfile.mkdtemp(prefix="kernbench-"))  # a socket's path must be short
+        folder = Path(tempfile.mkdtemp(prefix="kernbench-", dir="/tmp"))  # a socket's path must be short
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
                 address = folder / "mcp"
@@ -143,20 +145,35 @@ class AgentRun:
             shutil.rmtree(folder, ignore_errors=True)
 
     async def _serve(self, listener: socket.socket) -> None:
+        """Closes a second connection, so that `--join` there ends with a sentence."""
         loop = asyncio.get_running_loop()
-        while True:
-            connection, _address = await loop.sock_accept(listener)
-            with connection:
-                connection.setblocking(True)
-                minutes = max(self._options.minutes - self._watch.seconds / 60, 0.001)
-                words = [*KERNBENCH, "mcp", str(self._tree.folder), "--runs", str(self._options.runs)]
-                words += ["--spent", str(self._spent), "--minutes", str(round(minutes, 3)), *self._options.served]
-                end = connection.fileno()
-                server = await self._start_bench(words, Streams(end, end, self._place / "server.log"))
-            try:
-                await server.wait()
-            finally:
-                await server.end()
+        serving: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                connection, _address = await loop.sock_accept(listener)
+                if serving:
+                    _ended, serving = await asyncio.wait(serving, timeout=TURN)
+                if serving:
+                    connection.close()
+                else:
+                    serving = {asyncio.create_task(self._serve_one(connection))}
+        finally:
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+
+    async def _serve_one(self, connection: socket.socket) -> None:
+        with connection:
+            connection.setblocking(True)
+            minutes = max(self._options.minutes - self._watch.seconds / 60, 0.001)
+            words = [*KERNBENCH, "mcp", str(self._tree.folder), "--runs", str(self._options.runs)]
+            words += ["--spent", str(self._spent), "--minutes", str(round(minutes, 3)), *self._options.served]
+            end = connection.fileno()
+            server = await self._start_bench(words, Streams(end, end, self._place / "server.log"))
+        try:
+            await server.wait()
+        finally:
+            await server.end()
 
     async def _start_bench(self, words: list[str], streams: Streams) -> ProcessTree:
         """kernbench itself, and so its workers, in a sandbox without network that may write the task's log."""

@@ -90,6 +90,12 @@ class Dispatch:
         ]
         return able[: max(0, missing)]
 
+    def is_out_of_places(self, room: Mapping[str, int]) -> bool:
+        """Whether a sweep has no slot left, and no living node one that could be of its device."""
+        places = [(node, index) for node, count in room.items() if node not in self.refused for index in range(count)]
+        is_over = all(self._not_before.get(place) == math.inf for place in places)
+        return bool(self.device) and not self.slots and is_over
+
     def start(self, place: Place) -> None:
         self.slots[place] = Slot(place)
 

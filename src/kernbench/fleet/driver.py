@@ -45,6 +45,8 @@ class Driver:
         self._answers: dict[Any, Place] = {}
         self._results: dict[Any, Place] = {}
         self._hosts: dict[str, str] = {}
+        self._room: dict[str, int] = {}
+        """How many slots each living node can have."""
         self._token = secrets.token_hex(4)
         self._look_at, self._had_slot, self._told = 0.0, time.monotonic(), False
         self._first_answer = math.inf
@@ -60,7 +62,7 @@ class Driver:
             self._tell_if_stuck()
             if not self._obey(orders):
                 return False
-            if self._refused_all():
+            if self._refused_all() or self._has_lost_its_device():
                 return True
         self._say("done")
         return True
@@ -89,7 +91,8 @@ class Driver:
         nodes = self._nodes()
         self._hosts |= {node["NodeID"]: name_of(node) for node in nodes}
         room = {node["NodeID"]: int(node["Resources"].get(self._kind, 0) // self._per_slot) for node in nodes}
-        for place in self._dispatch.wanted({node: count for node, count in room.items() if count}, now):
+        self._room = {node: count for node, count in room.items() if count}
+        for place in self._dispatch.wanted(self._room, now):
             self._dispatch.start(place)
             self._actors[place] = self._make(place)
             self._ask(place)
@@ -191,6 +194,14 @@ class Driver:
         if alive - set(refused):
             return False
         self._say("failed", message=f"no node can be used: {'; '.join(refused.values())}")
+        return True
+
+    def _has_lost_its_device(self) -> bool:
+        """A node that is only restarted has some time to come back."""
+        is_late = time.monotonic() - self._had_slot > PATIENCE_S
+        if not is_late or self._dispatch.is_done or not self._dispatch.is_out_of_places(self._room):
+            return False
+        self._say("failed", message=f"no {self._dispatch.device} is left in the cluster")
         return True
 
     def _tell_if_stuck(self) -> None:

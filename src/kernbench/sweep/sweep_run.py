@@ -30,6 +30,8 @@ from kernbench.task import case_choice, snapshot
 from kernbench.task.lookup import STATE_FOLDER
 from kernbench.worker.process import Unusable
 
+MOST_AGAIN = 3
+"""So often a final begins again."""
 Tell = Callable[[str, Standing], None]
 """Called with a stage, such as `round 1 of 2, 3/16`, and the variant's standing after it."""
 
@@ -122,7 +124,7 @@ class Sweep:
 
     async def _final(self, field: Sequence[Variant], tell: Tell) -> None:
         await self._bench.build_ahead(field, Trial(self._opponent, self._options.budget_ms))
-        screened, done = dict(self._standings), 0
+        screened, done, again = dict(self._standings), 0, 0
         while (item := halving.next_finalist(list(self._standings.values()))) is not None:
             if self._most_full is not None and self.full_runs >= self._most_full - 1:
                 break
@@ -131,7 +133,9 @@ class Sweep:
             measured = await self._bench.measure(item.variant, trial)
             if self._leader is not None and measured.is_right and measured.where != self._where:
                 self._begin_again(screened)
-                done = 0
+                done, again = 0, again + 1
+                if again > MOST_AGAIN:
+                    raise UserError(f"the final's GPU was lost {again} times; nothing is logged: sweep again")
                 continue
             standing = self._place(item.variant, measured, self._over_now(measured), number=item.round, is_full=True)
             if self._leader is None and standing.score is not None:

@@ -50,8 +50,8 @@ def campaign(folder: Path, budget: tuple[int, float], sandbox: str | None, **giv
     if a task failed or was skipped. `kernbench guide agents`.
 
     \b
-    kernbench campaign kernels --agent ./agent.sh --budget 30/60
-    kernbench campaign kernels --agent ./agent.sh --budget 30/60 --sandbox --network --review ./review.sh
+    kernbench campaign kernels --agent "$PWD/agent.sh" --budget 30/60
+    kernbench campaign kernels --agent "$PWD/agent.sh" --budget 30/60 --sandbox --network --review ./review.sh
     """
     from kernbench.campaign import campaign_file, campaign_table, campaign_tasks
     from kernbench.campaign.agent_run import AgentOptions
