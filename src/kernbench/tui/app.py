@@ -11,7 +11,6 @@ import contextlib
 import gc
 import os
 import signal
-import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -123,7 +122,7 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         # A lost connection or a kill ends like `q`: the worker closes, and finished rows are on disk.
         for number in (signal.SIGHUP, signal.SIGTERM):
             with contextlib.suppress(RuntimeError, ValueError):
-                asyncio.get_running_loop().add_signal_handler(number, self.exit)
+                asyncio.get_running_loop().add_signal_handler(number, self._end)
         if not self.is_headless:
             self.set_interval(2, self._leave_a_dead_terminal)
         self._connect()
@@ -132,8 +131,13 @@ class Workbench(SafeApp[None], inherit_bindings=False):
 
     def _leave_a_dead_terminal(self) -> None:
         """Without SIGHUP (under nohup), Textual would read end-of-file forever."""
-        if hangup.is_dead(sys.__stdin__.fileno() if sys.__stdin__ else -1):
-            self.exit()
+        if hangup.is_gone():
+            self._end()
+
+    def _end(self) -> None:
+        if not self.is_headless and hangup.is_gone():
+            hangup.end_soon()
+        self.exit()
 
     def _connect(self) -> None:
         engine = self.engine
@@ -149,6 +153,8 @@ class Workbench(SafeApp[None], inherit_bindings=False):
             with contextlib.suppress(RuntimeError, ValueError):
                 asyncio.get_running_loop().remove_signal_handler(number)
         await self._leave(self.engine)
+        if not self.is_headless and hangup.is_gone():
+            hangup.end_now()
 
     async def _leave(self, engine: Engine) -> None:
         draft_file.keep(engine.state, engine.notes.hypothesis)

@@ -1,8 +1,25 @@
-"""Detects a closed terminal."""
+"""A closed terminal: how to tell, and how to end then.
+
+Textual's thread for output dies with the terminal. What the screen still writes fills that thread's queue, and the
+screen would wait for room in it forever.
+"""
 
 from __future__ import annotations
 
+import os
 import select
+import signal
+import sys
+import threading
+
+PATIENCE_S = 15.0
+"""For the worker to close and the log to be written."""
+EXIT_CODE = 128 + signal.SIGHUP
+
+
+def is_gone() -> bool:
+    """Whether the terminal that this program reads from is closed."""
+    return is_dead(sys.__stdin__.fileno() if sys.__stdin__ else -1)
 
 
 def is_dead(descriptor: int) -> bool:
@@ -12,3 +29,15 @@ def is_dead(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)  # poll always reports a hang-up
     return any(events & (select.POLLHUP | select.POLLNVAL) for _, events in poll.poll(0))
+
+
+def end_soon() -> None:
+    """End the program if it has not ended by itself: nothing of it is seen any more."""
+    timer = threading.Timer(PATIENCE_S, os._exit, (EXIT_CODE,))
+    timer.daemon = True
+    timer.start()
+
+
+def end_now() -> None:
+    """Once everything is closed and written."""
+    os._exit(EXIT_CODE)
