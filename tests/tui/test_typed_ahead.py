@@ -20,7 +20,8 @@ pytestmark = pytest.mark.anyio
 def burst(app: Workbench, text: str) -> None:
     """All at once, as one packet brings them."""
     for character in text:
-        app.post_message(events.Key(_character_to_key(character), character))
+        key = "enter" if character == "\r" else _character_to_key(character)
+        app.post_message(events.Key(key, character))
 
 
 async def comes(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
@@ -49,6 +50,15 @@ async def test_words_reach_the_filter_and_enter_keeps_it(engine: FakeEngine) -> 
         await opened(pilot, app)
         burst(app, "/qwen\r")
         await comes(pilot, lambda: "rows match 'qwen'" in screen_text(app))
+
+
+async def test_words_after_enter_are_not_the_filters(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(pilot, app)
+        burst(app, "/qwen\rhmy words")
+        await comes(pilot, lambda: isinstance(app.focused, Field) and app.focused.text == "my words")
+        assert app.main.results.filter_text == "qwen"
 
 
 async def test_an_answer_reaches_a_question_without_a_field(engine: FakeEngine) -> None:
