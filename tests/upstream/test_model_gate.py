@@ -178,6 +178,8 @@ def test_the_newest_row_of_a_model_counts(task: Task, journal: Journal, best: st
     assert [row.word for row in model_gate.gate(task, journal, best).refused] == ["slower"]
     say(journal.state, FASTER, best, model="wan")
     assert [row.model for row in model_gate.gate(task, journal, best).rows] == ["flux", "wan"]
+    say(journal.state, FASTER, best, config="other", at="2026-11-17T14:00:00+00:00")
+    assert [row.word for row in model_gate.gate(task, journal, best).refused] == ["slower"]  # of the first config
 
 
 def test_a_stand_in_says_nothing_about_a_source(task: Task, journal: Journal, best: str) -> None:

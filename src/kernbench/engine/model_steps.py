@@ -109,12 +109,14 @@ class ModelSteps:
         if self._log is None:
             self._log = ModelLog(task, self._logbook.state)
         self._log.read()
-        return tuple(self._line(row, self._log.source_in(row)) for row in self._log.newest())
+        rows = self._log.newest()
+        models = [row.model for row in rows]
+        return tuple(self._line(row, self._log.source_in(row), models.count(row.model) > 1) for row in rows)
 
-    def _line(self, row: ModelRow, source: str) -> ModelLine:
+    def _line(self, row: ModelRow, source: str, has_configs: bool) -> ModelLine:
         before, after = model_report.step_ms(row)
         return ModelLine(
-            model=row.model,
+            model=f"{row.model} ({row.config})" if has_configs else row.model,
             source=source,
             number=self._logbook.journal.iteration_of(source),
             word=row.said,
