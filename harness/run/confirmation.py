@@ -76,10 +76,11 @@ class ConfirmedRows:
         self.progress.step("baseline", case)
         masters = self._masters(case)
         for side, function in self._others(case).items():
-            masters[0].entry(function)(**copies(masters[0].inputs))
+            most = self._calls_to_judge(masters[0].entry(function)(**copies(masters[0].inputs)))
             self.progress.step("time", case)
             called = masters[0].timed(function)
-            self._alone[case.id, side] = self.timer.alone(called, masters, self.progress.pulse(case))
+            spots = self._spots(most)
+            self._alone[case.id, side] = self.timer.alone(called, masters, self.progress.pulse(case), spots)
 
     def time(self, case: Case, solution: Callable[..., Any]) -> CaseResult:
         self.progress.step("inputs", case)
@@ -103,13 +104,17 @@ class ConfirmedRows:
     def _timed(
         self, case: Case, sides: dict[str, Callable[..., Any]], masters: list[CaseInputs], most: int
     ) -> tuple[Timed, SpotChecks]:
-        task = self.request.task
-        free = environment.free_memory() if self._device == "cpu" else environment.free_gpu_memory()
-        room, look = free // ROOM_TO_JUDGE, self.between.look
-        spots = SpotChecks(task.written, self.timer.overwrites, room, look, most, outputs=task.outputs)
+        spots = self._spots(most)
+        spots.on_return = self.between.look
         timed = self.timer.time(MappingProxyType(sides), masters, self.progress.pulse(case), spots)
         timed.samples.last = None
         return timed, spots
+
+    def _spots(self, most: int) -> SpotChecks:
+        """The same for a side alone: copies that are kept decide which pages the next result gets."""
+        task = self.request.task
+        free = environment.free_memory() if self._device == "cpu" else environment.free_gpu_memory()
+        return SpotChecks(task.written, self.timer.overwrites, free // ROOM_TO_JUDGE, most=most, outputs=task.outputs)
 
     def _calls_to_judge(self, result: Any) -> int:
         size = max(1, sum(value.nbytes for value in tensors(result)))

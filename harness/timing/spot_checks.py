@@ -76,6 +76,8 @@ class SpotChecks:
     outputs: tuple[str, ...] = ()
     """The destinations among the inputs that a call writes to."""
     _kept: list[KeptCall] = field(default_factory=list)
+    _beside: dict[str, list[KeptCall]] = field(default_factory=dict)
+    """Of the other sides; they are not looked at."""
     _sets: dict[int, WorkingSet] = field(default_factory=dict)
     _calls: Counter[str] = field(default_factory=Counter)
 
@@ -90,7 +92,8 @@ class SpotChecks:
 
     def take(self, side: str, result: Any, working: WorkingSet, is_last_before: bool = False) -> None:
         """Every call of the solution is as likely to be kept as every other. The other sides get the same treatment,
-        copies included: what the host does between two calls decides what is in its caches."""
+        down to how long a copy stays: what the host does between two calls decides what is in its caches, and which
+        pages the next result gets."""
         is_solution = side == "solution"
         self.on_return(is_solution)
         self._calls[side] += not is_last_before
@@ -100,8 +103,9 @@ class SpotChecks:
             self._sets[place] = working
         if is_last_before:
             self.before = copied
-        elif is_solution and copied is not None:
-            self._kept[place : place + 1] = [copied]
+        elif copied is not None:
+            kept = self._kept if is_solution else self._beside.setdefault(side, [])
+            kept[place : place + 1] = [copied]
         del copied
         if self.overwrites:
             for value in tensors(result):

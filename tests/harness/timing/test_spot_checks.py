@@ -51,10 +51,14 @@ def test_a_kept_result_is_a_copy_with_the_lot_of_its_call() -> None:
     assert torch.equal(kept.result, variation.varied({"x": values}, kept.lot, kept.names)["x"] * 2)
 
 
-def test_results_of_other_sides_are_overwritten_but_not_kept() -> None:
+def test_results_of_other_sides_are_overwritten_and_their_copies_stay_as_long() -> None:
+    """Or the next result of one side would get other pages than that of the other."""
     spots, result = SpotChecks(), torch.ones(5)
-    spots.take("baseline", result, working())
-    assert (spots.kept, bool(result.isnan().all())) == ([], True)
+    for _ in range(9):
+        spots.take("baseline", result, working())
+        spots.take("solution", torch.ones(5), working())
+    assert bool(result.isnan().all())
+    assert len(spots.kept) == len(spots._beside["baseline"]) == spot_checks.KEPT
 
 
 def test_an_input_that_is_returned_is_left_alone() -> None:
