@@ -137,7 +137,7 @@ class Sweeping:
 
     def _progress(self, said: str) -> None:
         self._bench.board.sweep = said
-        if self._is_shown:  # else the screen may be gone
+        if self._bench.main.ready:
             self._bench.main.paint_soon()
 
 

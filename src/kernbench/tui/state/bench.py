@@ -50,6 +50,10 @@ class MainView(Protocol):
     def is_current(self) -> bool:
         """Whether no page or dialog is over it."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether the panes exist: not on exit or while switching tasks."""
+
     def paint(self) -> None: ...
 
     def paint_soon(self) -> None: ...
