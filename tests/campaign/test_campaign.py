@@ -16,6 +16,7 @@ pytest.importorskip("mcp", reason="the MCP Python SDK is not installed (extra `m
 
 from tests import ROOT
 from tests.campaign.conftest import Project
+from tests.mcp_server.scripted import CACHED, LOOP
 from tests.repositories import commit, git
 
 Projects = Callable[[str], Project]
@@ -32,18 +33,8 @@ id = "only"
 headline = true
 axes = { rows = 19, cols = 3072 }
 """
-LOOP = "import torch\n\ndef softmax(x):\n    for _ in range(10): out = torch.softmax(x, dim=-1)\n    return out\n"
 PLAIN = "import torch\n\ndef softmax(x):\n    return torch.softmax(x, dim=-1)\n"
 BROKEN = "import torch\n\ndef softmax(x:\n"
-CACHED = """import torch
-
-known = {}
-
-def softmax(x):
-    if x.shape not in known:
-        known[x.shape] = torch.softmax(x, dim=-1)
-    return known[x.shape]
-"""
 
 
 def outcomes(events: list[dict[str, Any]]) -> dict[str, str]:

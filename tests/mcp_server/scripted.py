@@ -16,6 +16,19 @@ from kernbench.mcp_server.served_tasks import ServedTasks
 from tests import FAKE
 from tests.sessions import PATIENT
 
+LOOP = "import torch\n\ndef softmax(x):\n    for _ in range(10): out = torch.softmax(x, dim=-1)\n    return out\n"
+"""A softmax that takes ten times as long as it needs to."""
+CACHED = """import torch
+
+known = {}
+
+def softmax(x):
+    if x.shape not in known:
+        known[x.shape] = torch.softmax(x, dim=-1)
+    return known[x.shape]
+"""
+"""One that remembers what it returned."""
+
 
 class Script:
     def __init__(self, client: Client) -> None:

@@ -14,7 +14,7 @@ pytest.importorskip("mcp", reason="the MCP Python SDK is not installed (extra `m
 from mcp import Client, StdioServerParameters
 
 from tests import FAKE, ROOT
-from tests.mcp_server.scripted import Script
+from tests.mcp_server.scripted import CACHED, LOOP, Script
 
 pytestmark = pytest.mark.anyio
 TASK = """
@@ -34,16 +34,6 @@ rows = [1, 3]
 cols = [1, 17]
 """
 TOY = "def softmax(x): ...\n"
-LOOP = "import torch\n\ndef softmax(x):\n    for _ in range(10): out = torch.softmax(x, dim=-1)\n    return out\n"
-CACHED = """import torch
-
-known = {}
-
-def softmax(x):
-    if x.shape not in known:
-        known[x.shape] = torch.softmax(x, dim=-1)
-    return known[x.shape]
-"""
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.shared.errors import UserError
+from kernbench.log.runs.runs_file import RunsFile
 from kernbench.task import lookup
 
 PLACE, EVENTS, LOCK = "campaign", "events.jsonl", "lock"
@@ -45,13 +46,7 @@ class CampaignFile:
 
     def add(self, task: str, event: str, **about: Any) -> None:
         told = {"event": event, "task": task, "at": datetime.now(timezone.utc).isoformat(timespec="seconds"), **about}
-        handle = os.open(self.folder / EVENTS, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            size = os.fstat(handle).st_size
-            is_torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-            os.write(handle, (b"\n" if is_torn else b"") + json.dumps(told).encode() + b"\n")
-        finally:
-            os.close(handle)
+        RunsFile(self.folder / EVENTS).append(json.dumps(told))
         self._tell(told)
 
     def events(self) -> Iterator[Event]:

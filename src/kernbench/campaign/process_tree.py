@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernbench.worker import launched
+from kernbench.worker.launched import Launched
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Streams:
 
 
 class ProcessTree:
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._launcher = process
-        self._code = asyncio.create_task(self._ended())
+    def __init__(self, program: Launched) -> None:
+        self._program = program
+        self._exited = asyncio.create_task(program.exited.wait())
 
     @classmethod
     async def start(
@@ -37,41 +37,17 @@ class ProcessTree:
             errors = said
             if streams.errors is not None:
                 errors = _opened(stack, streams.errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            process = await asyncio.create_subprocess_exec(
-                *launched.command((given, said, errors), words),
-                stdin=asyncio.subprocess.PIPE,  # its end is the end of the tree
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                pass_fds=sorted({given, said, errors}),
-                env=None if environment is None else dict(environment),
-                cwd=folder,
-                start_new_session=True,
-            )
-        return cls(process)
+            return cls(await Launched.attached(words, (given, said, errors), environment or os.environ, folder))
 
     async def wait(self, seconds: float | None = None) -> int | None:
         """The program's exit code, negative for a signal; None if it still runs after so many seconds."""
-        done, _running = await asyncio.wait([self._code], timeout=seconds)
-        return self._code.result() if done else None
+        await asyncio.wait([self._exited], timeout=seconds)
+        return self._program.returncode
 
-    async def end(self) -> int:
-        lifeline = self._launcher.stdin
-        assert lifeline is not None
-        with contextlib.suppress(ConnectionError, RuntimeError):
-            lifeline.write(b"k")
-        try:
-            return await asyncio.shield(self._code)
-        finally:
-            lifeline.close()
-
-    async def _ended(self) -> int:
-        assert self._launcher.stdout is not None
-        code = 127  # it could not be started
-        async for line in self._launcher.stdout:
-            what, _space, number = line.decode().strip().partition(" ")
-            code = int(number) if what == "exit" else code
-        await self._launcher.wait()
-        return code
+    async def end(self) -> None:
+        """The program and everything that it started."""
+        await self._program.close()
+        await self._exited
 
 
 def _opened(stack: contextlib.ExitStack, stream: int | Path, flags: int) -> int:

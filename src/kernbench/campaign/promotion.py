@@ -1,11 +1,10 @@
 """Promotes a task's confirmed best from its worktree into the user's checkout: the solution's files and the log.
 
-Nothing is written over files that are no longer those that the campaign started from, and every step can be repeated.
+If you have changed the files since the campaign began, nothing is written; every step can be repeated.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from kernbench.log import best as best_source
 from kernbench.log import stored_sources
 from kernbench.log.entries import entry_text
 from kernbench.log.runs.journal import Journal
-from kernbench.log.runs.runs_file import BEGIN
+from kernbench.log.runs.runs_file import BEGIN, RunsFile
 from kernbench.log.runs.series import best_of
 from kernbench.log.stored_sources import StoredSource
 from kernbench.task import lookup, snapshot
@@ -138,7 +137,7 @@ def _log_comes_along(tree: TaskTree) -> str:
         with written_aside(tree.user / LOG, theirs) as move:
             move()
     if not is_there:
-        _append(tree.user_state / RUNS, added)
+        RunsFile(tree.user_state / RUNS).append(added.decode("utf-8", "replace").rstrip("\n"))
     return " and the log"
 
 
@@ -148,11 +147,3 @@ def _after(path: Path, offset: int) -> bytes:
     with path.open("rb") as file:
         file.seek(offset)
         return file.read()
-
-
-def _append(path: Path, data: bytes) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    try:
-        os.write(handle, data)
-    finally:
-        os.close(handle)

@@ -11,8 +11,9 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from kernbench.worker import launcher
 
@@ -24,6 +25,21 @@ LOG_LIMIT = 512 * 1024
 def command(streams: Sequence[int], words: Sequence[str]) -> list[str]:
     """The command line that starts `words` under a launcher with these three descriptors."""
     return [sys.executable, "-I", "-S", launcher.__file__, *map(str, streams), *words]
+
+
+async def _spawned(
+    words: Sequence[str], streams: Sequence[int], environment: Mapping[str, str], folder: Path | None = None
+) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        *command(streams, words),
+        stdin=asyncio.subprocess.PIPE,  # its end is the end of the program
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        pass_fds=sorted(set(streams)),
+        env=environment,
+        cwd=folder,
+        start_new_session=True,
+    )
 
 
 class Launched:
@@ -51,13 +67,7 @@ class Launched:
 
         Raises the OSError of a program that cannot be started. If this is cancelled, nothing is left running.
         """
-        starting = asyncio.ensure_future(cls._start(words, environment, events_limit))
-        try:
-            return await asyncio.shield(starting)
-        except asyncio.CancelledError:
-            with contextlib.suppress(OSError):
-                await (await starting).close()
-            raise
+        return await _kept_whole(cls._start(words, environment, events_limit))
 
     @classmethod
     async def _start(cls, words: Sequence[str], environment: dict[str, str], events_limit: int) -> Launched:
@@ -66,15 +76,7 @@ class Launched:
         theirs = [pipes[0][0], pipes[1][1]] if events_limit else [os.open(os.devnull, os.O_RDONLY), pipes[0][1]]
         theirs.append(pipes[-1][1])
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command(theirs, words),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-                pass_fds=sorted(set(theirs)),
-                env=environment,
-                start_new_session=True,
-            )
+            process = await _spawned(words, theirs, environment)
         except BaseException:
             for end in (*ours, pipes[-1][0]):
                 os.close(end)
@@ -84,12 +86,26 @@ class Launched:
                 os.close(end)
         launched = cls(process)
         await launched._connect([*ours, pipes[-1][0]], events_limit)
+        return await launched._begun()
+
+    @classmethod
+    async def attached(
+        cls, words: Sequence[str], streams: Sequence[int], environment: Mapping[str, str], folder: Path
+    ) -> Launched:
+        """Start a program in a folder, with descriptors of the caller's as its stdin, stdout and stderr."""
+
+        async def start() -> Launched:
+            return await cls(await _spawned(words, streams, environment, folder))._begun()
+
+        return await _kept_whole(start())
+
+    async def _begun(self) -> Launched:
         try:
-            await launched._started
+            await self._started
         except OSError:
-            await launched.close()
+            await self.close()
             raise
-        return launched
+        return self
 
     async def _connect(self, ours: list[int], events_limit: int) -> None:
         loop = asyncio.get_running_loop()
@@ -154,3 +170,14 @@ class Launched:
         if self.returncode is None:
             self.returncode = code or -9
         self.exited.set()
+
+
+async def _kept_whole(start: Coroutine[Any, Any, Launched]) -> Launched:
+    """If this is cancelled, the program that was being started is ended."""
+    starting = asyncio.ensure_future(start)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with contextlib.suppress(OSError):
+            await (await starting).close()
+        raise
