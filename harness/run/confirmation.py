@@ -29,7 +29,7 @@ from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Case
 from harness.timing.blocks import SideFailed
 from harness.timing.case_timer import CaseTimer, Timed
-from harness.timing.spot_checks import KeptCall, SpotChecks, tensors
+from harness.timing.spot_checks import KEPT, KeptCall, SpotChecks, tensors
 
 CASE_BYTES = 64 << 20
 """Results of a case that are kept for the judge."""
@@ -76,11 +76,10 @@ class ConfirmedRows:
         self.progress.step("baseline", case)
         masters = self._masters(case)
         for side, function in self._others(case).items():
-            most = self._calls_to_judge(masters[0].entry(function)(**copies(masters[0].inputs)))
+            masters[0].entry(function)(**copies(masters[0].inputs))
             self.progress.step("time", case)
             called = masters[0].timed(function)
-            spots = self._spots(most)
-            self._alone[case.id, side] = self.timer.alone(called, masters, self.progress.pulse(case), spots)
+            self._alone[case.id, side] = self.timer.alone(called, masters, self.progress.pulse(case))
 
     def time(self, case: Case, solution: Callable[..., Any]) -> CaseResult:
         self.progress.step("inputs", case)
@@ -104,17 +103,14 @@ class ConfirmedRows:
     def _timed(
         self, case: Case, sides: dict[str, Callable[..., Any]], masters: list[CaseInputs], most: int
     ) -> tuple[Timed, SpotChecks]:
-        spots = self._spots(most)
-        spots.on_return = self.between.look
+        task, on_cpu = self.request.task, self._device == "cpu"
+        free = environment.free_memory() if on_cpu else environment.free_gpu_memory()
+        room, look = free // ROOM_TO_JUDGE, self.between.look
+        most = min(most, KEPT) if on_cpu else most  # a copy leaves other data in a CPU's caches for the next call
+        spots = SpotChecks(task.written, self.timer.overwrites, room, look, most, outputs=task.outputs)
         timed = self.timer.time(MappingProxyType(sides), masters, self.progress.pulse(case), spots)
         timed.samples.last = None
         return timed, spots
-
-    def _spots(self, most: int) -> SpotChecks:
-        """The same for a side alone: copies that are kept decide which pages the next result gets."""
-        task = self.request.task
-        free = environment.free_memory() if self._device == "cpu" else environment.free_gpu_memory()
-        return SpotChecks(task.written, self.timer.overwrites, free // ROOM_TO_JUDGE, most=most, outputs=task.outputs)
 
     def _calls_to_judge(self, result: Any) -> int:
         size = max(1, sum(value.nbytes for value in tensors(result)))
@@ -128,7 +124,7 @@ class ConfirmedRows:
             working = sets[number % len(sets)]
             working.renew()
             try:
-                spots.take("solution", solution(**working.inputs), working)
+                spots.take_also(solution(**working.inputs), working)
             except BaseException as problem:
                 raise SideFailed("solution") from problem
 

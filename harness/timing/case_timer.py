@@ -81,10 +81,10 @@ class CaseTimer:
             clock = self.clock()
             return blocks.floor(lambda: self._bench(clock, masters, 2, beat, share=0.5), function)
 
-    def alone(self, function: Callable[..., Any], masters: Masters, beat: Beat, spots: SpotChecks) -> float:
+    def alone(self, function: Callable[..., Any], masters: Masters, beat: Beat) -> float:
         """Microseconds of a function that nothing alternates with."""
         with gpu.locked(self._gpu.uuid, beat) if self._gpu else nullcontext():
-            bench = self._bench(self.clock(), masters, 1, beat, share=0.25, spots=spots)
+            bench = self._bench(self.clock(), masters, 1, beat, share=0.25)
             return bench.run({bench.candidate: function}).time_us(bench.candidate) or 0.0
 
     def other(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -11,6 +14,30 @@ from harness.inputs import variation
 from harness.timing import spot_checks
 from harness.timing.input_sets import CpuRotation, Rules, WorkingSet
 from harness.timing.spot_checks import SpotChecks
+from tests import ROOT
+
+CALLS = """
+import resource, torch
+from harness.timing.spot_checks import SpotChecks
+from harness.worker import _keep_freed_memory
+from tests.harness.timing.test_spot_checks import working
+
+def pages():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+torch.set_num_threads(1)
+_keep_freed_memory()
+x, place, spots = torch.randn(12, 32000), working(), SpotChecks(most=8)
+spots.take("solution", torch.softmax(x, -1), place, is_last_before=True)
+for number in range(60):
+    before = pages()
+    result = torch.softmax(x, -1)
+    new = pages() - before
+    spots.take("solution" if number // 4 % 2 else "baseline", result, place)
+    del result
+    print(new // 64)
+"""
+"""Prints for each call whether it needed many new pages; its result has 375."""
 
 
 def working(**inputs: torch.Tensor) -> WorkingSet:
@@ -51,14 +78,29 @@ def test_a_kept_result_is_a_copy_with_the_lot_of_its_call() -> None:
     assert torch.equal(kept.result, variation.varied({"x": values}, kept.lot, kept.names)["x"] * 2)
 
 
-def test_results_of_other_sides_are_overwritten_and_their_copies_stay_as_long() -> None:
-    """Or the next result of one side would get other pages than that of the other."""
+def test_results_of_other_sides_are_overwritten_but_not_kept() -> None:
     spots, result = SpotChecks(), torch.ones(5)
+    spots.take("baseline", result, working())
+    assert (spots.kept, bool(result.isnan().all())) == ([], True)
+
+
+def test_what_is_taken_after_the_timed_calls_is_always_kept() -> None:
+    spots = SpotChecks()
     for _ in range(9):
-        spots.take("baseline", result, working())
-        spots.take("solution", torch.ones(5), working())
-    assert bool(result.isnan().all())
-    assert len(spots.kept) == len(spots._beside["baseline"]) == spot_checks.KEPT
+        spots.take("solution", torch.zeros(3), working())
+    results = [torch.full((3,), float(number)) for number in range(1, 5)]
+    for result in results:
+        spots.take_also(result, working())
+    kept = [call.result[0].item() for call in spots.kept]
+    assert kept == [0.0] * spot_checks.KEPT + [1.0, 2.0, 3.0, 4.0]
+    assert all(result.isnan().all() for result in results)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="only glibc keeps pages if asked to")
+def test_no_call_after_the_first_ones_waits_for_new_pages() -> None:
+    """In a process of its own: what malloc does depends on all that was allocated before."""
+    run = subprocess.run([sys.executable, "-c", CALLS], cwd=ROOT, capture_output=True, text=True)
+    assert run.stdout.split() == ["0"] * 60, run.stderr
 
 
 def test_an_input_that_is_returned_is_left_alone() -> None:
