@@ -33,6 +33,7 @@ class HostTime(NamedTuple):
     """With the wait for the device."""
     launch_us: float
     """Until the call returned; all of it if the call itself waits."""
+    calls: int = TURNS * COUNTED
 
 
 def medians(
@@ -70,8 +71,8 @@ def medians(
         for name in names[:: 1 if turn % 2 else -1]:
             times[name] += _turn(lambda name=name: span(name))  # type: ignore[misc]
     return {
-        name: HostTime(*(stats.median(part) / 1000 for part in zip(*spans, strict=True)))
-        for name, spans in times.items()
+        name: HostTime(stats.median(whole) / 1000, stats.median(launch) / 1000, len(whole))
+        for name, (whole, launch) in ((name, tuple(zip(*spans, strict=True))) for name, spans in times.items())
     }
 
 

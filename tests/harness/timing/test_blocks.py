@@ -385,7 +385,8 @@ def test_the_wall_pass_makes_fewer_calls_of_long_ones_and_where_little_time_is_l
     monkeypatch.setattr(clocks, "now", lambda: now)
     monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
     found = wall_pass.medians(["baseline", "solution"], lambda name: clocks.Call(None, run), lambda: None, left_ns)
-    assert found == {"baseline": (call_us, call_us), "solution": (call_us, call_us)}
+    counted = calls if call_us * 1000 >= wall_pass.LONG_NS else calls // SHORT_TURN * wall_pass.COUNTED
+    assert found == {"baseline": (call_us, call_us, counted), "solution": (call_us, call_us, counted)}
     assert made == 2 * calls
 
 
@@ -402,7 +403,7 @@ def test_the_wall_of_a_side_is_not_that_of_its_first_calls_after_another(monkeyp
     found = wall_pass.medians(
         ["baseline", "best", "solution"], lambda name: clocks.Call(None, lambda: run(name)), lambda: None
     )
-    assert found == {"baseline": (20, 20), "best": (20, 20), "solution": (20, 20)}
+    assert {time[:2] for time in found.values()} == {(20, 20)}
 
 
 def test_the_wall_pass_tells_launches_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
