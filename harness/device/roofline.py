@@ -4,8 +4,9 @@ The copy bandwidth is measured once per GPU and stored by UUID in the user's cac
 bytes would take at that rate, divided by the measured time. A kernel faster than the memory bus (bytes read, plus bytes
 written beyond what may still be in the L2, at the driver's peak) did not do the work; that finding disqualifies it.
 
-If a task's `traffic` counts flops, the time that they would take in a large dense matmul of the inputs' dtype counts
-too, and the longer of the two times is the bound. That rate is measured once per worker, when a row first needs it.
+If a task's `traffic` counts flops, or torch does for an imported task, the time that they would take in a large dense
+matmul of the inputs' dtype counts too, and the longer of the two times is the bound. That rate is measured once per
+worker, when a row first needs it.
 """
 
 from __future__ import annotations
@@ -58,6 +59,15 @@ def nearer(traffic: Traffic, us: float, bandwidth: float, peak: float | None) ->
         return memory, None
     compute = traffic.flops / peak / (us * 1e-6)
     return (compute, "compute") if compute > memory else (memory, "memory")
+
+
+def counted_flops(call: Callable[[], object]) -> float:
+    """Of the matrix products, convolutions and attention in a call, by torch's own formulas."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        call()
+    return float(counter.get_total_flops())
 
 
 def needs_peak(traffic: Traffic) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from harness.device.roofline import Traffic
+from harness.device.roofline import Traffic, counted_flops
 from harness.inputs import rowwise, structure, tensor_layout
 from harness.inputs.calling import CaseEntry
 from harness.inputs.seeding import seed_everywhere
@@ -60,6 +60,8 @@ class Reference:
         """By case: the names of the flat inputs, and how to make the arguments from them."""
         self._devices: dict[str, str] = {}
         """By case: where its inputs were made last."""
+        self._flops: dict[str, float] = {}
+        """By case, of imported tasks."""
         self._traffic = getattr(module, "traffic", None)
         self.extra_check = getattr(module, "check", None)
         self._make = getattr(module, "make_inputs", None)
@@ -137,11 +139,13 @@ class Reference:
         return rowwise.in_pieces(run, inputs, self.task.rowwise)
 
     def traffic(self, case: Case, inputs: Inputs, outputs: Outputs) -> Traffic:
-        """Bytes that one call must move; by default every input and every output once."""
+        """Bytes that one call must move; by default every input and every output once, and for an imported task the
+        flops that torch counts."""
         if self._traffic is None:
             used = {name: value for name, value in inputs.items() if name not in self.task.outputs}
             weights = self._states.nbytes(self.entry, case, _dtype(case))
-            return Traffic(nbytes(used) + weights, nbytes(_each_once(outputs)))
+            counted = self._counted_flops(case, inputs) if self.task.origin else 0.0
+            return Traffic(nbytes(used) + weights, nbytes(_each_once(outputs)), counted)
         try:
             read, written, *flops = (float(value) for value in self._traffic(dict(case.axes)))
             return Traffic(read, written, *flops[:1])
@@ -149,6 +153,18 @@ class Reference:
             raise self._blamed(
                 f"traffic() failed for case {case.id}; it must return (bytes read, bytes written[, flops])", problem
             ) from None
+
+    def _counted_flops(self, case: Case, inputs: Inputs) -> float:
+        """Once per case, and only on a GPU: elsewhere nothing is compared with a peak."""
+        if self._devices[case.id] == "cpu":
+            return 0.0
+        if case.id not in self._flops:
+            fresh = copies(inputs) if self.task.written else inputs
+            try:
+                self._flops[case.id] = counted_flops(lambda: self._run(case, self.entry, fresh))
+            except BadTask:  # it ran before, so this is for lack of memory
+                self._flops[case.id] = 0.0
+        return self._flops[case.id]
 
     def _run(self, case: Case, function: Callable[..., Any], inputs: Inputs, exact: bool = False) -> Outputs:
         name = getattr(function, "__name__", self.task.entry)

@@ -166,3 +166,4 @@ def test_the_sol_score_is_one_at_the_speed_of_light_and_a_half_at_the_baselines(
     assert outcome("a", baseline_us=8.0, solution_us=4.0, roofline=1.0).sol_score == 1.0
     assert outcome("a", baseline_us=8.0, solution_us=8.0, roofline=0.5).sol_score == 0.5
     assert outcome("a", baseline_us=8.0, solution_us=8.0).sol_score is None
+    assert outcome("a", baseline_us=8.0, solution_us=8.0, roofline=0.995).sol_score is None  # nothing is left to gain

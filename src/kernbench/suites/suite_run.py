@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness.shared import taskfile
+from harness.shared import stats, taskfile
 from harness.shared.errors import UserError
 from harness.shared.results import CaseResult, Finding
 from harness.shared.run_request import Environment
@@ -71,7 +71,7 @@ class Outcome:
         if self.roofline is None or self.solution_us is None or self.baseline_us is None:
             return None
         light = min(self.roofline, 1.0) * self.solution_us
-        if self.baseline_us <= light:
+        if self.baseline_us < light * (1 + stats.MARGIN):  # what is left to gain is noise
             return None
         return 1 / (1 + (self.solution_us - light) / (self.baseline_us - light))
 

@@ -48,6 +48,12 @@ def test_the_longer_of_two_times_is_the_bound() -> None:
     assert roofline.nearer(narrow, 50.0, BANDWIDTH, PEAK) == (pytest.approx(0.503, abs=0.001), "memory")
 
 
+def test_torch_counts_the_flops_of_a_call() -> None:
+    left, right, bias = torch.ones(3, 5), torch.ones(5, 7), torch.ones(7)
+    assert roofline.counted_flops(lambda: torch.relu(left @ right + bias)) == 2 * 3 * 5 * 7
+    assert roofline.counted_flops(lambda: torch.softmax(left, -1)) == 0
+
+
 def test_a_few_flops_per_byte_bound_nothing() -> None:
     norm = Traffic(1e6, 1e6, flops=8e6)
     assert roofline.nearer(norm, 1.0, BANDWIDTH, None) == (pytest.approx(0.5), "memory")

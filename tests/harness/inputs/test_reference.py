@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import types
+from dataclasses import replace
 
 import torch
 
+from harness.device.roofline import Traffic
 from harness.inputs.reference import Draw, Reference
 from harness.load.failure import Paths
 from harness.shared.task import Case, Task, Tolerance
@@ -24,3 +26,22 @@ def test_a_reference_stays_what_it_was_when_it_makes_inputs_and_truth() -> None:
         outputs, truth = reference.outputs(case, inputs), reference.truth(case, inputs)
         assert {value.device.type for value in (*outputs.values(), *truth.values()) if value is not None} == {device}
     assert [name for name, value in vars(reference).items() if held.get(name) is not value] == []
+
+
+def test_the_flops_of_an_imported_task_are_counted_once() -> None:
+    module, calls = types.ModuleType("reference"), []
+    module.make_inputs = lambda case, seed, device: {"x": torch.ones(3, 5, device=device)}  # type: ignore[attr-defined]
+
+    def entry(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x.device.type)
+        return x @ x.T
+
+    imported = Reference(replace(TASK, origin={"format": "kernelbench"}), module, entry, Paths(""))
+    own, case = Reference(TASK, module, entry, Paths("")), Case("a", "a")
+    inputs = {name: reference.make(case, Draw(), "meta") for name, reference in (("own", own), ("imported", imported))}
+    outputs = imported.outputs(case, inputs["imported"])
+    calls.clear()
+    for _ in range(2):
+        assert imported.traffic(case, inputs["imported"], outputs) == Traffic(60, 36, 2 * 3 * 5 * 3)
+    assert own.traffic(case, inputs["own"], outputs) == Traffic(60, 36)
+    assert calls == ["meta"]
