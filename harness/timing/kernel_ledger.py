@@ -8,6 +8,7 @@ when it is timed. Pure functions over activity records.
 from __future__ import annotations
 
 import math
+import statistics
 import struct
 from collections import Counter
 from collections.abc import Sequence
@@ -30,6 +31,8 @@ LESS_IN_MOST = 0.75
 values that are timed, the one that was checked is in at least a third of the calls."""
 LATE_SHARE = 0.1
 """Of a call's busy time: less may be the end of a kernel that clears a workspace for the next call."""
+LATE_US = 20.0
+"""Waiting for an idle GPU takes less."""
 
 
 def kernels(activities: Sequence[Activity]) -> tuple[KernelTime, ...]:
@@ -133,6 +136,18 @@ def _other_stream(calls: Sequence[Activity]) -> Finding | None:
     if 2 * len(late) <= len(followed):
         return None
     return make("other_stream", late=len(late), calls=len(followed))
+
+
+def has_side_streams(calls: Sequence[Activity]) -> bool:
+    """Whether most calls launch work on another stream than the caller's."""
+    return 2 * sum(bool(call.streams - {call.home}) for call in calls) > len(calls)
+
+
+def unjoined(left_us: Sequence[float], calls: Sequence[Activity]) -> Finding | None:
+    """The same of work that fills the GPU: the next mark cannot begin before its end, so its records look joined."""
+    least = max(LATE_US, LATE_SHARE * statistics.median(call.busy_us for call in calls))
+    late = [us for us in left_us if us > least]
+    return make("other_stream", late=len(late), calls=len(left_us)) if 2 * len(late) > len(left_us) else None
 
 
 def _uneven(calls: Sequence[Activity]) -> Finding | None:

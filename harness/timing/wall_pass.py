@@ -22,6 +22,8 @@ LONG_NS = 1_000_000
 WALL_NS = 12_000_000
 """Enough for thirty launch-bound calls; the median of a long call needs fewer."""
 
+LOOKS = 3
+
 Span = tuple[int, int]
 """Nanoseconds of a call with the wait for the device, and until it returned."""
 
@@ -74,6 +76,28 @@ def medians(
         name: HostTime(stats.median(whole) / 1000, stats.median(launch) / 1000, len(whole))
         for name, (whole, launch) in ((name, tuple(zip(*spans, strict=True))) for name, spans in times.items())
     }
+
+
+def left_us(next_call: Callable[[], clocks.Call]) -> list[float]:
+    """How long the device goes on when the caller's stream is done, in a few calls. An event tells when it is: a kernel
+    on that stream, such as the next flush, cannot start while others fill the GPU."""
+    import torch
+
+    found = []
+    for _ in range(LOOKS):
+        call, done = next_call(), torch.cuda.Event()  # type: ignore[no-untyped-call]
+        if call.prepare is not None:
+            call.prepare()
+        torch.cuda.synchronize()
+        result = call.run()
+        done.record()
+        done.synchronize()
+        began = clocks.now()
+        torch.cuda.synchronize()
+        found.append((clocks.now() - began) / 1000)
+        if call.after is not None:
+            call.after(result)
+    return found
 
 
 def _turn(span: Callable[[], Span]) -> list[Span]:

@@ -202,6 +202,19 @@ def test_only_work_that_runs_into_the_next_call_is_on_another_stream() -> None:
     assert found.help.startswith("in 3 of 4 calls work on another stream was still running")
 
 
+def test_work_that_fills_the_gpu_is_found_by_an_event() -> None:
+    beside, own = on_two_streams(90_000, 90_100), call(record("own", 0, 10_000, 1))
+    assert codes([beside] * 5, []) == []
+    assert kernel_ledger.has_side_streams([beside] * 3 + [own] * 2)
+    assert not kernel_ledger.has_side_streams([beside] * 2 + [own] * 3)
+    found = kernel_ledger.unjoined([80.0, 75.0, 3.0], [beside] * 5)
+    assert found is not None
+    assert found.disqualifying
+    assert found.help.startswith("in 2 of 3 calls work on another stream was still running")
+    assert kernel_ledger.unjoined([80.0, 5.0, 3.0], [beside] * 5) is None
+    assert kernel_ledger.unjoined([15.0] * 3, [beside] * 5) is None  # it is the wait itself
+
+
 def test_after_the_last_call_of_a_batch_nothing_is_late() -> None:
     last = on_two_streams(90_000, None)
     assert last.late_us == 0

@@ -14,6 +14,7 @@ from harness.device import cupti
 from harness.device.activity import Record, Recorder
 from harness.device.gpu import Gpu
 from harness.device.kineto import Kineto
+from harness.timing import clocks, kernel_ledger, wall_pass
 
 pytestmark = pytest.mark.gpu
 
@@ -119,3 +120,21 @@ def test_a_kernel_that_may_start_before_its_predecessor_ends_does_not_start_in_t
     assert len(pairs) == 20
     assert all(mark.name == flush.names.mark for mark, _ in pairs)
     assert all(own.start_ns >= mark.end_ns for mark, own in pairs)
+
+
+def test_work_on_a_side_stream_is_waited_for_or_left() -> None:
+    import torch
+
+    x, side = torch.randn(4096, 4096, device="cuda"), torch.cuda.Stream()
+
+    def run(joins: bool) -> torch.Tensor:
+        with torch.cuda.stream(side):
+            beside = x @ x
+        if joins:
+            torch.cuda.current_stream().wait_stream(side)
+        return beside
+
+    run(False)
+    torch.cuda.synchronize()
+    assert min(wall_pass.left_us(lambda: clocks.Call(None, lambda: run(False)))) > 1000
+    assert max(wall_pass.left_us(lambda: clocks.Call(None, lambda: run(True)))) < kernel_ledger.LATE_US
