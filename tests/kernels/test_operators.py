@@ -1,0 +1,70 @@
+"""The operators in a compiled graph, on a CPU: one graph, one more for other sizes, and nothing copied around them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.kernels import processes
+
+COMPILED = """
+import torch
+from torch._dynamo.backends.common import aot_autograd
+from kernbench.kernels import operators
+
+COPIES = ("clone", "copy_", "contiguous", "auto_functionalized")
+graphs = []
+
+def keep(graph, inputs):
+    graphs.append([str(node.target) for node in graph.graph.nodes if node.op == "call_function"])
+    return graph.forward
+
+def rows(n, *shape):
+    return torch.randn(2, n, *shape)
+
+def heads(n):
+    table = torch.randn(n, 32)
+    places = torch.arange(n)
+    return rows(n, 2, 64)[0], rows(n, 2, 64)[0], torch.ones(64), torch.ones(64), table, places, False, 1e-6
+
+def image(n):
+    x = torch.randn(2, 8, n, 6).contiguous(memory_format=torch.channels_last)
+    return x, torch.ones(8), torch.ones(8), 4, 1e-6
+
+one, gate = torch.randn(2, 64), torch.randn(1, 1, 256)
+CALLS = {
+    "scale_shift": lambda n: (rows(n, 64), rows(n, 64), rows(n, 64)),
+    "group_norm_silu": image,
+    "norm_infer": lambda n: (rows(n, 64)[0], torch.ones(64), None, 1e-6, "rmsnorm"),
+    "norm_scale_shift": lambda n: (
+        rows(n, 64), rows(n, 64), one, None, None, one, one, "residual_gate_norm_scale_shift", "layer", 1e-6
+    ),
+    "norm_tanh_mul_add": lambda n: (rows(n, 256), torch.ones(256), None, gate, rows(n, 256), "rms", 1e-5),
+    "qknorm_rope": heads,
+    "rotary_embedding": lambda n: (rows(n, 2, 64), torch.randn(n, 32), torch.randn(n, 32), "standard"),
+}
+
+for name, made in CALLS.items():
+    operator = getattr(operators, name)
+
+    def step(x, *more):
+        found = operator(torch.relu(x), *more)
+        return [torch.relu(each) for each in (found if isinstance(found, (list, tuple)) else (found,))]
+
+    graphs.clear()
+    torch.compiler.reset()
+    compiled = torch.compile(step, fullgraph=True, backend=aot_autograd(fw_compiler=keep))
+    with torch.no_grad():
+        for n in (5, 9, 12):
+            values = made(n)
+            for result, wanted in zip(compiled(*values), step(*values), strict=True):
+                torch.testing.assert_close(result, wanted, atol=1e-5, rtol=1e-5)
+                assert result.stride() == wanted.stride(), (name, result.stride(), wanted.stride())
+    assert len(graphs) <= 2, (name, len(graphs))
+    for targets in graphs:
+        assert sum("kernbench" in target or "scale_shift" in target for target in targets) == 1, (name, targets)
+        assert not [target for target in targets if any(word in target for word in COPIES)], (name, targets)
+"""
+
+
+def test_a_graph_holds_every_operator_without_copies_and_for_all_sizes(tmp_path: Path) -> None:
+    processes.run(COMPILED, tmp_path)
