@@ -25,12 +25,15 @@ from harness.shared import format as fmt
 from harness.shared.results import Finding, InputForm, RoofBound
 
 COPIED = 1 << 30
-MATMULS = {"bfloat16": 8192, "float16": 8192, "float32": 4096}
-"""Dtypes whose peak can be measured, with the size of the square matrices: at
-the rates of an H200's data sheet a product takes 1 to 2 ms."""
+TF32 = "tf32"
+MATMULS = {"bfloat16": 8192, "float16": 8192, "float32": 4096, TF32: 8192}
+"""Dtypes whose peak can be measured, with the size of the square matrices: at the rates of an H200's data sheet a
+product takes 1 to 2 ms."""
 FEW_FLOPS = 4.0
 """Per byte. Every GPU does more in the time that it moves a byte: the least is about 10, in float32 on an A100. So a
 norm needs no measurement."""
+ABOVE = 1.05
+"""A rate this many times the peak is not reached by the same units."""
 BURSTS, COPIES, MATMULS_IN_A_BURST = 3, 5, 2
 
 
@@ -82,11 +85,17 @@ class ComputePeaks:
         self._measure = measure or _matmul_rate
         self._known: dict[tuple[str, str], float] = {}
 
-    def of(self, gpu: Gpu, inputs: Sequence[InputForm]) -> float | None:
-        """The peak for the dtype of most elements; None if it has none here or could not be measured this time."""
+    def of(self, gpu: Gpu, inputs: Sequence[InputForm], reached: float = 0.0) -> float | None:
+        """The peak for the dtype of most elements, or that of TF32 if more flops per second were `reached` in float32:
+        cuDNN's convolutions use it by default. None if the dtype has none here or it could not be measured this time.
+        """
         dtype = _main_dtype(inputs)
-        if dtype not in MATMULS:
-            return None
+        peak = self._peak(gpu, dtype) if dtype in MATMULS else None
+        if dtype == "float32" and peak is not None and reached > peak * ABOVE:
+            return self._peak(gpu, TF32)
+        return peak
+
+    def _peak(self, gpu: Gpu, dtype: str) -> float | None:
         key = gpu.uuid, dtype
         if key not in self._known and (rate := self._measure(gpu, dtype)) is not None:
             self._known[key] = rate
@@ -157,15 +166,16 @@ def _fastest(call: Callable[[], object], calls: int) -> float:
 
 
 def _matmul_rate(gpu: Gpu, dtype: str) -> float | None:
-    """Without TF32, whatever the source has set; None for lack of memory, or if torch refuses to change that."""
+    """With TF32 only if asked for, whatever the source has set; None for lack of memory, or if torch refuses to change
+    that."""
     import torch
 
-    size, kind = MATMULS[dtype], getattr(torch, dtype)
+    size, kind = MATMULS[dtype], torch.float32 if dtype == TF32 else getattr(torch, dtype)
     if torch.cuda.mem_get_info()[0] < 16 * kind.itemsize * size * size:
         return None
     try:
         before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("highest")
+        torch.set_float32_matmul_precision("high" if dtype == TF32 else "highest")
         try:
             with torch.no_grad():
                 return _matmuls(gpu.device, size, kind)

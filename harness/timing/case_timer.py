@@ -227,7 +227,7 @@ class CaseTimer:
         peak = None
         if roofline.needs_peak(traffic):
             with gpu.locked(self._gpu.uuid):
-                peak = _peaks.of(self._gpu, result.inputs)
+                peak = _peaks.of(self._gpu, result.inputs, traffic.flops / (result.solution_us * 1e-6))
         share, bound = roofline.nearer(traffic, result.solution_us, bandwidth, peak)
         return replace(
             result,

@@ -76,6 +76,17 @@ def test_a_peak_is_measured_once_for_the_dtype_of_most_elements() -> None:
     assert meter.asked == ["bfloat16", "float32"]
 
 
+def test_more_than_the_peak_of_float32_is_compared_with_that_of_tf32() -> None:
+    meter, floats = Meter(), FORMS[2:]
+    peaks = ComputePeaks(meter)
+    assert [peaks.of(fake_gpu(), floats, reached) for reached in (0.99 * PEAK, 1.04 * PEAK)] == [PEAK] * 2
+    assert meter.asked == ["float32"]
+    meter.peak = 7 * PEAK
+    assert peaks.of(fake_gpu(), floats, 1.8 * PEAK) == 7 * PEAK
+    assert peaks.of(fake_gpu(), FORMS, 8 * PEAK) == 7 * PEAK
+    assert meter.asked == ["float32", "tf32", "bfloat16"]
+
+
 def test_a_dtype_without_a_peak_is_not_measured() -> None:
     meter = Meter()
     eighth = InputForm("x", (64, 64), (64, 1), "float8_e4m3fn")
@@ -127,6 +138,6 @@ def test_the_peaks_of_this_gpu() -> None:
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision("highest")
-    assert 1e12 < rates["float32"] < rates["bfloat16"] < 1e16
+    assert 1e12 < rates["float32"] < rates["tf32"] < rates["bfloat16"] < 1e16
     assert rates["float16"] == pytest.approx(rates["bfloat16"], rel=0.3)
     assert torch.equal(before, torch.cuda.get_rng_state())
