@@ -74,9 +74,9 @@ async def test_the_row_says_of_which_source_it_is(watched: Callable[..., Watched
     (row,) = [row for row in map(json.loads, lines) if row["event"] == "model"]
     assert row["command"] == f"kernbench transfer small --task {folder.name} --source now"
     entry = it.session.logbook.path.read_text()
-    assert "- model small: step 40.00 -> 32.00 ms, ours over eager 1.250x" in entry
+    assert f"- model small ({row['config']}): step 40.00 -> 32.00 ms, ours over eager 1.250x" in entry
     await ran(it)
-    assert entry.count("- model small:") == it.session.logbook.path.read_text().count("- model small:") == 1
+    assert entry.count("- model small") == it.session.logbook.path.read_text().count("- model small") == 1
     assert gone(pid_of(it))
 
 

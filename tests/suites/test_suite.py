@@ -162,6 +162,15 @@ def test_the_report_sums_up() -> None:
     assert "| c | wrong | - | - | - | - | - | 2.0 | output 0 differs |" in suite_report.markdown("x", given)
 
 
+def test_a_line_that_a_kill_cut_off_costs_only_itself(tmp_path: Path) -> None:
+    file = suite_run.SuiteFile(tmp_path / "suite")
+    file.keep(outcome("a"))
+    with file.path.open("a") as torn:
+        torn.write('{"name": "b", "sta')
+    file.keep(outcome("c"))
+    assert list(file.known()) == ["a", "c"]
+
+
 def test_the_sol_score_is_one_at_the_speed_of_light_and_a_half_at_the_baselines() -> None:
     assert outcome("a", baseline_us=8.0, solution_us=4.0, roofline=1.0).sol_score == 1.0
     assert outcome("a", baseline_us=8.0, solution_us=8.0, roofline=0.5).sol_score == 0.5

@@ -116,7 +116,7 @@ class ModelSteps:
     def _line(self, row: ModelRow, source: str, has_configs: bool) -> ModelLine:
         before, after = model_report.step_ms(row)
         return ModelLine(
-            model=f"{row.model} ({row.config})" if has_configs else row.model,
+            model=row.title if has_configs else row.model,
             source=source,
             number=self._logbook.journal.iteration_of(source),
             word=row.said,

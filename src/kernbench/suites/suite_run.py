@@ -7,6 +7,7 @@ its own `.kernbench`; a line per problem in `suite.jsonl` says how it went, and 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -95,8 +96,10 @@ class SuiteFile:
 
     def keep(self, outcome: Outcome) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(outcome)) + "\n")
+        with self.path.open("ab+") as file:
+            if (size := file.seek(0, os.SEEK_END)) and file.seek(size - 1) >= 0 and file.read(1) != b"\n":
+                file.write(b"\n")  # a kill cut off the line before
+            file.write(json.dumps(asdict(outcome)).encode() + b"\n")
 
 
 class Suite:

@@ -18,4 +18,4 @@ def add(task: Task, journal: Journal, row: ModelRow) -> None:
     made = (run for run in reversed(journal.listed()) if source and run.source == source)
     entry = next((run for run in made if run.run not in journal.waiting), None)
     if entry is not None:
-        iterations_file.add_model(Path(task.folder) / "ITERATIONS.md", entry, row.model, model_report.entry(row))
+        iterations_file.add_model(Path(task.folder) / "ITERATIONS.md", entry, row.title, model_report.entry(row))

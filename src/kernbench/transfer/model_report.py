@@ -33,10 +33,9 @@ def _whole(row: ModelRow) -> list[str]:
 def _head(row: ModelRow) -> str:
     device = row.environment.device_name or row.environment.device
     if row.times[0].total_ms is None:
-        return f"{row.model} ({row.config}), {fmt.plural(row.rounds, 'round')} in turns on {device}"
-    name = f"{row.model} ({row.config})" if row.config else row.model
+        return f"{row.title}, {fmt.plural(row.rounds, 'round')} in turns on {device}"
     where = f" on {row.environment.device_name}" if row.environment.device_name else ""
-    return f"{name}, {fmt.plural(row.rounds, 'pair')} of runs in turns{where}"
+    return f"{row.title}, {fmt.plural(row.rounds, 'pair')} of runs in turns{where}"
 
 
 def _sides(row: ModelRow) -> list[str]:

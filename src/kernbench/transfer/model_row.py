@@ -77,6 +77,11 @@ class ModelRow:
     environment: Environment = field(default_factory=Environment)
 
     @property
+    def title(self) -> str:
+        """The model, with its config."""
+        return f"{self.model} ({self.config})" if self.config else self.model
+
+    @property
     def ratio(self) -> Ratio | None:
         if self.speedup is None or self.low is None or self.high is None:
             return None

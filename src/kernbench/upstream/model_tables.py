@@ -111,7 +111,7 @@ def _steps(rows: Sequence[ModelRow]) -> list[str]:
             word = f"{render.SIGNS[ratio.verdict]} {ratio.verdict}" if ratio else ""
             over = fmt.speedup(row.ratio_of(item.name, "eager")) if item.name != "eager" else ""
             gain = fmt.speedup(ratio) if ratio else ""
-            table.append([_name(row), item.name, fmt.microseconds(item.ms), over, gain, word])
+            table.append([row.title, item.name, fmt.microseconds(item.ms), over, gain, word])
     return _markdown(table, left=(0, 1, 5))
 
 
@@ -121,7 +121,7 @@ def _remarks(rows: Sequence[ModelRow]) -> list[str]:
         floor = f", A/A floor {fmt.fine_percent(row.floor)}" if row.floor is not None else ""
         device = row.environment.device_name or ("" if _is_command(row) else row.environment.device)
         where = f" on {device}" if device else ""
-        lines.append(f"{_name(row)}: medians of {_count(row, row.rounds)} of each side in turns{where}{floor}.")
+        lines.append(f"{row.title}: medians of {_count(row, row.rounds)} of each side in turns{where}{floor}.")
     return [*lines, "± is half the 95% interval."]
 
 
@@ -133,7 +133,7 @@ def _totals(rows: Sequence[ModelRow]) -> list[str]:
         before, after = _time(row, row.over), _time(row, row.side)
         if before is None or after is None:
             continue
-        cells = [_name(row), f"{row.side} over {row.over}", _count(row, len(after.samples))]
+        cells = [row.title, f"{row.side} over {row.over}", _count(row, len(after.samples))]
         cells += [fmt.fixed(_total(item), 1) for item in (before, after)]
         cells += [fmt.speedup(row.ratio), row.said]
         cells += [fmt.whole(item.peak_mb) for item in (before, after)] if has_peak else []
@@ -178,7 +178,7 @@ def _shares(rows: Sequence[ModelRow]) -> list[str]:
         for item in row.shares:
             known = after.get(item.task)
             left = fmt.DASH if known is None else fmt.fine_percent(known)
-            cells = [_name(row), item.task, str(item.calls), fmt.fine_percent(item.share), left]
+            cells = [row.title, item.task, str(item.calls), fmt.fine_percent(item.share), left]
             table.append([*cells, fmt.times(item.gain)])
     return _markdown(table, left=(0, 1))
 
@@ -195,7 +195,7 @@ def _exactness(rows: Sequence[ModelRow]) -> list[str]:
     table = [["model", "side", "bit-exact", "max abs", "relative L2", "PSNR dB", f"L2 to {wide}", "of eager"]]
     for row in rows:
         for gap in row.gaps:
-            cells = [_name(row), gap.side, "yes" if gap.bit_exact else "no", fmt.error(gap.max_abs)]
+            cells = [row.title, gap.side, "yes" if gap.bit_exact else "no", fmt.error(gap.max_abs)]
             cells += [fmt.error(gap.relative_l2), fmt.fixed(gap.psnr_db, 1)]
             table.append([*cells, fmt.error(gap.wide_l2), fmt.error(gap.original_wide_l2)])
     return _markdown(table, left=(0, 1, 2))
@@ -211,10 +211,6 @@ def _about_exactness(rows: Sequence[ModelRow]) -> list[str]:
 
 def _time(row: ModelRow, side: str) -> SideTime | None:
     return next((item for item in row.times if item.name == side and item.samples), None)
-
-
-def _name(row: ModelRow) -> str:
-    return f"{row.model} ({row.config})" if row.config else row.model
 
 
 def _markdown(table: Table, left: Sequence[int]) -> list[str]:

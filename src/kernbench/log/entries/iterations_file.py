@@ -172,7 +172,8 @@ def add_confirmation(path: Path, summary: Summary, event: Confirmed, usual: str,
 
 
 def add_model(path: Path, summary: Summary, model: str, sentence: str) -> None:
-    """Set what a model's step came to, below an entry's result and evidence, replacing that model's older line."""
+    """Set what a model's step came to, below an entry's result and evidence, replacing the older line of that model and
+    config."""
     with _own_entry(path, summary.iteration or 0, summary.source, summary.at) as found:
         name = f"model {re.escape(one_line(model))}"
         gone = {place for field in entry_text.fields(found.lines, name) for place in range(field.start, field.stop)}
