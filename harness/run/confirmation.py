@@ -106,8 +106,8 @@ class ConfirmedRows:
         task, on_cpu = self.request.task, self._device == "cpu"
         free = environment.free_memory() if on_cpu else environment.free_gpu_memory()
         room, look = free // ROOM_TO_JUDGE, self.between.look
-        most = min(most, KEPT) if on_cpu else most  # a copy leaves other data in a CPU's caches for the next call
-        spots = SpotChecks(task.written, self.timer.overwrites, room, look, most, outputs=task.outputs)
+        few = min(most, KEPT) if on_cpu else most  # the others there in blocks that are not timed
+        spots = SpotChecks(task.written, self.timer.overwrites, room, look, few, most - few, outputs=task.outputs)
         timed = self.timer.time(MappingProxyType(sides), masters, self.progress.pulse(case), spots)
         timed.samples.last = None
         return timed, spots
@@ -118,7 +118,7 @@ class ConfirmedRows:
         return max(FEWEST, min(CASE_BYTES // size, max(MOST, share)))
 
     def _more_calls(self, solution: Callable[..., Any], spots: SpotChecks, most: int) -> None:
-        """Calls like the timed ones, where fewer were timed than are to be judged."""
+        """Calls like the timed ones, where fewer were looked at than are to be judged."""
         sets = spots.sets
         for number in range(most - len(spots.kept)):
             working = sets[number % len(sets)]

@@ -90,6 +90,9 @@ class Bench:
     candidate: str = "solution"
     lot: random.Random = field(default_factory=random.Random)
     spots: SpotChecks = field(default_factory=SpotChecks)
+    looked_at: int = 0
+    """Calls of the candidate in blocks at random places whose results are all kept and whose times do not count. On a
+    CPU a copy leaves other data in the caches, and the candidate cannot tell these blocks from the others."""
     began: float | None = None
     """When the budget started, if not with the first call: on a GPU it includes large copies of inputs."""
 
@@ -142,12 +145,16 @@ class Bench:
 
     def _blocks(self, sides: Sides, calls: int, batch: int, began: float) -> Timing:
         timing = Timing(dict.fromkeys(sides, ()), activities={name: [] for name in sides})
-        watch, size, groups, asked = Usage(list(sides)), batch, self._groups(sides), 0
+        watch, size, groups, asked, looks = Usage(list(sides)), batch, self._groups(sides), 0, 0
         while timing.blocks < MAX_BLOCKS:
             self.beat()
             batch_began = time.perf_counter()
             groups = groups[::-1]
-            planned = self._plan(sides, groups, calls, range(timing.blocks, timing.blocks + size))
+            number = timing.blocks + looks
+            if self._look_at_a_block(sides, groups, calls, number):
+                looks, began = looks + 1, began + time.perf_counter() - batch_began
+                continue
+            planned = self._plan(sides, groups, calls, range(number, number + size))
             try:
                 measured = self._measure(planned, watch)
             except Unsteady as reason:
@@ -171,6 +178,18 @@ class Bench:
             size = affordable or batch
         timing.busy = watch.processors()
         return timing
+
+    def _look_at_a_block(self, sides: Sides, groups: list[list[str]], calls: int, number: int) -> bool:
+        """Sometimes, as the next block; returns whether it was."""
+        if self.looked_at <= 0 or self.lot.random() < 0.5:
+            return False
+        self.looked_at -= calls
+        self.spots.is_whole = True
+        try:
+            self.clock.measure([plan.call for plan in self._plan(sides, groups, calls, range(number, number + 1))])
+        finally:
+            self.spots.is_whole = False
+        return True
 
     def _plan(self, sides: Sides, groups: list[list[str]], calls: int, numbers: range) -> list[Planned]:
         """A batch of blocks; the order of the sides alternates by block, or is random."""

@@ -33,8 +33,8 @@ WHOLE_AT_RANDOM = 64
 """One of so many large results is overwritten wholly."""
 SPARE = 4
 """Blocks of a result's size beyond those that the copies need."""
-HEAP, PAGE = 32 << 20, 4 << 10
-"""Larger results of a CPU get new pages from the system in any case."""
+HEAP, PAGE, ROOM = 32 << 20, 4 << 10, 256 << 20
+"""Larger results of a CPU get new pages from the system in any case, and no more is asked for at once."""
 BYTE = 0xFF
 """All bits set is NaN in every floating-point format of torch."""
 
@@ -75,17 +75,22 @@ class SpotChecks:
     """Called after every call."""
     most: int = KEPT
     """Results that are kept at random."""
+    more: int = 0
+    """Results that are kept besides, of whole blocks and after timing."""
+    is_whole: bool = False
+    """Whether all results are kept: those of a block whose times do not count."""
     before: KeptCall | None = None
     """Of the last call before timing."""
     outputs: tuple[str, ...] = ()
     """The destinations among the inputs that a call writes to."""
     _kept: list[KeptCall] = field(default_factory=list)
+    _besides: list[KeptCall] = field(default_factory=list)
     _sets: dict[int, WorkingSet] = field(default_factory=dict)
     _calls: Counter[str] = field(default_factory=Counter)
 
     @property
     def kept(self) -> list[KeptCall]:
-        return [*([self.before] if self.before is not None else []), *self._kept]
+        return [*([self.before] if self.before is not None else []), *self._kept, *self._besides]
 
     @property
     def sets(self) -> list[WorkingSet]:
@@ -96,6 +101,9 @@ class SpotChecks:
         """Every call of the solution is as likely to be kept as every other. The other sides get the same treatment,
         copies included: what the host does between two calls decides what is in its caches."""
         is_solution = side == "solution"
+        if self.is_whole:
+            self.take_also(result, working, is_solution)
+            return
         self.on_return(is_solution)
         self._calls[side] += not is_last_before
         place = _drawn(self._calls[side]) if self._calls[side] > self.most else self._calls[side] - 1
@@ -110,11 +118,13 @@ class SpotChecks:
         del copied
         self._overwrite(result, working)
 
-    def take_also(self, result: Any, working: WorkingSet) -> None:
-        """A result of a call after the timed ones, which is kept in any case."""
-        self.on_return(True)
-        if (copied := self._copied(result, working)) is not None:
-            self._kept.append(copied)
+    def take_also(self, result: Any, working: WorkingSet, is_solution: bool = True) -> None:
+        """A result that is kept besides those at random, if it is the solution's."""
+        self.on_return(is_solution)
+        copied = self._copied(result, working)
+        if is_solution and copied is not None:
+            self._besides.append(copied)
+        del copied
         self._overwrite(result, working)
 
     def _overwrite(self, result: Any, working: WorkingSet) -> None:
@@ -130,7 +140,10 @@ class SpotChecks:
         """Lets malloc have as many pages as all copies need. Otherwise they would get those of the results before them,
         and timed calls would wait for new ones: on a CPU a softmax of 1.5 MB took 1000 us instead of 400."""
         sizes = [value.nbytes for value in tensors(result) if value.is_cpu and value.nbytes <= HEAP]
-        for block in [torch.empty(size, dtype=torch.uint8) for size in sizes * (2 * self.most + SPARE)]:
+        if not sizes or sum(sizes) > self.most_bytes:  # nothing is copied
+            return
+        count = min(self.most + self.more + SPARE, ROOM // max(1, sum(sizes)))
+        for block in [torch.empty(size, dtype=torch.uint8, device="cpu") for size in sizes * count]:
             block[::PAGE].fill_(BYTE)
 
     def _copied(self, result: Any, working: WorkingSet) -> KeptCall | None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.shared import taskfile
-from harness.shared.results import Ratio
+from harness.shared import findings, taskfile
+from harness.shared.results import CaseResult, Ratio
 from kernbench import render
 from kernbench.engine.conversation import confirmation
 from kernbench.engine.jobs import Options
@@ -174,12 +174,37 @@ async def test_a_speedup_over_the_best_has_to_agree_too(
     meets = list[bool]()
     meet = confirmation.meet
     monkeypatch.setattr(
-        confirmation, "meet", lambda one, other: (meets.append(True), meet(one, other) and not meets[1:])[1]
+        confirmation, "meet", lambda *about: (meets.append(True), meet(*about) and len(meets) % 2 == 1)[1]
     )
     write(folder, "TIME_US = 25.0")
     event = await it.confirmed(2)
     over = "2.00x [2.00, 2.00] over the best in the run, 2.00x [2.00, 2.00] when confirmed in a new worker"
     assert (event.confirmed, event.why) == (False, over)
+    assert len(meets) == 4  # twice
+
+
+async def test_times_that_disagree_once_are_taken_once_more(
+    watched: Watch, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meets, meet = [False], confirmation.meet
+    monkeypatch.setattr(confirmation, "meet", lambda *about: meets.pop() if meets else meet(*about))
+    it, asked = await opened(watched, folder, "TIME_US = 50.0")
+    event = await it.confirmed()
+    assert (event.confirmed, event.geomean) == (True, pytest.approx(2.0))
+    first, second = asked.requests
+    assert first["seed"] != second["seed"]
+
+
+def test_only_a_slower_opponent_is_forgiven_once() -> None:
+    judged = confirmation.Judged("a", 100, None)
+    slowed = findings.make("opponent_slowed", side="baseline", now_us="9", alone_us="5")
+    other = findings.make("other_stream", late=3, calls=3)
+    rows = [CaseResult("a", "ok", findings=found) for found in ((slowed,), (slowed, other), (other,), ())]
+    said = [confirmation._problem(row, judged, frozenset()) for row in rows]
+    forgiven = [confirmation._problem(row, judged, confirmation.TIMES) for row in rows]
+    assert said == ["opponent slowed down", "opponent slowed down", "other stream", ""]
+    assert forgiven == ["", "other stream", "other stream", ""]
+    assert confirmation._problem(rows[0], None, confirmation.TIMES) == "not judged"
 
 
 @pytest.mark.parametrize(
@@ -250,7 +275,7 @@ async def test_an_interrupted_one_has_its_turn_if_the_newer_is_refused(watched: 
     await it.ended(2)
     (folder / ".wait").unlink()
     await it.confirmed(2)
-    assert asked.sources(folder) == ["50.0", "40.0", "50.0"]
+    assert asked.sources(folder) == ["50.0", "40.0", "40.0", "50.0"]  # times that disagree are taken twice
     best = best_now(it)
     assert best is not None
     assert best.iteration == 1
@@ -411,7 +436,8 @@ def test_intervals_meet_within_the_margins(
     one: tuple[float, float], other: tuple[float, float], expected: bool
 ) -> None:
     first, second = (Ratio(sum(ends) / 2, *ends, "faster") for ends in (one, other))
-    assert confirmation.meet(first, second) is confirmation.meet(second, first) is expected
+    assert confirmation.meet(first, second, 0.01) is confirmation.meet(second, first, 0.01) is expected
+    assert confirmation.meet(first, second, 0.05) is (expected or other == (1.48, 1.50))
 
 
 async def test_the_real_worker_and_the_real_judge(tmp_path: Path) -> None:

@@ -86,6 +86,26 @@ def centre(timed: Timing, other: str = "baseline") -> float:
     return found.centre
 
 
+def test_the_times_of_blocks_that_are_looked_at_do_not_count() -> None:
+    orders, looked = list[str](), list[bool]()
+    made = bench(budget_ms=5.0)
+    made.looked_at, made.lot = 40, random.Random(1)
+
+    def side(name: str, us: float) -> Callable[[], float]:
+        def call() -> float:
+            orders.append(name)
+            looked.append(made.spots.is_whole)
+            return 50 * us if made.spots.is_whole else us
+
+        return call
+
+    timed = made.run({"baseline": side("baseline", 200.0), "solution": side("solution", 100.0)})
+    assert centre(timed) == pytest.approx(math.log(2))
+    assert 0 < sum(looked) < len(looked) - sum(looked)
+    runs = [(name, len(list(calls))) for name, calls in itertools.groupby(orders[4:-2])]
+    assert len({count for _name, count in runs[1:-1]}) == 1  # ABBA all along: nothing tells such a block from another
+
+
 def test_the_ratio_comes_out() -> None:
     timed = bench().run({"baseline": noisy(200, 0.01, 1), "solution": noisy(100, 0.01, 2)})
     ratio = timed.ratio("baseline", "solution", 0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 import subprocess
 import sys
 from collections import Counter
@@ -12,6 +13,8 @@ import torch
 
 from harness.inputs import variation
 from harness.timing import spot_checks
+from harness.timing.blocks import Bench
+from harness.timing.clocks import WallClock
 from harness.timing.input_sets import CpuRotation, Rules, WorkingSet
 from harness.timing.spot_checks import SpotChecks
 from tests import ROOT
@@ -101,6 +104,20 @@ def test_no_call_after_the_first_ones_waits_for_new_pages() -> None:
     """In a process of its own: what malloc does depends on all that was allocated before."""
     run = subprocess.run([sys.executable, "-c", CALLS], cwd=ROOT, capture_output=True, text=True)
     assert run.stdout.split() == ["0"] * 60, run.stderr
+
+
+def test_whole_blocks_find_a_solution_that_is_wrong_at_random() -> None:
+    """Two results at random would miss it in one of four rows, and its time is half that of the right one."""
+    for seed in range(10):
+        lot, spots = random.Random(seed), SpotChecks(more=64)
+        rotation = CpuRotation([{"x": torch.randn(64)}], Rules(), 2)
+        bench = Bench(WallClock(), rotation, 5.0, lambda: None, lot=random.Random(seed), spots=spots, looked_at=64)
+        timing = bench.run({
+            "baseline": lambda x: torch.ones(3),
+            "solution": lambda x, lot=lot: torch.full((3,), float(lot.random() < 0.5)),
+        })  # fmt: skip
+        assert {call.result[0].item() for call in spots.kept} == {0.0, 1.0}
+        assert len(timing.samples["solution"]) == timing.blocks
 
 
 def test_an_input_that_is_returned_is_left_alone() -> None:

@@ -6,7 +6,8 @@ calls with the reference. The run is best if the rows are right, nothing disqual
 a problem, and the geomeans of both agree.
 
 The newest run comes first. A save cancels a confirmation, which then waits for the next idle time; after WAITS_AT_MOST
-seconds it comes before the next save. A worker lost for another reason is replaced once.
+seconds it comes before the next save. A worker lost for another reason is replaced once. Where only times are against
+a run, they are taken once more: another program may have been the reason.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from harness.shared import stats
 from harness.shared.lines import UNREADABLE, decode_checked, to_dict
 from harness.shared.results import CaseResult, Ratio
 from harness.shared.run_request import RunRequest
-from harness.shared.task import Task
 from kernbench import render
 from kernbench.engine.conversation.run_progress import RunProgress
 from kernbench.events import Confirmed, Confirming, Event, Notice, RunStarted, Summary
@@ -41,6 +41,10 @@ WAITS_AT_MOST = 30.0
 CALM_S = 0.5
 """Seconds after a run before its confirmation may begin."""
 TRIES = 2
+TIMES = frozenset({"opponent_slowed"})
+"""Findings that another program may cause."""
+CPU_MARGIN = 0.05
+"""Two processes on a CPU differ by this much: their memory lies elsewhere, and other programs come and go."""
 PATIENCE = 0.2
 """Seconds to wait for the lock of ITERATIONS.md; also those that a save waits for a judge that is just starting."""
 AGAIN = "run it again to compare them"
@@ -58,6 +62,8 @@ class Candidate:
     """With the rows that were timed; each attempt has its own id and seed."""
     since: float = field(default_factory=time.monotonic)
     """When its run ended; after a start, when it was put back into the line."""
+    is_repeated: bool = False
+    """Whether only times were against it once."""
     lost: int = 0
     """How many workers were lost with it."""
 
@@ -234,8 +240,13 @@ class Confirmations:
         if attempt is None:
             return
         item.lost += attempt.lost is not None
-        if attempt.lost is None or item.lost >= TRIES:
-            await self._settle(item, verdict(item.summary, attempt))
+        if attempt.lost is not None and item.lost < TRIES:
+            return
+        event = verdict(item.summary, attempt)
+        if not event.confirmed and not item.is_repeated and attempt.lost is None and not _refusal(attempt, TIMES):
+            item.is_repeated = True
+            return
+        await self._settle(item, event)
 
     async def _attempt(self, item: Candidate, is_interrupted: Callable[[], bool]) -> Attempt | None:
         """None if a save or a profile came first."""
@@ -315,15 +326,16 @@ def verdict(run: Summary, attempt: Attempt) -> Confirmed:
     task, progress = attempt.progress.task, attempt.progress
     mean, direct = comparison.means(task, progress.results)
     calls = sum(line.calls for line in attempt.judged.values())
-    refusal = _refusal(attempt) or _disagreement(run, mean, direct)
+    margin = CPU_MARGIN if task.device == "cpu" else stats.MARGIN
+    refusal = _refusal(attempt) or _disagreement(run, mean, direct, margin)
     measured = render.interval(mean) if mean else fmt.DASH
     why = refusal or f"{measured} in a new worker; {fmt.plural(calls, 'call')} judged"
     event = Confirmed(run.run, not refusal, why, judged=calls, seconds=attempt.seconds)
     return replace(event, geomean=mean.speedup, low=mean.low, high=mean.high) if mean else event
 
 
-def _refusal(attempt: Attempt) -> str:
-    """What went wrong, of the worker, a row or a call; empty if nothing did."""
+def _refusal(attempt: Attempt, besides: frozenset[str] = frozenset()) -> str:
+    """What went wrong, of the worker, a row or a call, `besides` some findings; empty if nothing did."""
     progress, lost = attempt.progress, attempt.lost
     if lost is not None:
         doing = f"the worker {lost.detail} while {render.STEP_WORDS.get(lost.step, lost.step)}"
@@ -335,38 +347,38 @@ def _refusal(attempt: Attempt) -> str:
     if found is not None:
         return f"{found.name} (in the confirmation)"
     for case in progress.started.cases:
-        if problem := _problem(progress.task, case, progress.results.get(case), attempt.judged.get(case)):
+        if problem := _problem(progress.results.get(case), attempt.judged.get(case), besides):
             return f"{progress.task.case(case).label}: {problem} (in the confirmation)"
     return ""
 
 
-def _problem(task: Task, case: str, row: CaseResult | None, judged: Judged | None) -> str:
+def _problem(row: CaseResult | None, judged: Judged | None, besides: frozenset[str]) -> str:
     if row is None:
         return "not run"
     if row.status != "ok":
         return render.place(row.where, row.detail or render.STATUS_WORDS[row.status])
-    found = next((finding for finding in row.findings if finding.disqualifying), None)
+    found = next((finding for finding in row.findings if finding.disqualifying and finding.code not in besides), None)
     if found is not None:
         return found.name
     return "not judged" if judged is None or not judged.calls else judged.problem or ""
 
 
-def _disagreement(run: Summary, mean: Ratio | None, direct: Ratio | None) -> str:
+def _disagreement(run: Summary, mean: Ratio | None, direct: Ratio | None, margin: float) -> str:
     """Both numbers where they disagree: the geomeans over the baseline, then those over the best."""
     for over, first, second in (("", run.ratio, mean), (" over the best", run.vs_best, direct)):
         if first is None:
             continue
         if second is None:
             return f"{render.interval(first)}{over} in the run, no time when confirmed in a new worker"
-        if not meet(first, second):
+        if not meet(first, second, margin):
             then, now = render.interval(first), render.interval(second)
             return f"{then}{over} in the run, {now} when confirmed in a new worker"
     return ""
 
 
-def meet(one: Ratio, other: Ratio) -> bool:
+def meet(one: Ratio, other: Ratio, margin: float) -> bool:
     """Whether two intervals overlap if each is widened by the margin on either side."""
-    down, up = 1 - stats.MARGIN, 1 + stats.MARGIN
+    down, up = 1 - margin, 1 + margin
     return one.low * down <= other.high * up and other.low * down <= one.high * up
 
 
