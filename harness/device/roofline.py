@@ -33,7 +33,7 @@ FEW_FLOPS = 4.0
 """Per byte. Every GPU does more in the time that it moves a byte: the least is about 10, in float32 on an A100. So a
 norm needs no measurement."""
 ABOVE = 1.05
-"""A rate this many times the peak is not reached by the same units."""
+"""A rate up to this many times a peak may be the peak's, measured at other clocks."""
 BURSTS, COPIES, MATMULS_IN_A_BURST = 3, 5, 2
 
 
@@ -61,7 +61,8 @@ def nearer(traffic: Traffic, us: float, bandwidth: float, peak: float | None) ->
     if peak is None:
         return memory, None
     compute = traffic.flops / peak / (us * 1e-6)
-    return (compute, "compute") if compute > memory else (memory, "memory")
+    # above the peak, a solution evidently does with fewer flops: half of a triangular product is zeros
+    return (compute, "compute") if memory < compute <= ABOVE else (memory, "memory")
 
 
 def counted_flops(call: Callable[[], object]) -> float:
@@ -86,7 +87,7 @@ class ComputePeaks:
         self._known: dict[tuple[str, str], float] = {}
 
     def of(self, gpu: Gpu, inputs: Sequence[InputForm], reached: float = 0.0) -> float | None:
-        """The peak for the dtype of most elements, or that of TF32 if more flops per second were `reached` in float32:
+        """The peak for the dtype of most elements, in float32 that of TF32 if a side `reached` more flops per second:
         cuDNN's convolutions use it by default. None if the dtype has none here or it could not be measured this time.
         """
         dtype = _main_dtype(inputs)

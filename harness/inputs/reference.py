@@ -159,10 +159,9 @@ class Reference:
         if self._devices[case.id] == "cpu":
             return 0.0
         if case.id not in self._flops:
-            fresh = copies(inputs) if self.task.written else inputs
             try:
-                self._flops[case.id] = counted_flops(lambda: self._run(case, self.entry, fresh))
-            except BadTask:  # it ran before, so this is for lack of memory
+                self._flops[case.id] = counted_flops(lambda: self._run(case, self.entry, copies(inputs)))
+            except (BadTask, torch.OutOfMemoryError):  # it ran before, next to fewer copies
                 self._flops[case.id] = 0.0
         return self._flops[case.id]
 

@@ -23,6 +23,7 @@ WALL_NS = 12_000_000
 """Enough for thirty launch-bound calls; the median of a long call needs fewer."""
 
 LOOKS = 3
+"""Calls that `left_us` makes."""
 
 Span = tuple[int, int]
 """Nanoseconds of a call with the wait for the device, and until it returned."""
@@ -97,6 +98,7 @@ def left_us(next_call: Callable[[], clocks.Call]) -> list[float]:
         found.append((clocks.now() - began) / 1000)
         if call.after is not None:
             call.after(result)
+        del result
     return found
 
 

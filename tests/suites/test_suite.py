@@ -176,3 +176,4 @@ def test_the_sol_score_is_one_at_the_speed_of_light_and_a_half_at_the_baselines(
     assert outcome("a", baseline_us=8.0, solution_us=8.0, roofline=0.5).sol_score == 0.5
     assert outcome("a", baseline_us=8.0, solution_us=8.0).sol_score is None
     assert outcome("a", baseline_us=8.0, solution_us=8.0, roofline=0.995).sol_score is None  # nothing is left to gain
+    assert outcome("a", baseline_us=8.0, solution_us=80.0, roofline=0.0999).sol_score == 0.0

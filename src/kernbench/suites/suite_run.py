@@ -72,8 +72,8 @@ class Outcome:
         if self.roofline is None or self.solution_us is None or self.baseline_us is None:
             return None
         light = min(self.roofline, 1.0) * self.solution_us
-        if self.baseline_us < light * (1 + stats.MARGIN):  # what is left to gain is noise
-            return None
+        if self.baseline_us < light * (1 + stats.MARGIN):  # nothing was left to gain
+            return None if self.solution_us < light * (1 + stats.MARGIN) else 0.0
         return 1 / (1 + (self.solution_us - light) / (self.baseline_us - light))
 
 

@@ -48,6 +48,11 @@ def test_the_longer_of_two_times_is_the_bound() -> None:
     assert roofline.nearer(narrow, 50.0, BANDWIDTH, PEAK) == (pytest.approx(0.503, abs=0.001), "memory")
 
 
+def test_more_than_the_peak_means_that_the_flops_were_not_needed() -> None:
+    assert roofline.nearer(PRODUCT, 165.0, BANDWIDTH, PEAK) == (pytest.approx(1.041, abs=0.001), "compute")
+    assert roofline.nearer(PRODUCT, 40.0, BANDWIDTH, PEAK) == (pytest.approx(0.629, abs=0.001), "memory")
+
+
 def test_torch_counts_the_flops_of_a_call() -> None:
     left, right, bias = torch.ones(3, 5), torch.ones(5, 7), torch.ones(7)
     assert roofline.counted_flops(lambda: torch.relu(left @ right + bias)) == 2 * 3 * 5 * 7
