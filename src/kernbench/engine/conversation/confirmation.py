@@ -44,7 +44,7 @@ TRIES = 2
 TIMES = frozenset({"opponent_slowed"})
 """Findings that another program may cause."""
 CPU_MARGIN = 0.05
-"""Two processes on a CPU differ by this much: their memory lies elsewhere, and other programs come and go."""
+"""Two processes on a CPU differ by this much: their memory is elsewhere, and other programs come and go."""
 PATIENCE = 0.2
 """Seconds to wait for the lock of ITERATIONS.md; also those that a save waits for a judge that is just starting."""
 AGAIN = "run it again to compare them"
