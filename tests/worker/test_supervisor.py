@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -126,3 +127,23 @@ async def test_a_worker_that_starts_late_is_served_by(
     it = watched(deadlines=Deadlines(slow_start=0.01), spares=False)
     assert isinstance(await it.session.run_once(iteration=False), Summary)
     assert len(it.of(Notice)) == 1
+
+
+@pytest.mark.parametrize("later", range(6))
+async def test_a_cancellation_that_arrives_with_a_message_is_not_lost(later: int) -> None:
+    """asyncio.wait_for would return the message and go on, in Python 3.11."""
+    child = SimpleNamespace(messages=asyncio.Queue[dict[str, str]]())
+    limits = SimpleNamespace(_deadline=asyncio.get_running_loop().time() + 60, deadlines=SimpleNamespace(look=60.0))
+
+    async def messages() -> None:
+        while True:
+            await Supervisor._next(limits, child)  # type: ignore[arg-type]
+
+    listening = asyncio.create_task(messages())
+    await asyncio.sleep(0.01)
+    child.messages.put_nowait({"event": "case"})
+    for _ in range(later):
+        await asyncio.sleep(0)
+    listening.cancel()
+    await asyncio.wait([listening], timeout=5)
+    assert listening.cancelled()

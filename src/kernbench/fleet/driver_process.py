@@ -48,7 +48,8 @@ class DriverProcess:
     async def connected(self) -> dict[str, Any]:
         """What the cluster consists of."""
         try:
-            event = await asyncio.wait_for(self._next(), CONNECT_S)
+            async with asyncio.timeout(CONNECT_S):
+                event = await self._next()
         except TimeoutError:
             waited = f"did not let us in within {fmt.seconds(CONNECT_S)}"
             raise UserError(f"the Ray cluster at {self.address} {waited}; check it with `ray status`") from None

@@ -44,7 +44,8 @@ class FileThread:
         last, self._thread = self(int), None
         self._queue.put(None)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(last, CLOSING)
+            async with asyncio.timeout(CLOSING):
+                await last
             return True
         return False
 

@@ -72,7 +72,8 @@ async def read(ncu: Path, *arguments: str, seconds: float = 60.0) -> str:
     except OSError:
         return ""
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), seconds)
+        async with asyncio.timeout(seconds):
+            output, _ = await process.communicate()
     except TimeoutError:
         return ""
     finally:

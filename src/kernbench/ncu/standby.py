@@ -134,7 +134,8 @@ class Standby:
 
     async def wait_ready(self, seconds: float = START_SECONDS) -> bool:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ready.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._ready.wait()
         return self.ready
 
     async def profile(self, request: dict[str, Any], seconds: float = 60.0) -> Outcome:
@@ -148,7 +149,8 @@ class Standby:
         line = json.dumps({**request, "seconds": seconds}, separators=(",", ":")) + "\n"
         await self._send(line.encode())
         try:
-            await asyncio.wait_for(self.program.exited.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.program.exited.wait()
         except TimeoutError:
             self._problem = refusals.timed_out(self._step, seconds, self._who)
         return await self._outcome()

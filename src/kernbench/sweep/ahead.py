@@ -79,7 +79,8 @@ class Ahead(Precompiler):
             child = await ChildProcess.start(
                 self._python, self._harness, None, lambda _line: None, module="precompile.server"
             )
-            await asyncio.wait_for(child.wait_ready(), START_S)
+            async with asyncio.timeout(START_S):
+                await child.wait_ready()
             self._ready += 1
             try:
                 while child.alive:

@@ -146,7 +146,8 @@ def _within(folder: Path, state: Path | None) -> tuple[str, ...]:
 async def _polled(stop: asyncio.Event) -> AsyncIterator[bool]:
     while not stop.is_set():
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), POLL_MS / 1000)
+            async with asyncio.timeout(POLL_MS / 1000):
+                await stop.wait()
         yield False
 
 

@@ -152,7 +152,8 @@ class ModelRun:
         names = fmt.joined([patch.task for patch in request.patches]) if len(request.patches) < 3 else "all tasks"
         while True:
             try:
-                message = await asyncio.wait_for(child.messages.get(), SILENT_S)
+                async with asyncio.timeout(SILENT_S):
+                    message = await child.messages.get()
             except TimeoutError:
                 raise UserError(
                     f"{request.model.name} was silent for {fmt.seconds(SILENT_S)} and was stopped"

@@ -40,7 +40,8 @@ class Judge:
             try:
                 if self._child is None:
                     self._child = await self._start()
-                await asyncio.wait_for(self._child.wait_ready(), START_S)
+                async with asyncio.timeout(START_S):
+                    await self._child.wait_ready()
             except (Unusable, TimeoutError) as problem:
                 await self.close()
                 raise JudgeLost(f"the judge did not start ({problem or 'it takes too long'})") from None
@@ -78,7 +79,8 @@ class Judge:
         end = loop.time() + seconds
         while loop.time() < end:
             try:
-                message = await asyncio.wait_for(child.messages.get(), TURN_S)
+                async with asyncio.timeout(TURN_S):
+                    message = await child.messages.get()
             except TimeoutError:
                 if is_cancelled():
                     return {"event": "cancelled"}

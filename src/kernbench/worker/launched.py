@@ -134,7 +134,8 @@ class Launched:
         """End the tree and close the pipes; bounded, even if the launcher was stopped by a signal."""
         self.kill()
         try:
-            await asyncio.wait_for(asyncio.shield(self._following), KILL_SECONDS)
+            async with asyncio.timeout(KILL_SECONDS):
+                await asyncio.shield(self._following)
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 self._launcher.kill()  # the program dies with it

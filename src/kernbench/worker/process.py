@@ -270,9 +270,9 @@ class ChildProcess:
         limiter = LogLimiter()
         loop = asyncio.get_running_loop()
         while True:
-            reading = self.program.output.read(1 << 20)
             try:
-                chunk = await (asyncio.wait_for(reading, 1.0) if limiter.owes_a_report else reading)
+                async with asyncio.timeout(1.0 if limiter.owes_a_report else None):
+                    chunk = await self.program.output.read(1 << 20)
             except TimeoutError:  # the flood is over; report what was dropped
                 self._log(limiter.finish())
                 continue

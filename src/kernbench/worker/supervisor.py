@@ -93,12 +93,14 @@ class Supervisor:
     async def _started(self, child: ChildProcess) -> Environment:
         limits = self.deadlines
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(child.wait_ready(), limits.slow_start)
+            async with asyncio.timeout(limits.slow_start):
+                return await child.wait_ready()
         so_far, at_most = fmt.seconds(limits.slow_start), fmt.seconds(limits.start)
         said = f"the worker is slow to start ({so_far}, giving up at {at_most})"
         self._emit(Notice(f"{said}; `kernbench doctor` checks its Python", "warning"))
         with contextlib.suppress(TimeoutError):
-            return await asyncio.wait_for(child.wait_ready(), limits.start - limits.slow_start)
+            async with asyncio.timeout(limits.start - limits.slow_start):
+                return await child.wait_ready()
         raise Unusable(
             "broken", f"the worker did not start within {fmt.seconds(limits.start)} and was stopped; try again"
         )
@@ -343,7 +345,8 @@ class Supervisor:
     async def _next(self, child: ChildProcess) -> dict[str, Any] | WorkerLost:
         left = self._deadline - asyncio.get_running_loop().time()
         try:
-            message = await asyncio.wait_for(child.messages.get(), min(max(left, 0.001), self.deadlines.look))
+            async with asyncio.timeout(min(max(left, 0.001), self.deadlines.look)):
+                message = await child.messages.get()
         except TimeoutError:
             return self._silent(child)
         if message is not None:
