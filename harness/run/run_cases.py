@@ -34,6 +34,7 @@ from harness.run.opponents import Opponents
 from harness.run.progress import Cancelled, Emit, Progress
 from harness.shared.run_request import Environment, RunRequest
 from harness.shared.task import Case
+from harness.state import settings
 from harness.state.process_watch import ProcessWatch
 from harness.timing.case_timer import CaseTimer
 
@@ -287,8 +288,10 @@ class Run:
         side = self.cache.side("solution")
         for found in self.watch.look(self.emit, is_over, side.mentions if side is not None else lambda name: True):
             self.progress.say_once(found)
-        if self.watch.has_restored:
+        if self.watch.restored:
             self.cache.drop("best")
+        if settings.FOR_INPUTS & {*self.watch.restored}:
+            self.cache.trim(everything=True)  # some may have been made with the source's settings
 
     def _blamed(self, message: str) -> str:
         """What went wrong with the task, after what the source did to the process, if anything."""

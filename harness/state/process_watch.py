@@ -40,8 +40,8 @@ class ProcessWatch:
         self._told: set[str] = set()
         self.changed = ""
         """What the source of this run has changed for good, in words."""
-        self.has_restored = False
-        """The last look put settings back: a source that stays loaded has lost its own."""
+        self.restored: tuple[str, ...] = ()
+        """The settings that the last look put back: a source that stays loaded has lost its own."""
 
     def begin(self) -> None:
         """Takes the fingerprint, once nothing more is imported."""
@@ -68,7 +68,7 @@ class ProcessWatch:
         """
         assert self._fingerprint is not None
         changes = self._fingerprint.look(is_over, mentions)
-        self.has_restored, self._last = bool(changes.restored), changes.replaced
+        self.restored, self._last = tuple(changes.restored), changes.replaced
         news = {name: value for name, value in changes.replaced.items() if name not in self._told}
         mine = [name for name, value in news.items() if self._inherited.get(name) != value]
         left = [name for name in news if name not in mine]

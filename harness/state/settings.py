@@ -93,6 +93,8 @@ NOT_THE_SOURCES = frozenset(
     ("OMP_NUM_THREADS", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "KMP_DUPLICATE_LIB_OK")
 )
 """Variables that kernbench, torch.compile and OpenMP set themselves."""
+FOR_INPUTS = frozenset(("the default dtype", "the default device"))
+"""Settings that decide what `make_inputs` and `setup` make where they do not ask for anything."""
 HOOKS = ("excepthook", "unraisablehook", "displayhook", "breakpointhook")
 RESTORED = (
     Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype),

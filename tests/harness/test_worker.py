@@ -215,6 +215,15 @@ def test_wrong_is_wrong_and_has_no_time(child: Child, tmp_path: Path, source: st
     assert result["speedup"] is None
 
 
+def test_inputs_made_with_a_sources_settings_are_not_kept_for_the_next(tmp_path: Path) -> None:
+    """In a worker of its own, which has made none before."""
+    leaking = "import torch\ntorch.set_default_dtype(torch.float64)\ndef scale(x, factor):\n    return x * factor\n"
+    with Child() as fresh:
+        fresh.run(write_task(tmp_path, solution_py=leaking))
+        rows = results(fresh.run(write_task(tmp_path)))
+    assert {row["status"] for row in rows.values()} == {"ok"}, rows
+
+
 def test_results_remembered_by_address_are_wrong(child: Child, tmp_path: Path) -> None:
     source = """
     known, calls = {}, []
