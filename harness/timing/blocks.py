@@ -91,8 +91,8 @@ class Bench:
     lot: random.Random = field(default_factory=random.Random)
     spots: SpotChecks = field(default_factory=SpotChecks)
     looked_at: int = 0
-    """Calls of the candidate in blocks at random places whose results are all kept and whose times do not count. On a
-    CPU a copy leaves other data in the caches, and the candidate cannot tell these blocks from the others."""
+    """Calls of the candidate in blocks at random places whose results are all kept and whose times do not count: on a
+    CPU a copy leaves other data in the caches. Their order is that of all blocks."""
     began: float | None = None
     """When the budget started, if not with the first call: on a GPU it includes large copies of inputs."""
 

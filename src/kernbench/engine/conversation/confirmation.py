@@ -1,8 +1,8 @@
 """Confirms a best in a clean worker while nothing else is to be done; until then its run is only `best?`.
 
 The worker of a run has executed other sources, and the source itself has seen the run's seed. So a new worker times the
-rows of the run again, with a new seed, and the judge, a process that never loads a solution, compares many of the timed
-calls with the reference. The run is best if the rows are right, nothing disqualifies them, every row was judged without
+rows of the run again, with a new seed, and the judge, a process that never loads a solution, compares many calls with
+the reference. The run is best if the rows are right, nothing disqualifies them, every row was judged without
 a problem, and the geomeans of both agree.
 
 The newest run comes first. A save cancels a confirmation, which then waits for the next idle time; after WAITS_AT_MOST
@@ -43,8 +43,6 @@ CALM_S = 0.5
 TRIES = 2
 TIMES = frozenset({"opponent_slowed"})
 """Findings that another program may cause."""
-CPU_MARGIN = 0.05
-"""Two processes on a CPU differ by this much: their memory is elsewhere, and other programs come and go."""
 PATIENCE = 0.2
 """Seconds to wait for the lock of ITERATIONS.md; also those that a save waits for a judge that is just starting."""
 AGAIN = "run it again to compare them"
@@ -326,8 +324,7 @@ def verdict(run: Summary, attempt: Attempt) -> Confirmed:
     task, progress = attempt.progress.task, attempt.progress
     mean, direct = comparison.means(task, progress.results)
     calls = sum(line.calls for line in attempt.judged.values())
-    margin = CPU_MARGIN if task.device == "cpu" else stats.MARGIN
-    refusal = _refusal(attempt) or _disagreement(run, mean, direct, margin)
+    refusal = _refusal(attempt) or _disagreement(run, mean, direct)
     measured = render.interval(mean) if mean else fmt.DASH
     why = refusal or f"{measured} in a new worker; {fmt.plural(calls, 'call')} judged"
     event = Confirmed(run.run, not refusal, why, judged=calls, seconds=attempt.seconds)
@@ -363,22 +360,22 @@ def _problem(row: CaseResult | None, judged: Judged | None, besides: frozenset[s
     return "not judged" if judged is None or not judged.calls else judged.problem or ""
 
 
-def _disagreement(run: Summary, mean: Ratio | None, direct: Ratio | None, margin: float) -> str:
+def _disagreement(run: Summary, mean: Ratio | None, direct: Ratio | None) -> str:
     """Both numbers where they disagree: the geomeans over the baseline, then those over the best."""
     for over, first, second in (("", run.ratio, mean), (" over the best", run.vs_best, direct)):
         if first is None:
             continue
         if second is None:
             return f"{render.interval(first)}{over} in the run, no time when confirmed in a new worker"
-        if not meet(first, second, margin):
+        if not meet(first, second):
             then, now = render.interval(first), render.interval(second)
             return f"{then}{over} in the run, {now} when confirmed in a new worker"
     return ""
 
 
-def meet(one: Ratio, other: Ratio, margin: float) -> bool:
+def meet(one: Ratio, other: Ratio) -> bool:
     """Whether two intervals overlap if each is widened by the margin on either side."""
-    down, up = 1 - margin, 1 + margin
+    down, up = 1 - stats.MARGIN, 1 + stats.MARGIN
     return one.low * down <= other.high * up and other.low * down <= one.high * up
 
 
