@@ -26,9 +26,6 @@ SHORTEST_US = 50.0
 LESS, LESS_US = 0.02, 2.0
 """A wall time may be shorter by this share of the device time and this much per kernel: a recorded kernel is a little
 longer."""
-FEW_CALLS, LESS_OF_FEW = 8, 0.05
-"""With fewer calls, also by this share compared with the other side: a convolution of 35 ms was 4.6% faster in the four
-calls of one side, because the GPU's clocks had changed."""
 MORE, MORE_US, GAP_US = 0.1, 20.0, 3.0
 """Waiting may take longer by this share, for the wait itself, and per kernel for the gap after it."""
 APART = 0.1
@@ -57,7 +54,7 @@ def mismatch(
     """The finding, if one side's times disagree and the other's do not; `speedup`, by device time, is rarely needed."""
     if min(solution[0].least_us, baseline[0].least_us) < SHORTEST_US:
         return None
-    short = [_is_short(*solution, *baseline), _is_short(*baseline, *solution)]
+    short = [_is_short(*side) for side in (solution, baseline)]
     if short[0] != short[1]:
         name, (device, host) = ("solution", solution) if short[0] else ("baseline", baseline)
         return _finding(name, device.least_us, host.us)
@@ -84,11 +81,8 @@ def _least_us(call: Activity) -> float:
     return max(Activity(tuple(chain)).busy_us for chain in chains.values())
 
 
-def _is_short(device: Device, host: HostTime, other: Device, other_host: HostTime) -> bool:
-    if host.us >= (1 - LESS) * device.least_us - LESS_US * device.kernels:
-        return False
-    share, other_share = host.us / device.least_us, other_host.us / other.least_us
-    return min(host.calls, other_host.calls) >= FEW_CALLS or share < (1 - LESS_OF_FEW) * min(1.0, other_share)
+def _is_short(device: Device, host: HostTime) -> bool:
+    return host.us < (1 - LESS) * device.least_us - LESS_US * device.kernels
 
 
 def _is_long(device: Device, host: HostTime) -> bool:

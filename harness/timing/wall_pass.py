@@ -17,6 +17,8 @@ from harness.timing import clocks
 TURNS, FEWEST_TURNS = 6, 2
 COUNTED, SETTLING = 5, 2
 """Calls per turn."""
+FULL = TURNS * SETTLING
+"""Calls of a side in a pass of all turns, if they are long."""
 LONG_NS = 1_000_000
 """For calls this long the host's caches do not matter: the first calls of a turn count, and the turn ends there."""
 WALL_NS = 12_000_000
@@ -44,8 +46,9 @@ def medians(
     next_call: Callable[[str], clocks.Call],
     flush: Callable[[], None],
     left_ns: float = WALL_NS,
+    fewest: int = FEWEST_TURNS,
 ) -> dict[str, HostTime]:
-    """Times per side, within the remaining time."""
+    """Times per side, within the remaining time; `fewest` turns are taken anyway."""
     import torch
 
     synchronize, now = torch.cuda.synchronize, clocks.now
@@ -69,7 +72,7 @@ def medians(
     times: dict[str, list[Span]] = {name: [] for name in names}
     began = now()
     for turn in range(TURNS):
-        if turn >= FEWEST_TURNS and now() - began > min(left_ns, WALL_NS):
+        if turn >= fewest and now() - began > min(left_ns, WALL_NS):
             break
         for name in names[:: 1 if turn % 2 else -1]:
             times[name] += _turn(lambda name=name: span(name))  # type: ignore[misc]

@@ -410,6 +410,21 @@ def test_the_wall_pass_makes_fewer_calls_of_long_ones_and_where_little_time_is_l
     assert made == 2 * calls
 
 
+def test_all_turns_are_taken_if_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, made = 0, 0
+
+    def run() -> None:
+        nonlocal now, made
+        now, made = now + 35_000_000, made + 1
+
+    monkeypatch.setattr(clocks, "now", lambda: now)
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    call = clocks.Call(None, run)
+    found = wall_pass.medians(["baseline", "solution"], lambda name: call, lambda: None, fewest=wall_pass.TURNS)
+    assert [times.calls for times in found.values()] == [wall_pass.FULL] * 2
+    assert made == 2 * wall_pass.FULL
+
+
 def test_the_wall_of_a_side_is_not_that_of_its_first_calls_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
     now, before = 0, ["", ""]
 
