@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -114,19 +115,22 @@ def rewrite(folder: Path) -> None:
             path.write_text(re.sub(r"\b(largest|together|cols)\b", r"\1_", path.read_text()))
 
 
-def tried(folder: Path, row: str, words: list[str], tries: int) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for number in range(tries):
+def tried(folder: Path, row: str, words: list[str], tries: int, jobs: int) -> Counter[str]:
+    def once(number: int) -> str:
         began = time.monotonic()
-        code, lines = kernbench(folder, "gate", str(folder), "--against", "git:HEAD", *words)
-        found[WORDS[code]] += 1
+        with tempfile.TemporaryDirectory() as scratch:
+            own = Path(shutil.copytree(folder.parent, Path(scratch) / "repository")) / folder.name
+            code, lines = kernbench(own, "gate", str(own), "--against", "git:HEAD", *words)
         rows = {line["case"]: line for line in lines if line["event"] == "row"}
         bad = [f"{name} {item['word']}" for name, item in rows.items() if item["word"] != "pass"]
         ratio = rows[row]["ratio"]
         about = f"{ratio['speedup']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]" if ratio else "-"
         took = f"{time.monotonic() - began:.1f} s"
         print(f"  {number + 1:2}  {WORDS[code]:11}  {row} {about}  {took}  {', '.join(bad)}", flush=True)
-    return found
+        return WORDS[code]
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return Counter(pool.map(once, range(tries)))
 
 
 def main() -> None:
@@ -135,6 +139,7 @@ def main() -> None:
     parser.add_argument("--slowdown", type=int, default=10, help="percent")
     parser.add_argument("--tries", type=int, default=10)
     parser.add_argument("--device", help="for rms_norm")
+    parser.add_argument("--jobs", type=int, default=1, help="gates at once; they take turns on the GPU, row by row")
     parser.add_argument("--tolerance", help="as of `kernbench gate`")
     given = parser.parse_args()
     device = ["--device", given.device] if given.device else []
@@ -145,11 +150,11 @@ def main() -> None:
         is_host = (folder / "solution.cpp").exists()
         slow = slow_host(folder, given.slowdown) if is_host else slow_triton(folder, given.slowdown, device)
         print(f"{given.slowdown}% slower on {slow}")
-        caught = tried(folder, slow, words, given.tries)
+        caught = tried(folder, slow, words, given.tries, given.jobs)
         subprocess.run(["git", "-C", scratch, "checkout", "-q", "--", "."], check=True)
         rewrite(folder)
         print("an equal rewrite")
-        passed = tried(folder, slow, words, given.tries)
+        passed = tried(folder, slow, words, given.tries, given.jobs)
     print(f"slower by {given.slowdown}%: {dict(caught)}; equal: {dict(passed)}; of {given.tries} each")
 
 

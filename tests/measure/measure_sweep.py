@@ -16,11 +16,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,7 +87,8 @@ class Full:
 
 
 def in_full(folder: Path, variant: Variant, now: Path, extra: list[str]) -> Full | None:
-    """None if it is not right."""
+    """None if it is not right; in a copy of the task."""
+    folder = Path(shutil.copytree(now, folder.parent / secrets.token_hex(4) / folder.name))
     for name, data in variant.contents.items():
         if (folder / name).read_bytes() != data:
             (folder / name).write_bytes(data)
@@ -122,6 +125,7 @@ def main() -> None:
     parser.add_argument("--set", dest="sets", action="append", metavar="NAME=A,B,C")
     parser.add_argument("--device")
     parser.add_argument("--budget", default="100")
+    parser.add_argument("--jobs", type=int, default=1, help="full runs at once; they take turns on the GPU, row by row")
     asked = parser.parse_args()
     sets = asked.sets or ["LANES=1,2,4,8,16,32"]
     extra = ["--budget", asked.budget, *(["--device", asked.device] if asked.device else [])]
@@ -137,8 +141,11 @@ def main() -> None:
         swept = kernbench(folder, "sweep", ".", *words, "--no-confirm", *extra)[-1]
         print(f"{swept['sentence']}; with start and end {time.monotonic() - began:.0f} s")
         began = time.monotonic()
-        full = {item.name: in_full(folder, item, now, extra) for item in tried if not item.is_now}
-        print(f"{len(full)} full runs: {time.monotonic() - began:.0f} s, each with a worker of its own\n")
+        others = [item for item in tried if not item.is_now]
+        with ThreadPoolExecutor(asked.jobs) as pool:
+            found = pool.map(lambda item: in_full(folder, item, now, extra), others)
+            full = {item.name: result for item, result in zip(others, found, strict=True)}
+        print(f"{len(full)} full runs, {asked.jobs} at once: {time.monotonic() - began:.0f} s, each with its worker\n")
         compare(swept["variants"], {**full, tried[0].name: Full(1.0, 1.0, 1.0)}, swept["winner"])
 
 
