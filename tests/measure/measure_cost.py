@@ -1,6 +1,8 @@
-"""What a save costs in two checkouts, in turns on one machine: a good one, a wrong one, one that does not compile.
+"""What a save costs in several checkouts, in turns on one machine: a good one, a wrong one, one that does not compile.
 
-python -m tests.measure.measure_cost OLD NEW [--task rms_norm] [--saves 20] [--turns 2]    (folders of checkouts)
+All workbenches are open; each save goes to one after the other, in an order that reverses every time.
+
+python -m tests.measure.measure_cost OLD... NEW [--task rms_norm] [--saves 20]    (folders of checkouts)
 """
 
 from __future__ import annotations
@@ -8,20 +10,26 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import queue
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import tomllib
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from tests import ROOT
 from tests.measure.bench import figure
 
 PAUSE_S = 0.3
+CALM_S = 20.0
+"""For spares, and for the confirmation of what was there."""
+FILLING = 2
+"""Saves of each kind that fill caches."""
 WRONG = """
 _right_entry = ENTRY
 def ENTRY(*values, **named):
@@ -32,67 +40,77 @@ def ENTRY(*values, **named):
 KINDS = {"good": "", "wrong": WRONG, "syntax error": "def broken(:\n"}
 
 
-def events(lines: IO[str]) -> Any:
-    """Each event of a run with the moment it came, until its end."""
-    for line in lines:
-        event = json.loads(line)
-        yield time.perf_counter(), event
-        if event["event"] in ("finished", "failed"):
-            return
+class Bench:
+    """A workbench of a checkout, on its own copy of the task."""
 
+    def __init__(self, checkout: Path, task: str) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="kernbench-cost-"))
+        folder = self.root / task
+        shutil.copytree(ROOT / "kernels" / task, folder, ignore=shutil.ignore_patterns(".kernbench", "exports"))
+        self.source = folder / "solution.py"
+        self.good, self.entry = self.source.read_text(), tomllib.loads((folder / "task.toml").read_text())["entry"]
+        path = f"{checkout / 'src'}:{checkout}:{os.environ.get('PYTHONPATH', '')}"
+        words = [sys.executable, "-m", "kernbench", "watch", str(folder), "--json", "--baseline", "eager"]
+        self.process = subprocess.Popen(
+            words, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        self.lines: queue.SimpleQueue[tuple[float, dict[str, Any]]] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.found: dict[str, list[tuple[float, float]]] = {kind: [] for kind in KINDS}
 
-def answered(lines: IO[str], saved: float, kind: str) -> tuple[float, float]:
-    """Seconds to the first answer, a row with its verdict if the source is good, and to the last of them."""
-    firsts: dict[str, float] = {}
-    ended = saved
-    for moment, event in events(lines):
-        ended = moment
-        if event["event"] == "case" and (event.get("verdict") or kind != "good"):
-            firsts.setdefault(event["id"], moment - saved)
-    return (min(firsts.values()), max(firsts.values())) if firsts else (ended - saved, ended - saved)
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put((time.perf_counter(), json.loads(line)))
 
+    def answered(self, saved: float, kind: str) -> tuple[float, float]:
+        """Seconds to the first answer, a row with its verdict if the source is good, and to the last of them."""
+        firsts: dict[str, float] = {}
+        while True:
+            moment, event = self.lines.get(timeout=300)
+            if event["event"] == "case" and (event.get("verdict") or kind != "good"):
+                firsts.setdefault(event["id"], moment - saved)
+            if event["event"] in ("finished", "failed"):
+                return (min(firsts.values()), max(firsts.values())) if firsts else (moment - saved, moment - saved)
 
-def turn(checkout: Path, task: str, saves: int, found: dict[str, list[tuple[float, float]]]) -> None:
-    root = Path(tempfile.mkdtemp(prefix="kernbench-cost-"))
-    folder = root / task
-    shutil.copytree(ROOT / "kernels" / task, folder, ignore=shutil.ignore_patterns(".kernbench", "exports"))
-    source = folder / "solution.py"
-    good, entry = source.read_text(), tomllib.loads((folder / "task.toml").read_text())["entry"]
-    path = f"{checkout / 'src'}:{checkout}:{os.environ.get('PYTHONPATH', '')}"
-    words = [sys.executable, "-m", "kernbench", "watch", str(folder), "--json", "--baseline", "eager"]
-    with subprocess.Popen(
-        words, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as bench:
-        assert bench.stdout is not None
-        list(events(bench.stdout))
-        for kind, more in KINDS.items():
-            for number in range(saves + 2):
-                time.sleep(PAUSE_S)
-                text = good + more.replace("ENTRY", entry) + f"\n_EDIT = {number}  # {kind}\n"
-                source.write_text(text)
-                seconds = answered(bench.stdout, time.perf_counter(), kind)
-                if number >= 2:  # the first ones fill caches
-                    found.setdefault(kind, []).append(seconds)
-        bench.terminate()
-    shutil.rmtree(root, ignore_errors=True)
+    def save(self, kind: str, number: int) -> None:
+        text = self.good + KINDS[kind].replace("ENTRY", self.entry) + f"\n_EDIT = {number}  # {kind}\n"
+        self.source.write_text(text)
+        seconds = self.answered(time.perf_counter(), kind)
+        if number >= FILLING:
+            self.found[kind].append(seconds)
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.root, ignore_errors=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("old", type=Path)
-    parser.add_argument("new", type=Path)
+    parser.add_argument("checkouts", type=Path, nargs="+", help="the last one is the new one")
     parser.add_argument("--task", default="rms_norm")
     parser.add_argument("--saves", type=int, default=20)
-    parser.add_argument("--turns", type=int, default=2)
     given = parser.parse_args()
-    found: dict[str, dict[str, list[tuple[float, float]]]] = {"old": {}, "new": {}}
-    for _ in range(given.turns):
-        for name in found:
-            turn(getattr(given, name).resolve(), given.task, given.saves // given.turns, found[name])
+    benches = [Bench(checkout.resolve(), given.task) for checkout in given.checkouts]
+    for bench in benches:
+        bench.answered(0.0, "good")
+    time.sleep(CALM_S)
     for kind in KINDS:
+        for number in range(given.saves + FILLING):
+            for bench in benches[:: 1 if number % 2 else -1]:
+                time.sleep(PAUSE_S)
+                bench.save(kind, number)
         for place, what in enumerate(("first row", "all rows")):
-            old, new = (statistics.median(pair[place] for pair in found[name][kind]) for name in found)
-            figure(f"{kind}: {what}", f"{old:.3f} and {new:.3f} s", f"old and new; {1000 * (new - old):+.0f} ms")
+            *olds, new = (statistics.median(pair[place] for pair in bench.found[kind]) for bench in benches)
+            for checkout, old in zip(given.checkouts, olds, strict=False):
+                figure(f"{kind}: {what}, {checkout.name} and new", f"{old:.3f} and {new:.3f} s", more(old, new))
+    for bench in benches:
+        bench.close()
+
+
+def more(old: float, new: float) -> str:
+    return f"{1000 * (new - old):+.0f} ms, {100 * (new / old - 1):+.1f} %"
 
 
 if __name__ == "__main__":
