@@ -3,13 +3,14 @@
 An audit hook sees what Python code opens for writing, renames or removes before that happens, so the report is ahead of
 the change. The hook may run anywhere, even while an event is being written; it only notes the name. A thread sends it,
 or the next event of the run. A process that the kernel starts is not seen into: then only `unseen` is reported. Files
-that define the task are also listed as `task_files`, unless only the task's own code writes them, and so are the log
-and the stored sources.
+that define the task are also listed as `task_files`, unless only the task's own code writes them, and so are the stored
+sources. The log is refused: only the workbench writes it, so a number in it is one that the workbench was given.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import queue
 import sys
@@ -35,6 +36,7 @@ STARTS = frozenset("subprocess.Popen os.system os.posix_spawn os.spawn os.exec o
 EVENTS = STARTS.union(CHANGED)
 FIELDS = ("files", "task_files")
 LOG, RUNS, SOURCES = "ITERATIONS.md", "runs.jsonl", "sources"
+REFUSED = "only kernbench writes its log"
 STDLIB = (sysconfig.get_path("stdlib") + os.sep, "<frozen ")
 
 
@@ -46,7 +48,7 @@ class Report:
         self._task_files = frozenset(task_files)
         sources = os.path.dirname(os.path.realpath(source))
         self._stored = sources + os.sep if os.path.basename(sources) == SOURCES else None
-        self._log = (os.path.join(self._folder, LOG), os.path.join(os.path.dirname(sources), RUNS))
+        self.log = (os.path.join(self._folder, LOG), os.path.join(os.path.dirname(sources), RUNS))
         self._known: dict[Any, str] = {}
         """By path as written: where it is below the folder."""
         self._noted: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
@@ -70,11 +72,10 @@ class Report:
             return
         below = self._known.get(path)
         if below is None:
-            place, name = os.path.split(os.path.abspath(os.fsdecode(path)))
-            whole = os.path.join(os.path.realpath(place), name)
+            whole = _whole(path)
             below = os.path.relpath(whole, self._folder)
             self._known[path] = below
-            if whole in self._log or (self._stored and whole.startswith(self._stored) and os.path.lexists(whole)):
+            if self._stored and whole.startswith(self._stored) and os.path.lexists(whole):
                 self._note("task_files", below)
             if not any(part.startswith(".") for part in below.split(os.sep)):  # the state folder, or outside
                 self._note("files", below)
@@ -108,6 +109,8 @@ class Report:
 
 
 _current: Report | None = None
+_logs: set[str] = set()
+"""Of every run so far: what a source leaves behind may write later."""
 _to_send: queue.SimpleQueue[Report] = queue.SimpleQueue()
 
 
@@ -117,6 +120,7 @@ def reported(folder: str, source: str, emit: Emit, task_files: Collection[str] =
     global _current
     _install()
     _current = report = Report(folder, source, emit, task_files)
+    _logs.update(report.log)
     try:
         yield report.emit
     finally:
@@ -137,12 +141,27 @@ def _send_all() -> None:
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if event not in EVENTS:  # first, because every `id()` in a timed call comes here
         return
-    report = _current
-    if report is None:
-        return
+    refused = None
     with contextlib.suppress(Exception):  # an error here would become the kernel's
+        report, caller = _current, sys._getframe(1)
         if event in STARTS:
-            report.note_process(sys._getframe(1))
+            if report is not None:
+                report.note_process(caller)
         elif event != "open" or (isinstance(args[2], int) and args[2] & WRITES):
-            for index in CHANGED[event]:
-                report.note_path(args[index], sys._getframe(1))
+            paths = [args[index] for index in CHANGED[event]]
+            refused = next(filter(_is_log, [args[0], *paths]), None)  # a link to it is another name for it
+            if report is not None and refused is None:
+                for path in paths:
+                    report.note_path(path, caller)
+    if refused is not None:
+        raise PermissionError(errno.EACCES, REFUSED, refused)
+
+
+def _is_log(path: Any) -> bool:
+    return isinstance(path, (str, bytes)) and not _logs.isdisjoint((_whole(path), os.path.realpath(os.fsdecode(path))))
+
+
+def _whole(path: str | bytes) -> str:
+    """With the links of its folder resolved, and not its own: it may be the link that is replaced."""
+    place, name = os.path.split(os.path.abspath(os.fsdecode(path)))
+    return os.path.join(os.path.realpath(place), name)

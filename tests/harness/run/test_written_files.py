@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +115,9 @@ def test_a_failing_report_is_not_the_kernels_failure() -> None:
         (".kernbench/sources/01d0/solution.py", True),
         (".kernbench/sources/5eed/made.txt", False),
         (".kernbench/build/made.so", False),
-        (".kernbench/runs.jsonl", True),
-        ("ITERATIONS.md", True),
     ],
 )
-def test_the_log_and_stored_sources_are_the_tasks_own(tmp_path: Path, place: str, told: bool) -> None:
+def test_stored_sources_are_the_tasks_own(tmp_path: Path, place: str, told: bool) -> None:
     source = tmp_path / ".kernbench" / "sources" / "5eed"
     for folder in (source, source.parent / "01d0", tmp_path / ".kernbench" / "build"):
         folder.mkdir(parents=True)
@@ -127,3 +127,32 @@ def test_the_log_and_stored_sources_are_the_tasks_own(tmp_path: Path, place: str
         (tmp_path / place).write_text("forged")
         emit("case", task_files=[])
     assert [place in names for names in sent[:1]] == [told]
+
+
+WAYS = """
+def write(path): path.open("a").write("forged")
+def descriptor(path): os.write(os.open(path, os.O_WRONLY | os.O_APPEND), b"forged")
+def replace(path): (path.parent / "other").write_text("forged"); os.replace(path.parent / "other", path)
+def remove(path): path.unlink()
+def truncate(path): os.truncate(path, 0)
+def symlink(path): (path.parent / "link").symlink_to(path); (path.parent / "link").write_text("forged")
+def link(path): os.link(path, path.parent / "link"); (path.parent / "link").write_text("forged")
+def late(path): threading.Timer(0.2, lambda: write(path)).start()
+"""
+
+
+@pytest.mark.parametrize("place", ["ITERATIONS.md", ".kernbench/runs.jsonl"])
+@pytest.mark.parametrize("way", re.findall(r"^def (\w+)", WAYS, re.MULTILINE))
+def test_only_the_workbench_writes_the_log(child: Child, tmp_path: Path, way: str, place: str) -> None:
+    source = tmp_path / ".kernbench" / "sources" / "5eed"
+    path = source.parents[1] / "runs.jsonl" if "runs" in place else tmp_path / place
+    code = f"import threading\n{WAYS}\n{way}(pathlib.Path({str(path)!r}))"
+    write_task(source, solution_py=HEAD.replace("FOLDER", repr(str(tmp_path))) + code + TAIL)
+    write_task(tmp_path, solution_py="")
+    path.write_text("as it was")
+    events = child.run(tmp_path, cases=("small",), source=source)
+    if way != "late":
+        assert events[-1]["event"] == "failed"
+        assert "only kernbench writes its log" in events[-1]["message"]
+    time.sleep(0.5 * (way == "late"))
+    assert path.read_text() == "as it was"
