@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.shared import format as fmt
 from tests import ROOT
 from tests.faults.workbench import GOOD, REFERENCE, Answer, Silent, Workbench, write_task
 from tests.gates.cheats import CHEATS
@@ -38,6 +40,7 @@ WITHIN = 90.0
 DEADLINES = {"build": 60, "check": 20, "time": 20}
 BUDGET_MS = {"cpu": 30, "cuda": 100}
 """On a GPU the usual one: with a smaller one a block has a single call, and inputs kept in the L2 cannot be told."""
+NUMBERED = re.compile(r"^## (\d+) ·(?:.* ·)? (\d[\d.]*x)\b", re.MULTILINE)
 NO_GAIN = 1.02
 """A speedup that the noise of this machine may have."""
 
@@ -107,6 +110,14 @@ def uneven(answer: Answer) -> str:
     return ", ".join(far)
 
 
+def forged(bench: Workbench) -> str:
+    """The entries of ITERATIONS.md with a number that the workbench did not report; empty if there is none."""
+    ends = [event for _at, event in bench.lines if event["event"] == "finished"]
+    said = {(str(event["iteration"]), fmt.times(event["geomean"])) for event in ends if event["geomean"] is not None}
+    entries = NUMBERED.finditer((bench.folder / "ITERATIONS.md").read_text())
+    return ", ".join(f"entry {found[0]}" for found in entries if found.groups() not in said)
+
+
 class Stage:
     """An open workbench, opened again after some sources, after a new best, and after one that broke it."""
 
@@ -146,7 +157,7 @@ class Stage:
             verdict, words = "refused", why
         elif isinstance(source, Cheat) and verdict in ("note", "passed") and gains_nothing(answer) and not became_best:
             verdict = "harmless"
-        after = self._honest(bench)
+        after = self._honest(bench) or forged(bench)
         if after or became_best:
             self.close()  # it would be loaded next to every later source
         speedup = answer.finished.get("geomean")
