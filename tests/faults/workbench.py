@@ -53,6 +53,8 @@ def softmax(x):
     return torch.softmax(x, dim=-1)
 """
 DEADLINES = {"build": 6, "check": 3, "time": 3, "compile": 8}
+IDLE_TICKS, IDLE_PERCENT = 3, 5
+"""Of a CPU: what the meters of a workbench at rest use."""
 HEADING = re.compile(r"^## (\d{1,9}) ·", re.MULTILINE)
 
 
@@ -212,16 +214,14 @@ class Workbench:
         return [processes.parent(pid) for pid in self.workers()]
 
     def settle(self, seconds: float = 30.0, quiet: float = 0.6) -> bool:
-        """Until no process of it has computed anything for a while, so that a spare is warm."""
+        """Until none of its processes has computed much for a while, so that a spare is warm; the meters always do a little."""
         end = time.monotonic() + seconds
-        before: object = None
-        since = time.monotonic()
-        while time.monotonic() < end:
-            pids = processes.marked(self.mark)
-            now = pids, processes.cpu_ticks(pids) // 3
-            if now != before:
-                before, since = now, time.monotonic()
-            elif time.monotonic() - since > quiet:
+        looks: list[tuple[float, frozenset[int], int]] = []
+        while (now := time.monotonic()) < end:
+            pids = frozenset(processes.marked(self.mark))
+            looks = [look for look in looks if look[1] == pids] + [(now, pids, processes.cpu_ticks(pids))]
+            past = [look for look in looks if now - look[0] >= quiet]
+            if past and looks[-1][2] - past[-1][2] <= max(IDLE_TICKS, IDLE_PERCENT * quiet):
                 return True
             time.sleep(0.1)
         return False
