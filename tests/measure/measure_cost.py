@@ -1,8 +1,9 @@
 """What a save costs in several checkouts, in turns on one machine: a good one, a wrong one, one that does not compile.
 
-All workbenches are open; each save goes to one after the other, in an order that reverses every time.
+All workbenches are open; each gets five saves, then the next one, in an order that reverses every time. Before its turn
+comes, the others have ended what they do when idle, such as trying a wrong row again in a spare.
 
-python -m tests.measure.measure_cost OLD... NEW [--task rms_norm] [--saves 20]    (folders of checkouts)
+python -m tests.measure.measure_cost OLD... NEW [--task rms_norm] [--saves 20] [--kind wrong]    (folders of checkouts)
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from tests.measure.bench import figure
 PAUSE_S = 0.3
 CALM_S = 20.0
 """For spares, and for the confirmation of what was there."""
-FILLING = 2
-"""Saves of each kind that fill caches."""
+TURN, REST_S = 5, 3.0
+"""Saves in a row, after one that does not count, and the seconds before them."""
 WRONG = """
 _right_entry = ENTRY
 def ENTRY(*values, **named):
@@ -77,7 +78,7 @@ class Bench:
         text = self.good + KINDS[kind].replace("ENTRY", self.entry) + f"\n_EDIT = {number}  # {kind}\n"
         self.source.write_text(text)
         seconds = self.answered(time.perf_counter(), kind)
-        if number >= FILLING:
+        if number % (TURN + 1):
             self.found[kind].append(seconds)
 
     def close(self) -> None:
@@ -91,16 +92,19 @@ def main() -> None:
     parser.add_argument("checkouts", type=Path, nargs="+", help="the last one is the new one")
     parser.add_argument("--task", default="rms_norm")
     parser.add_argument("--saves", type=int, default=20)
+    parser.add_argument("--kind", action="append", choices=KINDS)
     given = parser.parse_args()
     benches = [Bench(checkout.resolve(), given.task) for checkout in given.checkouts]
     for bench in benches:
         bench.answered(0.0, "good")
     time.sleep(CALM_S)
-    for kind in KINDS:
-        for number in range(given.saves + FILLING):
-            for bench in benches[:: 1 if number % 2 else -1]:
-                time.sleep(PAUSE_S)
-                bench.save(kind, number)
+    for kind in given.kind or KINDS:
+        for turn in range(-(-given.saves // TURN)):
+            for bench in benches[:: 1 if turn % 2 else -1]:
+                time.sleep(REST_S)
+                for number in range(TURN + 1):
+                    time.sleep(PAUSE_S)
+                    bench.save(kind, turn * (TURN + 1) + number)
         for place, what in enumerate(("first row", "all rows")):
             *olds, new = (statistics.median(pair[place] for pair in bench.found[kind]) for bench in benches)
             for checkout, old in zip(given.checkouts, olds, strict=False):
