@@ -143,8 +143,8 @@ class Fingerprint:
             now = item.read()
             if now == before:
                 continue
-            if item.by_packages and imported:
-                before = _with_packages(before, now, mentions)
+            if item.by_packages:
+                before = _with_packages(before, now, mentions, imported)
                 self._restorable[index] = item, before
             if now != before:
                 item.restore(before)
@@ -152,13 +152,13 @@ class Fingerprint:
         return found
 
 
-def _with_packages(before: Any, now: Any, mentions: Callable[[str], bool]) -> Any:
+def _with_packages(before: Any, now: Any, mentions: Callable[[str], bool], imported: bool) -> Any:
     """The setting with what an imported package has done to it, which it does only once: all, or those variables of the
-    environment that the source does not name."""
+    environment that the source does not name. What the first compile sets may come long after its import."""
     if not isinstance(now, dict):
-        return now
-    theirs = {name: value for name, value in now.items() if before.get(name) != value and not mentions(name)}
-    return {**before, **theirs}
+        return now if imported else before
+    new = [name for name, value in now.items() if before.get(name) != value and not mentions(name)]
+    return before | {name: now[name] for name in new if imported or name in settings.SET_BY_COMPILERS}
 
 
 def _packages() -> set[str]:

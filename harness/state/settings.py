@@ -93,6 +93,10 @@ NOT_THE_SOURCES = frozenset(
     ("OMP_NUM_THREADS", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "KMP_DUPLICATE_LIB_OK")
 )
 """Variables that kernbench, torch.compile and OpenMP set themselves."""
+SET_BY_COMPILERS = frozenset(
+    ("TRITON_PTXAS_PATH", "TRITON_LIBDEVICE_PATH", "CUDA_HOME", "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR")
+)
+"""Variables that Inductor sets once in a process; without them it would go on with another assembler."""
 FOR_INPUTS = frozenset(("the default dtype", "the default device"))
 """Settings that decide what `make_inputs` and `setup` make where they do not ask for anything."""
 HOOKS = ("excepthook", "unraisablehook", "displayhook", "breakpointhook")

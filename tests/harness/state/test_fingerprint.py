@@ -94,6 +94,21 @@ def test_what_a_package_does_at_its_import_stays(tmp_path: Path) -> None:
     assert found[2] == ["PATCHER_HOME"]
 
 
+def test_what_the_first_compile_sets_stays_unless_the_source_names_it() -> None:
+    """Inductor sets it once, perhaps long after its import: taken away, later compiles would go on without it."""
+    compiler = "def first(name):\\n    import os\\n    os.environ[name] = 'set'"
+    program = "import kb_compiler\\nkb_compiler.first"
+    compiled, other, named, left = played(
+        f"(module('kb_compiler', \"{compiler}\", 'kb_compiler.py'), run(\"{program}('TRITON_' + 'PTXAS_PATH')\"))[1]",
+        f"run(\"{program}('TRITON_' + 'OTHER')\")",
+        'run(\'import os\\nos.environ["TRITON_PTXAS_PATH"] = "mine"\')',
+        "[os.environ['TRITON_PTXAS_PATH'], 'TRITON_OTHER' in os.environ]",
+    )
+    assert compiled == QUIET
+    assert other == named == {**QUIET, "restored": ["the environment"]}
+    assert left == ["set", False]
+
+
 def test_what_a_row_is_judged_by_counts_as_the_opponent() -> None:
     begin = "(watch.begin_run(task), watch.keep_reference(reference), {})[-1]"
     first, honest, wider, entry, method, again = played(
