@@ -45,6 +45,10 @@ for name, module in list(sys.modules.items()):
     if name.startswith("_kb_reference") and hasattr(module, "softmax"):
         module.softmax.__code__, module.softmax.__kwdefaults__ = slowly.__code__, slowly.__kwdefaults__
 """
+BRIEFLY = SLOWED.replace("time=time):", "time=time, end=time.monotonic() + 1.2):").replace(
+    "time.sleep(0.001)", "time.monotonic() > end or time.sleep(0.001)"
+)
+"""As if the machine were slower for a moment."""
 
 
 def confirm(folder: Path, solutions: list[str]) -> list[list[Any]]:
@@ -78,7 +82,7 @@ def findings(messages: list[Any]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
-    return confirm(tmp_path_factory.mktemp("judge"), [RIGHT, SOMETIMES, SLOWED, "def softmax(:\n", RIGHT])
+    return confirm(tmp_path_factory.mktemp("judge"), [RIGHT, SOMETIMES, SLOWED, "def softmax(:\n", RIGHT, BRIEFLY])
 
 
 def test_a_right_source_is_judged_right_in_at_least_a_hundred_calls(answers: list[list[Any]]) -> None:
@@ -98,6 +102,10 @@ def test_one_that_is_wrong_in_one_of_twenty_calls_is_found(answers: list[list[An
 
 def test_a_baseline_that_the_source_slows_down_is_found(answers: list[list[Any]]) -> None:
     assert "opponent_slowed" in findings(answers[2])
+
+
+def test_a_baseline_that_is_slower_for_a_moment_is_timed_again(answers: list[list[Any]]) -> None:
+    assert "opponent_slowed" not in findings(answers[5])
 
 
 def test_one_that_does_not_load_fails(answers: list[list[Any]]) -> None:
