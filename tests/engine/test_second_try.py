@@ -12,6 +12,7 @@ import pytest
 
 from harness.shared import taskfile
 from harness.shared.results import CaseResult
+from kernbench.engine import idle_work
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
 from kernbench.events import CaseLanded, Notice, RunFinished, RunStarted, Summary
@@ -69,6 +70,21 @@ async def opened(watched: Callable[..., Watched], folder: Path, text: str, **opt
     await it.session.start()
     await it.ended(1)
     return it, asked
+
+
+async def test_it_waits_for_a_calm_moment(
+    watched: Callable[..., Watched], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The save after a wrong one finds the worker that has the exact results already."""
+    monkeypatch.setattr(idle_work, "CALM_S", 600.0)
+    it, asked = await opened(watched, folder, UNSTEADY)
+    spares = asked.supervisor.spares
+    await reached(lambda: len(spares.pids) == MOST and spares.all_are("warm"))
+    pids = asked.supervisor.pids
+    write(folder, f"{UNSTEADY}\nMORE = 1")
+    await it.ended(2)
+    assert not asked.again
+    assert asked.supervisor.pids == pids
 
 
 async def test_a_row_that_is_right_the_second_time_is_unsteady_and_wrong(

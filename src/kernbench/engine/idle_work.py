@@ -28,6 +28,9 @@ from kernbench.task.snapshot import Source
 from kernbench.worker import spares
 from kernbench.worker.supervisor import Supervisor
 
+CALM_S = 0.5
+"""Seconds without a job before a second try or a confirmation takes a spare."""
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -101,10 +104,13 @@ class IdleWork:
             self.emit(Notice(str(problem), "warning"))
 
     async def _prepare(self, situation: Situation) -> None:
+        began = time.monotonic()
         if not self.supervisor.is_gpu_lent:  # two programs that time on one GPU disturb each other
             await self.models.carry_out(situation.task, situation.environment)
         order = situation.floors_order(self.options)
         if not await self._prepare_spares(order) and not await self._prepare_again(order):
+            return
+        if not await self._is_calm(began):
             return
         took_spare = await self.runner.second_try.carry_out(self.wake.is_set)
         if took_spare and not await self._prepare_spares(order):
@@ -115,6 +121,13 @@ class IdleWork:
             await self.explainer.prepare(device, self.wake)
         if self.options.floors and order is not None:
             await self._measure_floors(order)
+
+    async def _is_calm(self, began: float) -> bool:
+        """Whether no job has followed for a moment: one that comes later costs a worker that has just been warmed."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(began + CALM_S - time.monotonic()):
+                await self.wake.wait()
+        return not self.wake.is_set()
 
     async def _prepare_again(self, order: RunOrder | None) -> bool:
         """After a spare was lost: a confirmation cannot wait for the next idle time, which may not come."""

@@ -38,8 +38,6 @@ from kernbench.worker.supervisor import Supervisor
 
 WAITS_AT_MOST = 30.0
 """Seconds for which saves may keep a confirmation waiting."""
-CALM_S = 0.5
-"""Seconds after a run before its confirmation may begin."""
 TRIES = 2
 TIMES = frozenset({"opponent_slowed"})
 """Findings that another program may cause."""
@@ -156,19 +154,11 @@ class Confirmations:
         """Confirms the next one; returns whether that took a new worker, and another may be left."""
         await self._settle_late()
         item = self._line[0] if self._line else None
-        if item is None or not await self._is_calm(item, is_interrupted) or not await self._may_begin(is_interrupted):
+        if item is None or not await self._may_begin(is_interrupted):
             return False
         if not is_interrupted():
             await self._confirm(item, is_interrupted)
         return True
-
-    async def _is_calm(self, item: Candidate, is_interrupted: Callable[[], bool]) -> bool:
-        """Whether no save has followed for a moment: one that comes later costs a worker that has just been warmed."""
-        while not is_interrupted():
-            if time.monotonic() - item.since >= CALM_S:
-                return True
-            await asyncio.sleep(0.05)
-        return False
 
     async def _may_begin(self, is_interrupted: Callable[[], bool]) -> bool:
         """Whether the judge is ready and the worker is a new one. A save does not wait for the judge to start."""
