@@ -104,10 +104,10 @@ class SpotChecks:
         if self.is_whole:
             self.take_also(result, working, is_solution)
             return
-        self.on_return(is_solution)
         self._calls[side] += not is_last_before
         place = _drawn(self._calls[side]) if self._calls[side] > self.most else self._calls[side] - 1
         copied = self._copied(result, working) if is_last_before or place < self.most else None
+        self.on_return(is_solution)  # after the copy: what it calls could compute a result that is not there yet
         if is_solution and not is_last_before and place < self.most:
             self._sets[place] = working
         if is_last_before:
@@ -120,8 +120,8 @@ class SpotChecks:
 
     def take_also(self, result: Any, working: WorkingSet, is_solution: bool = True) -> None:
         """A result that is kept besides those at random, if it is the solution's."""
-        self.on_return(is_solution)
         copied = self._copied(result, working)
+        self.on_return(is_solution)
         if is_solution and copied is not None:
             self._besides.append(copied)
         del copied

@@ -59,11 +59,9 @@ def medians(
             call.prepare()
         flush()
         synchronize()
-        start = now()
-        result = call.run()
-        launched = now()
-        synchronize()
-        end = now()
+        run = call.run
+        # not in variables meanwhile, which the call could change
+        start, result, launched, _, end = now(), run(), now(), synchronize(), now()
         if call.after is not None:
             call.after(result)
         del result

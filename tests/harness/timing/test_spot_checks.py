@@ -14,7 +14,7 @@ import torch
 from harness.inputs import variation
 from harness.timing import spot_checks
 from harness.timing.blocks import Bench
-from harness.timing.clocks import WallClock
+from harness.timing.clocks import Call, WallClock
 from harness.timing.input_sets import CpuRotation, Rules, WorkingSet
 from harness.timing.spot_checks import SpotChecks
 from tests import ROOT
@@ -208,3 +208,23 @@ def test_a_copy_that_is_written_to_afterwards_is_noticed() -> None:
     assert kept.is_unchanged
     kept.result[2] = 3.0
     assert not kept.is_unchanged
+
+
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_a_result_that_comes_after_the_call_is_not_in_the_copy(is_whole: bool) -> None:
+    """Whatever looks at the process could be made to compute it."""
+    result = torch.zeros(8)
+    spots = SpotChecks(on_return=lambda is_solution: result.fill_(1.0), more=8, is_whole=is_whole)
+    spots.take("solution", result, working())
+    assert [call.result.tolist() for call in spots.kept] == [[0.0] * 8]
+
+
+def test_the_start_of_a_call_is_in_no_variable() -> None:
+    """A call could move it."""
+    seen: list[set[str]] = []
+
+    def run() -> None:
+        seen.append({name for name, value in sys._getframe(1).f_locals.items() if type(value) is int})
+
+    assert len(WallClock().measure([Call(None, run)] * 2)) == 2
+    assert seen == [set(), {"end", "start"}]  # those of the call before
