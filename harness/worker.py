@@ -140,6 +140,7 @@ def main(device: str) -> None:
     channel.emit("ready", environment=environment)
     _warm_up(channel, gpu)
     settings.PIPES += channel.pipes
+    settings.SENDERS.append((channel, channel._lock))
     cache, watch = RunCache(gpu), ProcessWatch()
     importlib.import_module("harness.run.run_cases")  # the fingerprint covers what is loaded
     watch.begin()

@@ -7,6 +7,7 @@ of `KEPT` has changed is replaced, because code that saw the change may have act
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import resource
@@ -22,6 +23,11 @@ import torch
 from harness.load.failure import SIDE_PREFIX
 from harness.private import process_state
 
+_libc = ctypes.CDLL(None)
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
+ACTION_BYTES, POINTER_BYTES, INSTRUCTION_BYTES = 256, ctypes.sizeof(ctypes.c_void_p), 16
+"""Room for C's `struct sigaction`, which begins with the handler, and the part of a function that is compared."""
+INSTALLED = (sys.prefix + os.sep, sys.base_prefix + os.sep, "/usr/", "/lib", "/opt/")
 _getcwd, _chdir, _umask = os.getcwd, os.chdir, os.umask
 """Bound before any source could replace them."""
 _FIRST_RECURSION_LIMIT = sys.getrecursionlimit()
@@ -157,7 +163,23 @@ def _limits() -> tuple[tuple[int, int], ...]:
 
 
 def _handlers() -> tuple[Any, ...]:
-    return tuple(signal.getsignal(number) for number in range(1, signal.NSIG))
+    """C code can handle a fault without Python's knowledge, and compute a result when it is looked at."""
+    return *(signal.getsignal(number) for number in range(1, signal.NSIG)), *map(_native_handler, FAULTS)
+
+
+def _native_handler(number: int) -> bytes:
+    """Its address; empty if an installed library handles the signal, as compilers do."""
+    action, about = ctypes.create_string_buffer(ACTION_BYTES), (ctypes.c_void_p * 4)()
+    _libc.sigaction(number, None, action)
+    address = action.raw[:POINTER_BYTES]
+    if not _libc.dladdr(ctypes.c_void_p(int.from_bytes(address, sys.byteorder)), about) or not about[0]:
+        return address
+    return b"" if os.fsdecode(ctypes.string_at(about[0])).startswith(INSTALLED) else address
+
+
+def _clock() -> bytes:
+    """The first instructions of what every clock in the process reads."""
+    return ctypes.string_at(ctypes.cast(_libc.clock_gettime, ctypes.c_void_p).value or 0, INSTRUCTION_BYTES)
 
 
 def _timers() -> tuple[bool, ...]:
@@ -168,6 +190,13 @@ def _timers() -> tuple[bool, ...]:
 
 PIPES: list[int] = []
 """The descriptors of the pipes to the workbench, once they are known."""
+SENDERS: list[tuple[Any, Any]] = []
+"""What every line to the workbench passes through, once it is known, and its lock: another one could change a line
+while it is held."""
+
+
+def _pipe() -> tuple[Any, ...]:
+    return *_descriptors(PIPES), *(sender._lock is lock for sender, lock in SENDERS)
 
 
 def _descriptors(numbers: Sequence[int]) -> tuple[Any, ...]:
@@ -196,7 +225,8 @@ KEPT: dict[str, Callable[[], Any]] = {
     "a signal handler": _handlers,
     "an interval timer": _timers,
     "file descriptor 0, 1 or 2": lambda: _descriptors(range(3)),
-    "the pipe to the workbench": lambda: _descriptors(PIPES),
+    "the pipe to the workbench": _pipe,
+    "the C library's clock": _clock,
     "sys.meta_path": lambda: tuple(id(finder) for finder in sys.meta_path if _may_matter(finder)),
     "a torch function or dispatch mode": process_state.mode_depths,
     "an aten operator": process_state.aten_overrides,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import types
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -31,6 +32,7 @@ SET_BY_TORCH = frozenset(
 FOLLOWS_SETTINGS = frozenset({("torch", "Storage")})
 """Set by torch along with the default dtype."""
 LIBRARIES = ("torch", "triton")
+LOCKS = type(threading.Lock()), type(threading.RLock())
 INTERPRETED = "triton.language"
 """Triton's interpreter replaces it while a kernel runs, and leaves what it replaced for a device function such as
 tl.sum."""
@@ -81,8 +83,8 @@ def is_closed(owner: str) -> bool:
 
 
 def is_watched(value: Any) -> bool:
-    """Plain data changes in use; functions, classes and modules do not."""
-    return callable(value) or isinstance(value, (types.ModuleType, property, staticmethod, classmethod))
+    """Plain data changes in use; functions, classes, modules and locks, which the harness waits for, do not."""
+    return callable(value) or isinstance(value, (types.ModuleType, property, staticmethod, classmethod, *LOCKS))
 
 
 def package_of(value: Any) -> str:

@@ -92,6 +92,14 @@ LEAKS: list[Fault] = [
              "t = os.dup(p)\nr, w = os.pipe()\nos.dup2(w, p)\nimport threading\n"
              "def go():\n    while True: os.write(t, os.read(r, 1 << 20))\n"
              "threading.Thread(target=go, daemon=True).start()", "the pipe to the workbench"),
+    replaced("the lock of the worker's pipe", "import threading\nf = sys._getframe()\nwhile f:\n"
+             "    c = f.f_locals.get('channel')\n    f = f.f_back\n"
+             "    if type(c).__name__ == 'Channel': c._lock = threading.Lock()", "the pipe to the workbench"),
+    replaced("a handler of faults in C", "import ctypes, signal\n"
+             "handle = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda number: None)\n"
+             "ctypes.CDLL(None).signal(signal.SIGFPE, handle)", "a signal handler"),
+    replaced("a lock of threading", "import threading; threading._active_limbo_lock = threading.RLock()",
+             r"threading\._active_limbo_lock"),
     replaced("an import hook", "class F:\n    def find_spec(self, *a): return None\nsys.meta_path.insert(0, F())",
              "sys.meta_path"),
     replaced("a builtin", "import builtins; builtins.len = lambda x, f=len: f(x)", r"builtins\.len"),

@@ -109,6 +109,17 @@ def test_what_the_first_compile_sets_stays_unless_the_source_names_it() -> None:
     assert left == ["set", False]
 
 
+def test_a_lock_of_python_and_a_handler_in_c_count() -> None:
+    """The harness waits for the one, and copies results that the other could compute."""
+    lock, handler = played(
+        "run('import threading\\nthreading._active_limbo_lock = threading.RLock()')",
+        "run('import ctypes, signal\\nhandle = ctypes.CFUNCTYPE(None, ctypes.c_int)(print)\\n"
+        "ctypes.CDLL(None).signal(signal.SIGBUS, handle)')",
+    )
+    assert lock == {**QUIET, "codes": ["process_changed"], "replaced": ["threading._active_limbo_lock"]}
+    assert handler["replaced"] == ["a signal handler"]
+
+
 def test_what_a_row_is_judged_by_counts_as_the_opponent() -> None:
     begin = "(watch.begin_run(task), watch.keep_reference(reference), {})[-1]"
     first, honest, wider, entry, method, again = played(
