@@ -33,7 +33,8 @@ CHANGED = {
 }
 """The arguments of an audit event that are paths of changed files."""
 STARTS = frozenset("subprocess.Popen os.system os.posix_spawn os.spawn os.exec os.fork os.forkpty".split())
-EVENTS = STARTS.union(CHANGED)
+HOOKED = "sys.addaudithook"
+EVENTS = STARTS.union(CHANGED, [HOOKED])
 FIELDS = ("files", "task_files")
 LOG, RUNS, SOURCES = "ITERATIONS.md", "runs.jsonl", "sources"
 REFUSED = "only kernbench writes its log"
@@ -141,6 +142,8 @@ def _send_all() -> None:
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     if event not in EVENTS:  # first, because every `id()` in a timed call comes here
         return
+    if event == HOOKED:
+        raise RuntimeError("no other audit hook")  # Python leaves it out without a word
     refused = None
     with contextlib.suppress(Exception):  # an error here would become the kernel's
         report, caller = _current, sys._getframe(1)
@@ -150,6 +153,8 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         elif event != "open" or (isinstance(args[2], int) and args[2] & WRITES):
             paths = [args[index] for index in CHANGED[event]]
             refused = next(filter(_is_log, [args[0], *paths]), None)  # a link to it is another name for it
+            if event == "os.rename":
+                refused = next(filter(_holds_log, paths), refused)
             if report is not None and refused is None:
                 for path in paths:
                     report.note_path(path, caller)
@@ -158,7 +163,18 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
 
 
 def _is_log(path: Any) -> bool:
-    return isinstance(path, (str, bytes)) and not _logs.isdisjoint((_whole(path), os.path.realpath(os.fsdecode(path))))
+    """A name without its folder may be relative to any folder that is open."""
+    if not isinstance(path, (str, bytes)):
+        return False
+    name = os.fsdecode(path)
+    may_be = not os.path.isabs(name) and os.path.basename(name) in (LOG, RUNS) and bool(_logs)
+    return may_be or not _logs.isdisjoint((_whole(name), os.path.realpath(name)))
+
+
+def _holds_log(path: Any) -> bool:
+    """Under another name of its folder, the log would not be known."""
+    folder = os.path.realpath(os.fsdecode(path)) + os.sep if isinstance(path, (str, bytes)) else os.devnull
+    return any(log.startswith(folder) for log in _logs)
 
 
 def _whole(path: str | bytes) -> str:

@@ -137,6 +137,8 @@ def remove(path): path.unlink()
 def truncate(path): os.truncate(path, 0)
 def symlink(path): (path.parent / "link").symlink_to(path); (path.parent / "link").write_text("forged")
 def link(path): os.link(path, path.parent / "link"); (path.parent / "link").write_text("forged")
+def beside(path): os.open(path.name, os.O_WRONLY | os.O_APPEND, dir_fd=os.open(path.parent, os.O_RDONLY))
+def renamed(path): os.rename(path.parent, str(path.parent) + ".aside")
 def late(path): threading.Timer(0.2, lambda: write(path)).start()
 """
 
@@ -156,3 +158,10 @@ def test_only_the_workbench_writes_the_log(child: Child, tmp_path: Path, way: st
         assert "only kernbench writes its log" in events[-1]["message"]
     time.sleep(0.5 * (way == "late"))
     assert path.read_text() == "as it was"
+
+
+def test_no_other_audit_hook_is_added(child: Child, tmp_path: Path) -> None:
+    """It would be given the addresses of the copies that are judged; a source that adds one is not harmed."""
+    code = 'seen = []\nsys.addaudithook(lambda *about: seen.append(about))\nsys.audit("kb.mine")\nassert not seen'
+    write_task(tmp_path, solution_py=HEAD.replace("FOLDER", repr(str(tmp_path))) + code + TAIL)
+    assert child.run(tmp_path, cases=("small",))[-1]["event"] == "finished"
