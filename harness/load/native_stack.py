@@ -14,6 +14,8 @@ from typing import Any
 from harness import host
 
 SUFFIXES = (".cpp", ".cc", ".cxx", ".c")
+images: list[str] = []
+"""The file that the handler is in, once it is installed."""
 
 
 def install(paths: Iterable[str], build: str) -> None:
@@ -23,6 +25,7 @@ def install(paths: Iterable[str], build: str) -> None:
     handler = _handler()
     if handler is not None:
         handler.install(build.encode())
+        images[:] = [handler._name]
 
 
 @functools.cache

@@ -20,12 +20,13 @@ from typing import Any, NamedTuple
 
 import torch
 
+from harness.load import native_stack
 from harness.load.failure import SIDE_PREFIX
 from harness.private import process_state
 
 _libc = ctypes.CDLL(None)
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
-ACTION_BYTES, POINTER_BYTES, INSTRUCTION_BYTES = 256, ctypes.sizeof(ctypes.c_void_p), 16
+ACTION_WORDS, INSTRUCTION_BYTES = 32, 16
 """Room for C's `struct sigaction`, which begins with the handler, and the part of a function that is compared."""
 INSTALLED = (sys.prefix + os.sep, sys.base_prefix + os.sep, "/usr/", "/lib", "/opt/")
 _getcwd, _chdir, _umask = os.getcwd, os.chdir, os.umask
@@ -167,14 +168,15 @@ def _handlers() -> tuple[Any, ...]:
     return *(signal.getsignal(number) for number in range(1, signal.NSIG)), *map(_native_handler, FAULTS)
 
 
-def _native_handler(number: int) -> bytes:
-    """Its address; empty if an installed library handles the signal, as compilers do."""
-    action, about = ctypes.create_string_buffer(ACTION_BYTES), (ctypes.c_void_p * 4)()
+def _native_handler(number: int) -> int:
+    """Its address; 0 without one, and for those of kernbench and of installed libraries, such as a compiler."""
+    action, about = (ctypes.c_size_t * ACTION_WORDS)(), (ctypes.c_void_p * 4)()
     _libc.sigaction(number, None, action)
-    address = action.raw[:POINTER_BYTES]
-    if not _libc.dladdr(ctypes.c_void_p(int.from_bytes(address, sys.byteorder)), about) or not about[0]:
-        return address
-    return b"" if os.fsdecode(ctypes.string_at(about[0])).startswith(INSTALLED) else address
+    if action[0] in (signal.SIG_DFL, signal.SIG_IGN):
+        return 0
+    name = about[0] if _libc.dladdr(ctypes.c_void_p(action[0]), about) else None
+    image = os.fsdecode(ctypes.string_at(name)) if name else ""
+    return 0 if image.startswith((*INSTALLED, *native_stack.images)) else action[0]
 
 
 def _clock() -> bytes:
