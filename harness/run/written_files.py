@@ -32,11 +32,14 @@ CHANGED = {
     "os.symlink": (1,),
 }
 """The arguments of an audit event that are paths of changed files."""
+RELATIVE_TO = {"os.remove": {0: 1}, "os.rename": {0: 2, 1: 3}, "os.link": {0: 2, 1: 3}, "os.symlink": {1: 2}}
+"""The arguments that are the open folders of these paths, or -1."""
 STARTS = frozenset("subprocess.Popen os.system os.posix_spawn os.spawn os.exec os.fork os.forkpty".split())
 HOOKED = "sys.addaudithook"
 EVENTS = STARTS.union(CHANGED, [HOOKED])
 FIELDS = ("files", "task_files")
 LOG, RUNS, SOURCES = "ITERATIONS.md", "runs.jsonl", "sources"
+DESCRIPTORS = "/proc/self/fd"
 REFUSED = "only kernbench writes its log"
 STDLIB = (sysconfig.get_path("stdlib") + os.sep, "<frozen ")
 
@@ -152,7 +155,8 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
                 report.note_process(caller)
         elif event != "open" or (isinstance(args[2], int) and args[2] & WRITES):
             paths = [args[index] for index in CHANGED[event]]
-            refused = next(filter(_is_log, [args[0], *paths]), None)  # a link to it is another name for it
+            places = sorted({0, *CHANGED[event]})  # a link to it is another name for it
+            refused = next((args[index] for index in places if _is_log(event, args, index)), None)
             if event == "os.rename":
                 refused = next(filter(_holds_log, paths), refused)
             if report is not None and refused is None:
@@ -162,13 +166,32 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         raise PermissionError(errno.EACCES, REFUSED, refused)
 
 
-def _is_log(path: Any) -> bool:
-    """A name without its folder may be relative to any folder that is open."""
-    if not isinstance(path, (str, bytes)):
+def _is_log(event: str, args: tuple[Any, ...], index: int) -> bool:
+    if not isinstance(args[index], (str, bytes)):
         return False
-    name = os.fsdecode(path)
-    may_be = not os.path.isabs(name) and os.path.basename(name) in (LOG, RUNS) and bool(_logs)
-    return may_be or not _logs.isdisjoint((_whole(name), os.path.realpath(name)))
+    name = os.fsdecode(args[index])
+    if not _logs.isdisjoint((_whole(name), os.path.realpath(name))):
+        return True
+    if os.path.isabs(name) or os.path.basename(name) not in (LOG, RUNS):
+        return False
+    return any(_whole(os.path.join(place, name)) in _logs for place in _places(event, args, index))
+
+
+def _places(event: str, args: tuple[Any, ...], index: int) -> Iterator[str]:
+    """Folders that a name may be relative to. Python does not say it of `open`, so it may be any that is open."""
+    if event == "open":
+        return _open_folders()
+    place = RELATIVE_TO.get(event, {}).get(index)
+    descriptor = -1 if place is None else args[place]
+    return iter([os.readlink(os.path.join(DESCRIPTORS, str(descriptor)))] if descriptor >= 0 else [])
+
+
+def _open_folders() -> Iterator[str]:
+    for number in os.listdir(DESCRIPTORS):
+        with contextlib.suppress(OSError):  # that of the listing is closed by now
+            place = os.readlink(os.path.join(DESCRIPTORS, number))
+            if os.path.isdir(place):
+                yield place
 
 
 def _holds_log(path: Any) -> bool:

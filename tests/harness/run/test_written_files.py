@@ -138,6 +138,7 @@ def truncate(path): os.truncate(path, 0)
 def symlink(path): (path.parent / "link").symlink_to(path); (path.parent / "link").write_text("forged")
 def link(path): os.link(path, path.parent / "link"); (path.parent / "link").write_text("forged")
 def beside(path): os.open(path.name, os.O_WRONLY | os.O_APPEND, dir_fd=os.open(path.parent, os.O_RDONLY))
+def swept(path): os.remove(path.name, dir_fd=os.open(path.parent, os.O_RDONLY))
 def renamed(path): os.rename(path.parent, str(path.parent) + ".aside")
 def late(path): threading.Timer(0.2, lambda: write(path)).start()
 """
@@ -158,6 +159,12 @@ def test_only_the_workbench_writes_the_log(child: Child, tmp_path: Path, way: st
         assert "only kernbench writes its log" in events[-1]["message"]
     time.sleep(0.5 * (way == "late"))
     assert path.read_text() == "as it was"
+
+
+def test_a_file_of_that_name_elsewhere_is_not_the_log(child: Child, tmp_path: Path) -> None:
+    code = 'place = tempfile.mkdtemp()\nopen(place + "/runs.jsonl", "w").close()\n__import__("shutil").rmtree(place)'
+    write_task(tmp_path, solution_py=HEAD.replace("FOLDER", repr(str(tmp_path))) + code + TAIL)
+    assert child.run(tmp_path, cases=("small",))[-1]["event"] == "finished"
 
 
 def test_no_other_audit_hook_is_added(child: Child, tmp_path: Path) -> None:
