@@ -101,8 +101,7 @@ class ConfirmedRows:
         for _ in range(MORE_TRIES):
             if not self._slowed(case, timed):
                 break
-            time.sleep(REST_S)
-            self.progress.step("time", case)
+            self._rest(case)
             timed, spots = self._timed(case, sides, masters, most)
         self._more_calls(sides["solution"], spots, most)
         self._kept[case.id] = spots.kept
@@ -119,6 +118,14 @@ class ConfirmedRows:
         timed = self.timer.time(MappingProxyType(sides), masters, self.progress.pulse(case), spots)
         timed.samples.last = None
         return timed, spots
+
+    def _rest(self, case: Case) -> None:
+        """A save ends it at once."""
+        beat, end = self.progress.pulse(case), time.monotonic() + REST_S
+        while time.monotonic() < end:
+            beat()
+            time.sleep(0.05)
+        self.progress.step("time", case)
 
     def _calls_to_judge(self, result: Any) -> int:
         size = max(1, sum(value.nbytes for value in tensors(result)))

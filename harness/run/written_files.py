@@ -4,7 +4,7 @@ An audit hook sees what Python code opens for writing, renames or removes before
 the change. The hook may run anywhere, even while an event is being written; it only notes the name. A thread sends it,
 or the next event of the run. A process that the kernel starts is not seen into: then only `unseen` is reported. Files
 that define the task are also listed as `task_files`, unless only the task's own code writes them, and so are the stored
-sources. The log is refused: only the workbench writes it, so a number in it is one that the workbench was given.
+sources. The log is refused to Python code, by any name: only the workbench writes it.
 """
 
 from __future__ import annotations

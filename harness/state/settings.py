@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None)
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL)
 ACTION_WORDS, INSTRUCTION_BYTES = 32, 16
 """Room for C's `struct sigaction`, which begins with the handler, and the part of a function that is compared."""
-INSTALLED = (sys.prefix + os.sep, sys.base_prefix + os.sep, "/usr/", "/lib", "/opt/")
+INSTALLED = (sys.prefix + os.sep, sys.base_prefix + os.sep, "/usr/", "/lib")
 _getcwd, _chdir, _umask = os.getcwd, os.chdir, os.umask
 """Bound before any source could replace them."""
 _FIRST_RECURSION_LIMIT = sys.getrecursionlimit()

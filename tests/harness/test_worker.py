@@ -216,7 +216,7 @@ def test_wrong_is_wrong_and_has_no_time(child: Child, tmp_path: Path, source: st
 
 
 def test_inputs_made_with_a_sources_settings_are_not_kept_for_the_next(tmp_path: Path) -> None:
-    """In a worker of its own, which has made none before."""
+    """A new worker has kept no inputs yet, so the leaking source's are the first that it could keep."""
     leaking = "import torch\ntorch.set_default_dtype(torch.float64)\ndef scale(x, factor):\n    return x * factor\n"
     with Child() as fresh:
         fresh.run(write_task(tmp_path, solution_py=leaking))
