@@ -23,7 +23,7 @@ from kernbench.tui.text import status_text as words
 from kernbench.tui.text.spans import Part, clean, clip, fit, pad
 from kernbench.tui.text.status_text import device
 from kernbench.tui.widgets.line_filters import in_ascii
-from kernbench.tui.widgets.status_line import changed
+from kernbench.tui.widgets.status_line import StatusLine, changed
 from tests.tui.scene import (
     H200,
     STARTED,
@@ -508,3 +508,15 @@ def test_an_unsteady_row_says_so_first() -> None:
     assert failure_text.brief(CaseResult("a", "wrong", detail=differs), 60) == "0.5, not 0.25 at output 0[0, 0]"
     unsteady = CaseResult("a", "wrong", detail=f"unsteady: wrong in one of two runs; {differs}")
     assert failure_text.brief(unsteady, 60) == "unsteady: wrong in one of two runs; output 0[0, 0] 0.5, not…"
+
+
+def test_a_line_is_compared_with_what_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refresh may be lost together with a new layout: the end of a longer text stayed on the screen."""
+    line, asked = StatusLine(id="hint"), list[int]()
+    monkeypatch.setattr(line, "refresh", lambda region: asked.append(region.right))
+    for text, is_drawn in (("confirmed as best, judged", True), ("a shorter one", False), ("short", True)):
+        line.show([(text, "")])
+        if is_drawn:
+            line.line(0, 80)
+    line.show([("shorter", "")])
+    assert asked == [25, 25, 25, 7]

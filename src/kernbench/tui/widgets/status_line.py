@@ -23,16 +23,19 @@ class StatusLine(RowView, can_focus=False):
     def __init__(self, *, id: str) -> None:  # noqa: A002 - Textual's name
         super().__init__(id=id)
         self._spans: list[Span] = []
+        self._painted: list[Span] = []
+        """As last drawn: a refresh that comes together with a new layout may be lost."""
 
     def count(self) -> int:
         return 1
 
     def line(self, index: int, width: int) -> Sequence[Span]:
+        self._painted = self._spans
         return self._spans
 
     def show(self, spans: list[Span]) -> None:
-        before, self._spans = self._spans, spans
-        begin, end = changed(before, spans)
+        self._spans = spans
+        begin, end = changed(self._painted, spans)
         if begin < end:
             self.refresh(Region(begin, 0, end - begin, 1))
 
