@@ -166,12 +166,12 @@ def test_mistakes_are_one_sentence(task: Path, words: list[str], said: str) -> N
 
 
 def test_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task of C++ on this CPU that does its work twice."""
+    """A task of C++ on this CPU that does its work so often that no busy machine hides it."""
     folder = tmp_path / "softmax_host"
     shutil.copytree(ROOT / "kernels" / "softmax_host", folder, ignore=shutil.ignore_patterns(".*", "*.md"))
     commit(folder)
     path = folder / "solution.py"
-    path.write_text(path.read_text().replace("    _lib.softmax", "    for _ in range(2): _lib.softmax"))
+    path.write_text(path.read_text().replace("    _lib.softmax", "    for _ in range(40): _lib.softmax"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KERNBENCH_HARNESS", raising=False)
     result = CliRunner().invoke(
