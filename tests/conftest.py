@@ -6,7 +6,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,9 @@ import pytest
 from harness.shared import taskfile
 from kernbench.engine.jobs import Options
 from kernbench.engine.session import Session
+from kernbench.worker import launched
 from tests import FAKE
-from tests.sessions import PATIENT, TASK, Watched
+from tests.sessions import PATIENT, Watched, toy
 
 
 def _has_gpu() -> bool:
@@ -59,6 +60,19 @@ def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def fakes_without_packages() -> Iterator[None]:
+    """The fake harness needs no packages, and finding them is half of what its processes take."""
+    real = launched.command
+
+    def command(streams: Sequence[int], words: Sequence[str]) -> list[str]:
+        return real(streams, [words[0], "-S", *words[1:]] if str(FAKE) in words else words)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launched, "command", command)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_worker_left() -> Iterator[None]:
     """A test that leaves a worker behind fails itself; otherwise a later one that counts them would."""
@@ -86,12 +100,7 @@ def _command(pid: str) -> list[bytes]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The toy task."""
-    place = tmp_path / "toy"
-    place.mkdir()
-    (place / "task.toml").write_text(TASK)
-    (place / "reference.py").write_text("def make_inputs(case, seed, device): ...\ndef toy(): ...\n")
-    (place / "solution.py").write_text("def toy(): ...\nTIME_US = 50.0\n")
-    return place
+    return toy(tmp_path / "toy")
 
 
 @pytest.fixture

@@ -35,6 +35,15 @@ HASTY = Deadlines(build=1.0, check=1.0, time=1.0, cancel=0.5, cancel_build=0.5, 
 """For a worker that hangs."""
 
 
+def toy(place: Path) -> Path:
+    """The task, in a new folder."""
+    place.mkdir()
+    (place / "task.toml").write_text(TASK)
+    (place / "reference.py").write_text("def make_inputs(case, seed, device): ...\ndef toy(): ...\n")
+    (place / "solution.py").write_text("def toy(): ...\nTIME_US = 50.0\n")
+    return place
+
+
 def write(folder: Path, text: str) -> None:
     (folder / "solution.py").write_text("def toy(): ...\n" + text + "\n")
 

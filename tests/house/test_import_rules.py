@@ -68,6 +68,7 @@ def test_a_package_that_is_brought_along_is_named() -> None:
     assert offenders(brought_by("json", "rich.text"), {"rich"}) == {"rich.text": {"rich"}}
 
 
+@pytest.mark.long
 def test_the_shared_vocabulary_imports_under_every_python() -> None:
     """3.10 is the oldest that a worker may run under; task.toml is read by the workbench, which has tomllib."""
     if len(pythons()) == 1:

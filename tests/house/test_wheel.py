@@ -102,6 +102,7 @@ os._exit(0)
 """
 
 
+@pytest.mark.long
 def test_new_tasks_are_right_at_once_and_shipped_kernels_can_be_imported(programs: Path, tmp_path: Path) -> None:
     forms = {"in_triton": [], "in_cuda": ["--cuda"], "on_the_host": ["--host"]}
     for name, form in forms.items():
@@ -110,6 +111,7 @@ def test_new_tasks_are_right_at_once_and_shipped_kernels_can_be_imported(program
     assert said.splitlines() == [*(f"{name} is right" for name in forms), "shipped kernels are right"]
 
 
+@pytest.mark.long
 def test_a_shipped_task_is_refused_in_place_and_runs_as_a_copy(programs: Path, tmp_path: Path) -> None:
     execute(programs / "kernbench", "run", "softmax_host", cwd=tmp_path, codes=(2,))
     execute(programs / "kernbench", "new", "demo", "--from", "softmax_host", cwd=tmp_path)

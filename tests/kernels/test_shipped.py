@@ -27,12 +27,14 @@ def events(*words: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.parametrize("how_many", [1, pytest.param(None, marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", TASKS)
-def test_smoke_cases_are_right(name: str, tmp_path: Path) -> None:
+def test_smoke_cases_are_right(name: str, how_many: int | None, tmp_path: Path) -> None:
     task = taskfile.load(KERNELS / name)
-    wanted = {case.id for case in task.cases if case.kind == "smoke"}
+    wanted = [case.id for case in task.cases if case.kind == "smoke"][:how_many]
     assert wanted
-    heard = events(str(KERNELS / name), "--case", "smoke*", "--state", str(tmp_path))
+    pattern = wanted[0] if how_many else "smoke*"
+    heard = events(str(KERNELS / name), "--case", pattern, "--state", str(tmp_path))
     landed = {event["id"]: event["status"] for event in heard if event["event"] == "case"}
     assert {case: landed.get(case) for case in wanted} == dict.fromkeys(wanted, landed[min(wanted)])
     assert landed[min(wanted)] in ("ok", "interpreted")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from kernbench.log import overview, stored_sources
 from kernbench.log.entries import iterations_file, pulled_entries
 from kernbench.log.runs.journal import Journal
 from tests import FAKE, ROOT
-from tests.sessions import Watched, run_and_confirm, write
+from tests.sessions import Watched, run_and_confirm, toy, write
 
 pytestmark = pytest.mark.anyio
 Watch = Callable[..., Watched]
@@ -48,13 +50,19 @@ def said(*words: str, state: Path) -> str:
     return result.output if result.exception is None else str(result.exception)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = toy(tmp_path_factory.mktemp("made") / "toy")
+    for time_us, words in ((80.0, "one row a warp"), (50.0, "two rows a warp")):
+        write(folder, f"TIME_US = {time_us}")
+        asyncio.run(run(folder, ".far", words))
+    return folder
+
+
 @pytest.fixture
-async def shipped(folder: Path) -> Path:
+def shipped(folder: Path, made: Path) -> Path:
     """Two entries made on another machine; the folder holds the source of the second."""
-    write(folder, "TIME_US = 80.0")
-    await run(folder, ".far", "one row a warp")
-    write(folder, "TIME_US = 50.0")
-    await run(folder, ".far", "two rows a warp")
+    shutil.copytree(made, folder, dirs_exist_ok=True)
     return folder
 
 

@@ -119,6 +119,7 @@ async def test_ten_iterations(place: Path) -> None:
         assert (await script.call("status")).budget["sentence"].startswith("0 runs left and ")
 
 
+@pytest.mark.long
 async def test_a_cached_answer_is_not_promoted(place: Path) -> None:
     """With the real worker."""
     async with Client(server(place, "--budget", "10")) as client:

@@ -33,6 +33,7 @@ def selfcheck(part: str, task: Path, *words: str, code: int = 0) -> list[dict[st
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.long
 def test_edits_are_built_timed_and_compared_with_a_cold_start() -> None:
     *rows, part = selfcheck("latency", DEMO, "--repeats", "8", *ONE_CASE)
     assert [row["what"] for row in rows] == ["warm edit", "warm edit", "started cold", "started cold"]
@@ -49,6 +50,7 @@ def test_an_edit_that_cannot_be_timed_is_said(tmp_path: Path) -> None:
     assert part["notes"][0].startswith("an edited solution was not timed (build_error: ")
 
 
+@pytest.mark.long
 def test_good_saves_are_served_after_crashes() -> None:
     command = [sys.executable, "tests/measure/measure_crashes.py", str(DEMO), "--rounds", "2", *ONE_CASE]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=ROOT)

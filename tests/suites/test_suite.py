@@ -70,6 +70,7 @@ def test_a_crash_costs_one_problem_and_resume_goes_on(folder: Path) -> None:
     assert load(folder / "suite/1_activation").device == "cpu"
 
 
+@pytest.mark.long
 def test_a_hang_costs_one_problem(folder: Path) -> None:
     solutions = folder / "solutions"
     solutions.mkdir()

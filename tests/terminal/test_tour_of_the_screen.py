@@ -35,7 +35,7 @@ def test_keys_in_one_packet_reach_the_box_that_the_first_opens(folder: Path, ope
     terminal.until("hypothesis: wider loads")
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 48)])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), pytest.param(160, 48, marks=pytest.mark.long)])
 def test_from_opening_to_quitting(width: int, height: int, folder: Path, open_terminal: Opens) -> None:
     terminal = open_terminal(folder, width, height)
     first = terminal.until(r"passed[\s\S]*#1 ")

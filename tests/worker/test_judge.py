@@ -82,7 +82,7 @@ def findings(messages: list[Any]) -> set[str]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
-    return confirm(tmp_path_factory.mktemp("judge"), [RIGHT, SOMETIMES, SLOWED, "def softmax(:\n", RIGHT, BRIEFLY])
+    return confirm(tmp_path_factory.mktemp("judge"), [RIGHT, SOMETIMES, SLOWED, "def softmax(:\n", RIGHT])
 
 
 def test_a_right_source_is_judged_right_in_at_least_a_hundred_calls(answers: list[list[Any]]) -> None:
@@ -104,8 +104,10 @@ def test_a_baseline_that_the_source_slows_down_is_found(answers: list[list[Any]]
     assert "opponent_slowed" in findings(answers[2])
 
 
-def test_a_baseline_that_is_slower_for_a_moment_is_timed_again(answers: list[list[Any]]) -> None:
-    assert "opponent_slowed" not in findings(answers[5])
+@pytest.mark.long
+def test_a_baseline_that_is_slower_for_a_moment_is_timed_again(tmp_path: Path) -> None:
+    (messages,) = confirm(tmp_path, [BRIEFLY])
+    assert "opponent_slowed" not in findings(messages)
 
 
 def test_one_that_does_not_load_fails(answers: list[list[Any]]) -> None:

@@ -291,6 +291,7 @@ def test_the_newest_request_wins(builder: Builder, facts: dict[str, Any], tmp_pa
     assert cubins(tmp_path / "old") == {}
 
 
+@pytest.mark.long
 def test_overtime_is_ended_and_nothing_stays_behind(facts: dict[str, Any], tmp_path: Path) -> None:
     builder = Builder("1")
     builder.send(written(tmp_path / "hangs", before=BAD["hangs"]), facts, tmp_path / "cache")

@@ -156,6 +156,7 @@ def test_kept_runs_and_exports_are_not_looked_through(folder: Path) -> None:
     assert taskfile.load(folder).files == before
 
 
+@pytest.mark.long
 def test_every_python_gives_the_same_hash(folder: Path) -> None:
     (folder / "parts" / "inner.py").write_text(
         "def g(x, /, *a, k=0x10, **kw) -> int:\n    match x:\n        case [1, *_] | None:\n            pass\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ sent = []
 def emit(event, **fields):
     sent.append(fields)
 
-watch = ProcessWatch()
 def run(text):
     sent.clear()
     watch.before_load()
@@ -41,16 +41,41 @@ def run(text):
 QUIET: dict[str, list[Any]] = {"codes": [], "restored": [], "replaced": [], "left": [], "packages": []}
 
 
-def played(*steps: str) -> list[dict[str, Any]]:
-    """The result of each step, an expression, in one new process."""
-    program = HEAD + "print(json.dumps([" + ", ".join(steps) + "]))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+PLAY = """
+import harness.check.elements
+for line in sys.stdin:
+    child = os.fork()
+    if not child:
+        watch = ProcessWatch()
+        print(json.dumps([eval(step) for step in json.loads(line)]), flush=True)
+        os._exit(0)
+    if os.waitpid(child, 0)[1]:
+        print("failed", flush=True)
+"""
+Play = Callable[..., list[dict[str, Any]]]
 
 
 @pytest.fixture(scope="module")
-def results() -> list[dict[str, Any]]:
+def played() -> Iterator[Play]:
+    """The result of each step, an expression, in a copy of a process that has loaded torch."""
+    command = [sys.executable, "-c", HEAD + PLAY]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        given, said = process.stdin, process.stdout
+
+        def play(*steps: str) -> list[dict[str, Any]]:
+            given.write(json.dumps(steps) + "\n")
+            given.flush()
+            found: list[dict[str, Any]] = json.loads(said.readline())
+            return found
+
+        yield play
+        given.close()
+
+
+@pytest.fixture(scope="module")
+def results(played: Play) -> list[dict[str, Any]]:
     return played(
         "run('import torch\\nX = 1')",
         "run('import torch\\ntorch.set_default_dtype(torch.float64)')",
@@ -81,7 +106,7 @@ def test_a_method_that_hides_an_inherited_one_counts(results: list[dict[str, Any
     assert "Tensor.relu" in results[6]["replaced"]
 
 
-def test_what_a_package_does_at_its_import_stays(tmp_path: Path) -> None:
+def test_what_a_package_does_at_its_import_stays(tmp_path: Path, played: Play) -> None:
     """The import happens only once; a variable that the source names is the source's all the same."""
     (tmp_path / "kb_patcher.py").write_text(
         "import os, sys, torch\nold = torch.relu\ndef relu(x): return old(x)\ntorch.relu = relu\n"
@@ -94,7 +119,7 @@ def test_what_a_package_does_at_its_import_stays(tmp_path: Path) -> None:
     assert found[2] == ["PATCHER_HOME"]
 
 
-def test_what_the_first_compile_sets_stays_unless_the_source_names_it() -> None:
+def test_what_the_first_compile_sets_stays_unless_the_source_names_it(played: Play) -> None:
     """Inductor sets it once, perhaps long after its import: taken away, later compiles would go on without it."""
     compiler = "def first(name):\\n    import os\\n    os.environ[name] = 'set'"
     program = "import kb_compiler\\nkb_compiler.first"
@@ -109,7 +134,7 @@ def test_what_the_first_compile_sets_stays_unless_the_source_names_it() -> None:
     assert left == ["set", False]
 
 
-def test_a_lock_of_python_and_a_handler_in_c_count() -> None:
+def test_a_lock_of_python_and_a_handler_in_c_count(played: Play) -> None:
     """The harness waits for the one, and copies results that the other could compute."""
     lock, handler = played(
         "run('import threading\\nthreading._active_limbo_lock = threading.RLock()')",
@@ -120,7 +145,7 @@ def test_a_lock_of_python_and_a_handler_in_c_count() -> None:
     assert handler["replaced"] == ["a signal handler"]
 
 
-def test_what_a_row_is_judged_by_counts_as_the_opponent() -> None:
+def test_what_a_row_is_judged_by_counts_as_the_opponent(played: Play) -> None:
     begin = "(watch.begin_run(task), watch.keep_reference(reference), {})[-1]"
     first, honest, wider, entry, method, again = played(
         "exec('from harness.shared.task import Tolerance; from harness.inputs.reference import Reference;"
@@ -140,27 +165,24 @@ def test_what_a_row_is_judged_by_counts_as_the_opponent() -> None:
     assert again["left"] == ["harness.shared.results.Verdict.__getattribute__"]
 
 
-def test_a_table_of_the_harness_is_not_to_be_changed() -> None:
+def test_a_table_of_the_harness_is_not_to_be_changed(played: Play) -> None:
     (found,) = played("run('import harness.shared.findings as f; f.DEFINITIONS.pop(\"forked\")')")
     assert found["replaced"] == ["a constant of harness.shared.findings"]
     assert found["codes"] == ["process_changed"]
 
 
-def test_a_constant_of_the_harness_that_c_code_changed_is_named() -> None:
+def test_a_constant_of_the_harness_that_c_code_changed_is_named(played: Play) -> None:
     poke = (
         "import ctypes\\nfrom harness.check import elements\\n"
         "consts = elements._chunk.__code__.co_consts\\n"
         "value = next(item for item in consts if isinstance(item, float))\\n"
         "ctypes.c_double.from_address(id(value) + 16).value = 1e300"
     )
-    program = HEAD.replace("import torch\n", "import torch\nimport harness.check.elements\n", 1)
-    program += f"print(json.dumps(run('{poke}')))"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+    (found,) = played(f"run('{poke}')")
     assert found["replaced"] == ["harness.check.elements._chunk"]
 
 
-def test_a_builtin_whose_c_function_is_another_is_named() -> None:
+def test_a_builtin_whose_c_function_is_another_is_named(played: Play) -> None:
     poke = (
         "import ctypes, math\\n"
         "cell = lambda f: ctypes.c_void_p.from_address(ctypes.c_void_p.from_address(id(f) + 16).value + 8)\\n"
