@@ -119,7 +119,6 @@ async def test_ten_iterations(place: Path) -> None:
         assert (await script.call("status")).budget["sentence"].startswith("0 runs left and ")
 
 
-@pytest.mark.long
 async def test_a_cached_answer_is_not_promoted(place: Path) -> None:
     """With the real worker."""
     async with Client(server(place, "--budget", "10")) as client:
@@ -128,6 +127,13 @@ async def test_a_cached_answer_is_not_promoted(place: Path) -> None:
         cheat = await script.call("run", hypothesis="a cached answer needs no work")
         assert (cheat.is_right, cheat.is_best, cheat.over_baseline) == (False, False, None), cheat.sentence
         assert (await script.call("log")).best.startswith("no best yet: ")
+
+
+@pytest.mark.long
+async def test_honest_work_is_confirmed(place: Path) -> None:
+    """With the real worker."""
+    async with Client(server(place, "--budget", "10")) as client:
+        script = Script(client)
         await script.save(LOOP)
         honest = await script.call("run", hypothesis="the work, ten times")
         assert honest.is_right, honest.sentence
