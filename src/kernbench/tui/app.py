@@ -124,15 +124,11 @@ class Workbench(SafeApp[None], inherit_bindings=False):
             with contextlib.suppress(RuntimeError, ValueError):
                 asyncio.get_running_loop().add_signal_handler(number, self._end)
         if not self.is_headless:
-            self.set_interval(2, self._leave_a_dead_terminal)
+            loop = asyncio.get_running_loop()
+            hangup.look_after_terminal(lambda: loop.call_soon_threadsafe(self._end))
         self._connect()
         if self._telemetry is not None:
             self.call_after_refresh(self._telemetry.start)
-
-    def _leave_a_dead_terminal(self) -> None:
-        """Without SIGHUP (under nohup), Textual would read end-of-file forever."""
-        if hangup.is_gone():
-            self._end()
 
     def _end(self) -> None:
         if not self.is_headless and hangup.is_gone():

@@ -1,7 +1,8 @@
 """A closed terminal: how to tell, and how to end then.
 
 Textual's thread for output dies with the terminal. What the screen still writes fills that thread's queue, and the
-screen would wait for room in it forever.
+screen would wait for room in it forever. So a thread of ours looks after the terminal, and SIGCONT, which comes with
+the end of a terminal too, resumes nothing then.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ import select
 import signal
 import sys
 import threading
+import time
+from collections.abc import Callable
 
+LOOK_S = 1.0
+"""Between two looks. There may be no SIGHUP: under nohup, Textual would read end-of-file forever."""
 PATIENCE_S = 15.0
 """For the worker to close and the log to be written."""
 EXIT_CODE = 128 + signal.SIGHUP
@@ -29,6 +34,21 @@ def is_dead(descriptor: int) -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)  # poll always reports a hang-up
     return any(events & (select.POLLHUP | select.POLLNVAL) for _, events in poll.poll(0))
+
+
+def look_after_terminal(on_gone: Callable[[], object]) -> None:
+    """Ends the program with its terminal; `on_gone` is called first, in another thread."""
+
+    def look() -> None:
+        while not is_gone():
+            time.sleep(LOOK_S)
+        end_soon()
+        on_gone()
+
+    threading.Thread(target=look, daemon=True, name="hangup").start()
+    resume = signal.getsignal(signal.SIGCONT)
+    if callable(resume):  # Textual's
+        signal.signal(signal.SIGCONT, lambda number, frame: None if is_gone() else resume(number, frame))
 
 
 def end_soon() -> None:
