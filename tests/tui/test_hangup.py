@@ -16,7 +16,7 @@ hangup.LOOK_S, hangup.PATIENCE_S = 0.05, 0.5
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
 resumed = threading.Event()
 signal.signal(signal.SIGCONT, lambda number, frame: resumed.set())  # as Textual does
-hangup.look_after_terminal(lambda: print("gone", resumed.is_set(), file=sys.stderr, flush=True))
+hangup.watch_terminal(lambda: print("gone", resumed.is_set(), file=sys.stderr, flush=True))
 signal.raise_signal(signal.SIGCONT)
 print("resumed", resumed.is_set(), file=sys.stderr, flush=True)
 resumed.clear()

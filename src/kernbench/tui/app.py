@@ -122,18 +122,13 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         # A lost connection or a kill ends like `q`: the worker closes, and finished rows are on disk.
         for number in (signal.SIGHUP, signal.SIGTERM):
             with contextlib.suppress(RuntimeError, ValueError):
-                asyncio.get_running_loop().add_signal_handler(number, self._end)
+                asyncio.get_running_loop().add_signal_handler(number, self.exit)
         if not self.is_headless:
             loop = asyncio.get_running_loop()
-            hangup.look_after_terminal(lambda: loop.call_soon_threadsafe(self._end))
+            hangup.watch_terminal(lambda: loop.call_soon_threadsafe(self.exit))
         self._connect()
         if self._telemetry is not None:
             self.call_after_refresh(self._telemetry.start)
-
-    def _end(self) -> None:
-        if not self.is_headless and hangup.is_gone():
-            hangup.end_soon()
-        self.exit()
 
     def _connect(self) -> None:
         engine = self.engine

@@ -1,12 +1,13 @@
 """A closed terminal: how to tell, and how to end then.
 
 Textual's thread for output dies with the terminal. What the screen still writes fills that thread's queue, and the
-screen would wait for room in it forever. So a thread of ours looks after the terminal, and SIGCONT, which comes with
-the end of a terminal too, resumes nothing then.
+screen would wait for room in it forever. So a thread of ours watches the terminal. A terminal that closes also sends
+SIGCONT, which must not make Textual resume.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -36,14 +37,16 @@ def is_dead(descriptor: int) -> bool:
     return any(events & (select.POLLHUP | select.POLLNVAL) for _, events in poll.poll(0))
 
 
-def look_after_terminal(on_gone: Callable[[], object]) -> None:
-    """Ends the program with its terminal; `on_gone` is called first, in another thread."""
+def watch_terminal(on_gone: Callable[[], object]) -> None:
+    """End the program soon after its terminal; `on_gone`, called from another thread, may end it sooner."""
 
     def look() -> None:
         while not is_gone():
             time.sleep(LOOK_S)
-        end_soon()
-        on_gone()
+        with contextlib.suppress(RuntimeError):  # the event loop is closed: the program is ending
+            on_gone()
+        time.sleep(PATIENCE_S)
+        end_now()
 
     threading.Thread(target=look, daemon=True, name="hangup").start()
     resume = signal.getsignal(signal.SIGCONT)
@@ -51,13 +54,6 @@ def look_after_terminal(on_gone: Callable[[], object]) -> None:
         signal.signal(signal.SIGCONT, lambda number, frame: None if is_gone() else resume(number, frame))
 
 
-def end_soon() -> None:
-    """End the program if it has not ended by itself: nothing of it is seen any more."""
-    timer = threading.Timer(PATIENCE_S, os._exit, (EXIT_CODE,))
-    timer.daemon = True
-    timer.start()
-
-
 def end_now() -> None:
-    """Once everything is closed and written."""
+    """Once everything is closed and written, or has had its time."""
     os._exit(EXIT_CODE)
