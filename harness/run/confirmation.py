@@ -120,7 +120,7 @@ class ConfirmedRows:
         return timed, spots
 
     def _rest(self, case: Case) -> None:
-        """A save ends it at once."""
+        """Waits before the next try; a save ends the wait at once."""
         beat, end = self.progress.pulse(case), time.monotonic() + REST_S
         while time.monotonic() < end:
             beat()

@@ -178,7 +178,7 @@ def _is_log(event: str, args: tuple[Any, ...], index: int) -> bool:
 
 
 def _places(event: str, args: tuple[Any, ...], index: int) -> Iterator[str]:
-    """Folders that a name may be relative to. Python does not say it of `open`, so it may be any that is open."""
+    """Folders that a name may be relative to. For `open`, Python does not say which, so it may be any open one."""
     if event == "open":
         return _open_folders()
     place = RELATIVE_TO.get(event, {}).get(index)
@@ -195,7 +195,7 @@ def _open_folders() -> Iterator[str]:
 
 
 def _holds_log(path: Any) -> bool:
-    """Under another name of its folder, the log would not be known."""
+    """Whether the log is inside: once its folder has another name, the log would not be recognized."""
     folder = os.path.realpath(os.fsdecode(path)) + os.sep if isinstance(path, (str, bytes)) else os.devnull
     return any(log.startswith(folder) for log in _logs)
 

@@ -164,7 +164,7 @@ def _limits() -> tuple[tuple[int, int], ...]:
 
 
 def _handlers() -> tuple[Any, ...]:
-    """C code can handle a fault without Python's knowledge, and compute a result when it is looked at."""
+    """Python's, and those that C code sets behind its back: one for a fault could compute a result when it is read."""
     return *(signal.getsignal(number) for number in range(1, signal.NSIG)), *map(_native_handler, FAULTS)
 
 
@@ -180,7 +180,7 @@ def _native_handler(number: int) -> int:
 
 
 def _clock() -> bytes:
-    """The first instructions of what every clock in the process reads."""
+    """The first instructions of the function that every clock in the process calls."""
     return ctypes.string_at(ctypes.cast(_libc.clock_gettime, ctypes.c_void_p).value or 0, INSTRUCTION_BYTES)
 
 
@@ -193,8 +193,8 @@ def _timers() -> tuple[bool, ...]:
 PIPES: list[int] = []
 """The descriptors of the pipes to the workbench, once they are known."""
 SENDERS: list[tuple[Any, Any]] = []
-"""What every line to the workbench passes through, once it is known, and its lock: another one could change a line
-while it is held."""
+"""The channel to the workbench, once it is known, and its lock: a source that puts its own there could change a line
+while it is being sent."""
 
 
 def _pipe() -> tuple[Any, ...]:

@@ -72,7 +72,7 @@ class WallClock:
             if call.prepare is not None:
                 call.prepare()
             run = call.run
-            start, result, end = now(), run(), now()  # not in variables meanwhile, which the call could change
+            start, result, end = now(), run(), now()  # in no variable during the call, which could change it
             if call.after is not None:
                 call.after(result)
             del result  # freed outside the timed span, before the next call allocates

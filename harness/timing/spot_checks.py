@@ -107,7 +107,7 @@ class SpotChecks:
         self._calls[side] += not is_last_before
         place = _drawn(self._calls[side]) if self._calls[side] > self.most else self._calls[side] - 1
         copied = self._copied(result, working) if is_last_before or place < self.most else None
-        self.on_return(is_solution)  # after the copy: what it calls could compute a result that is not there yet
+        self.on_return(is_solution)  # after the copy: during this, a source could compute a result late
         if is_solution and not is_last_before and place < self.most:
             self._sets[place] = working
         if is_last_before:

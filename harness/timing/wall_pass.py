@@ -60,7 +60,7 @@ def medians(
         flush()
         synchronize()
         run = call.run
-        # not in variables meanwhile, which the call could change
+        # The times are in no variable during the call, which could change them.
         start, result, launched, _, end = now(), run(), now(), synchronize(), now()
         if call.after is not None:
             call.after(result)

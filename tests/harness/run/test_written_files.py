@@ -137,9 +137,9 @@ def remove(path): path.unlink()
 def truncate(path): os.truncate(path, 0)
 def symlink(path): (path.parent / "link").symlink_to(path); (path.parent / "link").write_text("forged")
 def link(path): os.link(path, path.parent / "link"); (path.parent / "link").write_text("forged")
-def beside(path): os.open(path.name, os.O_WRONLY | os.O_APPEND, dir_fd=os.open(path.parent, os.O_RDONLY))
-def swept(path): os.remove(path.name, dir_fd=os.open(path.parent, os.O_RDONLY))
-def renamed(path): os.rename(path.parent, str(path.parent) + ".aside")
+def open_by_folder(path): os.open(path.name, os.O_WRONLY | os.O_APPEND, dir_fd=os.open(path.parent, os.O_RDONLY))
+def remove_by_folder(path): os.remove(path.name, dir_fd=os.open(path.parent, os.O_RDONLY))
+def rename_folder(path): os.rename(path.parent, str(path.parent) + ".aside")
 def late(path): threading.Timer(0.2, lambda: write(path)).start()
 """
 
