@@ -42,6 +42,8 @@ class CaseInputs:
         """Verdicts of functions called with these inputs; dropped together with their source."""
         self._truth: Outputs | None = None
         self._expected: Outputs | None = None
+        self.nbytes = nbytes(self.inputs)
+        """Of everything that it has so far; every row asks all that are kept."""
 
     def entry(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A side's function as the case calls it with these inputs. If the task is seeded, a call is so too."""
@@ -72,7 +74,7 @@ class CaseInputs:
     def truth(self) -> Outputs:
         if self._truth is None:
             self._start()
-            self._truth = _read_only(self.reference.truth(self.case, self.inputs))
+            self._truth = self._added(self.reference.truth(self.case, self.inputs))
         return self._truth
 
     @property
@@ -80,16 +82,13 @@ class CaseInputs:
         """The reference's outputs in the production dtype."""
         if self._expected is None:
             self._start()
-            self._expected = _read_only(self.reference.outputs(self.case, copies(self.inputs)))
+            self._expected = self._added(self.reference.outputs(self.case, copies(self.inputs)))
         return self._expected
 
-    @property
-    def nbytes(self) -> int:
-        return nbytes(self.inputs) + nbytes(self._truth or {}) + nbytes(self._expected or {})
-
-
-def _read_only(outputs: Outputs) -> Outputs:
-    return cast("Outputs", MappingProxyType(outputs))
+    def _added(self, outputs: Outputs) -> Outputs:
+        """The outputs, counted and read-only."""
+        self.nbytes += nbytes(outputs)
+        return cast("Outputs", MappingProxyType(outputs))
 
 
 class RunCache:

@@ -7,10 +7,12 @@ replaced function cannot be, because references to it remain: the workbench repl
 from __future__ import annotations
 
 import ctypes
+import itertools
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter, is_
 from typing import Any
 
 from harness.state import settings, watched_names
@@ -18,6 +20,9 @@ from harness.state import settings, watched_names
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 _HEADER = object.__basicsize__
 """Where a builtin has the pointer to its definition, which begins with its name and its C function."""
+_PARTS, _VALUE = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__"))), attrgetter("value")
+_ONE_BY_ONE = frozenset(("builtins", __name__))
+"""Tables that are compared without calling any function: they hold those that compare the others."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +47,20 @@ class Functions:
         ]
         self._closed = [(owner, table, frozenset(table)) for owner, table in tables if watched_names.is_closed(owner)]
         found = {id(value): value for _, _, kept in self.tables for value in kept.values() if _is_function(value)}
-        self._code = [(item, item.__code__, item.__defaults__, item.__kwdefaults__) for item in found.values()]
+        self._functions = list(found.values())
+        self._parts = [(part, list(map(part, self._functions))) for part in _PARTS]
         builtins = {id(value): value for _, _, kept in self.tables for value in kept.values() if _is_builtin(value)}
         cells = [(item, cell) for item in builtins.values() for cell in _cells(item)]
-        self._methods = [(item, cell, cell.value) for item, cell in cells]
+        self._builtins, self._cells = [item for item, _ in cells], [cell for _, cell in cells]
+        self._targets = list(map(_VALUE, self._cells))
         own = [item for item in found.values() if str(item.__module__).startswith("harness.")]
         self._numbers = [(item, said) for item in own if (said := _numbers(item.__code__)) != repr([])]
 
     def replaced(self) -> Iterator[tuple[str, str, Any]]:
         """Owner, name and new value of each that is another object now; None for one that is gone."""
         for owner, table, kept in self.tables:
+            if owner not in _ONE_BY_ONE and all(map(is_, map(table.get, kept), kept.values())):
+                continue
             get = table.get
             for name, value in kept.items():
                 if get(name) is not value:
@@ -63,23 +72,18 @@ class Functions:
 
     def rewritten(self) -> dict[str, int]:
         """Functions whose code or defaults were exchanged in place, each with the identity of its code."""
-        return (
-            {
-                f"{item.__module__}.{item.__qualname__}": id(item.__code__)
-                for item, code, defaults, named in self._code
-                if item.__code__ is not code or item.__defaults__ is not defaults or item.__kwdefaults__ is not named
-            }
-            | {
-                f"{item.__module__}.{item.__qualname__}": 0
-                for item, said in self._numbers
-                if _numbers(item.__code__) != said
-            }
-            | {
-                f"{getattr(item, '__module__', '')}.{item.__name__}": 1
-                for item, cell, value in self._methods
-                if cell.value != value
-            }
-        )
+        found: dict[str, int] = {}
+        for part, before in self._parts:
+            if not all(map(is_, map(part, self._functions), before)):
+                pairs = zip(self._functions, before, strict=True)
+                found |= {_full_name(item): id(item.__code__) for item, value in pairs if part(item) is not value}
+        found |= {_full_name(item): 0 for item, said in self._numbers if _numbers(item.__code__) != said}
+        targets = list(map(_VALUE, self._cells))
+        if targets != self._targets:
+            changed = [now != was for now, was in zip(targets, self._targets, strict=True)]
+            items = itertools.compress(self._builtins, changed)
+            found |= {f"{getattr(item, '__module__', '')}.{item.__name__}": 1 for item in items}
+        return found
 
     def accept(self, owner: str, name: str, value: Any) -> None:
         for known, _, kept in self.tables:
@@ -94,7 +98,7 @@ class Fingerprint:
         self._packages = _packages()
         self._functions = Functions(watched_names.owners())
         self._restorable = [(item, item.read()) for item in settings.RESTORED]
-        self._kept, self._constants = settings.kept(), watched_names.constants()
+        self._kept, self._constants = settings.kept(), watched_names.Constants()
 
     def look(self, restore: bool = True, mentions: Callable[[str], bool] = lambda name: True) -> Changes:
         """What has changed since; puts settings back, unless the source is still to run with its own.
@@ -103,8 +107,8 @@ class Fingerprint:
         """
         restored = self._restore(mentions) if restore else []
         replaced: dict[str, int] = dict.fromkeys(settings.changed(self._kept), 0)
-        constants, by_packages = watched_names.constants(), []
-        replaced |= {f"a constant of {name}": 0 for name, was in self._constants.items() if constants.get(name) != was}
+        replaced |= {f"a constant of {name}": 0 for name in self._constants.changed()}
+        by_packages = []
         for owner, name, now in list(self._functions.replaced()):
             package = watched_names.package_of(now)
             if (owner, name) in watched_names.FOLLOWS_SETTINGS:
@@ -173,6 +177,10 @@ def _watched(table: Mapping[str, Any]) -> dict[str, Any]:
 def _numbers(code: types.CodeType) -> str:
     """The numbers in a function; C code can change them in place."""
     return repr([value for value in code.co_consts if type(value) in (int, float)])
+
+
+def _full_name(function: types.FunctionType) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
 
 
 def _is_builtin(value: Any) -> bool:

@@ -63,13 +63,22 @@ def inherited(owner: str) -> set[str]:
     return {name for base in kind.__mro__[1:-1] for name in vars(base)} - vars(kind).keys()
 
 
-def constants() -> dict[str, int]:
-    """A hash of the harness's constants, by module: tables of findings, tolerances of a check, numbers of calls."""
-    return {
-        name: hash(tuple((key, repr(value)) for key, value in list(vars(module).items()) if _is_constant(key, value)))
-        for name, module in list(sys.modules.items())
-        if name.partition(".")[0] == "harness" and isinstance(module, types.ModuleType)
-    }
+class Constants:
+    """The harness's constants by module: tables of findings, tolerances of a check, numbers of calls."""
+
+    def __init__(self) -> None:
+        modules = [(name, module) for name, module in list(sys.modules.items()) if name.partition(".")[0] == "harness"]
+        tables = [(name, vars(module)) for name, module in modules if isinstance(module, types.ModuleType)]
+        named = [(name, table, [key for key in table if _is_constant(key, table[key])]) for name, table in tables]
+        self._kept = [(name, table, keys, _texts(table, keys)) for name, table, keys in named if keys]
+
+    def changed(self) -> list[str]:
+        """The modules in which one is another now."""
+        return [name for name, table, keys, before in self._kept if _texts(table, keys) != before]
+
+
+def _texts(table: Mapping[str, Any], keys: list[str]) -> list[str]:
+    return list(map(repr, map(table.get, keys)))
 
 
 def _is_constant(name: str, value: Any) -> bool:
