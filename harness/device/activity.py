@@ -50,6 +50,8 @@ class Activity:
     @property
     def busy_us(self) -> float:
         """Length of the union of the records' intervals: how long the call kept the device busy."""
+        if len(self.records) == 1:  # nearly always
+            return max(0, self.records[0].end_ns - self.records[0].start_ns) / 1000
         total, reached = 0, 0
         for record in sorted(self.records, key=lambda item: item.start_ns):
             total += max(0, record.end_ns - max(record.start_ns, reached))

@@ -68,9 +68,7 @@ class Nvml:
 
     def memory_peak(self) -> float | None:
         """Peak bytes per second of the memory bus at its highest clock."""
-        clock = self._number("nvmlDeviceGetMaxClockInfo", ctypes.c_uint, 2)
-        width = self._number("nvmlDeviceGetMemoryBusWidth", ctypes.c_uint)
-        return None if clock is None or width is None else 2.0 * clock * 1e6 * width / 8
+        return _memory_peak(self)
 
     def foreign_processes(self) -> int | None:
         """Number of other processes that compute on this GPU; None if the list is unreliable."""
@@ -120,6 +118,13 @@ class Nvml:
         if query is None or query(self._handle, ctypes.byref(count), entries) != 0:
             return None
         return [entries[index].pid for index in range(count.value)]
+
+
+@functools.cache  # the driver takes 2 ms to say it, and every row asks
+def _memory_peak(nvml: Nvml) -> float | None:
+    clock = nvml._number("nvmlDeviceGetMaxClockInfo", ctypes.c_uint, 2)
+    width = nvml._number("nvmlDeviceGetMemoryBusWidth", ctypes.c_uint)
+    return None if clock is None or width is None else 2.0 * clock * 1e6 * width / 8
 
 
 @contextlib.contextmanager

@@ -132,7 +132,7 @@ def _nothing_ran(calls: Sequence[Activity]) -> Finding | None:
 def _other_stream(calls: Sequence[Activity]) -> Finding | None:
     """Only work that nothing waits for: a joined stream's is part of the call's time, and done when the call ends."""
     followed = [call for call in calls if call.next_ns is not None]
-    late = [call for call in followed if call.late_us > LATE_SHARE * call.busy_us]
+    late = [call for call in followed if (us := call.late_us) and us > LATE_SHARE * call.busy_us]
     if 2 * len(late) <= len(followed):
         return None
     return make("other_stream", late=len(late), calls=len(followed))

@@ -64,12 +64,15 @@ def mismatch(
 
 
 def on_device(calls: Sequence[Activity]) -> Device | None:
-    """None if no call ran anything."""
+    """None if no call ran anything, or a fast one too little to compare."""
     chosen = random.Random(0).sample(calls, min(len(calls), MOST_CALLS))  # every n-th may always have the same values
     some = [call for call in chosen if call.records]
     if not some:
         return None
-    least, busy = sorted(map(_least_us, some)), sorted(call.busy_us for call in some)
+    busy = sorted(call.busy_us for call in some)
+    if busy[len(some) // TENTH] < SHORTEST_US:  # it needs at most as long as it is busy
+        return None
+    least = sorted(map(_least_us, some))
     return Device(least[len(some) // TENTH], busy[-1 - len(some) // TENTH], max(len(call.records) for call in some))
 
 
