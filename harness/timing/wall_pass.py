@@ -9,7 +9,7 @@ CUPTI in the process costs 4 to 8 us per call on that host; `tests/measure/measu
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from harness.shared import stats
 from harness.timing import clocks
@@ -80,27 +80,37 @@ def medians(
     }
 
 
-def left_us(next_call: Callable[[], clocks.Call]) -> list[float]:
-    """How long the device goes on when the caller's stream is done, in a few calls. An event tells when it is: a kernel
-    on that stream, such as the next flush, cannot start while others fill the GPU."""
-    import torch
-
-    found = []
+def left_us(next_call: Callable[[], clocks.Call], pause: Callable[[], None]) -> list[float]:
+    """How long the device goes on when the caller's stream is done, in a few calls, beyond the longest that it does so
+    after a pause: on a GPU with other programs, every wait may take milliseconds."""
+    found, idle = [], []
     for _ in range(LOOKS):
-        call, done = next_call(), torch.cuda.Event()  # type: ignore[no-untyped-call]
+        call = next_call()
         if call.prepare is not None:
             call.prepare()
-        torch.cuda.synchronize()
-        result = call.run()
-        done.record()
-        done.synchronize()
-        began = clocks.now()
-        torch.cuda.synchronize()
-        found.append((clocks.now() - began) / 1000)
+        _none, us = _waits(pause)
+        idle.append(us)
+        result, us = _waits(call.run)
+        found.append(us)
         if call.after is not None:
             call.after(result)
         del result
-    return found
+    return [us - max(idle) for us in found]
+
+
+def _waits(run: Callable[[], Any]) -> tuple[Any, float]:
+    """The result, and how long the device goes on. An event tells when the stream is done: a kernel on it, such as the
+    next flush, cannot start while others fill the GPU."""
+    import torch
+
+    done = torch.cuda.Event()  # type: ignore[no-untyped-call]
+    torch.cuda.synchronize()
+    result = run()
+    done.record()
+    done.synchronize()
+    began = clocks.now()
+    torch.cuda.synchronize()
+    return result, (clocks.now() - began) / 1000
 
 
 def _turn(span: Callable[[], Span]) -> list[Span]:

@@ -2,7 +2,7 @@
 
     python -m tests.measure.measure_confirmation [--task softmax_host] [--runs 5] [--tries 10] [--device cuda]
 
-Each run opens a copy of the task without a log, so that its source would be best; the tries share one.
+Each run opens a copy of the task without a log, so that its source would be best. The tries come before the last one.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def main() -> None:
     parser.add_argument("--tries", type=int, default=10)
     parser.add_argument("--device")
     given = parser.parse_args()
-    runs = [opened(given.task, [""], given.device)[0] for _ in range(given.runs)]
+    runs = [opened(given.task, [""], given.device)[0] for _ in range(given.runs - 1)]
+    *tries, last = opened(given.task, [*[SOMETIMES] * given.tries, ""], given.device)
+    runs.append(last)
     settled = [run for run in runs if run.get("confirmed", {}).get("confirmed")]
     figure("confirmed", f"{len(settled)} of {len(runs)}", "; ".join(map(why_not, runs)))
     if settled:
@@ -95,7 +97,7 @@ def main() -> None:
         figure("a confirmation takes", f"{took:.2f} s", f"its run {own:.2f} s: {took / own:.2f} times as long")
     by_run = by_confirmation = 0
     judged = []
-    for found in opened(given.task, [SOMETIMES] * given.tries, given.device):
+    for found in tries:
         by_run += not found["finished"]["right"]
         if "confirmed" in found and not found["confirmed"]["confirmed"]:
             by_confirmation, judged = by_confirmation + 1, [*judged, found["confirmed"]["judged"]]

@@ -125,7 +125,13 @@ def test_a_kernel_that_may_start_before_its_predecessor_ends_does_not_start_in_t
 def test_work_on_a_side_stream_is_waited_for_or_left() -> None:
     import torch
 
-    x, side = torch.randn(4096, 4096, device="cuda"), torch.cuda.Stream()
+    x, side, other = torch.randn(4096, 4096, device="cuda"), torch.cuda.Stream(), torch.zeros(1, device="cuda")
+
+    def left(joins: bool) -> list[float]:
+        return wall_pass.left_us(lambda: clocks.Call(None, lambda: run(joins)), pause)
+
+    def pause() -> None:
+        other.zero_()
 
     def run(joins: bool) -> torch.Tensor:
         with torch.cuda.stream(side):
@@ -136,5 +142,5 @@ def test_work_on_a_side_stream_is_waited_for_or_left() -> None:
 
     run(False)
     torch.cuda.synchronize()
-    assert min(wall_pass.left_us(lambda: clocks.Call(None, lambda: run(False)))) > 1000
-    assert max(wall_pass.left_us(lambda: clocks.Call(None, lambda: run(True)))) < kernel_ledger.LATE_US
+    assert min(left(joins=False)) > 1000
+    assert max(left(joins=True)) < kernel_ledger.LATE_US
