@@ -241,6 +241,8 @@ def test_pr_holds_what_a_reviewer_asks_for(task: Task, state: Path, tmp_path: Pa
         assert slot in body
     assert "kernbench run rms_norm --device cuda:0" in body
     assert "+STAGES = 9" in (target / "change.diff").read_text()
+    for picture in ("chart.svg", "cases.svg"):
+        assert re.search(rf"^!\[.+\]\({picture}\)$", body, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

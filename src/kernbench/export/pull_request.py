@@ -106,15 +106,15 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None, said: ModelGate)
         *_path(about, pair),
     ]
     measured = [
-        *_microbenchmark(about, pair),
         *by_gpu_type(about, pair.after),
         *causes.section(about, pair.before, pair.after, [case.id for case in about.hottest(pair.new)]),
         *model_tables.section(said),
         *_environment(about, pair),
     ]
-    chart = ["![speedup by iteration](chart.svg)", ""]
-    body = [*map(markdown, told), *chart, *map(markdown, measured), *_commands(pair, said), *_change(diff)]
-    return [*body, *_slots(bool(model_tables.timed(said)))]
+    chart, cases = ["![speedup by iteration](chart.svg)", ""], ["![cases over iterations](cases.svg)", ""]
+    rows = _microbenchmark(about, pair)
+    body = [*map(markdown, told), *chart, *map(markdown, rows), *cases, *map(markdown, measured)]
+    return [*body, *_commands(pair, said), *_change(diff), *_slots(bool(model_tables.timed(said)))]
 
 
 def _claim(after: Summary) -> str:
@@ -227,7 +227,7 @@ def _remarks(about: Collected, pair: Pair, clock: str) -> list[str]:
     ]
     if launcher:
         lines.append(f"Only the launch got faster on {', '.join(launcher)}: wall time falls, device time does not.")
-    return [*lines, "", "![cases over iterations](cases.svg)"]
+    return lines
 
 
 def _environment(about: Collected, pair: Pair) -> list[str]:
