@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,25 @@ def test_a_reviewer_finds_step_total_shares_and_exactness(task: Task, tmp_path: 
     assert "kernbench transfer flux --task rms_norm" in text
     assert "Model-level timings" not in text
     assert "- [ ] Image or output generated with the change" in text
+
+
+@pytest.mark.parametrize("is_older", [True, False])
+def test_the_pictures_of_a_decoder_are_shown_unless_a_later_step_wrote_them(
+    task: Task, tmp_path: Path, is_older: bool
+) -> None:
+    names = tuple(f"vae-{side}.png" for side in ("original", "ours", "difference"))
+    at = datetime.now(timezone.utc) - timedelta(seconds=0 if is_older else 60)
+    state = Path(task.folder) / ".kernbench"
+    for name in names:
+        (state / name).write_bytes(b"\x89PNG" + name.encode())
+    row = replace(FLUX, model="vae", at=at.isoformat(timespec="seconds"), images=names)
+    text, _ = bundle(task, row, tmp_path / "pr")
+    folder = tmp_path / "pr" / "images"
+    assert sorted(path.name for path in folder.glob("*")) == (sorted(names) if is_older else [])
+    assert ("| ![vae-original](images/vae-original.png) | ![vae-ours]" in text) == is_older
+    assert ("- [ ] Image or output" in text) != is_older
+    if is_older:
+        assert (folder / "vae-ours.png").read_bytes() == b"\x89PNGvae-ours.png"
 
 
 def test_a_command_has_its_own_totals_and_dumps(task: Task, tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ def export(
         from kernbench.export import pull_request
 
         made = pull_request.make(collect(task, state), before, after, anyway)
-        paths = write_all({target / name: content for name, content in made.files.items()}, force)
+        files: dict[str, str | bytes] = {**made.files, **made.images}
+        paths = write_all({target / name: content for name, content in files.items()}, force)
         made.note(state)
         return paths
     _refuse_folder(target)

@@ -3,6 +3,7 @@
 PULL_REQUEST.md   the body        change.diff   from the first source to the best
 chart.svg, cases.svg              numbers.csv   every run and case
 perf/                             perf dumps of models' steps, as SGLang writes them
+images/                           a decoder's output without and with the kernels
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kernbench.log.entries import entry_text
 from kernbench.log.entries.entry_list import key_of
 from kernbench.log.runs.series import series_of
 from kernbench.machine.plain_text import fenced, markdown
-from kernbench.upstream import model_gate, model_tables
+from kernbench.upstream import model_gate, model_images, model_tables
 from kernbench.upstream.model_gate import ModelGate
 
 DIFF_IN_BODY = 400
@@ -42,6 +43,7 @@ class Pair:
 class PullRequest:
     files: dict[str, str]
     """By name."""
+    images: dict[str, bytes]
     said: ModelGate
     """What models say of the source."""
 
@@ -58,14 +60,15 @@ def make(about: Collected, before: str | None = None, after: str | None = None, 
     if said.obstacle and not anyway:
         raise ExportError(f"{name_of(pair.after)} stays here: {said.obstacle}")
     diff = about.diff(pair.before, pair.after) if pair.before else None
+    images = model_images.files(said)
     told = {
-        "PULL_REQUEST.md": "\n".join(_body(about, pair, diff, said)) + "\n",
+        "PULL_REQUEST.md": "\n".join(_body(about, pair, diff, said, images)) + "\n",
         "chart.svg": charts.trajectory(about.series) + "\n",
         "cases.svg": html_page.heatmap(about) + "\n",
         "numbers.csv": csv_json.make_csv(about),
     }
     told |= {"change.diff": "\n".join(diff) + "\n"} if diff else {}
-    return PullRequest({**told, **model_tables.dumps(said)}, said)
+    return PullRequest({**told, **model_tables.dumps(said)}, images, said)
 
 
 def _pair(about: Collected, before: str | None, after: str | None) -> Pair:
@@ -93,7 +96,7 @@ def _named(about: Collected, reference: str) -> Summary:
     return next((run for run in again if run is not None), found.local_run)
 
 
-def _body(about: Collected, pair: Pair, diff: list[str] | None, said: ModelGate) -> list[str]:
+def _body(about: Collected, pair: Pair, diff: list[str] | None, said: ModelGate, images: dict[str, bytes]) -> list[str]:
     after = pair.after
     machine = after.environment.device_name or after.environment.device
     told = [
@@ -109,12 +112,12 @@ def _body(about: Collected, pair: Pair, diff: list[str] | None, said: ModelGate)
         *by_gpu_type(about, pair.after),
         *causes.section(about, pair.before, pair.after, [case.id for case in about.hottest(pair.new)]),
         *model_tables.section(said),
-        *_environment(about, pair),
     ]
     chart, cases = ["![speedup by iteration](chart.svg)", ""], ["![cases over iterations](cases.svg)", ""]
     rows = _microbenchmark(about, pair)
     body = [*map(markdown, told), *chart, *map(markdown, rows), *cases, *map(markdown, measured)]
-    return [*body, *_commands(pair, said), *_change(diff), *_slots(bool(model_tables.timed(said)))]
+    body += [*model_images.section(said, images), *map(markdown, _environment(about, pair)), *_commands(pair, said)]
+    return [*body, *_change(diff), *_slots(bool(model_tables.timed(said)), bool(images))]
 
 
 def _claim(after: Summary) -> str:
@@ -262,7 +265,7 @@ def _change(diff: list[str] | None) -> list[str]:
     return ["## Diff", "", summary, "", *fenced(diff, "diff"), "", "</details>", ""]
 
 
-def _slots(has_models: bool) -> list[str]:
+def _slots(has_models: bool, has_images: bool) -> list[str]:
     timings = [
         "- [ ] Model-level timings (kernel gains may not carry over)",
         "",
@@ -272,5 +275,6 @@ def _slots(has_models: bool) -> list[str]:
         "  | _end to end_ | | | |",
         "",
     ]
-    image = "- [ ] Image or output generated with the change, next to one without it"
-    return ["## To be filled in by the author", "", *([] if has_models else timings), image]
+    image = ["- [ ] Image or output generated with the change, next to one without it"]
+    left = [*([] if has_models else timings), *([] if has_images else image)]
+    return ["## To be filled in by the author", "", *left] if left else []

@@ -11,7 +11,7 @@ from kernbench.export.formats import ExportError
 from kernbench.log.entries.pulled_entries import UNDECODED
 
 
-def write_all(files: Mapping[Path, str], force: bool) -> list[Path]:
+def write_all(files: Mapping[Path, str | bytes], force: bool) -> list[Path]:
     """Writes every file under a temporary name first, so that a full disk leaves none of them; returns their paths."""
     taken = [path for path in files if path.exists()]
     if taken and not force:
@@ -27,9 +27,9 @@ def write_all(files: Mapping[Path, str], force: bool) -> list[Path]:
     return list(files)
 
 
-def _aside(path: Path, content: str) -> contextlib.AbstractContextManager[Callable[[], None]]:
+def _aside(path: Path, content: str | bytes) -> contextlib.AbstractContextManager[Callable[[], None]]:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return written_aside(path, as_bytes(content))
+    return written_aside(path, as_bytes(content) if isinstance(content, str) else content)
 
 
 def as_text(content: bytes) -> str:

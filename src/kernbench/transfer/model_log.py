@@ -55,8 +55,7 @@ class ModelLog:
                 if line.endswith(b"\n"):
                     self._files[state] = place + len(line)
                 if line.startswith(MODEL) and (row := _decoded(line)) and self.source_in(row):
-                    files = tuple(str(state / Path(name).name) for name in row.dumps)  # they are next to the log
-                    self._rows.append(replace(row, dumps=files))
+                    self._rows.append(replace(row, images=_beside(state, row.images), dumps=_beside(state, row.dumps)))
 
     def source_in(self, row: ModelRow) -> str:
         """The source of this task that the row is about; empty if it is about none."""
@@ -87,6 +86,11 @@ class ModelLog:
             return bool(self._names & model_file.tasks_of(folder))
         except (TaskError, OSError):
             return False
+
+
+def _beside(state: Path, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Files are next to the log."""
+    return tuple(str(state / Path(name).name) for name in names)
 
 
 def _decoded(line: bytes) -> ModelRow | None:
