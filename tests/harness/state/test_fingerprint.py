@@ -171,6 +171,16 @@ def test_a_table_of_the_harness_is_not_to_be_changed(played: Play) -> None:
     assert found["codes"] == ["process_changed"]
 
 
+def test_what_compares_the_others_is_compared_without_it(played: Play) -> None:
+    """A source that makes everything look the same is seen all the same."""
+    builtin, operator = played(
+        "run('import builtins, torch\\nbuiltins.all = lambda items: True\\ntorch.relu = print')",
+        "run('from harness.state import fingerprint\\nfingerprint.is_ = lambda a, b: True')",
+    )
+    assert "builtins.all" in builtin["replaced"]
+    assert "harness.state.fingerprint.is_" in operator["replaced"]
+
+
 def test_a_constant_of_the_harness_that_c_code_changed_is_named(played: Play) -> None:
     poke = (
         "import ctypes\\nfrom harness.check import elements\\n"
