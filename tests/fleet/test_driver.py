@@ -115,6 +115,21 @@ def test_every_job_has_its_result_and_a_node_with_another_version_gets_none(serv
     ]
 
 
+def test_a_free_slot_gets_its_next_job_before_orders_are_waited_for(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[bool] = []
+
+    def get(orders: Any, block: bool = True, timeout: float | None = None) -> Any:
+        waits.append(block)
+        raise queue.Empty
+
+    monkeypatch.setattr(queue.Queue, "get", get)
+    assert len(of(serve({"one-slot": good}, 4), "result")) == 4
+    assert len(waits) >= 4
+    assert not any(waits)
+
+
 def test_no_usable_node_is_a_sentence(serve: Any) -> None:
     said = serve({"old-node": old, "bad-node": never}, 2)
     (failed,) = of(said, "failed")

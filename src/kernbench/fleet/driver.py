@@ -56,9 +56,9 @@ class Driver:
         while not self._dispatch.is_done:
             self._start_slots()
             self._drop_others()
-            while (given := self._dispatch.next_job()) is not None:
-                self._give(*given)
             self._collect()
+            while (given := self._dispatch.next_job()) is not None:  # before the orders, which an idle driver waits for
+                self._give(*given)
             self._tell_if_stuck()
             if not self._obey(orders):
                 return False
@@ -69,7 +69,7 @@ class Driver:
 
     def _obey(self, orders: queue.Queue[dict[str, Any] | None]) -> bool:
         """The next order, which is waited for if nothing else can happen; False if there will be none."""
-        is_idle = not self._results and not self._answers
+        is_idle = not self._results and not self._answers and not self._dispatch.is_done
         try:
             order = orders.get(is_idle, LOOK_S)
         except queue.Empty:
