@@ -140,7 +140,7 @@ class CaseTimer:
         calls = samples.activities.get("solution") or []
         if kernel_ledger.has_side_streams(calls) and all(found.code != "other_stream" for found in timed.findings):
             late = wall_pass.left_us(lambda: bench.call("solution", sides["solution"]), flush.pause)
-            timed.findings += [found] if (found := kernel_ledger.unjoined(late, calls)) is not None else []
+            timed.findings += [found] if (found := kernel_ledger.unjoined(*late, calls)) is not None else []
         kept = first_touch.finding(samples) if self._request.condition != "warm" else None
         timed.findings += [kept] if kept is not None else []
         timed.findings += [*_neighbours(device), *_throttled(samples), *instead]

@@ -143,9 +143,10 @@ def has_side_streams(calls: Sequence[Activity]) -> bool:
     return 2 * sum(bool(call.streams - {call.home}) for call in calls) > len(calls)
 
 
-def unjoined(left_us: Sequence[float], calls: Sequence[Activity]) -> Finding | None:
-    """The same of work that fills the GPU: the next mark cannot begin before its end, so its records look joined."""
-    least = max(LATE_US, LATE_SHARE * statistics.median(call.busy_us for call in calls))
+def unjoined(left_us: Sequence[float], idle_us: Sequence[float], calls: Sequence[Activity]) -> Finding | None:
+    """The same of work that fills the GPU: the next mark cannot begin before its end, so its records look joined.
+    `idle_us` are waits for a GPU with nothing left to do."""
+    least = max(LATE_US, *idle_us, LATE_SHARE * statistics.median(call.busy_us for call in calls))
     late = [us for us in left_us if us > least]
     return make("other_stream", late=len(late), calls=len(left_us)) if 2 * len(late) > len(left_us) else None
 

@@ -24,8 +24,8 @@ LONG_NS = 1_000_000
 WALL_NS = 12_000_000
 """Enough for thirty launch-bound calls; the median of a long call needs fewer."""
 
-LOOKS = 3
-"""Calls that `left_us` makes."""
+LOOKS, PAUSES = 3, 3
+"""Calls that `left_us` makes, and pauses before each."""
 
 Span = tuple[int, int]
 """Nanoseconds of a call with the wait for the device, and until it returned."""
@@ -80,22 +80,21 @@ def medians(
     }
 
 
-def left_us(next_call: Callable[[], clocks.Call], pause: Callable[[], None]) -> list[float]:
-    """How long the device goes on when the caller's stream is done, in a few calls, beyond the longest that it does so
-    after a pause: on a GPU with other programs, every wait may take milliseconds."""
+def left_us(next_call: Callable[[], clocks.Call], pause: Callable[[], None]) -> tuple[list[float], list[float]]:
+    """How long the device goes on when the caller's stream is done, in a few calls; and after as many pauses and more,
+    which leave nothing: on a GPU with other programs every wait may take milliseconds."""
     found, idle = [], []
     for _ in range(LOOKS):
         call = next_call()
         if call.prepare is not None:
             call.prepare()
-        _none, us = _waits(pause)
-        idle.append(us)
+        idle += [_waits(pause)[1] for _ in range(PAUSES)]
         result, us = _waits(call.run)
         found.append(us)
         if call.after is not None:
             call.after(result)
         del result
-    return [us - max(idle) for us in found]
+    return found, idle
 
 
 def _waits(run: Callable[[], Any]) -> tuple[Any, float]:
