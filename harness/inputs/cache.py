@@ -43,7 +43,7 @@ class CaseInputs:
         self._truth: Outputs | None = None
         self._expected: Outputs | None = None
         self.nbytes = nbytes(self.inputs)
-        """Of everything that it has so far; every row asks all that are kept."""
+        """Inputs, truth and outputs made so far; a running count, because every row sums those of all cases."""
 
     def entry(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """A side's function as the case calls it with these inputs. If the task is seeded, a call is so too."""

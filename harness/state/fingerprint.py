@@ -22,7 +22,7 @@ _HEADER = object.__basicsize__
 """Where a builtin has the pointer to its definition, which begins with its name and its C function."""
 _PARTS, _VALUE = tuple(map(attrgetter, ("__code__", "__defaults__", "__kwdefaults__"))), attrgetter("value")
 _ONE_BY_ONE = frozenset(("builtins", __name__))
-"""Tables that are compared without calling any function: they hold those that compare the others."""
+"""Tables compared entry by entry with `is`, because they hold the functions that compare all other tables."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def mismatch(
 
 
 def on_device(calls: Sequence[Activity]) -> Device | None:
-    """None if no call ran anything, or a fast one too little to compare."""
+    """None if no call ran anything, or if a fast call is too short to compare."""
     chosen = random.Random(0).sample(calls, min(len(calls), MOST_CALLS))  # every n-th may always have the same values
     some = [call for call in chosen if call.records]
     if not some:

@@ -25,7 +25,7 @@ WALL_NS = 12_000_000
 """Enough for thirty launch-bound calls; the median of a long call needs fewer."""
 
 LOOKS, PAUSES = 3, 3
-"""Calls that `left_us` makes, and pauses before each."""
+"""Calls that `left_us` makes, and the pauses before each of them."""
 
 Span = tuple[int, int]
 """Nanoseconds of a call with the wait for the device, and until it returned."""
@@ -81,8 +81,8 @@ def medians(
 
 
 def left_us(next_call: Callable[[], clocks.Call], pause: Callable[[], None]) -> tuple[list[float], list[float]]:
-    """How long the device goes on when the caller's stream is done, in a few calls; and after as many pauses and more,
-    which leave nothing: on a GPU with other programs every wait may take milliseconds."""
+    """Microseconds from the end of the caller's stream to the end of all work: after a few calls, and after pauses,
+    which leave nothing running. On a GPU that other programs use, even those may take milliseconds."""
     found, idle = [], []
     for _ in range(LOOKS):
         call = next_call()

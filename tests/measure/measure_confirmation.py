@@ -2,7 +2,8 @@
 
     python -m tests.measure.measure_confirmation [--task softmax_host] [--runs 5] [--tries 10] [--device cuda]
 
-Each run opens a copy of the task without a log, so that its source would be best. The tries come before the last one.
+Each run opens a copy of the task without a log, so that its source would be best. The tries are saved in
+the last of these workbenches, before its run.
 """
 
 from __future__ import annotations

@@ -40,5 +40,5 @@ def section(said: ModelGate, found: dict[str, bytes]) -> list[str]:
 
 def _table(names: list[str]) -> list[str]:
     shown = [f"![{Path(name).stem}]({name})" for name in names]
-    heads = ["original", "with the kernels", "difference, brightened 8 times"][: len(names)]
+    heads = ["original", "with the kernels", "difference, brightened"][: len(names)]
     return [f"| {' | '.join(heads)} |", f"|{' --- |' * len(names)}", f"| {' | '.join(shown)} |"]
