@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import faulthandler
 import gc
 import importlib
 import importlib.util
@@ -23,7 +24,7 @@ from typing import Any, NoReturn
 
 from harness.check import forks
 from harness.shared.codes import UnusableCode
-from harness.shared.lines import PROTOCOL, decode, encode, to_dict
+from harness.shared.lines import PROTOCOL, STACK_SIGNAL, decode, encode, to_dict
 from harness.shared.run_request import RunRequest
 from harness.shared.used_files import PARSED
 
@@ -126,6 +127,7 @@ def main(device: str) -> None:
     channel = private_channel()
     channel.emit("hello", protocol=PROTOCOL)
     channel.start_reading()
+    faulthandler.register(STACK_SIGNAL, file=os.dup(2), all_threads=False)
     forks.install()
     _keep_freed_memory()
     device = prepare(channel, device)

@@ -11,6 +11,7 @@ import functools
 import json
 import math
 import operator
+import signal
 import types
 import typing
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from typing import Any, TypeVar
 
 PROTOCOL = 1
 """Version of the lines between workbench and worker."""
+STACK_SIGNAL = signal.SIGUSR2
+"""Makes a worker print where it is."""
 SCHEMA = 1
 """Version of the lines in `run --json` and runs.jsonl."""
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)

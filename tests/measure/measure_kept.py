@@ -137,7 +137,7 @@ class Project:
     def __init__(self, root: Path, device: str) -> None:
         on_gpu = device != "cpu"
         self.root, self.device, self.numbers = root, device, (6144, 256) if on_gpu else (640, 16)
-        self.times = 40 if on_gpu else 200
+        self.times = 800 if on_gpu else 200
         texts = {"task_toml": self._filled(TASK).replace("DEVICE", device.partition(":")[0]), "reference_py": REFERENCE}
         self.task = write_task(root / "scale", **texts, solution_py=IN_TRITON if on_gpu else IN_TORCH)
         self.models = {

@@ -57,6 +57,20 @@ async def test_a_worker_that_ignores_cancel_is_killed(watched: object, folder: P
 
 
 @pytest.mark.anyio
+async def test_a_worker_says_where_it_is_and_nobody_reads_it_in_the_log() -> None:
+    log: list[str] = []
+    child = await ChildProcess.start(sys.executable, ROOT / "harness", "cpu", log.append)
+    try:
+        await child.wait_ready()
+        stack = await child.stack()
+        assert any(f'File "{ROOT}/harness/worker.py"' in line and line.endswith(" in main") for line in stack), stack
+        assert not any("worker.py" in line for line in log)
+        assert child.alive
+    finally:
+        await child.close()
+
+
+@pytest.mark.anyio
 async def test_what_the_kernel_leaves_in_the_group_is_killed_too() -> None:
     child = await ChildProcess.start(sys.executable, FAKE, "cpu", lambda line: None)
     await child.wait_ready()

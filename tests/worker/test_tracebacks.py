@@ -85,13 +85,24 @@ def test_a_syntax_error_keeps_its_place() -> None:
 
 
 def test_the_stack_of_the_thread_that_crashed() -> None:
-    stack = tracebacks.own(tracebacks.fatal_stack(CRASH.splitlines()))
+    stack = tracebacks.own(tracebacks.last_stack(CRASH.splitlines()))
     assert stack.splitlines()[0] == "Fatal Python error: Segmentation fault"
     assert stack.splitlines()[1:] == [
         '  File "/task/.kernbench/sources/ab/solution.py", line 9 in entry',
         '  File "/checkout/harness/check.py", line 77 in call',  # another checkout's is not known to be ours
     ]
-    assert tracebacks.fatal_stack(["killed"]) == ""
+    assert tracebacks.last_stack(["killed"]) == ""
+
+
+def test_the_stack_of_a_thread_that_hangs_is_the_last_one() -> None:
+    waits = '  File "/lib/python3.12/site-packages/torch/cuda/__init__.py", line 1083 in synchronize'
+    own = '  File "/task/.kernbench/sources/ab/solution.py", line 9 in entry'
+    head = "Current thread 0x00007f (most recent call first):"
+    log = [head, '  File "/task/printed_by_the_source.py", line 1 in f', "some output", head, waits, own]
+    stack = tracebacks.last_stack(log)
+    assert stack.splitlines() == [waits, own]
+    assert tracebacks.waits_for_gpu(stack)
+    assert not tracebacks.waits_for_gpu(tracebacks.last_stack([head, own, waits]))
 
 
 def test_a_long_one_keeps_its_two_ends() -> None:

@@ -243,7 +243,7 @@ def _failure(model: ModelFile, message: dict[str, Any]) -> str:
 
 def crash(request: StepRequest, log: Sequence[str], returncode: int | None) -> str:
     """How the worker ended, and in which line of the user's, if Python could still say."""
-    frame = FRAME.search(tracebacks.own(tracebacks.fatal_stack(log)))
+    frame = FRAME.search(tracebacks.own(tracebacks.last_stack(log)))
     place = f" in {frame['file']}:{frame['line']}" if frame else ""
     for patch in request.patches:
         place = place.replace(f" {patch.folder}/", f" {patch.task}/")

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import harness
 from harness.shared.codes import UnusableCode
 from harness.shared.errors import UserError
-from harness.shared.lines import PROTOCOL, UNREADABLE, decode_checked
+from harness.shared.lines import PROTOCOL, STACK_SIGNAL, UNREADABLE, decode_checked
 from harness.shared.run_request import Environment
 from kernbench.machine import native_stack
 from kernbench.worker.launched import Launched
@@ -42,6 +42,8 @@ importlib.import_module("harness." + module).main(*words)
 LONGEST_EVENT = 32 * 1024 * 1024
 DRAIN_SECONDS = 0.1
 """For the last events of a worker that has exited."""
+STACK_SECONDS, STACK_LOOKS = 0.3, 6
+"""For the stack of a worker that hangs: one that waits for a driver may respond late or never."""
 NOISE = (native_stack.MARK, "Extension modules: ")
 """How lines of a crash begin that say nothing to a person."""
 NOT_INHERITED = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONINSPECT", "TRITON_INTERPRET")
@@ -100,6 +102,8 @@ class ChildProcess:
         self.refusal = ""
         """What was wrong with a line, if one ended the worker."""
         self.log_tail: list[str] = []
+        self._stack: list[str] | None = None
+        """The lines since the worker was asked where it is; they do not reach the log."""
         self._ready = asyncio.Event()
         self._on_log, self._on_left = on_log, on_left
         self.warm = False
@@ -191,6 +195,19 @@ class ChildProcess:
         if self._frozen:
             self.signal(signal.SIGCONT)
             self._frozen = False
+
+    async def stack(self) -> tuple[str, ...]:
+        """Its Python stack, innermost frame first; empty if it does not respond."""
+        self._stack = []
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(self.pid, STACK_SIGNAL)
+        for _ in range(STACK_LOOKS):
+            before = len(self._stack)
+            await asyncio.sleep(STACK_SECONDS / STACK_LOOKS)
+            if before and before == len(self._stack):
+                break
+        found, self._stack = self._stack, None
+        return tuple(found)
 
     def kill(self) -> None:
         self.program.kill()
@@ -284,6 +301,9 @@ class ChildProcess:
         self._log(limiter.finish())
 
     def _log(self, lines: list[str]) -> None:
+        if self._stack is not None:
+            self._stack += lines
+            return
         for line in lines:
             self.log_tail.append(line)
             if not line.startswith(NOISE):

@@ -348,7 +348,7 @@ class Supervisor:
             async with asyncio.timeout(min(max(left, 0.001), self.deadlines.look)):
                 message = await child.messages.get()
         except TimeoutError:
-            return self._silent(child)
+            return await self._silent(child)
         if message is not None:
             return message
         if self._cancelled:
@@ -360,14 +360,14 @@ class Supervisor:
             detail = exit_text(child.returncode)
         return WorkerLost("crashed", self._step, None, detail, await native_stack.resolved(child.log_tail))
 
-    def _silent(self, child: ChildProcess) -> dict[str, Any] | WorkerLost:
+    async def _silent(self, child: ChildProcess) -> dict[str, Any] | WorkerLost:
         """Reports a compiler at work, which moves the deadline; ends a step that is past it."""
         now, before, self._compiler = asyncio.get_running_loop().time(), self._compiler, compiler_below(child.pid)
         if now >= self._deadline and self._compiler and not self._cancelled:
             most = self._entered + self.deadlines.compile
             self._deadline = max(self._deadline, min(now + AFTER_COMPILING, most))
         if now >= self._deadline:
-            return self._wait_longer() if self._cancelled and self._patience > 0 else self._overstayed(child)
+            return self._wait_longer() if self._cancelled and self._patience > 0 else await self._overstayed(child)
         if before == self._compiler:
             return {"event": "still waiting"}
         return {"event": "compiling", "run": self._run, "compiler": self._compiler or ""}
@@ -378,12 +378,13 @@ class Supervisor:
         self._deadline = asyncio.get_running_loop().time() + patience
         return {"event": "still waiting"}
 
-    def _overstayed(self, child: ChildProcess) -> WorkerLost:
+    async def _overstayed(self, child: ChildProcess) -> WorkerLost:
+        stack = () if self._cancelled else await child.stack()
         child.kill()
         if self._cancelled:
             return WorkerLost("cancelled", self._step, None, "the worker did not respond and was killed")
-        limit = self._deadline - self._entered
-        return WorkerLost("timeout", self._step, None, f"timed out after {fmt.seconds(limit)}", tuple(child.log_tail))
+        outcome = f"timed out after {fmt.seconds(self._deadline - self._entered)}"
+        return WorkerLost("timeout", self._step, None, outcome, (*child.log_tail, *stack))
 
     def _enter(self, step: str) -> None:
         self._step, self._compiler = step, None

@@ -43,18 +43,25 @@ def bounded(text: str) -> str:
     return "\n".join(lines)
 
 
-def fatal_stack(log: Iterable[str]) -> str:
-    """The fault handler's stack of the crashed thread, from a log; empty if there is none."""
+def last_stack(log: Iterable[str]) -> str:
+    """The fault handler's stack of the thread that crashed or hangs, from a log; empty if there is none."""
     found: list[str] = []
     inside = False
     for line in log:
         if line.startswith(_FATAL):
-            found = [line]  # the last one ended the process
-        elif found and line.endswith(_STACK):
+            found, inside = [line], False  # the last one ended the process
+        elif line.endswith(_STACK):
             inside = line.startswith("Current thread ")
-        elif found and inside and _FRAME.match(line):
+            if inside:
+                found = [line for line in found[:1] if line.startswith(_FATAL)]
+        elif inside and _FRAME.match(line):
             found.append(line)
     return "\n".join(found)
+
+
+def waits_for_gpu(stack: str) -> bool:
+    """Whether the innermost frame is torch's wait for all kernels to end."""
+    return re.match(r'  File "[^"]*/torch/cuda/__init__\.py", line \d+ in synchronize\b', stack) is not None
 
 
 def _own(lines: Iterable[str]) -> Iterator[str]:

@@ -103,16 +103,17 @@ class RunProgress:
             return []
         where = self._fault(lost)
         doing = render.STEP_WORDS.get(lost.step, lost.step)
-        crashed = lost.kind == "crashed"
+        crashed, stack = lost.kind == "crashed", tracebacks.last_stack(lost.log)
+        if tracebacks.waits_for_gpu(stack):
+            doing += ", and the GPU was still at work"
         why = explain("worker_crashed" if crashed else "worker_timeout", outcome=lost.detail, doing=doing)
         if lost.case not in self.started.cases:
-            self._fail(lost.kind, why.detail, where, tracebacks.fatal_stack(lost.log) or "\n".join(lost.log))
+            self._fail(lost.kind, why.detail, where, stack or "\n".join(lost.log))
             return []
         before = self.results.get(lost.case, CaseResult(lost.case, "skipped"))
         events: list[Event] = []
         if not before.failed:  # a row that had failed keeps its status: its error broke the CUDA context
             lost_row = before.untimed(lost.kind, why.detail)
-            stack = tracebacks.fatal_stack(lost.log)
             events.append(self._land(replace(lost_row, reason=why.reason, where=where, traceback=stack)))
         left = explain("after_crash" if crashed else "after_timeout", blame=self.task.case(lost.case).label)
         for case in self.started.cases:
