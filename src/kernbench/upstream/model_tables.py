@@ -81,7 +81,8 @@ def _own_dump(row: ModelRow, number: int) -> str:
 
 def _dump(row: ModelRow, time: SideTime) -> PerfDump:
     total = round(sum(time.samples), 6)
-    memory = {} if time.peak_mb is None else {f"after_{perf_dump.DENOISING}": {"peak_allocated_mb": time.peak_mb}}
+    peak = _peak(row, time)
+    memory = {} if peak is None else {f"after_{perf_dump.DENOISING}": {"peak_allocated_mb": peak}}
     return PerfDump(
         total_ms=total,
         stages={perf_dump.DENOISING: total},
@@ -98,6 +99,12 @@ def _dump(row: ModelRow, time: SideTime) -> PerfDump:
             "made_by": f"kernbench {row.version}",
         },
     )
+
+
+def _peak(row: ModelRow, time: SideTime) -> float | None:
+    """Of a side in a graph, whose replay allocates nothing: that of the same side without one."""
+    plain = _time(row, time.name.removesuffix("+graph"))
+    return time.peak_mb if time.peak_mb is not None or plain is None else plain.peak_mb
 
 
 def _steps(rows: Sequence[ModelRow]) -> list[str]:
@@ -136,7 +143,7 @@ def _totals(rows: Sequence[ModelRow]) -> list[str]:
         cells = [row.title, f"{row.side} over {row.over}", _count(row, len(after.samples))]
         cells += [fmt.fixed(_total(item), 1) for item in (before, after)]
         cells += [fmt.speedup(row.ratio), row.said]
-        cells += [fmt.whole(item.peak_mb) for item in (before, after)] if has_peak else []
+        cells += [fmt.whole(_peak(row, item)) for item in (before, after)] if has_peak else []
         table.append(cells)
     return _markdown(table, left=(0, 1, 6))
 
