@@ -25,10 +25,11 @@ _plans = Plans()
 _workspaces: dict = {}
 
 
-def group_norm_silu(x, weight, bias, num_groups, eps):
+def group_norm_silu(x, weight, bias, num_groups, eps, keeps_workspace=True):
+    """A workspace is kept for the next call; op.py keeps none, because torch's CUDA graphs own what is made in them."""
     if _SEVERAL_GPUS and x.get_device() not in (-1, torch.cuda.current_device()):
         with torch.cuda.device(x.get_device()):
-            return group_norm_silu(x, weight, bias, num_groups, eps)
+            return group_norm_silu(x, weight, bias, num_groups, eps, keeps_workspace)
     key = x.shape, num_groups
     for same_form, launch, output, numbers, space in _plans.get(key, ()):
         if same_form(x, weight, bias):
@@ -39,11 +40,11 @@ def group_norm_silu(x, weight, bias, num_groups, eps):
             if space is None:
                 launch(x_at, weight_at, bias_at, out.data_ptr(), 0, *numbers, float(eps))
             else:
-                workspace = _workspace(*space)
+                workspace = _workspace(*space, keeps_workspace)
                 launch(x_at, weight_at, bias_at, out.data_ptr(), workspace.data_ptr(), *numbers, float(eps))
             return out
     _plans.keep(key, (x, weight, bias), _plan(x, weight, bias, num_groups))
-    return group_norm_silu(x, weight, bias, num_groups, eps)
+    return group_norm_silu(x, weight, bias, num_groups, eps, keeps_workspace)
 
 
 def _plan(x, weight, bias, num_groups):
@@ -63,14 +64,14 @@ def _plan(x, weight, bias, num_groups):
     return launch, outputs_like(x), chosen.rest, space
 
 
-def _workspace(device, grid, words):
+def _workspace(device, grid, words, keeps):
     """Where blocks exchange moments: one for every stream, whose calls follow each other, and for every graph. They
     count the blocks that have begun, so that launches of different size cannot share one.
 
     Whoever takes it must have launched before letting it go. Then one that a thread replaces may be freed: it was
     allocated on the stream on which all its users are, and what the allocator gives it to next follows them there.
     """
-    if torch.cuda.is_current_stream_capturing():
+    if not keeps or torch.cuda.is_current_stream_capturing():
         return torch.zeros(words, dtype=torch.int64, device=device)
     user = device, torch._C._cuda_getCurrentRawStream(device), grid
     kept = _workspaces.get(user)

@@ -49,7 +49,9 @@ def test_the_log_ends_with_what_is_shipped(name: str, tmp_path: Path) -> None:
     log = KERNELS / name / "ITERATIONS.md"
     assert "\n- result: geomean " in log.read_text(encoding="utf-8")
     kept = [entry for entry in pulled_entries.read(log) if entry.right and entry.outcome != "slower"]
-    assert kept[-1].source == snapshot.take(KERNELS / name, tmp_path).sha[:8]
+    found = kept[-1].source  # whole, or its first digits
+    assert len(found) >= 8
+    assert snapshot.take(KERNELS / name, tmp_path).sha.startswith(found)
 
 
 def test_the_table_names_every_task() -> None:

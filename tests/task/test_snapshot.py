@@ -11,7 +11,7 @@ from tests import ROOT
 
 SHIPPED = {
     "fuse_scale_shift": "7cf3fe87ca887287",
-    "group_norm_silu": "d6611ed9814c1ac7",
+    "group_norm_silu": "ca0b2291c5a98d69",
     "norm_infer": "11ce54f4479b6945",
     "norm_scale_shift": "3e8c719d4631218b",
     "norm_tanh_mul_add": "8af360375ca12ffd",
