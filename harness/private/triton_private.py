@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -34,6 +35,8 @@ NAMES = PrivateNames(
         "triton.runtime.jit:JITFunction": _NO_CODE,
         "triton.runtime.jit:KernelInterface": _NO_CODE,
         "triton.runtime.autotuner:Autotuner": _NO_CODE,
+        "triton.runtime.interpreter:_patch_lang_tensor": "an interpreted kernel's loops may need numpy below 2.4",
+        "triton.runtime.interpreter:GridExecutor": "kernels that are interpreted for a CPU task are timed",
         "triton.language.extra.libdevice": "libdevice returns None in an interpreted kernel instead of raising",
     }
 )
@@ -117,6 +120,28 @@ def cache_folder() -> str | None:
 def libdevice() -> ModuleType | None:
     found: ModuleType | None = NAMES.find("triton.language.extra.libdevice")
     return found
+
+
+def repair_interpreter(on_launch: Callable[[], None]) -> None:
+    """Lets a loop's bound be a tensor of one element, from which numpy 2.4 makes no int, and reports every launch."""
+    patch_tensor = NAMES.find("triton.runtime.interpreter:_patch_lang_tensor")
+    if patch_tensor is not None:
+
+        def patched(tensor: Any, *scope: Any) -> None:
+            patch_tensor(tensor, *scope)
+            tensor.__index__ = lambda self: int(self.handle.data.item())
+
+        interpreter: Any = sys.modules["triton.runtime.interpreter"]
+        interpreter._patch_lang_tensor = patched
+    executor = NAMES.find("triton.runtime.interpreter:GridExecutor")
+    if executor is not None:
+        call = executor.__call__
+
+        def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
+            on_launch()
+            return call(self, *args, **kwargs)
+
+        executor.__call__ = counted
 
 
 def watch_kernels() -> dict[str, dict[str, Any]]:

@@ -12,6 +12,7 @@ import torch
 
 from harness.check.threads import ThreadWatch
 from harness.inputs.reference import forms
+from harness.load import interpreter
 from harness.load.exception_text import one_line
 from harness.load.failure import BadTask
 from harness.run.case_timing import CaseTiming
@@ -22,6 +23,7 @@ from harness.run.progress import Cancelled, Progress
 from harness.run.quick_checks import QuickChecks
 from harness.run.slow_checks import SlowChecks
 from harness.shared import findings
+from harness.shared.codes import explain
 from harness.shared.results import CaseResult, Status
 from harness.shared.task import Case
 from harness.timing.case_timer import CaseTimer
@@ -97,7 +99,7 @@ class CaseRun:
     def recheck(self, row: Row) -> None:
         """Adds the findings of the slow checks; a row that fails them loses its time."""
         self._progress.step("recheck", row.case)
-        slow = self._slow_checks(row.case)
+        slow = self._slow_checks(row)
         try:
             fixed = self._context.material(row.case, self._context.fixed)
             beat = self._progress.pulse(row.case, "recheck")
@@ -119,8 +121,10 @@ class CaseRun:
         self._land(result)
 
     def _try(self, case: Case) -> CaseResult:
+        launches = interpreter.launches()
         judgement, materials = self._quick.run(case)
-        interpreted = self._context.environment.interpreted
+        is_emulated = interpreter.launches() > launches
+        interpreted = self._context.environment.interpreted or is_emulated
         status: Status = "interpreted" if interpreted else "ok"
         result = CaseResult(
             case.id,
@@ -136,12 +140,15 @@ class CaseRun:
         if judgement.problem is not None:
             return result.untimed("wrong", judgement.problem, *judgement.findings)
         result = replace(result, findings=judgement.findings)
+        if case.kind == "case" and is_emulated:
+            why = explain("interpreted_kernel")
+            result = replace(result, detail=why.detail, reason=why.reason)
         if case.kind != "case" or interpreted:
             return result
         return self._contest.time(case, result, materials)
 
-    def _slow_checks(self, case: Case) -> SlowChecks:
-        context, interpreted = self._context, self._context.environment.interpreted
+    def _slow_checks(self, row: Row) -> SlowChecks:
+        context, case, interpreted = self._context, row.case, row.result.status == "interpreted"
         clock = None if interpreted or case.kind != "case" else self._timer.clock()
         seed = context.request.seed
         kept, masters = self._contest.kept.pop(case.id, []), context.masters()

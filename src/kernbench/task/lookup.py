@@ -118,7 +118,8 @@ def _named_task(task: str, cwd: Path) -> Path:
     if called := _called(task, cwd):
         return called
     if path.is_dir():
-        raise ProjectError(f"{task} is a folder without a {TASK_FILE}; `kernbench new NAME` creates a task")
+        hint = f"`kernbench new NAME` creates a task, `kernbench import {task}` takes other suites' problems"
+        raise ProjectError(f"{task} is a folder without a {TASK_FILE}; {hint}")
     raise ProjectError(f"no task {task!r} here; {_what_is_here(cwd)}")
 
 

@@ -56,6 +56,25 @@ def test_a_right_kernel_is_interpreted_and_not_timed(child: Child, tmp_path: Pat
         assert result["error"]["bound"] is not None
 
 
+def test_on_a_cpu_task_a_triton_kernel_is_checked_and_what_follows_is_timed(child: Child, tmp_path: Path) -> None:
+    task = TASK + TIMED
+    events = child.run(write_task(tmp_path / "a", task_toml=task, solution_py=kernel()), cases=("timed",))
+    assert events[0]["environment"]["interpreted"] is False
+    row = results(events)["timed"]
+    assert (row["status"], row["reason"], row["checked"]) == ("interpreted", "interpreted_kernel", 2)
+    assert row["solution_us"] is None
+    plain = "def scale(x, factor):\n    return x * factor\n"
+    events = child.run(write_task(tmp_path / "b", task_toml=task, solution_py=plain), cases=("timed",))
+    assert results(events)["timed"]["status"] == "ok"
+    assert results(events)["timed"]["solution_us"] > 0
+
+
+def test_a_loop_may_end_at_a_value_that_is_known_at_run_time(child: Child, tmp_path: Path) -> None:
+    loop = "for _ in range(0, n, BLOCK): values = values + 0.0"
+    events = child.run(write_task(tmp_path, task_toml=INTERPRETED, solution_py=kernel(extra=loop)), cases=("small",))
+    assert results(events)["small"]["status"] == "interpreted", results(events)["small"]["detail"]
+
+
 def test_autotuning_takes_the_first_configuration(child: Child, tmp_path: Path) -> None:
     folder = write_task(tmp_path, task_toml=INTERPRETED, solution_py=kernel(AUTOTUNE, block=""))
     assert results(child.run(folder, cases=("small",)))["small"]["status"] == "interpreted"

@@ -38,6 +38,7 @@ SET_ACTIVE = "triton.runtime.driver:driver.set_active"
 KEY = "triton.runtime.cache:triton_key"
 CACHE, LOADED = "triton.knobs:cache", "triton.compiler.compiler:CompiledKernel._init_handles"
 LIBDEVICE = "triton.language.extra.libdevice"
+INTERPRETER = ["triton.runtime.interpreter:_patch_lang_tensor", "triton.runtime.interpreter:GridExecutor"]
 CODE = ["triton.runtime.jit:JITFunction", "triton.runtime.jit:KernelInterface", "triton.runtime.autotuner:Autotuner"]
 OUTSIDE = re.compile(
     r"((torch|triton)(\.\w+)*[.:]_[A-Za-z]|triton\.(runtime|compiler|backends|knobs|experimental)\b)[\w.:]*"
@@ -45,7 +46,7 @@ OUTSIDE = re.compile(
 
 
 def test_every_name_is_taken_away_below() -> None:
-    assert {*AHEAD, *CODE, SET_ACTIVE, KEY, GLUON, CACHE, LOADED, LIBDEVICE} == set(NAMES.without)
+    assert {*AHEAD, *CODE, *INTERPRETER, SET_ACTIVE, KEY, GLUON, CACHE, LOADED, LIBDEVICE} == set(NAMES.without)
 
 
 @pytest.mark.parametrize("name", CODE)
@@ -128,7 +129,7 @@ def test_what_the_compiler_said_is_left_out_of_a_profile(monkeypatch: pytest.Mon
 
 
 def test_a_worker_answers_without_libdevice_and_a_cache(tmp_path: Path) -> None:
-    with Child(before=code([LIBDEVICE, CACHE, LOADED], "triton")) as child:
+    with Child(before=code([LIBDEVICE, CACHE, LOADED, *INTERPRETER], "triton")) as child:
         events = child.run(write_task(tmp_path), baseline="eager")
     assert events[-1]["event"] == "finished"
     assert {result["status"] for result in results(events).values()} == {"ok"}
@@ -139,7 +140,7 @@ def test_autotuning_is_off_in_the_interpreter_without_libdevice(monkeypatch: pyt
 
     given: list[Any] = []
     monkeypatch.setattr(triton, "autotune", lambda configs, *args, **kwargs: given.append((configs, args, kwargs)))
-    hide(monkeypatch, NAMES, LIBDEVICE)
+    hide(monkeypatch, NAMES, LIBDEVICE, *INTERPRETER)
     interpreter.install()
     triton.autotune(["first", "second"], key=["n"], prune_configs_by={})
     assert given == [(["first"], (), {"key": ["n"]})]

@@ -108,6 +108,7 @@ def _make(found: list[Problem], to: Path, form: Form) -> int:
 
     made = 0
     for problem in found:
+        was_there = (to / problem.name).exists()
         try:
             folder = write(problem, to / problem.name, form)
         except UserError as refusal:
@@ -116,7 +117,8 @@ def _make(found: list[Problem], to: Path, form: Form) -> int:
             click.echo(f"refused: {refusal}", err=True)
         else:
             made += 1
-            click.echo(f"{folder}", err=len(found) == 1)
+            said = f"{folder} is there already, and was not changed" if was_there else f"{folder}"
+            click.echo(said, err=was_there or len(found) == 1)
     return made
 
 
