@@ -51,18 +51,21 @@ def geomean(ratio: Ratio | None) -> str:
     return DASH if ratio is None else f"{times(ratio.speedup)} {spread(ratio, decimals=2)}"
 
 
-def spread(ratio: Ratio, decimals: int = 3) -> str:
+def spread(ratio: Ratio, decimals: int = 3, most: int | None = None) -> str:
     """Half the interval's width, `±0.4%`; both ends, `-78+9%`, where that would mislead.
 
     It misleads if the interval is wide and lopsided, or if `±` would reach across 1 although the verdict is faster or
-    slower. `decimals` says how the speedup before it is shown.
+    slower. `decimals` says how the speedup before it is shown. Where two ends would take more than `most` cells, ±
+    the farther one is shown, unless that would reach across 1.
     """
     down, up = (1 - ratio.low / ratio.speedup) * 100, (ratio.high / ratio.speedup - 1) * 100
     half = (down + up) / 2
     room_down, room_up = _room(ratio, decimals)
     lopsided = half >= MUCH_SPREAD and max(down, up) > LOPSIDED * min(down, up)
     if lopsided or round(half, 1) >= min(room_down, room_up):
-        return f"-{_end(down, room_down)}+{_end(up, room_up)}%"
+        both, farther = f"-{_end(down, room_down)}+{_end(up, room_up)}%", round(max(down, up))
+        is_long = most is not None and len(both) > most
+        return f"±{farther}%" if is_long and farther < min(room_down, room_up) else both
     return f"±{half:.1f}%" if half < 99.95 else f"±{half:.0f}%"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from harness.shared import format as fmt
-from harness.shared.results import CaseResult, OutputError, Ratio, Status
+from harness.shared.results import CaseResult, OutputError, Ratio, Status, Verdict
 from harness.shared.task import Task
 from kernbench import atomic_write, render
 from kernbench.diagnosis.counters import Kernel, Profile
@@ -256,6 +256,16 @@ def test_the_move_is_what_the_hypothesis_begins_with(words: str, move: str) -> N
 def test_an_uneven_interval_shows_both_ends(ends: tuple[float, float], words: str) -> None:
     """`1.44x ±98%` beside `faster` would say that it may be slower."""
     assert fmt.spread(Ratio(1.44, 1.44 * ends[0], 1.44 * ends[1], "faster")) == words
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict", "words"),
+    [((0.73, 1.42), "unclear", "±42%"), ((0.91, 1.22), "faster", "-9+22%"), ((0.81, 2.76), "faster", "-19+176%")],
+)
+def test_where_there_is_no_room_the_farther_end_stands_for_both(
+    ends: tuple[float, float], verdict: Verdict, words: str
+) -> None:
+    assert fmt.spread(Ratio(1.44, 1.44 * ends[0], 1.44 * ends[1], verdict), most=6) == words
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,7 @@ def test_a_bar_says_how_far_a_run_is() -> None:
     [
         ({"ok": 8, "wrong": 2, "skipped": 3}, ("2 of 10 cases (speedup withheld)", "WRONG: 2 of 10 cases", "WRONG")),
         ({"wrong": 1, "crashed": 2}, ("3 of 3 cases (speedup withheld)", "FAILED: 3 of 3 cases", "FAILED")),
+        ({"timeout": 1, "skipped": 34}, ("1 of 1 case (34 not run)", "FAILED: 1 of 1 case", "FAILED")),
         ({}, ("FAILED",)),
     ],
 )

@@ -69,11 +69,26 @@ def test_signs_differ_where_there_are_no_colours() -> None:
     assert all(line.isascii() for line in drawn(history_of(30), ascii_only=True))
 
 
+@pytest.mark.parametrize(
+    ("speedup", "verdict", "sign"),
+    [(1.3, "unclear", "?"), (0.97, "same", "·"), (1.01, "faster", "░"), (0.99, "slower", "▾"), (0.5, "slower", "▼")],
+)
+def test_a_sign_does_not_contradict_the_verdict(speedup: float, verdict: str, sign: str) -> None:
+    assert heat_map.sign_of(Outcome("ok", speedup, verdict))[0] == sign
+
+
+@pytest.mark.parametrize("count", [2, 9, 13, 40])
+def test_the_newest_iteration_has_its_number(count: int) -> None:
+    numbers = drawn(history_of(count))[0].split()
+    assert numbers[-1] == f"#{count}"
+    assert sorted(set(numbers), key=numbers.index) == numbers
+
+
 def test_an_iteration_more_leaves_the_others_where_they_are() -> None:
     for count in (3, 12, 25, 40):
         before, after = drawn(history_of(count)), drawn(history_of(count + 1))
         assert len(after[1]) > len(before[1])
-        assert all(new.startswith(old) for old, new in zip(before[:-1], after[:-1], strict=True))
+        assert all(new.startswith(old) for old, new in zip(before[1:-1], after[1:-1], strict=True))
     entries = [summary(number) for number in range(100)]
     firsts = [heat_map.newest(entries[:count], 40)[0].iteration for count in range(41, 100)]
     assert len(set(firsts)) <= 7  # it moves by tens

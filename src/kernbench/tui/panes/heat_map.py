@@ -30,10 +30,10 @@ WIDTHS = (6, 3, 2, 1)
 """Cells of an iteration, the widest that fits: a number, or a sign with or without a gap."""
 NUMBER = 6
 FASTER = ((1.8, "█"), (1.4, "▓"), (1.15, "▒"), (1.02, "░"))
-SLOWER = ((0.8, "="), (0.98, "-"))
-EVEN, FAILED, PASSED = "·", "x", "o"
-ASCII = str.maketrans("█▓▒░·", "#%*+.")
-FASTER_LEGEND, SLOWER_LEGEND = ("░▒▓█", "faster"), ("-=", "slower")
+SLOWER = ((0.8, "▼"), (0.98, "▾"))
+EVEN, UNCLEAR, FAILED, PASSED = "·", "?", "x", "o"
+ASCII = str.maketrans("█▓▒░▼▾·", "#%*+Vv.")
+FASTER_LEGEND, SLOWER_LEGEND = ("░▒▓█", "faster"), ("▾▼", "slower")
 
 
 def draw(
@@ -66,12 +66,14 @@ def newest(entries: Sequence[Summary], most: int) -> Sequence[Summary]:
 
 
 def _numbers(entries: Sequence[Summary], cell: int, room: int) -> str:
-    """The iterations' numbers above their columns, as many as fit."""
+    """The iterations' numbers above their columns: the newest, and as many others as fit."""
+    names = [f"#{entry.iteration or 0}" for entry in entries]
+    step = -(-(max(map(len, names)) + 1) // cell)
+    end = (len(names) - 1) * cell
+    moved = max(end + len(names[-1]) - room, 0)  # so that the last one ends where the room does
     text = ""
-    for index, entry in enumerate(entries):
-        name, at = f"#{entry.iteration or 0}", index * cell
-        if (at > len(text) or not text) and at + len(name) <= room:
-            text = text.ljust(at) + name
+    for index in range((len(names) - 1) % step, len(names), step):
+        text = text.ljust(index * cell - (moved if index * cell == end else 0)) + names[index]
     return text
 
 
@@ -90,10 +92,15 @@ def sign_of(outcome: Outcome) -> Span:
     if speedup is None:
         failed = outcome.status in FAILURES
         return (FAILED, "bad") if failed else (PASSED, "") if outcome.status in ("ok", "interpreted") else (" ", "dim")
-    for least, sign in FASTER:
-        if speedup > least:
-            return sign, "faster"
-    return next(((sign, "slower") for most, sign in SLOWER if speedup < most), (EVEN, "dim"))
+    if outcome.verdict == "unclear":
+        return UNCLEAR, "warn"
+    if outcome.verdict == "same":
+        return EVEN, "dim"
+    # one that is faster or slower by less than the first step has its sign all the same
+    fallback = {"faster": (FASTER[-1][1], "faster"), "slower": (SLOWER[-1][1], "slower")}.get(outcome.verdict or "")
+    faster = next(((sign, "faster") for least, sign in FASTER if speedup > least), None)
+    slower = next(((sign, "slower") for most, sign in SLOWER if speedup < most), None)
+    return faster or slower or fallback or (EVEN, "dim")
 
 
 def _legend(width: int, left_out: int) -> list[Span]:
@@ -102,7 +109,8 @@ def _legend(width: int, left_out: int) -> list[Span]:
     slower = " ".join(fmt.plain(most) for most, _ in reversed(SLOWER))
     long = [FASTER_LEGEND, (f" faster than {faster}x  ", "dim"), SLOWER_LEGEND, (f" slower than {slower}x", "dim")]
     short = [FASTER_LEGEND, (" faster  ", "dim"), SLOWER_LEGEND, (" slower", "dim")]
-    others: list[Span] = [(f"  {EVEN} even  ", "dim"), (FAILED, "bad"), (" failed", "dim")]
+    others: list[Span] = [(f"  {EVEN} even  ", "dim"), (UNCLEAR, "warn"), (" unclear  ", "dim"), (FAILED, "bad")]
+    others.append((" failed", "dim"))
     more: list[Span] = [(f"  {fmt.plural(left_out, 'case')} not shown", "dim")] if left_out else []
     forms: list[list[Span]] = [[*long, *others, *more], [*short, *others, *more], [*short, *more], short]
     return next((form for form in forms if sum(len(text) for text, _ in form) <= width), [])

@@ -194,11 +194,13 @@ class Board:
 
     @property
     def shows_the_save_before(self) -> bool:
-        """The headline belongs to an earlier save, or to another baseline than the last run's."""
+        """The headline belongs to an earlier run, or to another baseline than the last run's."""
         shown, last = self.summary, self.last_run
-        if shown is None or last is None:
-            return shown is not None and self.failure is not None
-        return self.failure is not None or (last.source, last.baseline) != (shown.source, shown.baseline)
+        if shown is None:
+            return False
+        if last is None or self.run is not None or self.failure is not None:
+            return True
+        return (last.source, last.baseline) != (shown.source, shown.baseline)
 
     @property
     def _none_is_fresh(self) -> bool:

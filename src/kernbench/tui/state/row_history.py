@@ -18,6 +18,7 @@ MOST = 160
 class Outcome(NamedTuple):
     status: str
     speedup: float | None = None
+    verdict: str | None = None
 
 
 NOT_RUN = Outcome("")
@@ -37,7 +38,7 @@ class RowHistory:
         return [entry for entry in reversed(self.entries) if _key(entry) not in self._rows]
 
     def take(self, entry: Summary, results: Iterable[CaseResult]) -> None:
-        self._rows[_key(entry)] = {row.id: Outcome(row.status, row.speedup) for row in results}
+        self._rows[_key(entry)] = {row.id: Outcome(row.status, row.speedup, row.verdict) for row in results}
 
     def rows(self, entry: Summary) -> Mapping[str, Outcome]:
         return self._rows.get(_key(entry), {})

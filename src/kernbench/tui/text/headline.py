@@ -34,8 +34,8 @@ Forms = tuple[tuple[str, ...], str]
 def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: datetime | None = None) -> list[Span]:
     is_old = board.run is not None or board.failure is not None or not board.landed()
     answer = [
-        Part(tuple(spell(form, ascii_only) for form in forms), "dim" if is_old else style)
-        for forms, style in _answer(board)
+        Part(tuple(spell(form, ascii_only) for form in forms), "dim" if is_old and style != "bad" else style)
+        for forms, style in (_failed(board) if board.failure is not None and board.run is None else _answer(board))
     ]
     is_busy = board.run is not None or board.confirming is not None or bool(board.models.running)
     doing = tuple(spell(form, ascii_only) for form in _doing(board, engine, now))
@@ -56,6 +56,13 @@ def _answer(board: Board) -> list[Forms]:
     return found
 
 
+def _failed(board: Board) -> list[Forms]:
+    """The source could not be run: the second line says why. The best is as before."""
+    assert board.failure is not None
+    word = "BAD TASK" if board.failure.status == "bad_task" else render.STATUS_WORDS[board.failure.status].upper()
+    return [((word,), "bad"), against_best(None, board.best_now), (("",), "")]
+
+
 def correctness(summary: Summary | None) -> Forms:
     if summary is None:
         return ("no result yet", "no result"), "dim"
@@ -67,7 +74,9 @@ def correctness(summary: Summary | None) -> Forms:
     failed = sum(summary.counts[name] for name in kinds)
     run = status_text.cases_of(summary) - summary.counts.get("skipped", 0)
     short = f"{word}: {failed} of {fmt.plural(run, 'case')}"
-    return ((f"{short} (speedup withheld)", short, word) if failed else (word,)), "bad"
+    left = summary.counts.get("skipped", 0) if {"timeout", "crashed"} & set(kinds) else 0
+    more = f"{left} not run" if left else "speedup withheld"
+    return ((f"{short} ({more})", short, word) if failed else (word,)), "bad"
 
 
 def against_best(summary: Summary | None, best_now: Summary | None) -> Forms:

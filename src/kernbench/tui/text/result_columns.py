@@ -23,6 +23,8 @@ IDS_FROM = 100
 """Cells from which the table may show case ids; hints and status lines use labels."""
 FINDINGS_LEAST = 14
 HALF_BAR = 7
+SPREAD = 6
+"""Cells of an interval."""
 WORD = 7
 """Cells of `crashed` and `timeout`, so that the sentences after the status words line up. Only `build error` is longer:
 it is the status of every row or of none."""
@@ -179,7 +181,7 @@ def _values(row: Row, table: Table, ascii_only: bool) -> list[Span]:
         return _sentence(result, table, "bad")
     if result.status == "skipped":
         return _sentence(result, table, "dim")
-    if result.status == "ok" and result.ratio is None and result.detail:
+    if result.status in ("ok", "interpreted") and result.ratio is None and result.detail:
         return _without_baseline(row, result, table, ascii_only)
     return [_padded(column, row, result, table, ascii_only) for column in table.columns]
 
@@ -285,7 +287,7 @@ def _against_last(row: Row, result: CaseResult) -> str:
 def _aligned(ratio: Ratio | None) -> str:
     """`1.396x ±0.1%`, with the x of all rows aligned."""
     speedup = f"{fmt.exact(ratio.speedup if ratio else None):>7}"
-    return speedup if ratio is None else f"{speedup} {fmt.spread(ratio)}"
+    return speedup if ratio is None else f"{speedup} {fmt.spread(ratio, most=SPREAD)}"
 
 
 def _against_best(result: CaseResult, has_words: bool) -> Span:

@@ -61,6 +61,8 @@ def state(board: Board, engine: Engine, now: datetime | None = None) -> tuple[st
         return ("starting the worker", "starting")
     if engine.paused:
         return ("paused, save pending", "paused, pending", "paused") if engine.waits else ("paused",)
+    if board.summary is not None and board.summary.is_unsettled and board.confirmation is None:
+        return ("watching, to be confirmed", "to be confirmed", "watching")
     return ("watching",) if engine.is_alone else ("watching (another workbench is open)", "watching, shared")
 
 
@@ -191,7 +193,6 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
     coming = _hypothesis(engine)
     on_device = summary.environment.device != "cpu"  # on the CPU every time is wall time
     parts = [
-        Part((OF_THE_SAVE_BEFORE if board.shows_the_save_before else "",), "dim"),
         Part((number,), "strong"),
         Part(_standing(summary, _cause(board)), "warn"),
         Part((quoted(why), quoted(why, 24), quoted(why, 14), ""), "strong"),
@@ -204,7 +205,7 @@ def _finished(board: Board, summary: Summary, engine: Engine, width: int) -> lis
         Part((f"{seconds} after the save" if saved else f"in {seconds}", seconds, "") if seconds else ("",), "dim"),
         Part((coming, clip(coming, 40), clip(coming, 24), ""), "accent"),
     ]
-    return fit(parts, width, order=(8, 9, 3, 4, 8, 3, 9, 7, 3, 7, 9, 5, 5, 6, 2))
+    return fit(parts, width, order=(7, 8, 2, 3, 7, 2, 8, 6, 2, 6, 8, 4, 4, 5, 1))
 
 
 def _standing(summary: Summary, cause: str) -> tuple[str, ...]:
