@@ -127,7 +127,7 @@ def main(device: str) -> None:
     channel = private_channel()
     channel.emit("hello", protocol=PROTOCOL)
     channel.start_reading()
-    faulthandler.register(STACK_SIGNAL, file=os.dup(2), all_threads=False)
+    faulthandler.register(STACK_SIGNAL, file=os.dup(2))
     forks.install()
     _keep_freed_memory()
     device = prepare(channel, device)

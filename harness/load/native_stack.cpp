@@ -1,4 +1,4 @@
-// Says where compiled code crashed, ahead of Python's fault handler, which only knows the line that called it
+// Says where compiled code crashed or hangs, ahead of Python's fault handler, which only knows the line that called it
 // (native_stack.py). One line per frame in an image under `images`: a mark, the offset, the image. The workbench looks up
 // files and lines: a crashed process should do as little as possible.
 
@@ -13,7 +13,7 @@
 
 namespace {
 
-constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGUSR2};  // the last: STACK_SIGNAL in lines.py
 constexpr int COUNT = sizeof SIGNALS / sizeof *SIGNALS;
 constexpr int MOST_FRAMES = 64;
 struct sigaction before[COUNT];
@@ -50,7 +50,7 @@ void report(int number, siginfo_t*, void* context) {
     while (first < count && frames[first] != here) ++first;
     tell(here, false);
     for (int index = first + 1; index < count; ++index) tell(frames[index], true);
-    raise(number);  // what was there before takes over, and ends the process
+    raise(number);  // what was there before takes over: it prints Python's lines, and a crash ends the process
 }
 
 }  // namespace

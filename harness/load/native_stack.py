@@ -1,4 +1,4 @@
-"""Has a crash in host C++ name its line: without this, the log ends at the Python line that called it.
+"""Has a crash or a hang in host C++ name its line: without this, the log ends at the Python line that called it.
 
 The handler (native_stack.cpp) is compiled once per user. It prints offsets into the images that host.load has made,
 which have line numbers; the workbench looks them up after the process is gone.

@@ -379,7 +379,7 @@ class Supervisor:
         return {"event": "still waiting"}
 
     async def _overstayed(self, child: ChildProcess) -> WorkerLost:
-        stack = () if self._cancelled else await child.stack()
+        stack = () if self._cancelled else await native_stack.resolved(await child.stack())
         child.kill()
         if self._cancelled:
             return WorkerLost("cancelled", self._step, None, "the worker did not respond and was killed")
