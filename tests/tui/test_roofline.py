@@ -70,7 +70,7 @@ async def test_a_key_exchanges_the_plots(engine: FakeEngine) -> None:
         assert "o geomean" not in screen_text(app)
         await pilot.resize_terminal(120, 40)
         await settle(pilot)
-        assert "Roofline" in screen_text(app)
+        assert "Rows by size" in screen_text(app)
         assert "o geomean" in screen_text(app)  # where there is room for two, both show
         await pilot.press("p")
         await settle(pilot)
@@ -84,5 +84,5 @@ async def test_a_first_run_shows_its_rows_and_no_empty_trajectory(engine: FakeEn
     async with app.run_test(size=(120, 40)) as pilot:
         engine.say(WorkerChanged("ready", H200), *whole_run())
         await settle(pilot)
-        assert "Roofline" in screen_text(app)
+        assert "Rows by size" in screen_text(app)
         assert "Cases over iterations" not in screen_text(app)

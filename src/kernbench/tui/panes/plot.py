@@ -13,7 +13,7 @@ from kernbench.tui.state.board import Row
 from kernbench.tui.text.spans import Span
 from kernbench.tui.widgets.row_view import RowView
 
-TITLES = {"trajectory": "Trajectory", "roofline": "Roofline"}
+TITLES = {"trajectory": "Trajectory", "roofline": "Rows by size"}
 FIRST = "trajectory"
 
 
