@@ -332,7 +332,7 @@ def test_what_is_shipped_reads_back_as_it_is_written(name: str) -> None:
         assert f"\n## {item.iteration} · " in text
         assert score in text
         assert f"\n- hypothesis: {item.hypothesis}\n" in text
-        assert f"- when {render.minute(item.at)} · source {item.source} · {item.environment.device_name} · " in text
+        assert f"- when {render.minute(item.at)} · source {item.source[:8]} · {item.environment.device_name} · " in text
         assert f" · baseline {item.baseline} · {item.environment.condition}" in text
 
 

@@ -66,7 +66,7 @@ class Collected:
         newest complete run."""
         runs = self.journal.summaries
         if not runs:
-            return _series_of_pulled(self.entries)
+            return _series_of_pulled(self.entries, self.task, self.journal)
         own = best_source.present_series(self.task, self.journal)
         if self.journal.series(own):
             return own
@@ -219,11 +219,13 @@ def collect(task: Task, state: Path, needs_runs: bool = True) -> Collected:
     return about
 
 
-def _series_of_pulled(entries: Sequence[Summary]) -> Series:
-    """That of the newest entry with a speedup."""
+def _series_of_pulled(entries: Sequence[Summary], task: Task, journal: Journal) -> Series:
+    """That of the newest entry with a speedup; if it ran the present task, older hashes of that belong to it."""
     timed = [item for item in entries if item.geomean is not None]
     newest = (timed or entries)[-1]
-    return Series(newest.task_hash, *comparison.axis_of(newest))
+    is_present = bool(newest.task_hash) and task.hash.startswith(newest.task_hash)
+    old = journal.old_hashes(task) if is_present else frozenset()
+    return Series(newest.task_hash, *comparison.axis_of(newest), old_task_hashes=old)
 
 
 def _what_to_do(task: Task) -> str:
