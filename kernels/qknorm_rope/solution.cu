@@ -1,4 +1,4 @@
-// RMSNorm and rotary embedding of the heads of q and k, in place: every head is read once and kept in registers.
+// RMSNorm and rotary embedding of the heads of q and k, in place or not: every head is read once and kept in registers.
 //
 // HEAD / 8 lanes of a warp share a head, 16 bytes each, so that its sum of squares is a few shuffles and nobody waits at
 // a barrier. They take ROWS neighbouring heads of one token, all in flight at once, and load the angles of the token
@@ -95,21 +95,31 @@ struct Angles {
     }
 };
 
+// Where the heads come from or go to. Strides of tokens count 16-byte vectors.
+struct Heads {
+    const uint4 *q, *k;
+    unsigned q_stride, k_stride;
+
+    __device__ __forceinline__ uint4* of(bool of_q, unsigned token, unsigned vector) const {
+        const unsigned long long start = (unsigned long long)token * (of_q ? q_stride : k_stride) + vector;
+        return const_cast<uint4*>(of_q ? q : k) + start;
+    }
+};
+
 // A block takes THREADS / LANES groups of ROWS heads of q (blockIdx.x even) or of k (odd) of one token; blockIdx.y goes
 // on where there are more. q and k of a token lie side by side in the grid, so that they find each other's angles in the
-// L2. Strides of tokens count 16-byte vectors.
-template <int HEAD, int ROPE, bool NEOX, class Position, int ROWS, int THREADS, int BLOCKS>
-__global__ void __launch_bounds__(THREADS, BLOCKS)
-    heads_of_token(uint4* q, uint4* k, const uint4* __restrict__ q_weight, const uint4* __restrict__ k_weight,
-                   const float4* __restrict__ cache, const Position* __restrict__ positions, int q_heads, int k_heads,
-                   unsigned q_stride, unsigned k_stride, unsigned cache_rows, float eps) {
+// L2.
+template <int HEAD, int ROPE, bool NEOX, class Position, int ROWS, int THREADS>
+__device__ __forceinline__ void turn(Heads from, Heads to, const uint4* __restrict__ q_weight,
+                                     const uint4* __restrict__ k_weight, const float4* __restrict__ cache,
+                                     const Position* __restrict__ positions, int q_heads, int k_heads,
+                                     unsigned cache_rows, float eps) {
     constexpr unsigned LANES = HEAD / 8;
     const bool of_q = blockIdx.x % 2 == 0;
     const unsigned token = blockIdx.x / 2, lane = threadIdx.x % LANES;
     const unsigned head = (blockIdx.y * (THREADS / LANES) + threadIdx.x / LANES) * ROWS;
     const int left = (of_q ? q_heads : k_heads) - (int)head;
-    const unsigned long long start = (unsigned long long)token * (of_q ? q_stride : k_stride) + (head * LANES + lane);
-    uint4* const at = (of_q ? q : k) + start;
+    const uint4* const at = from.of(of_q, token, head * LANES + lane);
     const uint4* const weights = of_q ? q_weight : k_weight;
     const bool turning = ROPE == HEAD || lane < ROPE / 8;
 
@@ -147,7 +157,30 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     for (int step = LANES / 2; step; step /= 2)  // rows inside: their shuffles overlap
 #pragma unroll
         for (int r = 0; r < ROWS; ++r) squares[r] += __shfl_xor_sync(~0u, squares[r], step);
+    uint4* const put_at = to.of(of_q, token, head * LANES + lane);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r)
-        if (r < left) at[r * LANES] = narrow(wide[r], rsqrtf(squares[r] * (1.0f / HEAD) + eps));
+        if (r < left) put_at[r * LANES] = narrow(wide[r], rsqrtf(squares[r] * (1.0f / HEAD) + eps));
+}
+
+template <int HEAD, int ROPE, bool NEOX, class Position, int ROWS, int THREADS, int BLOCKS>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    heads_of_token(uint4* q, uint4* k, const uint4* __restrict__ q_weight, const uint4* __restrict__ k_weight,
+                   const float4* __restrict__ cache, const Position* __restrict__ positions, int q_heads, int k_heads,
+                   unsigned q_stride, unsigned k_stride, unsigned cache_rows, float eps) {
+    const Heads heads = {q, k, q_stride, k_stride};
+    turn<HEAD, ROPE, NEOX, Position, ROWS, THREADS>(heads, heads, q_weight, k_weight, cache, positions, q_heads, k_heads,
+                                                    cache_rows, eps);
+}
+
+// The same into packed outputs, for graphs that may hold only operators which write to nothing they are given.
+template <int HEAD, int ROPE, bool NEOX, class Position, int ROWS, int THREADS, int BLOCKS>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    heads_apart(const uint4* q, const uint4* k, uint4* q_out, uint4* k_out, const uint4* __restrict__ q_weight,
+                const uint4* __restrict__ k_weight, const float4* __restrict__ cache,
+                const Position* __restrict__ positions, int q_heads, int k_heads, unsigned q_stride, unsigned k_stride,
+                unsigned cache_rows, float eps) {
+    const Heads to = {q_out, k_out, q_heads * (HEAD / 8u), k_heads * (HEAD / 8u)};
+    turn<HEAD, ROPE, NEOX, Position, ROWS, THREADS>({q, k, q_stride, k_stride}, to, q_weight, k_weight, cache, positions,
+                                                    q_heads, k_heads, cache_rows, eps);
 }

@@ -1,4 +1,5 @@
-"""RMSNorm of every head of q and k, then rotary embedding of its first lanes: in place, fp32 from load to store.
+"""RMSNorm of every head of q and k, then rotary embedding of its first lanes: in place (`apart` not), fp32 from load to
+store.
 
 CUDA C++ (solution.cu) for bfloat16 heads of 64, 128 or 256 that can be read 16 bytes at a time, packed or as slices of
 a fused projection; Triton (any_heads.py) for everything else and on a CPU. A call costs a handful of Python statements,
@@ -19,7 +20,7 @@ LARGEST_BLOCK = 512
 
 _CU = load("solution.cu") if torch.cuda.is_available() else None
 _SEVERAL_GPUS = torch.cuda.device_count() > 1
-_plans = Plans()
+_plans, _plans_apart = Plans(), Plans()
 
 
 def qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps):
@@ -40,7 +41,26 @@ def qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps
     return qknorm_rope(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
 
 
-def _plan(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox):
+def apart(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps):
+    """Returns packed results and leaves q and k as they are, for op.py."""
+    if _SEVERAL_GPUS and q.get_device() not in (-1, torch.cuda.current_device()):
+        with torch.cuda.device(q.get_device()):
+            return apart(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
+    tensors = (q, k, q_weight, k_weight, cos_sin_cache, positions)
+    for same_form, launch, numbers in _plans_apart.get((q.shape, is_neox), ()):
+        if same_form(*tensors):
+            out = q.new_empty(q.shape), k.new_empty(k.shape)
+            places = [tensor.data_ptr() for tensor in (q, k, *out, *tensors[2:])]
+            if launch is None or any(place & 15 for place in places[:-1]):
+                any_heads(out[0].copy_(q), out[1].copy_(k), *tensors[2:], is_neox, eps)
+            else:
+                launch(*places, *numbers, float(eps))
+            return out
+    _plans_apart.keep((q.shape, is_neox), tensors, _plan(*tensors, is_neox, "heads_apart", pointers=8))
+    return apart(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, eps)
+
+
+def _plan(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox, name="heads_of_token", pointers=6):
     """The launch for arguments of this form and its numbers; no launch where only Triton will do."""
     _check(q, k, q_weight, k_weight, cos_sin_cache, positions)
     (tokens, q_heads, head_dim), k_heads = q.shape, k.shape[1]
@@ -63,8 +83,8 @@ def _plan(q, k, q_weight, k_weight, cos_sin_cache, positions, is_neox):
     rows, threads, slices = _shares(tokens, q_heads, k_heads, head_dim // 8, multiprocessors)
     blocks = _blocks(rows, threads, rope_dim == head_dim, is_neox)
     traits = f"{head_dim}, {rope_dim}, {str(is_neox).lower()}, {POSITIONS[positions.dtype]}"
-    kernel = _CU.get(f"heads_of_token<{traits}, {rows}, {threads}, {blocks}>")
-    launch = kernel.prepared((2 * tokens, slices), threads, (*[int] * 11, float))
+    kernel = _CU.get(f"{name}<{traits}, {rows}, {threads}, {blocks}>")
+    launch = kernel.prepared((2 * tokens, slices), threads, (*[int] * (pointers + 5), float))
     return launch, (q_heads, k_heads, *strides, cache_rows)
 
 

@@ -1,5 +1,4 @@
-"""The operators in a compiled graph, on a CPU: one graph, one more for other sizes, and nothing copied around them.
-Not that of qknorm_rope, which works in place."""
+"""The operators in a compiled graph, on a CPU: one graph, one more for other sizes, and nothing copied around them."""
 
 from __future__ import annotations
 
@@ -22,6 +21,11 @@ def keep(graph, inputs):
 def rows(n, *shape):
     return torch.randn(2, n, *shape)
 
+def heads(n):
+    table = torch.randn(n, 32)
+    places = torch.arange(n)
+    return rows(n, 2, 64)[0], rows(n, 2, 64)[0], torch.ones(64), torch.ones(64), table, places, False, 1e-6
+
 def image(n):
     x = torch.randn(2, 8, n, 6).contiguous(memory_format=torch.channels_last)
     return x, torch.ones(8), torch.ones(8), 4, 1e-6
@@ -35,6 +39,7 @@ CALLS = {
         rows(n, 64), rows(n, 64), one, None, None, one, one, "residual_gate_norm_scale_shift", "layer", 1e-6
     ),
     "norm_tanh_mul_add": lambda n: (rows(n, 256), torch.ones(256), None, gate, rows(n, 256), "rms", 1e-5),
+    "qknorm_rope": heads,
     "rotary_embedding": lambda n: (rows(n, 2, 64), torch.randn(n, 32), torch.randn(n, 32), "standard"),
 }
 

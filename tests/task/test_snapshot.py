@@ -15,7 +15,7 @@ SHIPPED = {
     "norm_infer": "11ce54f4479b6945",
     "norm_scale_shift": "3e8c719d4631218b",
     "norm_tanh_mul_add": "8af360375ca12ffd",
-    "qknorm_rope": "d7f559db4347e252",
+    "qknorm_rope": "aaffdef771a52208",
     "rms_norm": "a918a0265c2c0699",
     "rotary_embedding": "5a9d58d9218c71ff",
     "softmax_host": "4c03cdc15ab3de90",

@@ -30,18 +30,25 @@ def gated_sum(entry):
 
 
 def normed_and_turned(entry):
-    """In place: the projections made query and key for this call alone. The kernel takes one batch at a time."""
+    """In place, because the projections made query and key for this call alone; the operator for compile returns new
+    ones. The kernel takes one batch at a time."""
     tables = Tables()
 
     def call(query, key, query_norm, key_norm, rotary, first):
         cos_sin, positions = tables.of(rotary)
         places = positions[first : first + query.shape[1]]
         weights = query_norm.weight, key_norm.weight
-        for one_query, one_key in zip(query, key, strict=True):
+        turned = [
             entry(one_query, one_key, *weights, cos_sin, places, False, query_norm.eps)
-        return query, key
+            for one_query, one_key in zip(query, key, strict=True)
+        ]
+        return (query, key) if turned[0] is None else tuple(map(_batch, zip(*turned, strict=True)))
 
     return call
+
+
+def _batch(parts):
+    return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 
 
 class Tables:

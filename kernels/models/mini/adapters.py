@@ -22,8 +22,10 @@ def residual_norm(entry):
 
 def normed_and_turned(entry):
     def call(q, k, q_weight, k_weight, cos_sin, positions):
-        entry(q[0], k[0], q_weight, k_weight, cos_sin, positions, False, EPS)  # in place: the projection made them
-        return q, k
+        turned = entry(q[0], k[0], q_weight, k_weight, cos_sin, positions, False, EPS)
+        if turned is None:  # in place: the projection made them
+            return q, k
+        return turned[0].unsqueeze(0), turned[1].unsqueeze(0)
 
     return call
 
