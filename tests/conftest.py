@@ -31,7 +31,7 @@ NEEDS = {
 }
 
 
-SLOWEST = ("terminal", "kernels", "selfcheck", "commands", "guide", "precompile")
+SLOWEST = ("terminal", "kernels", "families", "selfcheck", "commands", "guide", "precompile")
 """Folders whose files begin first, so that no process works alone at the end."""
 
 
