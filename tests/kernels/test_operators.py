@@ -33,6 +33,7 @@ def image(n):
 one, gate = torch.randn(2, 64), torch.randn(1, 1, 256)
 CALLS = {
     "scale_shift": lambda n: (rows(n, 64), rows(n, 64), rows(n, 64)),
+    "fused_add_rms_norm": lambda n: (rows(n, 64), rows(n, 64), torch.ones(64), 1e-6),
     "group_norm_silu": image,
     "norm_infer": lambda n: (rows(n, 64)[0], torch.ones(64), None, 1e-6, "rmsnorm"),
     "norm_scale_shift": lambda n: (
@@ -40,6 +41,8 @@ CALLS = {
     ),
     "norm_tanh_mul_add": lambda n: (rows(n, 256), torch.ones(256), None, gate, rows(n, 256), "rms", 1e-5),
     "qknorm_rope": heads,
+    "residual_gate_add": lambda n: (rows(n, 64)[:1], rows(n, 64)[:1], torch.randn(1, 1, 64)),
+    "broadcast_add_4d": lambda n: (torch.randn(1, 1, 3, 64), torch.randn(1, n, 3, 64)),
     "rotary_embedding": lambda n: (rows(n, 2, 64), torch.randn(n, 32), torch.randn(n, 32), "standard"),
 }
 

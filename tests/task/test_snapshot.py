@@ -11,11 +11,13 @@ from tests import ROOT
 
 SHIPPED = {
     "fuse_scale_shift": "7cf3fe87ca887287",
+    "fused_add_rms_norm": "14776a09c73a5fe9",
     "group_norm_silu": "ca0b2291c5a98d69",
     "norm_infer": "11ce54f4479b6945",
     "norm_scale_shift": "3e8c719d4631218b",
     "norm_tanh_mul_add": "8af360375ca12ffd",
     "qknorm_rope": "aaffdef771a52208",
+    "residual_gate_add": "a424d7ce9000de6a",
     "rms_norm": "a918a0265c2c0699",
     "rotary_embedding": "5a9d58d9218c71ff",
     "softmax_host": "4c03cdc15ab3de90",

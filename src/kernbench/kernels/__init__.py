@@ -19,11 +19,13 @@ from kernbench.kernels import family
 
 ENTRIES = {
     "fuse_scale_shift": "fuse_scale_shift",
+    "fused_add_rms_norm": "fused_add_rms_norm",
     "group_norm_silu": "group_norm_silu",
     "norm_infer": "norm_infer",
     "norm_scale_shift": "norm_scale_shift",
     "norm_tanh_mul_add": "norm_tanh_mul_add",
     "qknorm_rope": "qknorm_rope",
+    "residual_gate_add": "residual_gate_add",
     "rms_norm": "rms_norm",
     "rotary_embedding": "rotary_embedding",
     "softmax_host": "softmax",

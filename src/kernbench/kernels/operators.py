@@ -14,12 +14,15 @@ FAMILIES = {
     "scale_shift": "fuse_scale_shift",
     "layernorm_gate_select01": "fuse_scale_shift",
     "residual_layernorm_gate_select01": "fuse_scale_shift",
+    "fused_add_rms_norm": "fused_add_rms_norm",
     "group_norm_silu": "group_norm_silu",
     "norm_infer": "norm_infer",
     "norm_scale_shift": "norm_scale_shift",
     "norm_tanh_mul_add": "norm_tanh_mul_add",
     "norm_tanh_mul_add_norm_scale": "norm_tanh_mul_add",
     "qknorm_rope": "qknorm_rope",
+    "residual_gate_add": "residual_gate_add",
+    "broadcast_add_4d": "residual_gate_add",
     "rotary_embedding": "rotary_embedding",
 }
 """The task that defines an operator; some have one per variant, because a variant decides how many tensors return."""
