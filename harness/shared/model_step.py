@@ -34,6 +34,8 @@ class Site:
     task: str
     adapter: str
     """Gets the task's entry and returns what takes the site's place."""
+    compiled: bool = True
+    """False leaves the model's own code to torch.compile, which fuses it as well and with its neighbors."""
 
 
 @dataclass(frozen=True)

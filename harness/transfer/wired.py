@@ -13,7 +13,7 @@ from harness.load.failure import Paths, describe
 from harness.load.side import Side
 from harness.shared.model_step import ModelFile, Patch, Rewrite, Site
 from harness.transfer import sites
-from harness.transfer.sites import Found, Patches
+from harness.transfer.sites import Found, ModelProblem, Patches
 from harness.transfer.wiring import Watch
 
 COMPILED_FILE = "op.py"
@@ -57,12 +57,16 @@ class Wired:
         return Patches([*self.rewritten, *own])
 
     def ours(self, patches: Sequence[Patch], watch: Watch, for_compile: bool = False) -> Patches:
-        """The entries at their sites."""
+        """The entries at their sites; for torch.compile, at those that are not left to it."""
         replaced = []
         for patch in patches:
-            entry = watch.entry(patch.task, self.entry(patch, for_compile))
-            for site in (site for site in self.about.sites if site.task == patch.task):
-                replaced.append((self.found[site.call], self.stand_in(site, entry, watch)))
+            own = [site for site in self.about.sites if site.task == patch.task]
+            chosen = [site for site in own if site.compiled or not for_compile]
+            if chosen:
+                entry = watch.entry(patch.task, self.entry(patch, for_compile))
+                replaced += [(self.found[site.call], self.stand_in(site, entry, watch)) for site in chosen]
+        if for_compile and not replaced:
+            raise ModelProblem("every site is left to torch.compile (model.toml)")
         return Patches([*self.rewritten, *replaced])
 
     def stand_in(self, site: Site, entry: Callable[..., Any], watch: Watch) -> Callable[..., Any]:

@@ -110,6 +110,12 @@ def test_a_package_that_is_missing_is_named_with_its_extra(tmp_path: Path) -> No
         LoadedModel(model, "cpu", 0)
 
 
+SECOND = """
+[[site]]
+call = "layers:doubled"
+task = "scale"
+adapter = "adapters:scaled"
+"""
 REWRITE = """
 [[rewrite]]
 call = "program:Toy.forward"
@@ -161,3 +167,23 @@ def test_a_compiled_side_whose_graph_has_no_site_is_refused(tmp_path: Path, monk
     monkeypatch.setattr(torch.compiler, "assume_constant_result", lambda function: function)
     with pytest.raises(step_sides.NotTraced, match="layers:scaled was never called"):
         step_sides.make("compile+ours", model, [toy.patch(folder)])
+
+
+def test_a_site_can_be_left_to_torch_compile(tmp_path: Path) -> None:
+    left = toy.MODEL.replace('task = "scale"', 'task = "scale"\ncompiled = false')
+    folder = toy.write(tmp_path, left + SECOND, layers=toy.LAYERS + "\ndef doubled(x):\n    return scaled(x)\n")
+    model, patches = LoadedModel(toy.loaded(folder), "cpu", 0), [toy.patch(folder)]
+
+    def replaced(for_compile: bool) -> list[str]:
+        return [found.call for found, _ in model.ours(patches, Watch(), for_compile).replaced]
+
+    assert replaced(for_compile=False) == ["layers:scaled", "layers:doubled"]
+    assert replaced(for_compile=True) == ["layers:doubled"]
+
+
+def test_a_compiled_side_whose_sites_are_all_left_to_it_is_refused(tmp_path: Path) -> None:
+    folder = toy.write(tmp_path, toy.MODEL.replace('task = "scale"', 'task = "scale"\ncompiled = false'))
+    model = LoadedModel(toy.loaded(folder), "cpu", 0)
+    with pytest.raises(ModelProblem, match=r"every site is left to torch.compile \(model.toml\)"):
+        step_sides.make("compile+ours", model, [toy.patch(folder)])
+    step_sides.make("ours", model, [toy.patch(folder)])

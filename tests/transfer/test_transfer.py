@@ -98,6 +98,7 @@ def test_the_mini_model_has_every_family_of_kernels() -> None:
         (("[configs.only]\nsize = 128", ""), r"configs: must be \[configs.NAME\] tables"),
         (('"float32"', '"float8"'), "dtype: 'float8' is not one of bfloat16, float16, float32"),
         (("relative_l2 = 0.01", "relative_l3 = 0.01"), "limits.relative_l3: unknown key"),
+        (('task = "scale"', 'task = "scale"\ncompiled = "no"'), "site.compiled: must be true or false, not 'no'"),
     ],
 )
 def test_a_mistake_in_model_toml_is_named(tmp_path: Path, change: tuple[str, str], said: str) -> None:

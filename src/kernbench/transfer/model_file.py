@@ -14,6 +14,7 @@ from harness.shared.model_step import Limits, ModelFile, Rewrite, Site
 from harness.shared.taskfile.values import (
     TaskError,
     choice,
+    flag,
     known_keys,
     plain_data,
     positive,
@@ -73,7 +74,7 @@ def load(folder: Path, config: str | None, on_cpu: bool) -> ModelFile:
     if config is not None and config not in configs:
         raise TaskError(path, "configs", f"there is no {config!r}; there are {', '.join(filter(None, configs))}")
     chosen = config or (TINY if on_cpu and not is_command and TINY in configs else next(iter(configs)))
-    sites = tuple(_sites(path, data.get("site", [])))
+    sites = tuple(_sites(path, data.get("site", []), is_command))
     if not sites:
         raise TaskError(path, "site", "missing; [[site]] says what a task's entry replaces")
     model = ModelFile(
@@ -130,12 +131,14 @@ def _configs(path: Path, value: Any) -> dict[str, dict[str, Any]]:
     return value
 
 
-def _sites(path: Path, value: Any) -> list[Site]:
-    found = []
+def _sites(path: Path, value: Any, is_command: bool) -> list[Site]:
+    """Whether a command compiles is its own affair."""
+    found, keys = [], frozenset(("call", "task", "adapter") if is_command else ("call", "task", "adapter", "compiled"))
     for item in tables(path, "site", value):
-        known_keys(path, "site", item, frozenset(("call", "task", "adapter")))
+        known_keys(path, "site", item, keys)
         call, adapter = (_place(path, f"site.{name}", item.get(name)) for name in ("call", "adapter"))
-        found.append(Site(call, text(path, "site.task", item.get("task")), adapter))
+        compiled = flag(path, "site.compiled", item.get("compiled", True))
+        found.append(Site(call, text(path, "site.task", item.get("task")), adapter, compiled))
     return found
 
 
