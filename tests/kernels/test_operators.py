@@ -34,6 +34,7 @@ one, gate = torch.randn(2, 64), torch.randn(1, 1, 256)
 CALLS = {
     "scale_shift": lambda n: (rows(n, 64), rows(n, 64), rows(n, 64)),
     "fused_add_rms_norm": lambda n: (rows(n, 64), rows(n, 64), torch.ones(64), 1e-6),
+    "gelu_concat": lambda n: (rows(n, 32), rows(n, 64)),
     "group_norm_silu": image,
     "norm_infer": lambda n: (rows(n, 64)[0], torch.ones(64), None, 1e-6, "rmsnorm"),
     "norm_scale_shift": lambda n: (
@@ -44,6 +45,7 @@ CALLS = {
     "residual_gate_add": lambda n: (rows(n, 64)[:1], rows(n, 64)[:1], torch.randn(1, 1, 64)),
     "broadcast_add_4d": lambda n: (torch.randn(1, 1, 3, 64), torch.randn(1, n, 3, 64)),
     "rotary_embedding": lambda n: (rows(n, 2, 64), torch.randn(n, 32), torch.randn(n, 32), "standard"),
+    "silu_and_mul": lambda n: (rows(n, 64),),
 }
 
 for name, made in CALLS.items():

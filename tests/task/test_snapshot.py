@@ -12,6 +12,7 @@ from tests import ROOT
 SHIPPED = {
     "fuse_scale_shift": "7cf3fe87ca887287",
     "fused_add_rms_norm": "14776a09c73a5fe9",
+    "gelu_concat": "7dc2bda565ae8289",
     "group_norm_silu": "ca0b2291c5a98d69",
     "norm_infer": "11ce54f4479b6945",
     "norm_scale_shift": "3e8c719d4631218b",
@@ -20,6 +21,7 @@ SHIPPED = {
     "residual_gate_add": "a424d7ce9000de6a",
     "rms_norm": "a918a0265c2c0699",
     "rotary_embedding": "5a9d58d9218c71ff",
+    "silu_and_mul": "54f1251e381fb0a4",
     "softmax_host": "4c03cdc15ab3de90",
 }
 """None of these folders has data files. Their ITERATIONS.md, and those of users, name sources by such hashes."""

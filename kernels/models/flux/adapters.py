@@ -47,6 +47,15 @@ def normed_and_turned(entry):
     return call
 
 
+def joined(entry):
+    """diffusers' activation is GELU in its tanh form, which the kernel computes itself."""
+
+    def call(attended, projected, activation):
+        return entry(attended, projected)
+
+    return call
+
+
 def _batch(parts):
     return parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)
 

@@ -25,6 +25,11 @@ def normed_and_turned(query, key, query_norm, key_norm, rotary, first):
     return tuple(_turned(norm(x), rotary, first) for x, norm in ((query, query_norm), (key, key_norm)))
 
 
+def joined(attended, projected, activation):
+    """Attention's output next to the MLP's hidden values: what the last projection of a single-stream block takes."""
+    return torch.cat([attended, activation(projected)], dim=2)
+
+
 def _turned(x, rotary, first):
     cos, sin = (table[None, first : first + x.shape[1], None] for table in rotary)
     even, odd = x.unflatten(-1, (-1, 2)).unbind(-1)

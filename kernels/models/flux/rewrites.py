@@ -47,9 +47,9 @@ def single_block(self, hidden_states, encoder_hidden_states, temb, image_rotary_
     count = encoder_hidden_states.shape[1]
     x = torch.cat([encoder_hidden_states, hidden_states], dim=1)
     normed, gate = self.norm(x, emb=temb)
-    mlp = self.act_mlp(self.proj_mlp(normed))
+    projected = self.proj_mlp(normed)
     attended = self.attn(hidden_states=normed, image_rotary_emb=image_rotary_emb)
-    x = layers.gated_sum(self.proj_out(torch.cat([attended, mlp], dim=2)), gate, x)
+    x = layers.gated_sum(self.proj_out(layers.joined(attended, projected, self.act_mlp)), gate, x)
     return x[:, :count], x[:, count:]
 
 

@@ -55,5 +55,10 @@ def gated_sum(x, gate, residual):
     return residual + gate * x
 
 
+def joined(attended, projected):
+    """Attention's output next to the GELU of the MLP's hidden values."""
+    return torch.cat([attended, F.gelu(projected, approximate="tanh")], dim=-1)
+
+
 def normed_silu(x, weight, bias, groups):
     return F.silu(F.group_norm(x, groups, weight, bias, EPS))

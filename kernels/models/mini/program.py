@@ -66,7 +66,7 @@ class Block(nn.Module):
         self.modulation = nn.Linear(dim, 7 * dim)
         self.qkv, self.out = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
         self.cross_q, self.cross_kv, self.cross_out = nn.Linear(dim, dim), nn.Linear(dim, 2 * dim), nn.Linear(dim, dim)
-        self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+        self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(5 * dim, dim)
         self.q_weight, self.k_weight = (nn.Parameter(_gain(dim // heads)) for _ in range(2))
         self.cross_weight, self.gated_weight = nn.Parameter(_gain(dim)), nn.Parameter(_gain(dim))
 
@@ -75,8 +75,9 @@ class Block(nn.Module):
         shift, scale, gate, cross_shift, cross_scale, cross_gate, last_gate = parts
         y = self.attend(layers.modulated_norm(x, scale, shift), angles)
         y, x = layers.residual_norm(y, x, gate, cross_scale, cross_shift)
-        x = layers.gated_norm(self.cross(y, text, angles), self.gated_weight, cross_gate, x)
-        return layers.gated_sum(self.down(F.gelu(self.up(x), approximate="tanh")), last_gate, x)
+        attended = self.cross(y, text, angles)
+        x = layers.gated_norm(attended, self.gated_weight, cross_gate, x)
+        return layers.gated_sum(self.down(layers.joined(attended, self.up(x))), last_gate, x)
 
     def attend(self, x, angles):
         q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).unbind(2)

@@ -20,6 +20,7 @@ from kernbench.kernels import family
 ENTRIES = {
     "fuse_scale_shift": "fuse_scale_shift",
     "fused_add_rms_norm": "fused_add_rms_norm",
+    "gelu_concat": "gelu_concat",
     "group_norm_silu": "group_norm_silu",
     "norm_infer": "norm_infer",
     "norm_scale_shift": "norm_scale_shift",
@@ -28,6 +29,7 @@ ENTRIES = {
     "residual_gate_add": "residual_gate_add",
     "rms_norm": "rms_norm",
     "rotary_embedding": "rotary_embedding",
+    "silu_and_mul": "silu_and_mul",
     "softmax_host": "softmax",
 }
 """What a task's solution.py calls its function."""

@@ -15,6 +15,7 @@ FAMILIES = {
     "layernorm_gate_select01": "fuse_scale_shift",
     "residual_layernorm_gate_select01": "fuse_scale_shift",
     "fused_add_rms_norm": "fused_add_rms_norm",
+    "gelu_concat": "gelu_concat",
     "group_norm_silu": "group_norm_silu",
     "norm_infer": "norm_infer",
     "norm_scale_shift": "norm_scale_shift",
@@ -24,6 +25,7 @@ FAMILIES = {
     "residual_gate_add": "residual_gate_add",
     "broadcast_add_4d": "residual_gate_add",
     "rotary_embedding": "rotary_embedding",
+    "silu_and_mul": "silu_and_mul",
 }
 """The task that defines an operator; some have one per variant, because a variant decides how many tensors return."""
 
