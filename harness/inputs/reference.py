@@ -145,7 +145,7 @@ class Reference:
             used = {name: value for name, value in inputs.items() if name not in self.task.outputs}
             weights = self._states.nbytes(self.entry, case, _dtype(case))
             counted = self._counted_flops(case, inputs) if self.task.origin else 0.0
-            return Traffic(nbytes(used) + weights, nbytes(_each_once(outputs)), counted)
+            return Traffic(_moved(used) + weights, _moved(_each_once(outputs)), counted)
         try:
             read, written, *flops = (float(value) for value in self._traffic(dict(case.axes)))
             return Traffic(read, written, *flops[:1])
@@ -263,6 +263,12 @@ def _each_once(outputs: Outputs) -> Outputs:
     """Without those that a reference both mutates and returns."""
     places = {(value.data_ptr(), value.shape): name for name, value in outputs.items() if value is not None}
     return {name: outputs[name] for name in places.values()}
+
+
+def _moved(values: dict[str, Any]) -> int:
+    """Bytes of the elements: a gap between rows need not be read, and an expanded element is read once."""
+    tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
+    return sum(min(tensor_layout.span_bytes(tensor), tensor.nbytes) for tensor in tensors)
 
 
 def nbytes(values: dict[str, Any]) -> int:

@@ -45,3 +45,15 @@ def test_the_flops_of_an_imported_task_are_counted_once() -> None:
         assert imported.traffic(case, inputs["imported"], outputs) == Traffic(60, 36, 2 * 3 * 5 * 3)
     assert own.traffic(case, inputs["own"], outputs) == Traffic(60, 36)
     assert calls == ["meta"]
+
+
+def test_a_gap_between_rows_is_no_traffic_and_an_expanded_element_counts_once() -> None:
+    """Counting the gaps of a slice made honest kernels impossibly fast."""
+    module = types.ModuleType("reference")
+    wide = torch.ones(4, 10)
+    given = {"part": wide[:, :5], "gain": torch.ones(1, 5).expand(4, 5)}
+    module.make_inputs = lambda case, seed, device: given  # type: ignore[attr-defined]
+    reference, case = Reference(TASK, module, lambda part, gain: part * gain, Paths("")), Case("a", "a")
+    inputs = reference.make(case, Draw(), "cpu")
+    assert inputs["part"].stride() == (10, 1)
+    assert reference.traffic(case, inputs, reference.outputs(case, inputs)) == Traffic(4 * 5 * 4 + 5 * 4, 4 * 5 * 4)
