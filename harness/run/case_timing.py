@@ -70,6 +70,8 @@ class CaseTiming:
         if best is not None and self.opponents.best_is_right(reference, materials[0]):
             sides["best"] = best
         sides["solution"] = self.context.solution
+        # for an imported task torch counts the flops, and loads 800 modules for the first count
+        traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
         self.progress.say_once(clock_guard.restore_clocks())
         self.progress.step("time", case)
         between = self.context.between
@@ -95,8 +97,8 @@ class CaseTiming:
         if self.context.task.judge == "truth":  # an error against the reference says nothing about accuracy
             result = _with_error(result, first.largest_error)
         row = self.timer.row(case, result, timed, missing)
-        traffic = reference.traffic(case, materials[0].inputs, materials[0].expected)
-        return self.timer.with_roofline(row, traffic, self.context.environment.bandwidth)
+        beat, bandwidth = self.progress.pulse(case), self.context.environment.bandwidth
+        return self.timer.with_roofline(row, traffic, bandwidth, beat)
 
     def with_others(self, case: Case, result: CaseResult) -> CaseResult:
         """The row with the sides that the task names for comparison, each timed next to the solution. Called after

@@ -16,8 +16,9 @@ from typing import Any
 from harness.check import clock_guard
 from harness.check.between_calls import BetweenCalls
 from harness.device import environment
+from harness.device.roofline import Traffic
 from harness.inputs.cache import CaseInputs
-from harness.inputs.reference import Draw, Inputs, Outputs, Reference, copies, forms, named_outputs
+from harness.inputs.reference import Draw, Inputs, Reference, copies, forms, named_outputs
 from harness.judging.cases import described, seeds
 from harness.judging.handover import Sender
 from harness.run.case_timing import written_input
@@ -93,6 +94,7 @@ class ConfirmedRows:
         sides = {name: masters[0].timed(side) for name, side in {**self._others(case), "solution": solution}.items()}
         inputs = copies(masters[0].inputs)
         expected = named_outputs(sides["baseline"](**inputs), inputs, self.request.task.judged)
+        traffic = self.reference.traffic(case, masters[0].inputs, expected)
         self.progress.say_once(clock_guard.restore_clocks())
         most = self._calls_to_judge(first)
         del first
@@ -105,7 +107,7 @@ class ConfirmedRows:
             timed, spots = self._timed(case, sides, masters, most)
         self._more_calls(sides["solution"], spots, most)
         self._kept[case.id] = spots.kept
-        return self._row(case, timed, spots, masters[0].inputs, expected)
+        return self._row(case, timed, spots, masters[0].inputs, traffic)
 
     def _timed(
         self, case: Case, sides: dict[str, Callable[..., Any]], masters: list[CaseInputs], most: int
@@ -155,7 +157,7 @@ class ConfirmedRows:
                 found.append(findings.make("opponent_slowed", side=side, **values))
         return found
 
-    def _row(self, case: Case, timed: Timed, spots: SpotChecks, inputs: Inputs, expected: Outputs) -> CaseResult:
+    def _row(self, case: Case, timed: Timed, spots: SpotChecks, inputs: Inputs, traffic: Traffic) -> CaseResult:
         result = CaseResult(case.id, "ok", known=case.known, inputs=forms(inputs), checked=2)
         if (left := self.between.taken()) is not None:
             timed.findings.append(left)
@@ -164,8 +166,7 @@ class ConfirmedRows:
         if problem is not None:
             return result.untimed("wrong", f"{problem} (in a timed call)", *timed.findings)
         row = self.timer.row(case, result, timed, None)
-        traffic = self.reference.traffic(case, inputs, expected)
-        return self.timer.with_roofline(row, traffic, self.environment.bandwidth)
+        return self.timer.with_roofline(row, traffic, self.environment.bandwidth, self.progress.pulse(case))
 
     def hand_over(self, sender: Sender) -> None:
         """After the last time was taken."""

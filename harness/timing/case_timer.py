@@ -224,7 +224,9 @@ class CaseTimer:
         )
         return replace(row, findings=(*row.findings, *_disturbed(row, timed.load)))
 
-    def with_roofline(self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None) -> CaseResult:
+    def with_roofline(
+        self, result: CaseResult, traffic: roofline.Traffic, bandwidth: float | None, beat: Beat
+    ) -> CaseResult:
         """Adds the fraction of a GPU's copy bandwidth, or of its peak in flops if that is nearer, and a finding if the
         time is impossibly short."""
         if self._gpu is None and result.solution_us is not None and result.clock == "wall":
@@ -238,7 +240,7 @@ class CaseTimer:
         peak = None
         if roofline.needs_peak(traffic):
             fastest = min(us for us in (result.solution_us, result.baseline_us) if us is not None)
-            with gpu.locked(self._gpu.uuid):
+            with gpu.locked(self._gpu.uuid, beat):
                 peak = _peaks.of(self._gpu, result.inputs, traffic.flops / (fastest * 1e-6))
         share, bound = roofline.nearer(traffic, result.solution_us, bandwidth, peak)
         return replace(

@@ -168,3 +168,28 @@ def test_random_numbers_without_seeds_prove_nothing(child: Child, tmp_path: Path
     folder = write_task(tmp_path, task_toml=TASK.replace("MORE", ""), reference_py=SEEDED, solution_py=SEEDED)
     events = child.run(folder, cases=("small",))
     assert [event for event in events if event["event"] == "failed"] or results(events)["small"]["status"] == "wrong"
+
+
+NOT_WHILE_TIMING = """
+from harness.inputs.reference import Reference
+from harness.run.progress import Progress
+steps, step, traffic = [], Progress.step, Reference.traffic
+
+def entered(self, name, case=None):
+    steps.append(name)
+    step(self, name, case)
+
+def counted(self, *given):
+    assert steps[-1] != "time", "the deadline of timing is running"
+    return traffic(self, *given)
+
+Progress.step, Reference.traffic = entered, counted
+"""
+
+
+def test_a_rows_bytes_and_flops_are_counted_before_its_timing_begins(tmp_path: Path) -> None:
+    """The first count of an imported task's flops loads 800 modules, which took a bare machine's five seconds."""
+    with Child(before=NOT_WHILE_TIMING) as child:
+        found = results(child.run(write_task(tmp_path)))
+    assert {row["status"] for row in found.values()} == {"ok"}, found
+    assert all(row["solution_us"] for row in found.values())

@@ -103,7 +103,7 @@ def test_a_row_on_a_cpu_gets_the_finding(
     monkeypatch.setattr(case_timer, "_bandwidth", CpuBandwidth(lambda: 20e9))
     timer = case_timer.CaseTimer(SimpleNamespace(condition="cold"), None)  # type: ignore[arg-type]
     timer._rotated = 20 * MIB
-    row = timer.with_roofline(CaseResult("a", "ok", clock=clock, solution_us=us), TRAFFIC, None)
+    row = timer.with_roofline(CaseResult("a", "ok", clock=clock, solution_us=us), TRAFFIC, None, lambda: None)
     assert [finding.code for finding in row.findings] == codes
     assert row.roofline is None
 

@@ -129,7 +129,7 @@ def test_a_row_gets_its_bound_and_only_many_flops_need_a_peak(
     monkeypatch.setattr(case_timer, "_peaks", ComputePeaks(meter))
     timer = case_timer.CaseTimer(SimpleNamespace(condition="cold"), fake_gpu())  # type: ignore[arg-type]
     row = CaseResult("a", "ok", clock="device", solution_us=200.0, inputs=FORMS)
-    found = timer.with_roofline(row, traffic, BANDWIDTH)
+    found = timer.with_roofline(row, traffic, BANDWIDTH, lambda: None)
     assert (found.bound, len(meter.asked)) == (bound, asked)
     assert found.roofline == roofline.nearer(traffic, 200.0, BANDWIDTH, PEAK)[0]
 
