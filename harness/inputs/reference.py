@@ -266,9 +266,7 @@ def _each_once(outputs: Outputs) -> Outputs:
 
 
 def _moved(values: dict[str, Any]) -> int:
-    """Bytes of the elements: a gap between rows need not be read, and an expanded element is read once."""
-    tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
-    return sum(min(tensor_layout.span_bytes(tensor), tensor.nbytes) for tensor in tensors)
+    return sum(tensor_layout.moved_bytes(value) for value in values.values() if isinstance(value, torch.Tensor))
 
 
 def nbytes(values: dict[str, Any]) -> int:

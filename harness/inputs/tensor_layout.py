@@ -51,6 +51,11 @@ def span_bytes(tensor: torch.Tensor) -> int:
     return span(tensor.shape, tensor.stride()) * tensor.element_size()
 
 
+def moved_bytes(tensor: torch.Tensor) -> int:
+    """What a call must read of it: a gap between rows need not be read, and an expanded element is read once."""
+    return min(span_bytes(tensor), tensor.nbytes)
+
+
 def plain(tensor: torch.Tensor) -> bool:
     """Whether the tensor is ordinary strided memory on the CPU or a GPU."""
     return (

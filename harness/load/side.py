@@ -73,6 +73,23 @@ class Side:
             raise MissingEntry(os.path.join(self.folder, file), name)
         return found  # type: ignore[no-any-return]
 
+    def spec(self, fullname: str) -> importlib.machinery.ModuleSpec | None:
+        """What a module of this side is loaded from; None if it has no such module."""
+        parts = fullname.split(".")[1:]
+        base = os.path.join(self.folder, *parts)
+        if not parts:
+            return _spec(fullname, _Loader(self, None), base)
+        if os.path.isfile(base + ".py"):
+            return _spec(fullname, _Loader(self, base + ".py"), None)
+        init = os.path.join(base, "__init__.py")
+        if os.path.isdir(base):
+            return _spec(fullname, _Loader(self, init if os.path.isfile(init) else None), base)
+        return None
+
+    def shown(self, path: str) -> str:
+        """The path under which a file's code is compiled, and which tracebacks name."""
+        return path
+
     def reads(self, paths: Iterable[str]) -> None:
         """Registers files compiled for this side: C++, CUDA and headers are part of it, like its Python."""
         native_stack.install(paths, self.build)
@@ -159,19 +176,8 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         if not fullname.startswith(SIDE_PREFIX):
             return None
-        package, *parts = fullname.split(".")
-        side = _sides.get(package)
-        if side is None:
-            return None
-        base = os.path.join(side.folder, *parts)
-        if not parts:
-            return _spec(fullname, _Loader(side, None), base)
-        if os.path.isfile(base + ".py"):
-            return _spec(fullname, _Loader(side, base + ".py"), None)
-        init = os.path.join(base, "__init__.py")
-        if os.path.isdir(base):
-            return _spec(fullname, _Loader(side, init if os.path.isfile(init) else None), base)
-        return None
+        side = _sides.get(fullname.partition(".")[0])
+        return None if side is None else side.spec(fullname)
 
 
 def _spec(name: str, loader: _Loader, folder: str | None) -> importlib.machinery.ModuleSpec:
@@ -205,8 +211,9 @@ class _Loader(importlib.abc.InspectLoader):
             return
         content = _read(self.path)
         side.loaded[os.path.relpath(self.path, side.folder)] = hashlib.sha256(content).hexdigest()
-        linecache.cache.pop(self.path, None)
-        exec(_compiled(content, self.path), scope)
+        shown = side.shown(self.path)
+        linecache.cache.pop(shown, None)
+        exec(_compiled(content, shown), scope)
 
 
 def _compiled(content: bytes, path: str) -> types.CodeType:

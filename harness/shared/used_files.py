@@ -26,6 +26,8 @@ NAMED_BASELINES = ("eager", "compile")
 PARSED = ("task.toml", "cases.json")
 """Read by kernbench: only the task that they describe counts, not their text."""
 SOLUTION = "solution.py"
+OF_SOLUTION = (SOLUTION, "solution/")
+"""The solution, and a folder in which some suites have theirs."""
 SKIPPED = frozenset({"__pycache__", "exports", "ITERATIONS.md"})
 STATE_MARK = "runs.jsonl"
 """Marks a folder of stored runs, which contains copies of old sources."""
@@ -70,11 +72,12 @@ def task_files(folder: Path, baseline: str) -> list[str]:
 
 def side_files(folder: Path, names: Iterable[str]) -> list[str]:
     """Files of sides other than the solution, and what they use."""
-    return [name for name in reached(folder, names, never=SOLUTION) if name not in PARSED]
+    return [name for name in reached(folder, names, never=OF_SOLUTION) if name not in PARSED]
 
 
-def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: str = "") -> list[str]:
-    """Those of `names` that exist, and every file they use directly or indirectly, in the order found.
+def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: tuple[str, ...] = ()) -> list[str]:
+    """Those of `names` that exist, and every file they use directly or indirectly, in the order found. A used file
+    whose path begins with one of `never` is left out.
 
     Without `deep`, only files in the same folder count: a baseline may be anywhere, even in a home directory.
     """
@@ -88,7 +91,7 @@ def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: str
         if current.endswith(".py"):
             places = (path for path in _imported(current, text) if deep or "/" not in path)
             used += [path for path in places if is_file(folder / path)]
-        found += [path for path in dict.fromkeys(used) if path not in found and path != never]
+        found += [path for path in dict.fromkeys(used) if path not in found and not path.startswith(never)]
     return found
 
 

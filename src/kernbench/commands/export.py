@@ -20,7 +20,7 @@ from kernbench.export.formats import FORMATS, SOLUTIONS
     "kind",
     type=click.Choice([*FORMATS, *SOLUTIONS]),
     required=True,
-    help="pr writes a folder, the others one file.",
+    help="pr and kda write a folder, the others one file.",
 )
 @click.option("-o", "target", metavar="PATH", required=True, help="Output path, or - for stdout.")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
@@ -79,15 +79,18 @@ def export(
 def _export_solution(
     task: str | None, state: Path | None, kind: str, target: str, force: bool, after: str | None
 ) -> None:
-    from kernbench.export.write_files import as_text, write_all
+    from kernbench.export.write_files import write_all
     from kernbench.suites.exported_solution import exported
 
     content = exported(*opened(task, state), kind, after)
+    files = content if isinstance(content, dict) else {"": content}
     if target == "-":
+        if isinstance(content, dict):
+            raise click.UsageError(f"--format {kind} writes a folder; name it with -o")
         sys.stdout.buffer.write(content)
         return
-    (path,) = write_all({Path(target): as_text(content)}, force)
-    click.echo(f"wrote {path}", err=True)
+    for path in write_all({Path(target) / name: data for name, data in files.items()}, force):
+        click.echo(f"wrote {path}", err=True)
 
 
 COMMANDS = (export,)

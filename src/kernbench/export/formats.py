@@ -20,6 +20,7 @@ SOLUTIONS = {
     "submission": "the solution for GPU MODE",
     "plain-file": "the solution of a task made of a plain file",
     "robust-kbench": "the solution for robust-kbench: forward.cu, or Python if it has none",
+    "kda": "the solution for KDA-Pilot: the files of its folder solution",
 }
 """Of imported tasks: the solution in its suite's own form."""
 

@@ -11,8 +11,9 @@ from kernbench.log.runs.journal import Journal
 from kernbench.suites.problems import FORMATS
 
 
-def exported(task: Task, journal: Journal, word: str, reference: str | None) -> bytes:
-    """Of the source that is named; otherwise of the best, or of the files as they are if no source is best."""
+def exported(task: Task, journal: Journal, word: str, reference: str | None) -> bytes | dict[str, bytes]:
+    """Of the source that is named; otherwise of the best, or of the files as they are if no source is best. Several
+    files go by their path in the folder to write."""
     own = {form.EXPORT for form in FORMATS if task.origin.get("format") == form.NAME}
     if word not in own:
         kind = f"export it with `--format {own.pop()}`" if own else "only tasks made by `kernbench import` can be"

@@ -21,7 +21,7 @@ def task_folder(task: str | None, to_edit: bool = True) -> Path:
     imported_task.write(problem, folder, Form(device=device))
     if is_new:
         for_cpu = " for the CPU, because no GPU is here" if device == "cpu" else ""
-        said = f"made {folder.name}, a task of {problem.title}{for_cpu}; edit solution.py there"
+        said = f"made {folder.name}, a task of {problem.title}{for_cpu}; edit {problem.edited} there"
         print(said, file=sys.stderr)
     return folder
 

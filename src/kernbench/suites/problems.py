@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from kernbench.suites.formats import definitions, gpu_mode, kernelbench, plain_file, robust_kbench
+from kernbench.suites.formats import definitions, gpu_mode, kda, kernelbench, plain_file, robust_kbench
 from kernbench.suites.formats.foreign_problem import Format, Problem
 
-SEARCHED: tuple[Format, ...] = (kernelbench, definitions, gpu_mode, robust_kbench)
+SEARCHED: tuple[Format, ...] = (kernelbench, definitions, gpu_mode, robust_kbench, kda)
 FORMATS: tuple[Format, ...] = (*SEARCHED, plain_file)
 """The last one's files look like many others, so they are not looked for in folders."""
 
@@ -17,9 +17,9 @@ FORMATS: tuple[Format, ...] = (*SEARCHED, plain_file)
 def detect(path: Path, formats: tuple[Format, ...] = FORMATS) -> Problem | None:
     """The problem that a file or a folder defines; None if it is in no format that is known."""
     if path.is_dir():
-        places = (path / form.FOLDER for form in formats if form.FOLDER)
+        places = (path / name for form in formats for name in form.FOLDER.split())
         return next((found for place in places if place.is_file() and (found := detect(place))), None)
-    asked = (form.detect(path) for form in formats if path.match(form.FILES))
+    asked = (form.detect(path) for form in formats if any(map(path.match, form.FILES.split())))
     return next((found for found in asked if found is not None), None)
 
 
@@ -28,7 +28,8 @@ def problems(source: Path) -> list[Problem]:
     if not source.is_dir():
         found = detect(source)
         return [found] if found is not None else []
-    paths = {path for form in SEARCHED for path in source.rglob(form.FILES) if not _is_hidden(path, source)}
+    globs = {glob for form in SEARCHED for glob in form.FILES.split()}
+    paths = {path for glob in globs for path in source.rglob(glob) if not _is_hidden(path, source)}
     every = (found for path in sorted(paths, key=_by_number) if (found := detect(path, SEARCHED)) is not None)
     return _named_apart(list({problem.path: problem for problem in every}.values()))  # tasks have links to them
 

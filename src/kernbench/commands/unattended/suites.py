@@ -65,8 +65,8 @@ def problems_in(source: Path, only: str | None) -> list[Problem]:
 @click.option("--device", type=click.Choice(["cuda", "cpu"]), default="cuda", help="What the tasks are for.")
 @click.option(
     "--solution",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
+    type=click.Path(exists=True, path_type=Path),
+    metavar="FILE|DIR",
     help="Start with this solution; for a single problem.",
 )
 def import_(
@@ -81,7 +81,8 @@ def import_(
 ) -> None:
     """Make tasks from other suites' problems: one file, or all in a folder. Never overwrites files.
 
-    KernelBench, SOL-ExecBench, flashinfer-bench, GPU MODE, robust-kbench, plain files: `kernbench guide suites`.
+    KernelBench, SOL-ExecBench, flashinfer-bench, GPU MODE, robust-kbench, KDA-Pilot, plain files: `kernbench guide
+    suites`.
     """
     from kernbench.suites.formats.foreign_problem import Form
 
@@ -93,13 +94,16 @@ def import_(
         return
     if solution is not None and len(found) > 1:
         raise click.UsageError(f"--solution is for one problem, and {source} has {len(found)}")
+    if solution is not None and solution.is_dir() != found[0].takes_folder:
+        what = "folder" if found[0].takes_folder else "file"
+        raise click.UsageError(f"--solution takes a {what} for {found[0].name}, and {solution} is none")
     made = _make(found, to or Path.cwd(), Form(scale, device, copy, solution))
     if len(found) > 1:
         click.echo(f"made {fmt.plural(made, 'task')} from {fmt.plural(len(found), 'problem')}", err=True)
         sys.exit(0 if made else 1)
     if found[0].about:
         click.echo(f"{found[0].title}: {found[0].about}", err=True)
-    click.echo(f"`kernbench {(to or Path.cwd()) / found[0].name}` opens it; edit solution.py there", err=True)
+    click.echo(f"`kernbench {(to or Path.cwd()) / found[0].name}` opens it; edit {found[0].edited} there", err=True)
 
 
 def _make(found: list[Problem], to: Path, form: Form) -> int:
@@ -234,7 +238,9 @@ def _standing(outcomes: dict[str, Outcome], all_of_them: int, seconds_each: floa
 
 
 def _own(solutions: Path | None, problem: Problem) -> Path | None:
-    """The solution of a problem's name, whatever its suffix."""
+    """The solution of a problem's name, whatever its suffix; a folder of that name if it is one."""
+    if solutions is not None and problem.takes_folder:
+        return solutions / problem.name if (solutions / problem.name).is_dir() else None
     found = sorted(solutions.glob(f"{problem.name}.*")) if solutions is not None else []
     return next((path for path in found if path.is_file()), None)
 

@@ -18,7 +18,7 @@ class Form:
     copy: bool = False
     """The task gets copies of the problem's files instead of links to them."""
     solution: Path | None = None
-    """What to start with, instead of the problem itself."""
+    """What to start with, instead of the problem itself: a file, or a folder if `takes_folder`."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,10 @@ class Problem:
     """What `import --list` says about it."""
     refused: str = ""
     """Why it is not supported, in a sentence."""
+    edited: str = "solution.py"
+    """What to edit in its task."""
+    takes_folder: bool = False
+    """Whether a solution is a folder, and not a file."""
 
 
 class Format(Protocol):
@@ -58,14 +62,14 @@ class Format(Protocol):
     NAME: str
     """The format of `origin` in task.toml."""
     FILES: str
-    """A glob for the names of the files that define problems."""
+    """Globs for the names of the files that define problems, with spaces between them."""
     FOLDER: str
-    """The file by which a folder opens as a problem; empty if none does."""
+    """The files by which a folder opens as a problem, with spaces between them; empty if none does."""
     EXPORT: str
     """The word of `export --format`."""
 
     def detect(self, path: Path) -> Problem | None:
         """The problem that a file defines."""
 
-    def exported(self, files: dict[str, bytes], origin: dict[str, str]) -> bytes:
-        """A solution in the suite's own form, from its files and the task's `origin`."""
+    def exported(self, files: dict[str, bytes], origin: dict[str, str]) -> bytes | dict[str, bytes]:
+        """A solution in the suite's own form, from its files and the task's `origin`: a file, or a folder's files."""
