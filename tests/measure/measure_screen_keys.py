@@ -1,4 +1,5 @@
-"""From a key to its paint while a run is in progress and the kernel floods its output; what an idle screen costs."""
+"""From a key to its paint: while a best is confirmed, at rest, and while a run is in progress and the kernel floods its
+output; what a key and an idle screen cost."""
 
 from __future__ import annotations
 
@@ -11,6 +12,8 @@ from bench import figure
 from pseudo import FAKE_HARNESS, Terminal, kernbench, write_task
 
 ROWS, KEYS = 120, 200
+CONFIRMED_S = 15.0
+"""Until a confirmation has ended and its message is gone."""
 FLOOD = 'TIME_US = 50.0\nDO = "flood"\n'
 DOWN, UP = "\x1b[B", "\x1b[A"
 
@@ -41,7 +44,11 @@ with tempfile.TemporaryDirectory(prefix="kernbench-measure-") as place:
     terminal.until(b"quit")
     terminal.until(b"#1")
     terminal.count(3)
-    report("key to paint at rest, p95", keys(terminal, KEYS // 4))
+    report("key to paint while a best is confirmed, p95", keys(terminal, KEYS // 4))
+    terminal.count(CONFIRMED_S)
+    before = terminal.cpu_seconds()
+    report("key to paint at rest, p95", keys(terminal, KEYS))
+    figure("CPU of the program per key at rest", f"{(terminal.cpu_seconds() - before) / KEYS * 1000:.1f} ms")
     (task / "solution.py").write_text(f"def toy(): ...\n{FLOOD}")
     terminal.until(b"so far")
     began = time.perf_counter()

@@ -10,6 +10,8 @@ from rich.cells import cell_len
 from rich.color import ColorSystem
 from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
+from textual.widget import Widget
 
 from kernbench.events import WorkerChanged
 from kernbench.tui.widgets.changed_cells import PLAIN, Look, SentCells, cells_of
@@ -121,3 +123,32 @@ async def test_the_focus_repaints_panes_and_not_the_screen(engine: FakeEngine, m
         await pilot.press("ctrl+l")
         await settle(pilot)
         assert "LayoutUpdate" in painted
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_a_paint_without_a_change_repaints_nothing(
+    size: tuple[int, int], engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One comes every few seconds at rest, and a key that meets a repaint waits for it."""
+    app, repainted = make_app(engine), list[str | None]()
+    async with app.run_test(size=size) as pilot:
+        engine.say(WorkerChanged("ready", H200), *whole_run())
+        await settle(pilot)
+        monkeypatch.setattr(Widget, "refresh", lambda widget, *regions, **how: repainted.append(widget.id))
+        app.main.paint()
+        assert repainted == []
+        app.main.turn_plots()
+        assert ("plot" in repainted) == (size[0] > 80)
+
+
+@pytest.mark.parametrize(("ascii_only", "shown"), [(False, "[2J±"), (True, "[2J~")])
+def test_a_line_passes_one_filter_that_does_it_all(ascii_only: bool, shown: str, engine: FakeEngine) -> None:
+    app = make_app(engine, ascii_only)
+    (only,) = app.get_line_filters()
+    assert app.get_line_filters() == [only]  # Textual keeps each line with the filter that it passed
+    (segment,) = only.apply([Segment("\x1b[2J±", Style.parse("red"))], Color.parse("#121212"))
+    assert segment.text == shown
+    assert "#" in str(segment.style)  # Textual's own filter replaced the terminal's red
+    app.theme = "textual-light"
+    assert len(app.get_line_filters()) == 1

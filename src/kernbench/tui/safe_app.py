@@ -13,7 +13,7 @@ from textual.filter import LineFilter
 from kernbench import crash_report
 from kernbench.tui import textual_private, theme
 from kernbench.tui.widgets.changed_cells import SentCells
-from kernbench.tui.widgets.line_filters import AsciiOnly, TextOnly
+from kernbench.tui.widgets.line_filters import AsciiOnly, InOne, TextOnly
 from kernbench.tui.widgets.typed_ahead import TypedAhead
 
 
@@ -24,11 +24,15 @@ class SafeApp(TypedAhead[ReturnType]):
     def __init__(self, ascii_only: bool, **given: Any) -> None:
         super().__init__(**given)
         self._last_filters = [TextOnly(), *([AsciiOnly()] if ascii_only else [])]
+        self._filters_in_one = InOne([])
         textual_private.on_fatal_error(self, self._take_mistake)
         textual_private.on_paint(self, SentCells().encode)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        return [*super().get_line_filters(), *self._last_filters]
+        filters = [*super().get_line_filters(), *self._last_filters]
+        if filters != self._filters_in_one.filters:  # another theme, or the first paint
+            self._filters_in_one = InOne(filters)
+        return [self._filters_in_one]
 
     def get_css_variables(self) -> dict[str, str]:
         return theme.readable(super().get_css_variables(), self.current_theme.dark)

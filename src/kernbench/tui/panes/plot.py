@@ -40,10 +40,13 @@ class Plot(RowView, can_focus=False):
         self.views = {name for name, found in known.items() if found}
         self._draw()
 
+    def on_mount(self) -> None:
+        self.border_title = TITLES[self.view]
+
     def turn_to(self, view: str) -> None:
-        self.border_title = TITLES[view]
-        if view != self.view:
+        if view != self.view:  # the same title again would paint the plot again
             self.view = view
+            self.border_title = TITLES[view]
             self._draw()
 
     def on_resize(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -122,11 +123,11 @@ def look_of(style: Style, system: ColorSystem) -> Look:
 
 def _write(written: list[str], cells: Sequence[Cell], before: Look | None) -> Look | None:
     """Append the cells; for a new look only what differs from the one before is sent."""
-    for look, group in groupby(cells, key=lambda cell: cell[1]):
+    for look, group in groupby(cells, key=itemgetter(1)):
         if look != before:
             written.append(f"\x1b[{_change(look, before)}m")
             before = look
-        written.extend(sign for sign, _ in group)
+        written.extend(map(itemgetter(0), group))
     return before
 
 

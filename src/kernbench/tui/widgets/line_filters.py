@@ -7,6 +7,7 @@ in exactly as many cells.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from rich.cells import cell_len
@@ -63,3 +64,16 @@ class AsciiOnly(LineFilter):
             segment if segment.text.isascii() else Segment(in_ascii(segment.text), segment.style, segment.control)
             for segment in segments
         ]
+
+
+class InOne(LineFilter):
+    """Several filters as one: for each, Textual looks up every line of every widget that a paint touches."""
+
+    def __init__(self, filters: Sequence[LineFilter]) -> None:
+        super().__init__()
+        self.filters = filters
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        for each in self.filters:
+            segments = each.apply(segments, background)
+        return segments

@@ -35,6 +35,8 @@ class StatusLine(RowView, can_focus=False):
 
     def show(self, spans: list[Span]) -> None:
         self._spans = spans
+        if spans == self._painted:
+            return
         begin, end = changed(self._painted, spans)
         if begin < end:
             self.refresh(Region(begin, 0, end - begin, 1))
