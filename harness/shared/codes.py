@@ -121,6 +121,21 @@ SHORT: dict[Reason, str] = {"needs_gpu": "needs a GPU", "after_crash": "not run"
 """For a narrow table; the screen shows the full reason once for all these rows."""
 AFTER_ANOTHER: frozenset[Reason] = frozenset({"after_crash", "after_timeout"})
 """Reasons of cases that never ran because an earlier case took down the worker."""
+OURS_OF = {
+    "eager": "ours",
+    "eager+graph": "ours+graph",
+    "compile": "compile+ours",
+    "compile+graph": "compile+ours+graph",
+}
+"""Each way to run a model's step as it is, with its counterpart that has the entries in it."""
+SIDES = (*OURS_OF, *OURS_OF.values())
+AS_IT_IS = tuple(OURS_OF)
+PLAIN_PAIR = ("eager", "ours")
+"""What a CPU runs, and what shows a task by itself."""
+FEWEST_ROUNDS = 18
+"""Rounds for an interval: six blocks of three."""
+FEWEST_PAIRS = 6
+"""Pairs of runs of a command for an interval."""
 
 
 class Explanation(NamedTuple):

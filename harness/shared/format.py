@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from harness.shared.results import Ratio, RoofBound
+if TYPE_CHECKING:
+    from harness.shared.results import Ratio, RoofBound
 
 DASH = "-"
 """For a number that is not known."""

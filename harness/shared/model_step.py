@@ -11,22 +11,6 @@ from typing import Any
 
 from harness.shared.results import Ratio
 
-OURS_OF = {
-    "eager": "ours",
-    "eager+graph": "ours+graph",
-    "compile": "compile+ours",
-    "compile+graph": "compile+ours+graph",
-}
-"""Each way to run the step as it is, with its counterpart that has the entries in it."""
-SIDES = (*OURS_OF, *OURS_OF.values())
-AS_IT_IS = tuple(OURS_OF)
-PLAIN_PAIR = ("eager", "ours")
-"""What a CPU runs, and what shows a task by itself."""
-FEWEST_ROUNDS = 18
-"""Rounds for an interval: six blocks of three."""
-FEWEST_PAIRS = 6
-"""Pairs of runs of a command for an interval."""
-
 
 @dataclass(frozen=True)
 class Site:

@@ -11,16 +11,8 @@ from harness.device.gpu import Gpu
 from harness.load.exception_text import one_line
 from harness.shared import format as fmt
 from harness.shared import stats
-from harness.shared.model_step import (
-    AS_IT_IS,
-    OutputGap,
-    Patch,
-    SideRatio,
-    SideTime,
-    StepRequest,
-    StepResult,
-    TaskShare,
-)
+from harness.shared.codes import AS_IT_IS
+from harness.shared.model_step import OutputGap, Patch, SideRatio, SideTime, StepRequest, StepResult, TaskShare
 from harness.timing.samples import Timing
 from harness.transfer import step_images, step_numerics, step_sides, step_turns
 from harness.transfer.loaded_model import LoadedModel

@@ -52,6 +52,26 @@ def test_the_workbench_half_opens_without_heavy_packages() -> None:
     assert offenders(brought_by(*names), HEAVY) == {}
 
 
+def loaded_with(*names: str) -> set[str]:
+    code = f"import sys, {', '.join(names)}; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+    )
+    return set(done.stdout.split())
+
+
+def test_the_command_line_loads_nothing_that_only_a_command_needs() -> None:
+    loaded = loaded_with("kernbench.cli")
+    assert {"kernbench.commands.unattended.mcp", "harness.shared.codes"} <= loaded
+    assert loaded & {"asyncio", "harness.shared.results", "harness.shared.model_step"} == set()
+
+
+def test_the_first_paint_waits_for_nothing_that_only_a_box_needs() -> None:
+    loaded = loaded_with("kernbench.cli", "kernbench.tui.app")
+    assert {"kernbench.tui.screen", "textual.widgets._input", "harness.shared.results"} <= loaded
+    assert loaded & {"textual.widgets._text_area", "harness.shared.model_step", "kernbench.transfer"} == set()
+
+
 def test_the_screen_opens_without_torch() -> None:
     brought = brought_by(*names_in("kernbench"))
     assert any("textual" in packages for packages in brought.values())

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness.shared.model_step import PLAIN_PAIR, StepRequest, StepResult
+from harness.shared.codes import PLAIN_PAIR
+from harness.shared.model_step import StepRequest, StepResult
 from harness.transfer import step_images
 from harness.transfer.loaded_model import LoadedModel
 from harness.transfer.sites import ModelProblem

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from harness.shared.model_step import PLAIN_PAIR, SideRatio, StepRequest, StepResult
+from harness.shared.codes import PLAIN_PAIR
+from harness.shared.model_step import SideRatio, StepRequest, StepResult
 from harness.transfer import step_sides
 from harness.transfer.loaded_model import LoadedModel
 from harness.transfer.sites import ModelProblem

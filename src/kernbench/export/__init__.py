@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.shared.task import Task
 from kernbench.export.formats import FORMATS, ExportError
 
 if TYPE_CHECKING:
+    from harness.shared.task import Task
     from kernbench.export.collect import Collected
 
 __all__ = ["FORMATS", "ExportError", "default_target", "export", "text"]

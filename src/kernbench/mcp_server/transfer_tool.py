@@ -6,8 +6,8 @@ import asyncio
 import shlex
 from pathlib import Path
 
+from harness.shared.codes import FEWEST_ROUNDS, SIDES
 from harness.shared.errors import UserError
-from harness.shared.model_step import FEWEST_ROUNDS, SIDES
 from kernbench.mcp_server.answers import TransferAnswer, rounded, speed
 from kernbench.mcp_server.desk import Desk, Tell
 from kernbench.mcp_server.run_answer import Heard

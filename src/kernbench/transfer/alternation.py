@@ -16,8 +16,9 @@ from pathlib import Path
 
 from harness.shared import format as fmt
 from harness.shared import stats
+from harness.shared.codes import PLAIN_PAIR
 from harness.shared.errors import UserError
-from harness.shared.model_step import PLAIN_PAIR, ModelFile, Patch, SideRatio, SideTime, StepResult
+from harness.shared.model_step import ModelFile, Patch, SideRatio, SideTime, StepResult
 from harness.shared.run_request import Environment
 from kernbench.programs import injected
 from kernbench.transfer import command_process, perf_dump

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.shared import format as fmt
-from harness.shared.model_step import OURS_OF, OutputGap
+from harness.shared.codes import OURS_OF
+from harness.shared.model_step import OutputGap
 from kernbench import render
 from kernbench.report import columns
 from kernbench.transfer.model_row import ModelRow, expected_speedup

@@ -12,17 +12,8 @@ from typing import Literal
 
 from harness.shared import format as fmt
 from harness.shared import stats
-from harness.shared.model_step import (
-    AS_IT_IS,
-    Limits,
-    ModelFile,
-    OutputGap,
-    Patch,
-    SideRatio,
-    SideTime,
-    StepResult,
-    TaskShare,
-)
+from harness.shared.codes import AS_IT_IS
+from harness.shared.model_step import Limits, ModelFile, OutputGap, Patch, SideRatio, SideTime, StepResult, TaskShare
 from harness.shared.results import Ratio
 from harness.shared.run_request import Environment
 

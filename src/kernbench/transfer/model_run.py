@@ -20,19 +20,10 @@ from typing import Any
 
 from harness.shared import format as fmt
 from harness.shared import taskfile
+from harness.shared.codes import AS_IT_IS, FEWEST_PAIRS, FEWEST_ROUNDS, PLAIN_PAIR, SIDES
 from harness.shared.errors import UserError
 from harness.shared.lines import UNREADABLE, decode_checked, encode, to_dict
-from harness.shared.model_step import (
-    AS_IT_IS,
-    FEWEST_PAIRS,
-    FEWEST_ROUNDS,
-    PLAIN_PAIR,
-    SIDES,
-    ModelFile,
-    Patch,
-    StepRequest,
-    StepResult,
-)
+from harness.shared.model_step import ModelFile, Patch, StepRequest, StepResult
 from harness.shared.run_request import Environment
 from kernbench.log.runs.journal import Journal
 from kernbench.log.runs.runs_file import RunsFile

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from harness.shared import format as fmt
 from harness.shared import stats
-from harness.shared.model_step import OURS_OF, SideTime, TaskShare
+from harness.shared.codes import OURS_OF
+from harness.shared.model_step import SideTime, TaskShare
 from kernbench import render
 from kernbench.log.entries import entry_text
 from kernbench.transfer import perf_dump

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from harness.shared.model_step import FEWEST_PAIRS, SIDES
+from harness.shared.codes import FEWEST_PAIRS, SIDES
 from kernbench.commands.completion import complete_model, complete_task
 from kernbench.commands.run import NO_DEVICE, USAGE, WRONG, read_device, run_until_signal
 from kernbench.machine.terminal import clear_line, obeys

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 from importlib import import_module
@@ -60,6 +59,8 @@ def serve(
         import_module("mcp.server.mcpserver")
     except ImportError:  # not there, or version 1
         raise UserError(f"`kernbench mcp` needs version 2 of the MCP Python SDK: {EXTRA} installs it") from None
+    import asyncio
+
     from kernbench.mcp_server import served_tasks
     from kernbench.mcp_server.desk import Desk
     from kernbench.mcp_server.run_budget import RunBudget
