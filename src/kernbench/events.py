@@ -288,6 +288,8 @@ class Confirming:
     run: str
     iteration: int | None
     is_running: bool
+    before_save: bool = False
+    """It has waited long enough: a save waits for it."""
 
 
 @dataclass(frozen=True)

@@ -326,6 +326,8 @@ async def test_one_that_saves_kept_waiting_comes_before_the_next(
     write(folder, "TIME_US = 40.0")
     await reached(lambda: len(asked.requests) == 2 and it.session.supervisor.busy)
     assert said(it) == ["confirming #1 before this save: it has waited 0 s"]
+    begun = [event for event in it.of(Confirming) if isinstance(event, Confirming) and event.is_running]
+    assert [event.before_save for event in begun] == [False, True]
     write(folder, "TIME_US = 30.0")  # a further save does not cancel it
     await asyncio.sleep(0.5)
     assert it.session.supervisor.busy

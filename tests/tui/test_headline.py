@@ -8,7 +8,7 @@ import pytest
 from rich.cells import cell_len
 
 from harness.shared.results import Ratio
-from kernbench.events import Event, RunFinished, Summary, WorkerChanged
+from kernbench.events import Confirming, Event, RunFinished, Summary, WorkerChanged
 from kernbench.tui.state.board import Board
 from kernbench.tui.text import headline
 from tests.tui.scene import H200, STARTED, FakeEngine, landed, make_task, progress, right, summary
@@ -63,6 +63,18 @@ def test_a_bar_says_how_far_a_run_is() -> None:
     assert "  ████░░░░ timing 6/10 " in shown(158, *running)
     assert "####.... timing" in shown(158, *running, ascii_only=True)
     assert "timing 6/10" in shown(78, *running)
+
+
+@pytest.mark.parametrize("width", [60, 78, 118, 158])
+def test_a_save_that_waits_for_a_confirmation_says_so_at_every_width(width: int) -> None:
+    begun = Confirming("run13", 1280, True, before_save=True)
+    line = shown(width, done(awaits=True), begun)
+    assert "confirming #1280 before this save" in line
+    assert line.startswith("✓")
+    assert "vs best 1.02x" in line
+    after = shown(width, done(awaits=True), begun, replace(begun, is_running=False))
+    assert "before this save" not in after
+    assert "before this save" not in shown(width, done(awaits=True), replace(begun, before_save=False))
 
 
 @pytest.mark.parametrize("interpreted", [False, True])

@@ -217,7 +217,7 @@ class Confirmations:
 
     async def _confirm(self, item: Candidate, is_interrupted: Callable[[], bool]) -> None:
         self.running = item.summary
-        self._emit(Confirming(item.summary.run, item.summary.iteration, True))
+        self._emit(Confirming(item.summary.run, item.summary.iteration, True, self.comes_first))
         try:
             attempt = await self._attempt(item, is_interrupted)
         finally:

@@ -25,8 +25,8 @@ BAR = 8
 RIGHT, BEST, BASE, STATE, MACHINE = range(5)
 ORDER = (MACHINE, MACHINE, STATE, RIGHT, BASE, STATE, RIGHT, BEST, STATE, BASE, BASE, BEST, BEST)
 """Which part is shortened next."""
-ORDER_IF_STUCK = (MACHINE, MACHINE, RIGHT, BASE, RIGHT, BEST, BASE, BASE, BEST, BASE, BEST, STATE, STATE)
-"""While a row takes long, its name stays."""
+ORDER_IF_WAITING = (MACHINE, MACHINE, RIGHT, BASE, RIGHT, BEST, BASE, BASE, BEST, BASE, BEST, STATE, STATE)
+"""While a row takes long, or a save waits for a confirmation, its name stays."""
 Forms = tuple[tuple[str, ...], str]
 """The forms of a part, longest first, and its style."""
 
@@ -40,7 +40,8 @@ def line_one(board: Board, engine: Engine, width: int, ascii_only: bool, now: da
     is_busy = board.run is not None or board.confirming is not None or bool(board.models.running)
     doing = tuple(spell(form, ascii_only) for form in _doing(board, engine, now))
     state = Part(doing, "accent" if is_busy else "warn" if engine.paused else "")
-    order = ORDER_IF_STUCK if status_text.seconds_on_it(board, now) else ORDER
+    is_waiting = status_text.seconds_on_it(board, now) or (board.confirming and board.confirming.before_save)
+    order = ORDER_IF_WAITING if is_waiting else ORDER
     spans = fit([*answer, state, Part(_machine(board), "dim")], width, order)
     return _machine_at_the_right(spans, width) if spans and spans[-1][0].strip() in _machine(board) else spans
 
