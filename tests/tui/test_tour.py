@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+import click
 import pytest
 from textual.pilot import Pilot
 
+from kernbench.cli import cli
+from kernbench.commands.run import TOUR, workbench_class
 from kernbench.demo import tour_steps
 from kernbench.events import ProfileFailed, PulledEntry
 from kernbench.settings import Settings
+from kernbench.tui.app import Workbench
 from kernbench.tui.tour.guided_workbench import GuidedWorkbench
 from tests.tui.scene import NOW, FakeEngine, screen_text, summary, until, whole_run
 
@@ -102,11 +107,13 @@ async def test_it_covers_neither_tabs_nor_hint_nor_keys(engine: FakeEngine, widt
         assert width >= 110 or "Results" in below[0]
 
 
-async def test_without_steps_there_is_no_box(engine: FakeEngine) -> None:
-    app = GuidedWorkbench(engine, now=lambda: NOW)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await says(pilot, app, "base us")
-        assert "tour" not in screen_text(app)
+async def test_only_the_demo_has_the_tour() -> None:
+    with click.Context(cli) as context:
+        assert workbench_class() is Workbench
+        context.meta[TOUR] = steps = [object()]
+        made = workbench_class()
+    assert isinstance(made, partial)
+    assert (made.func, made.keywords) == (GuidedWorkbench, {"steps": steps})
 
 
 async def test_a_number_of_another_machine_is_shown_as_one_or_as_timed_here(engine: FakeEngine) -> None:

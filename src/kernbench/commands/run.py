@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kernbench.engine.jobs import Options
     from kernbench.engine.session import Session
     from kernbench.events import Event
+    from kernbench.tui.app import Workbench
     from kernbench.tui.pages.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
@@ -210,15 +211,13 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     loaded = load_task(task)
     from kernbench.machine.telemetry import MachineReader
     from kernbench.tui.messages import Tasks
-    from kernbench.tui.tour.guided_workbench import GuidedWorkbench
 
-    app = GuidedWorkbench(
+    app = workbench_class()(
         make_session(loaded, options, given["state"]),
         ascii_only=ascii_only,
         reader=MachineReader(),
         settings=chosen,
         tasks=None if given["state"] else Tasks(task_rows, partial(open_other, options)),
-        steps=click.get_current_context().meta.get(TOUR, ()),
     )
     app.run(mouse=not no_mouse)
     leave_if_failed(app.mistake, app.return_code)
@@ -226,6 +225,17 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     if problem is not None:
         click.echo(f"kernbench: {problem}", err=True)
         sys.exit(NO_DEVICE if problem.code == "no_device" else USAGE)
+
+
+def workbench_class() -> Callable[..., Workbench]:
+    """With the tour, if `kernbench demo` asks for one: the others need not load it."""
+    if steps := click.get_current_context().meta.get(TOUR):
+        from kernbench.tui.tour.guided_workbench import GuidedWorkbench
+
+        return partial(GuidedWorkbench, steps=steps)
+    from kernbench.tui.app import Workbench
+
+    return Workbench
 
 
 def need_terminal() -> None:

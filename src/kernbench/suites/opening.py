@@ -6,15 +6,19 @@ import sys
 from pathlib import Path
 
 from kernbench.machine.telemetry import MachineReader
-from kernbench.suites import imported_task, problems
-from kernbench.suites.formats.foreign_problem import Form
 from kernbench.task import lookup
 
 
 def task_folder(task: str | None, to_edit: bool = True) -> Path:
     """The folder of the task that a word names, or that is made of the problem that it names."""
     path = Path(task or "")
-    if not task or not path.exists() or (problem := problems.detect(path)) is None or _is_in_task(path):
+    if not task or not path.exists() or _is_in_task(path):
+        return lookup.find_task(task, to_edit=to_edit)
+    from kernbench.suites import imported_task, problems  # the forms of other suites: most tasks need none
+    from kernbench.suites.formats.foreign_problem import Form
+
+    problem = problems.detect(path)
+    if problem is None:
         return lookup.find_task(task, to_edit=to_edit)
     folder, device = Path.cwd() / problem.name, device_here()
     is_new = not folder.exists()

@@ -18,7 +18,7 @@ from kernbench.worker.log_limit import ESCAPES
 Span = tuple[str, str]
 """Text and the name of its style: a key of STYLES."""
 
-STYLES = {
+ROW_STYLES = {
     "": "",
     "strong": "bold",
     "dim": "$text-muted",
@@ -28,6 +28,9 @@ STYLES = {
     "warn": "$text-warning",
     "bad": "bold $text-error",
     "accent": "$text-accent",
+}
+"""Those of a pane's rows. Textual computes each for every pane before the first paint."""
+STYLES = ROW_STYLES | {
     "tab": "bold reverse $text-primary",
     "keyword": "$text-primary",
     "string": "$text-success",
@@ -38,7 +41,7 @@ STYLES = {
     "added-part": "bold reverse $text-success",
     "removed-part": "bold reverse $text-error",
 }
-"""The second half is for source code."""
+"""The others are for tabs and source code."""
 
 _ASCII = str.maketrans({"±": "+-", "✓": "ok"} | dict(zip("▲▼…·█▌▐░│", "^v~-###.|", strict=True)))
 

@@ -1,4 +1,4 @@
-"""The workbench with a tour on it, if there is one. It only watches what happens; nothing works differently."""
+"""The workbench with a tour on it. The tour only watches what happens; nothing works differently."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class GuidedWorkbench(Workbench):
         Binding("escape", "end_tour", "end the tour", show=False, priority=True),
     ]
 
-    def __init__(self, *args: Any, steps: Sequence[Step] = (), **named: Any) -> None:
+    def __init__(self, *args: Any, steps: Sequence[Step], **named: Any) -> None:
         super().__init__(*args, **named)
-        self.tour = TourBox(steps, self._keys()) if steps else None
+        self.tour: TourBox | None = TourBox(steps, self._keys())
 
     def _keys(self) -> dict[str, str]:
         """The key of every action; the user may have changed some."""

@@ -18,11 +18,11 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from kernbench.tui.text.spans import STYLES, Span
+from kernbench.tui.text.spans import ROW_STYLES, Span
 
 
 class RowView(ScrollView, can_focus=True):
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"row--{name or 'plain'}" for name in STYLES} | {"row--cursor"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"row--{name or 'plain'}" for name in ROW_STYLES} | {"row--cursor"}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
         Binding("down,j", "move(1)", "down", show=False),
