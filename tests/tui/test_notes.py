@@ -173,3 +173,18 @@ async def test_ctrl_q_does_not_end_what_is_being_typed(engine: FakeEngine) -> No
         await pilot.press("ctrl+q")
         await until(pilot, lambda: not app.is_running)
     assert engine.closed
+
+
+def test_quitting_says_what_was_logged_and_where(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = make_app(engine)
+    engine.next_step = ""
+    assert app.notes.on_leaving() == []
+    engine.enter(13)
+    monkeypatch.chdir("/")
+    folder = engine.task.folder.removeprefix("/")
+    assert app.notes.on_leaving() == [f"1 iteration logged in {folder}/ITERATIONS.md; best: #13 1.31x"]
+    engine.enter(14)
+    engine.notes.hypothesis = "two rows"
+    said = app.notes.on_leaving()
+    assert said[0].startswith("2 iterations logged in ")
+    assert said[1] == 'kept for next time: hypothesis "two rows"'

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from harness.shared import format as fmt
 from kernbench.events import Summary
 from kernbench.tui.actions import draft_file
 from kernbench.tui.state.bench import Bench
@@ -69,11 +71,19 @@ class Notes:
         return list(self._drafts.values())
 
     def on_leaving(self) -> list[str]:
-        """One sentence for each text that is not in an entry yet."""
+        """One sentence about what saves have logged, and one for each text that is not in an entry yet."""
         remarks = self._bench.engine.notes
-        said = [f"kept for next time: hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
+        said = [self._logged(remarks.made())] if remarks.made() else []
+        said += [f"kept for next time: hypothesis {quoted(remarks.hypothesis)}"] if remarks.hypothesis else []
         said += [f"not in an entry yet: next step {quoted(remarks.next_step)}"] if remarks.next_step else []
         return said + [f"typed but not saved: {quoted(draft)}" for draft in self.unsaved()]
+
+    def _logged(self, made: int) -> str:
+        engine = self._bench.engine
+        path, best = os.path.join(engine.task.folder, "ITERATIONS.md"), engine.logbook.best_now()
+        number = f"#{best.iteration} " if best is not None and best.iteration is not None else ""
+        known = f"; best: {number}{fmt.times(best.geomean)}" if best is not None and best.geomean else ""
+        return f"{fmt.plural(made, 'iteration')} logged in {min(path, os.path.relpath(path), key=len)}{known}"
 
     def _lately(self) -> list[Summary]:
         """The last iterations, newest first."""
