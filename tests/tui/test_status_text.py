@@ -20,7 +20,7 @@ from kernbench.tui.state.board import Board, GridCount, Row
 from kernbench.tui.state.row_history import Outcome
 from kernbench.tui.text import failure_text, result_columns, row_checks, row_detail
 from kernbench.tui.text import status_text as words
-from kernbench.tui.text.spans import Part, clean, clip, fit, pad
+from kernbench.tui.text.spans import Part, clean, clip, fit, pad, pad_name
 from kernbench.tui.text.status_text import device
 from kernbench.tui.widgets.line_filters import in_ascii
 from kernbench.tui.widgets.status_line import StatusLine, changed
@@ -53,6 +53,13 @@ def test_clip_counts_cells() -> None:
     assert clip("漢字漢字", 5) == "漢字…"
     assert pad("漢", 4) == "漢  "
     assert pad("7", 3, right=True) == "  7"
+
+
+def test_long_names_differ_at_their_ends() -> None:
+    names = [f"group_norm_silu_channels_last_{size}_bf16" for size in ("64x64", "128x128")]
+    assert [pad_name(name, 16) for name in names] == ["group_no…64_bf16", "group_no…28_bf16"]
+    assert pad_name("short", 8) == "short   "
+    assert [cell_len(pad_name("数" * 9, width)) for width in (1, 2, 3, 8, 20)] == [1, 2, 3, 8, 20]
 
 
 def test_clean_keeps_brackets_and_drops_controls() -> None:

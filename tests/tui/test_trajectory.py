@@ -129,3 +129,9 @@ def test_the_plot_does_not_make_a_cliff_of_noise() -> None:
 def test_ten_thousand_iterations_are_plotted_as_the_newest() -> None:
     many = [summary(number, geomean=1 + number / 10_000) for number in range(1, 10_001)]
     assert "#9801" in plain(trajectory.draw(many, 60, 12))[-1]
+
+
+def test_no_point_touches_the_frame() -> None:
+    drawn = plain(trajectory.draw(history(), 60, 12))
+    assert any("o" in line for line in drawn[1:-1])
+    assert {line[59:] for line in drawn[1:-1]} <= {"", "─", "╌"}

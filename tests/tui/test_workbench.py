@@ -188,7 +188,7 @@ async def test_t_shows_the_traceback_of_the_selected_row_or_of_the_first_that_ha
         first = screen_text(app)
         assert "Traceback of wan 74088x5120: crashed" in first
         assert 'File "solution.py", line 57 in kernel' in first
-        await pilot.press("t", "down", "down", "enter")  # from the row's own page
+        await pilot.press("t", "g", "down", "down", "enter")  # from the row's own page
         await settle(pilot)
         await pilot.press("t")
         await settle(pilot)
@@ -199,6 +199,25 @@ async def test_t_shows_the_traceback_of_the_selected_row_or_of_the_first_that_ha
         await settle(pilot)
         await pilot.press("t")
         assert app.screen is app.main
+
+
+async def test_the_cursor_is_on_the_row_that_the_hint_names_until_the_user_moves_it(engine: FakeEngine) -> None:
+    app = make_app(engine)
+    async with app.run_test(size=(80, 24)) as pilot:
+        engine.say(READY, STARTED, *landed(right(0), wrong(2)))
+        await settle(pilot)
+        assert app.main.results.cursor == 0  # the run may still fail elsewhere
+        engine.say(*whole_run(wrong(2)))
+        await settle(pilot)
+        assert app.main.selected_row is not None
+        assert app.main.selected_row.case.id == engine.selected == wrong(2).id
+        engine.say(*whole_run(wrong(1)))
+        await settle(pilot)
+        assert app.main.results.cursor == 1
+        await pilot.press("down", "down")
+        engine.say(*whole_run(wrong(2)))
+        await settle(pilot)
+        assert app.main.results.cursor == 3
 
 
 async def test_help_opens_on_every_page(engine: FakeEngine) -> None:

@@ -306,6 +306,8 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self.line_two.show(status_text.line_two(self.board, engine, width))
         hidden = {case.id for case in self.board.cases} - {case.id for case in self.results.cases}
         self.hint.show([(clip(status_text.hint(self.board, engine, hidden), width), "")])
+        if self.board.run is None and (named := status_text.failing_row(self.board, hidden)) is not None:
+            self.results.point_to(named.case.id)
         failed = self.board.failure is not None or bool(self.board.failed_rows())
         if failed != self.is_failed:
             self.is_failed = failed

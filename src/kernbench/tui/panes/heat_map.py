@@ -18,7 +18,7 @@ from kernbench.events import Summary
 from kernbench.tui.state.board import Board
 from kernbench.tui.state.engine_protocol import Archive
 from kernbench.tui.state.row_history import NOT_RUN, Outcome, RowHistory
-from kernbench.tui.text.spans import Span, clean, pad
+from kernbench.tui.text.spans import Span, clean, pad, pad_name
 from kernbench.tui.widgets.row_view import RowView
 
 LEAST_CASES, LEAST_ENTRIES, LEAST_ROOM = 3, 2, 10
@@ -53,7 +53,7 @@ def draw(
         cells = [_cell(rows.get(case.id, NOT_RUN), cell) for rows in known]
         alike = groupby(cells, key=lambda part: part[1])
         merged = [("".join(text for text, _ in group), style) for style, group in alike]
-        lines.append([(pad(clean(case.label), label) + " ", ""), *merged])
+        lines.append([(pad_name(clean(case.label), label) + " ", ""), *merged])
     lines.append(_legend(width, len(cases) - len(shown)))
     return [[(text.translate(ASCII), style) for text, style in line] for line in lines] if ascii_only else lines
 

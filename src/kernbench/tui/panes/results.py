@@ -117,6 +117,13 @@ class Results(RowView):
             self._chosen = row.case.id
             self.post_message(self.Selected(row.case.id))
 
+    def point_to(self, case_id: str) -> None:
+        """Put the cursor on a row that the hint names, unless the user has chosen one."""
+        place = next((index for index, case in enumerate(self.cases) if case.id == case_id), None)
+        if self._chosen is None and place is not None:
+            self.move_to(place)
+            self._chosen = None
+
     def on_resize(self) -> None:
         self._table = None
         super().on_resize()

@@ -123,9 +123,9 @@ def _step_line(grid: Grid, timed: Sequence[Summary], columns: dict[int, int], lo
 
 
 def _columns(newest: Sequence[Summary], width: int) -> dict[int, int]:
-    """Each iteration's column, by identity."""
+    """Each iteration's column, by identity; the last one does not touch the frame."""
     last = max(len(newest) - 1, 1)
-    return {id(item): round(index * (width - 1) / last) for index, item in enumerate(newest)}
+    return {id(item): round(index * (width - 2) / last) for index, item in enumerate(newest)}
 
 
 def _strip(newest: Sequence[Summary], alike: set[int], columns: dict[int, int], width: int) -> list[str]:

@@ -223,6 +223,10 @@ class Board:
         """Failed rows of the newest source, in table order."""
         return [row for row in self.rows() if row.fresh and row.result is not None and row.result.failed]
 
+    def invalid_rows(self) -> list[Row]:
+        """Rows of the newest source with a finding that disqualifies them, in table order."""
+        return [row for row in self.rows() if row.fresh and row.result is not None and row.result.disqualifying]
+
     def landed(self) -> list[CaseResult]:
         """Results of the newest source, rows and grid."""
         return [result for case_id, result in self._results.items() if self._is_fresh(case_id)]

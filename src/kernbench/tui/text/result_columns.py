@@ -15,7 +15,7 @@ from harness.shared.results import CaseResult, Ratio, WallTime
 from kernbench import render
 from kernbench.tui.state.board import GridCount, Row
 from kernbench.tui.text import failure_text
-from kernbench.tui.text.spans import Span, clean, clip, pad, spell
+from kernbench.tui.text.spans import Span, clean, clip, pad, pad_name, spell
 
 GAP = "  "
 SHORTEST_CASE, LONGEST_LABEL = 10, 24
@@ -160,7 +160,7 @@ def line(row: Row, table: Table, ascii_only: bool) -> list[Span]:
         grown = max(min(LONGEST_LABEL, table.rest // 3) - table.case, 0)  # its sentence needs no columns
         table = replace(table, case=table.case + grown, rest=table.rest - grown)
     name = clean(row.case.id if table.by_id else row.case.label)
-    spans = [(pad(name, table.case), ""), *_values(row, table, ascii_only)]
+    spans = [(pad_name(name, table.case), ""), *_values(row, table, ascii_only)]
     return spans if row.fresh else [(text, "dim") for text, _ in spans]
 
 

@@ -63,6 +63,13 @@ def clip(text: str, width: int) -> str:
     return "" if width < 1 else set_cell_size(text, width - 1).rstrip() + "…"
 
 
+def pad_name(text: str, width: int) -> str:
+    """Exactly `width` cells; a longer name is cut in its middle: names of cases differ at their ends."""
+    tail = max(width - 1, 0) // 2
+    is_long = cell_len(text) > width > 2
+    return pad(set_cell_size(text, width - 1 - tail) + "…" + text[-tail:] if is_long else text, width)
+
+
 def pad(text: str, width: int, right: bool = False) -> str:
     """Exactly `width` cells."""
     text = clip(text, width)

@@ -258,9 +258,9 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     failed = board.failed_rows()
     if failed:
         return _failed(failed, hidden)
-    red = [row for row in board.rows() if row.fresh and row.result and row.result.disqualifying]
+    red = board.invalid_rows()
     if red:
-        seen = next((row for row in red if row.case.id not in hidden), None)
+        seen = failing_row(board, hidden)
         why = f"press enter on {clean(seen.case.label)} for details" if seen else FILTERED
         return f"{fmt.plural(len(red), 'row')} {'is' if len(red) == 1 else 'are'} invalid: {why}"
     if board.summary is not None and board.summary.findings:
@@ -293,6 +293,12 @@ def _after_run(board: Board, engine: Engine, hidden: Collection[str]) -> str:
     if board.landed() and not engine.notes.hypothesis:
         return f"h: describe what you are trying next; save {board.solution} to run"
     return f"save {board.solution} to run"
+
+
+def failing_row(board: Board, hidden: Collection[str]) -> Row | None:
+    """The row that a hint tells the user to look at."""
+    rows = board.failed_rows() or board.invalid_rows()
+    return next((row for row in rows if row.case.id not in hidden), None)
 
 
 def _failed(failed: Sequence[Row], hidden: Collection[str]) -> str:
