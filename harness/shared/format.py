@@ -58,7 +58,7 @@ def spread(ratio: Ratio, decimals: int = 3, most: int | None = None) -> str:
 
     It misleads if the interval is wide and lopsided, or if `±` would reach across 1 although the verdict is faster or
     slower. `decimals` says how the speedup before it is shown. Where two ends would take more than `most` cells, ±
-    the farther one is shown, unless that would reach across 1.
+    the farther one is shown, or, if that would reach across 1, both without their sign: a cut `-90+1…` says nothing.
     """
     down, up = (1 - ratio.low / ratio.speedup) * 100, (ratio.high / ratio.speedup - 1) * 100
     half = (down + up) / 2
@@ -66,8 +66,9 @@ def spread(ratio: Ratio, decimals: int = 3, most: int | None = None) -> str:
     lopsided = half >= MUCH_SPREAD and max(down, up) > LOPSIDED * min(down, up)
     if lopsided or round(half, 1) >= min(room_down, room_up):
         both, farther = f"-{_end(down, room_down)}+{_end(up, room_up)}%", round(max(down, up))
-        is_long = most is not None and len(both) > most
-        return f"±{farther}%" if is_long and farther < min(room_down, room_up) else both
+        if most is None or len(both) <= most:
+            return both
+        return f"±{farther}%" if farther < min(room_down, room_up) else both.removesuffix("%")
     return f"±{half:.1f}%" if half < 99.95 else f"±{half:.0f}%"
 
 
