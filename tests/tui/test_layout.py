@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from textual.geometry import Size
 
 from harness.shared.results import CaseResult
 from kernbench.events import WorkerChanged
 from kernbench.tui.layout import share
+from kernbench.tui.panes.plot import Plot
 from kernbench.tui.state.board import Row
 from kernbench.tui.text import result_columns
 from kernbench.tui.widgets.tab_line import fitting
@@ -172,3 +174,18 @@ def test_panes_of_a_column_get_what_they_need_and_the_plot_the_rest(total: int, 
     assert found["gpu"] == 4
     failed = share(total, wanted, stacked=True, is_failed=True)
     assert failed["output"] > found["output"] or total == 24
+
+
+@pytest.mark.anyio
+async def test_a_plot_has_no_scrollbar_that_would_narrow_it(engine: FakeEngine) -> None:
+    """One showed for a moment while a plot shrank, and what was drawn then stayed a cell too narrow."""
+    app = make_app(engine)
+    async with app.run_test(size=(200, 60)) as pilot:
+        engine.say(*whole_run())
+        await settle(pilot)
+        shown = [view for view in (*app.main.query(Plot), app.main.heat) if view.display]
+        assert len(shown) == 3
+        for view in shown:
+            view.virtual_size = Size(1, 99)
+        await settle(pilot)
+        assert all(view.line_width == view.size.width - len(view.GUTTER) for view in shown)
