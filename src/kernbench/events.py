@@ -283,13 +283,12 @@ class RunFinished:
 
 @dataclass(frozen=True)
 class Confirming:
-    """The confirmation of a run has begun, or has stopped: it has ended, or a save came first."""
+    """A run's confirmation has begun or stopped: ended, or a save came first; `before_save` if a save waits for it."""
 
     run: str
     iteration: int | None
     is_running: bool
     before_save: bool = False
-    """It has waited long enough: a save waits for it."""
 
 
 @dataclass(frozen=True)
@@ -358,12 +357,11 @@ class ProfileFailed:
 
 @dataclass(frozen=True)
 class ModelLine:
-    """The newest result of a model about the task, for a row below the results."""
+    """The newest result of a model about the task, for a row below the results; `number` is its source's entry."""
 
     model: str
     source: str
     number: int | None
-    """Of the source's entry."""
     word: str
     """With what belongs to it, such as `too small to see (expected +0.3%, resolvable 1.0%)`."""
     kept: bool
