@@ -6,15 +6,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import click
 import pytest
 from textual.pilot import Pilot
 
-from kernbench.cli import cli
-from kernbench.commands.run import TOUR, workbench_class
 from kernbench.demo import tour_steps
 from kernbench.events import ProfileFailed, PulledEntry
 from kernbench.settings import Settings
+from kernbench.tui import tour
 from kernbench.tui.app import Workbench
 from kernbench.tui.tour.guided_workbench import GuidedWorkbench
 from tests.tui.scene import NOW, FakeEngine, screen_text, summary, until, whole_run
@@ -107,11 +105,10 @@ async def test_it_covers_neither_tabs_nor_hint_nor_keys(engine: FakeEngine, widt
         assert width >= 110 or "Results" in below[0]
 
 
-async def test_only_the_demo_has_the_tour() -> None:
-    with click.Context(cli) as context:
-        assert workbench_class() is Workbench
-        context.meta[TOUR] = steps = [object()]
-        made = workbench_class()
+async def test_only_steps_bring_the_tour() -> None:
+    assert tour.workbench(()) is Workbench
+    steps = [tour_steps.Step("save it")]
+    made = tour.workbench(steps)
     assert isinstance(made, partial)
     assert (made.func, made.keywords) == (GuidedWorkbench, {"steps": steps})
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kernbench.engine.jobs import Options
     from kernbench.engine.session import Session
     from kernbench.events import Event
-    from kernbench.tui.app import Workbench
     from kernbench.tui.pages.picker import TaskRow
 
 WRONG, USAGE, NO_DEVICE = 1, 2, 3
@@ -210,9 +209,10 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
             return
     loaded = load_task(task)
     from kernbench.machine.telemetry import MachineReader
+    from kernbench.tui import tour
     from kernbench.tui.messages import Tasks
 
-    app = workbench_class()(
+    app = tour.workbench(click.get_current_context().meta.get(TOUR, ()))(
         make_session(loaded, options, given["state"]),
         ascii_only=ascii_only,
         reader=MachineReader(),
@@ -225,17 +225,6 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
     if problem is not None:
         click.echo(f"kernbench: {problem}", err=True)
         sys.exit(NO_DEVICE if problem.code == "no_device" else USAGE)
-
-
-def workbench_class() -> Callable[..., Workbench]:
-    """With the tour, if `kernbench demo` asks for one: the others need not load it."""
-    if steps := click.get_current_context().meta.get(TOUR):
-        from kernbench.tui.tour.guided_workbench import GuidedWorkbench
-
-        return partial(GuidedWorkbench, steps=steps)
-    from kernbench.tui.app import Workbench
-
-    return Workbench
 
 
 def need_terminal() -> None:
