@@ -37,7 +37,7 @@ def complete(folder: Path, line: str, shell: str = "bash") -> list[str]:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("kernbench re", ["restore"]),
+        ("kernbench rest", ["restore"]),
         ("kernbench to", ["toy"]),
         ("kernbench run t", ["toy"]),
         ("kernbench run toy --case ", ["a", "b", "c"]),

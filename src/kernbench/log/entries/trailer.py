@@ -1,9 +1,9 @@
 """The last line of an entry: an HTML comment with its codes and numbers, for programs; never with words.
 
-It makes a pulled entry as good as one's own. Its keys are those of a Summary; defaults are left out, numbers have six
-digits. A timed row is `[id, baseline us, solution us, speedup, low, high, verdict]`, a timed
-case that failed is `[id, status]`. A trailer that is missing, broken or doubled does not count: the entry is then read
-by old_entries.py.
+It makes a pulled entry as good as one's own. Its keys are those of a Summary; defaults are left out. Numbers have eight
+digits: with six, a ratio that is rounded again could show another last digit than the entry's table. A timed row is
+`[id, baseline us, solution us, speedup, low, high, verdict]`, a timed case that failed is `[id, status]`. A trailer
+that is missing, broken or doubled does not count: the entry is then read by old_entries.py.
 """
 
 from __future__ import annotations
@@ -195,5 +195,5 @@ def _row(row: CaseResult) -> Iterator[list[Any]]:
 
 def _short(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.6g}")
+        return float(f"{value:.8g}")
     return {name: _short(item) for name, item in value.items()} if isinstance(value, dict) else value
