@@ -32,10 +32,20 @@ def image(n):
 
 one, gate = torch.randn(2, 64), torch.randn(1, 1, 256)
 CALLS = {
+    "attention_concat_copy": lambda n: (rows(n, 2, 64), rows(3, 2, 64), "concat_sequence", "BA"),
+    "self_attention_adaln": lambda n: (rows(n, 64), torch.ones(64), *torch.randn(2, 1, 1, 64)),
+    "attention_residual_mlp_adaln": lambda n: (
+        rows(n, 64), rows(n, 64), torch.randn(1, 1, 64), torch.ones(64), *torch.randn(2, 1, 1, 64)
+    ),
+    "mlp_residual_gate": lambda n: (rows(n, 64), rows(n, 64), torch.randn(1, 1, 64)),
     "scale_shift": lambda n: (rows(n, 64), rows(n, 64), rows(n, 64)),
     "fused_add_rms_norm": lambda n: (rows(n, 64), rows(n, 64), torch.ones(64), 1e-6),
     "gelu_concat": lambda n: (rows(n, 32), rows(n, 64)),
     "group_norm_silu": image,
+    "ltx2_qknorm_split_rope": lambda n: (
+        rows(n, 128), rows(3, 128), torch.ones(128), torch.ones(128),
+        *torch.randn(2, 2, 2, n, 32), *torch.randn(2, 2, 2, 3, 32), 1e-6,
+    ),
     "norm_infer": lambda n: (rows(n, 64)[0], torch.ones(64), None, 1e-6, "rmsnorm"),
     "norm_scale_shift": lambda n: (
         rows(n, 64), rows(n, 64), one, None, None, one, one, "residual_gate_norm_scale_shift", "layer", 1e-6

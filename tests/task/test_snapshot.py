@@ -10,10 +10,13 @@ from kernbench.task import snapshot
 from tests import ROOT
 
 SHIPPED = {
+    "attention_concat_copy": "44fcf906de122300",
+    "ernie_adaln_residual_gate": "3a5c307ac942c6fb",
     "fuse_scale_shift": "7cf3fe87ca887287",
     "fused_add_rms_norm": "14776a09c73a5fe9",
     "gelu_concat": "7dc2bda565ae8289",
     "group_norm_silu": "ca0b2291c5a98d69",
+    "ltx2_qknorm_split_rope": "4187741c849eacd5",
     "norm_infer": "11ce54f4479b6945",
     "norm_scale_shift": "3e8c719d4631218b",
     "norm_tanh_mul_add": "8af360375ca12ffd",

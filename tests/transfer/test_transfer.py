@@ -90,6 +90,9 @@ ELSEWHERE = {
     "softmax_host",  # for CPUs
     "fused_add_rms_norm", "silu_and_mul",  # of language models
     "residual_gate_add",  # the site is fuse_scale_shift's, which computes the same
+    "ernie_adaln_residual_gate",  # of ERNIE-Image
+    "attention_concat_copy",  # around sequence-parallel attention
+    "ltx2_qknorm_split_rope",  # of LTX-2
 }  # fmt: skip
 
 

@@ -18,10 +18,13 @@ from typing import Any
 from kernbench.kernels import family
 
 ENTRIES = {
+    "attention_concat_copy": "attention_concat_copy",
+    "ernie_adaln_residual_gate": "ernie_adaln_residual_gate",
     "fuse_scale_shift": "fuse_scale_shift",
     "fused_add_rms_norm": "fused_add_rms_norm",
     "gelu_concat": "gelu_concat",
     "group_norm_silu": "group_norm_silu",
+    "ltx2_qknorm_split_rope": "ltx2_qknorm_split_rope",
     "norm_infer": "norm_infer",
     "norm_scale_shift": "norm_scale_shift",
     "norm_tanh_mul_add": "norm_tanh_mul_add",

@@ -11,12 +11,17 @@ from typing import Any
 from kernbench.kernels import family
 
 FAMILIES = {
+    "attention_concat_copy": "attention_concat_copy",
+    "self_attention_adaln": "ernie_adaln_residual_gate",
+    "attention_residual_mlp_adaln": "ernie_adaln_residual_gate",
+    "mlp_residual_gate": "ernie_adaln_residual_gate",
     "scale_shift": "fuse_scale_shift",
     "layernorm_gate_select01": "fuse_scale_shift",
     "residual_layernorm_gate_select01": "fuse_scale_shift",
     "fused_add_rms_norm": "fused_add_rms_norm",
     "gelu_concat": "gelu_concat",
     "group_norm_silu": "group_norm_silu",
+    "ltx2_qknorm_split_rope": "ltx2_qknorm_split_rope",
     "norm_infer": "norm_infer",
     "norm_scale_shift": "norm_scale_shift",
     "norm_tanh_mul_add": "norm_tanh_mul_add",
