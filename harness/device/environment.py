@@ -94,7 +94,7 @@ def _condition(request: RunRequest, on_cpu: bool, interpreted: bool) -> str:
         return f"{request.condition} L2"
     threads = fmt.plural(task.threads, "thread")
     warm = ", mutated inputs warm" if task.mutates else ""
-    return f"inputs rotated over {2 * last_level_cache() >> 20} MiB{warm}, {threads}"
+    return f"cold caches ({2 * last_level_cache() >> 20} MiB rotated{warm}), {threads}"
 
 
 @functools.lru_cache

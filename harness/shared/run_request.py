@@ -28,7 +28,7 @@ class Environment:
     """Triton runs interpreted: results are checked, not timed."""
     threads: int | None = None
     condition: str = ""
-    """Shown next to every geomean, such as `rotated over 64 MiB, 1 thread`."""
+    """Shown next to every geomean, such as `cold caches (64 MiB rotated), 1 thread`."""
     l2: L2State = ""
     """State of the GPU's L2 in this run; each state is a separate series."""
     python: str = ""

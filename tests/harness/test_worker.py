@@ -165,7 +165,7 @@ def test_one_run_from_start_to_end(child: Child, tmp_path: Path) -> None:
     words = [event["event"] for event in events if event["event"] not in ("step", "built")]
     assert words == ["started", "controls", "case", "case", "case", "case", "finished"]
     assert events[0]["environment"]["threads"] == 1
-    assert "rotated over" in events[0]["environment"]["condition"]
+    assert "cold caches" in events[0]["environment"]["condition"]
     assert all(event["run"] == events[0]["run"] and event["at_ms"] >= 0 for event in events)
     steps = [(event["step"], event["case"]) for event in events if event["event"] == "step"]
     assert steps[0] == ("load", None)

@@ -27,10 +27,10 @@ def test_the_largest_cache_counts(tmp_path: Path, sizes: list[str], expected: in
 def test_the_condition_says_how_it_was_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "last_level_cache", lambda: 8 << 20)
     task, cpu = load(write_task(tmp_path)), Environment(device="cpu")
-    assert environment.for_task(cpu, RunRequest("r", task, "/s")).condition == "inputs rotated over 16 MiB, 1 thread"
+    assert environment.for_task(cpu, RunRequest("r", task, "/s")).condition == "cold caches (16 MiB rotated), 1 thread"
     mutating = replace(task, mutates=("x",), threads=2)
     changed = environment.for_task(cpu, RunRequest("r", mutating, "/s")).condition
-    assert changed == "inputs rotated over 16 MiB, mutated inputs warm, 2 threads"
+    assert changed == "cold caches (16 MiB rotated, mutated inputs warm), 2 threads"
 
 
 def test_a_gpu_task_on_a_cpu_is_interpreted_and_a_cpu_task_stays_on_the_cpu(tmp_path: Path) -> None:
