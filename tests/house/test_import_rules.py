@@ -67,7 +67,7 @@ def test_the_command_line_loads_nothing_that_only_a_command_needs() -> None:
 
 
 def test_the_first_paint_waits_for_nothing_that_only_a_box_needs() -> None:
-    loaded = loaded_with("kernbench.cli", "kernbench.tui.tour", "kernbench.suites.opening")
+    loaded = loaded_with("kernbench.cli", "kernbench.tui.tour", "kernbench.suites.opening", "kernbench.engine.session")
     assert {"kernbench.tui.screen", "textual.widgets._input", "harness.shared.results"} <= loaded
     assert loaded & {"textual.widgets._text_area", "harness.shared.model_step", "kernbench.suites.problems"} == set()
 

@@ -1,7 +1,8 @@
 """Steps of models that `M` asks for: one at a time, in a worker by itself, while nothing else is timed.
 
 A save or a key ends the worker; a save never starts one. The files as they are go into the step; without a GPU, the
-reference of a GPU task.
+reference of a GPU task. What only a model needs is imported once the session is idle: the first paint does not wait
+for it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.shared.errors import UserError
 from harness.shared.run_request import Environment
@@ -18,10 +20,11 @@ from kernbench.engine.jobs import Options
 from kernbench.events import Event, ModelLine, ModelsChanged, Notice
 from kernbench.log.logbook import Logbook
 from kernbench.task import case_choice
-from kernbench.transfer import model_report
-from kernbench.transfer.model_log import ModelLog
-from kernbench.transfer.model_row import ModelRow
-from kernbench.transfer.model_run import ModelRun, TransferOptions
+
+if TYPE_CHECKING:
+    from kernbench.transfer.model_log import ModelLog
+    from kernbench.transfer.model_row import ModelRow
+    from kernbench.transfer.model_run import TransferOptions
 
 
 class ModelSteps:
@@ -36,7 +39,7 @@ class ModelSteps:
     def choices(self) -> list[str]:
         """The models that have a site for the task."""
         assert self._logbook.task is not None
-        return sorted(ModelLog(self._logbook.task, self._logbook.state).models)
+        return sorted(self._log_of(self._logbook.task).models)
 
     def start(self, name: str) -> None:
         """Runs it as soon as the session is idle."""
@@ -67,8 +70,16 @@ class ModelSteps:
             self._warned = said
             self._emit(Notice(said, "warning"))
 
+    def _log_of(self, task: Task) -> ModelLog:
+        from kernbench.transfer.model_log import ModelLog
+
+        return ModelLog(task, self._logbook.state)
+
     async def _run(self, name: str, task: Task, environment: Environment | None) -> None:
-        folder = ModelLog(task, self._logbook.state).models.get(name)
+        from kernbench.transfer import model_report
+        from kernbench.transfer.model_run import ModelRun
+
+        folder = self._log_of(task).models.get(name)
         if folder is None:
             raise UserError(f"{name} has no site for {task.name} any more")
         run = asyncio.create_task(ModelRun(folder, self._asked(name, task, environment), self._teller(name)).rows())
@@ -87,6 +98,8 @@ class ModelSteps:
         await self._logbook.in_thread(self._logbook.refresh)  # its entry has another line
 
     def _asked(self, name: str, task: Task, environment: Environment | None) -> TransferOptions:
+        from kernbench.transfer.model_run import TransferOptions
+
         is_interpreted = environment is not None and case_choice.is_interpreted(task, environment)
         return TransferOptions(
             tasks=(task.folder,),
@@ -107,13 +120,15 @@ class ModelSteps:
 
     def _read(self, task: Task) -> tuple[ModelLine, ...]:
         if self._log is None:
-            self._log = ModelLog(task, self._logbook.state)
+            self._log = self._log_of(task)
         self._log.read()
         rows = self._log.newest()
         models = [row.model for row in rows]
         return tuple(self._line(row, self._log.source_in(row), models.count(row.model) > 1) for row in rows)
 
     def _line(self, row: ModelRow, source: str, has_configs: bool) -> ModelLine:
+        from kernbench.transfer import model_report
+
         before, after = model_report.step_ms(row)
         return ModelLine(
             model=row.title if has_configs else row.model,
