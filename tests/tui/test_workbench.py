@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from dataclasses import replace
 from typing import Literal
@@ -74,6 +75,24 @@ async def test_an_engine_that_cannot_start_leaves_the_screen_up() -> None:
         await until(pilot, lambda: app._notifications)
         assert [note.message for note in app._notifications] == ["cannot start the engine: no [such] python"]
         assert "norm_scale_shift" in screen_text(app)
+
+
+async def test_garbage_is_collected_after_the_first_paint_even_if_the_log_cannot_be_read(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    def unreadable() -> None:
+        raise OSError("runs.jsonl: Input/output error")
+
+    monkeypatch.setattr(engine, "read", unreadable)
+    engine.is_long = True
+    app = make_app(engine)
+    request.addfinalizer(gc.unfreeze)
+    request.addfinalizer(gc.enable)
+    gc.disable()  # as `open` does
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        await until(pilot, lambda: app._notifications)
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
 
 
 async def test_an_entry_that_a_shell_made_appears(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

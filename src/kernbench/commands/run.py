@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -207,6 +208,7 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
         task = pick(chosen.theme, ascii_only)
         if task is None:
             return
+    gc.disable()  # what is made for the first paint stays; the workbench turns it on after that
     loaded = load_task(task)
     from kernbench.machine.telemetry import MachineReader
     from kernbench.tui import tour

@@ -154,15 +154,22 @@ class Workbench(SafeApp[None], inherit_bindings=False):
 
     async def _start(self) -> None:
         try:
-            if self.board.reading:
-                await asyncio.to_thread(self.engine.archive.read)
-                self.main.remember()
-            if not (self.is_headless or gc.get_freeze_count()):
-                gc.freeze()  # all of this stays, and a full collection would hold up a key for 50 ms and more
+            await self._read_past()
             await self.engine.start()
             self._know_soon()
         except Exception as error:  # the screen stays up no matter how the engine fails
             self.say(f"cannot start the engine: {error}", "error")
+
+    async def _read_past(self) -> None:
+        """Read a long log: the first paint did not wait for it. Then turn on the collector, which `open` turned off."""
+        try:
+            if self.board.reading:
+                await asyncio.to_thread(self.engine.archive.read)
+                self.main.remember()
+        finally:
+            if not gc.isenabled():
+                gc.freeze()  # all of this stays, and a full collection would hold up a key for 50 ms and more
+                gc.enable()
 
     def _hear(self, engine: Engine, event: Event) -> None:
         if engine is not self.engine:
