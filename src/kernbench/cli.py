@@ -1,8 +1,8 @@
 """The command line: owns stdout, stderr and the exit codes.
 
 Exit codes: 0 success; 1 a case is wrong, failed or slower; 2 usage error or bad task; 3 the requested device is missing
-or unavailable; 4 `gate` cannot tell; 70 internal error. Data goes to stdout, messages go to stderr. Commands import
-their dependencies when called, so `kernbench --version` stays instant.
+or unavailable; 4 `gate` cannot tell; 70 internal error. Data goes to stdout, messages go to stderr. A command's module
+is imported when the command is named, and its dependencies when it is called, so `kernbench --version` stays instant.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from __future__ import annotations
 import os
 import sys
 from difflib import get_close_matches
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from harness.shared.errors import UserError
 from kernbench import version
-from kernbench.commands import completion, export, guide, history, know, port, profile, run, selfcheck, setup
-from kernbench.commands.models import capture, rank, transfer
-from kernbench.commands.unattended import campaign, fleet, gate, mcp, suites, sweep
+from kernbench.commands import completion, run
 from kernbench.machine.terminal import clear_line, print_only_text
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 LONGEST_HELP = 66
 """Characters that fit next to a command's name in 80 columns."""
@@ -51,20 +52,60 @@ Environment:
 
 
 GROUPS = {
-    "Work": "open run watch new import suite sweep transfer capture gate mcp campaign demo",
-    "Look": "status log show diff know profile trace rank guide",
-    "Share": "export port restore drop",
-    "Machine": "doctor selfcheck fleet completion",
+    "Work": {
+        "open": "run",
+        "run": "run",
+        "watch": "run",
+        "new": "setup",
+        "import": "unattended.suites",
+        "suite": "unattended.suites",
+        "sweep": "unattended.sweep",
+        "transfer": "models.transfer",
+        "capture": "models.capture",
+        "gate": "unattended.gate",
+        "mcp": "unattended.mcp",
+        "campaign": "unattended.campaign",
+        "demo": "setup",
+    },
+    "Look": {
+        "status": "history",
+        "log": "history",
+        "show": "history",
+        "diff": "history",
+        "know": "know",
+        "profile": "profile",
+        "trace": "profile",
+        "rank": "models.rank",
+        "guide": "guide",
+    },
+    "Share": {"export": "export", "port": "port", "restore": "history", "drop": "history"},
+    "Machine": {
+        "doctor": "setup",
+        "selfcheck": "selfcheck",
+        "fleet": "unattended.fleet",
+        "completion": "completion",
+    },
 }
+"""Commands by what they are for, each with the module of `kernbench.commands` that has it."""
+MODULES = {name: module for group in GROUPS.values() for name, module in group.items()}
 
 
 class OpensTasks(click.Group):
-    """A group that takes an unknown first word for a task to open."""
+    """A group that imports the command that is asked for, and takes an unknown first word for a task to open."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in MODULES:
+            return None
+        commands: tuple[click.Command, ...] = import_module(f"kernbench.commands.{MODULES[cmd_name]}").COMMANDS
+        return next(command for command in commands if command.name == cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """By what they are for, each with one whole line."""
         for title, names in GROUPS.items():
-            found = [(name, self.get_command(ctx, name)) for name in names.split()]
+            found = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
                 formatter.write_dl([(name, item.get_short_help_str(LONGEST_HELP)) for name, item in found if item])
 
@@ -120,30 +161,6 @@ def cli() -> None:
 
     `kernbench [TASK]` opens the workbench, which checks, times and logs every save of the solution.
     """
-
-
-for command in (
-    *run.COMMANDS,
-    *history.COMMANDS,
-    *know.COMMANDS,
-    *export.COMMANDS,
-    *port.COMMANDS,
-    *profile.COMMANDS,
-    *selfcheck.COMMANDS,
-    *setup.COMMANDS,
-    *suites.COMMANDS,
-    *gate.COMMANDS,
-    *mcp.COMMANDS,
-    *campaign.COMMANDS,
-    *sweep.COMMANDS,
-    *fleet.COMMANDS,
-    *guide.COMMANDS,
-    *completion.COMMANDS,
-    *transfer.COMMANDS,
-    *rank.COMMANDS,
-    *capture.COMMANDS,
-):
-    cli.add_command(command)
 
 
 def _missing(problem: Exception) -> str | None:

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 import pytest
 
 from kernbench.cli import cli
@@ -75,8 +76,10 @@ def test_every_block_has_a_language_that_is_tested() -> None:
 def assert_options_exist(said: str, where: str) -> None:
     """Of a command as a sentence or a block has it."""
     words = said.split()
-    command = cli.commands.get(words[0]) if words else None
-    known = {option for param in (command or cli.commands["open"]).params for option in (*param.opts, "--help")}
+    context = click.Context(cli)
+    command = (cli.get_command(context, words[0]) if words else None) or cli.get_command(context, "open")
+    assert command is not None
+    known = {option for param in command.params for option in (*param.opts, "--help")}
     known |= {"--version"} if not words or words[0].startswith("--") else set()
     unknown = [word for word in re.findall(r"(?<![\w-])--?[a-z][a-z-]*", said) if word not in known]
     assert not unknown, f"{where}: `kernbench {said}` has no {', '.join(unknown)}"

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from harness.shared.task import Task
 
 ENTRY = re.compile(r"^## (\d{1,9}) · (.*)$", re.MULTILINE)
@@ -26,6 +27,8 @@ Pairs = Iterable[tuple[str, str]]
 
 
 def _fitting(pairs: Pairs, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
     return [
         CompletionItem(word, help=says or None)
         for word, says in pairs
@@ -88,6 +91,8 @@ def complete_words(ctx: click.Context, _param: click.Parameter, incomplete: str)
 
 def complete_baseline(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The words, and the Python files of the task; a path is left to the shell."""
+    from click.shell_completion import CompletionItem
+
     from harness.shared.used_files import NAMED_BASELINES
 
     task = _task(_named(ctx))
@@ -159,6 +164,8 @@ def completion(ctx: click.Context, shell: str) -> None:
     zsh   ~/.zshrc                     eval "$(kernbench completion zsh)"
     fish  ~/.config/fish/config.fish   kernbench completion fish | source
     """
+    from click.shell_completion import get_completion_class
+
     found = get_completion_class(shell)
     if found is None:
         sys.exit(2)
