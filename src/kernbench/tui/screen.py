@@ -263,8 +263,9 @@ class MainScreen(PaneScreen, inherit_bindings=False):
         self.iterations.show(iterations)
         self.heat.follow(self.board, trajectory.comparable(iterations), self._bench.engine.archive)
         self.share_height()
+        rows = self.board.rows()
         for plot in self.query(Plot):
-            plot.show(iterations, self.board.rows())
+            plot.show(iterations, rows)
 
     def _show_kept_profiles(self) -> None:
         if not self.board.reading:

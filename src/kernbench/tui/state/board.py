@@ -221,11 +221,14 @@ class Board:
 
     def failed_rows(self) -> list[Row]:
         """Failed rows of the newest source, in table order."""
-        return [row for row in self.rows() if row.fresh and row.result is not None and row.result.failed]
+        return [row for row in self._fresh_rows() if row.result is not None and row.result.failed]
 
     def invalid_rows(self) -> list[Row]:
         """Rows of the newest source with a finding that disqualifies them, in table order."""
-        return [row for row in self.rows() if row.fresh and row.result is not None and row.result.disqualifying]
+        return [row for row in self._fresh_rows() if row.result is not None and row.result.disqualifying]
+
+    def _fresh_rows(self) -> list[Row]:
+        return [] if self._none_is_fresh else [self.row(case) for case in self.cases if case.id in self._fresh]
 
     def landed(self) -> list[CaseResult]:
         """Results of the newest source, rows and grid."""
