@@ -16,7 +16,7 @@ from kernbench.diagnosis import machine_code
 from kernbench.diagnosis.machine_code import KernelCode
 from kernbench.diagnosis.rules import diagnose
 from kernbench.events import ProfileReady, Summary
-from kernbench.log import drop_entry, knowledge, pruning, stored_sources
+from kernbench.log import drop_entry, pruning, stored_sources
 from kernbench.log.entries.pulled_entries import PulledEntries
 from kernbench.log.logbook import Logbook
 from kernbench.machine import disassembler
@@ -132,6 +132,8 @@ class Archive:
         return await self._logbook.in_thread(self._tried)
 
     def _tried(self) -> Mapping[str, Sequence[str]]:
+        from kernbench.log import knowledge
+
         return knowledge.by_technique(knowledge.entries(knowledge.logs(Path(self.task.folder))))
 
     def export(self, kind: str, force: bool) -> list[Path]:

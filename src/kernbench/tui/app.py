@@ -41,7 +41,6 @@ from kernbench.tui.messages import EventsArrived, Sampled, Tasks
 from kernbench.tui.pages import user_keys
 from kernbench.tui.pages.dialogs import TO_SHELL, Choose
 from kernbench.tui.pages.help import Help, key_rows
-from kernbench.tui.pages.picker import TaskScreen
 from kernbench.tui.panes import gpu
 from kernbench.tui.safe_app import SafeApp
 from kernbench.tui.screen import MainScreen
@@ -304,6 +303,8 @@ class Workbench(SafeApp[None], inherit_bindings=False):
         if self._tasks is None:
             self.say("cannot switch tasks with --state: that folder holds the runs of this task")
             return
+        from kernbench.tui.pages.picker import TaskScreen
+
         rows = self._tasks.rows()
         self.push_screen(TaskScreen(rows, self.engine.task.folder), self._switch_soon)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 from kernbench.machine.telemetry import Sample
-from kernbench.tui.pages.picker import TaskRow
 from kernbench.tui.state.engine_protocol import Engine
+
+if TYPE_CHECKING:
+    from kernbench.tui.pages.picker import TaskRow  # imported only when the picker opens
 
 
 class EventsArrived(Message):

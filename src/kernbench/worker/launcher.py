@@ -10,7 +10,6 @@ of the tree, and so does the end of the workbench, however it ended. It reports 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
 import signal
@@ -73,6 +72,8 @@ def become(command: list[str], streams: list[int], launcher: int, failed: int) -
 
 def control(option: int, value: int) -> None:
     if sys.platform == "linux":
+        import ctypes  # the workbench, which only asks where this file is, does without
+
         ctypes.CDLL(None).prctl(option, value)
 
 
