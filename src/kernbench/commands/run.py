@@ -163,7 +163,6 @@ def run_until_signal(main: Coroutine[Any, Any, int]) -> int:
 
     Only the first signal counts: `timeout` sends two, and the second would interrupt the cleanup.
     """
-
     import asyncio
     import signal
 
@@ -202,13 +201,14 @@ def open_workbench(task: str | None, poll: bool, ascii_only: bool, no_mouse: boo
 
     task = task and str(opening.task_folder(task))  # report an unknown task before anything else
     need_terminal()
+    gc.disable()  # what is made for the first paint stays; the workbench turns it on after that
     forget_exported_size()
     options, chosen = read_options(given, poll, has_keys=True), settings.load()
     if task is None and len(lookup.list_tasks()) > 1 and not (Path.cwd() / lookup.TASK_FILE).exists():
-        task = pick(chosen.theme, ascii_only)
-        if task is None:
+        gc.enable()  # the picker may stay open for long
+        if (task := pick(chosen.theme, ascii_only)) is None:
             return
-    gc.disable()  # what is made for the first paint stays; the workbench turns it on after that
+        gc.disable()
     loaded = load_task(task)
     from kernbench.machine.telemetry import MachineReader
     from kernbench.tui import tour
