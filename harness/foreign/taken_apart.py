@@ -1,16 +1,20 @@
 """Arguments of any structure as named tensors and numbers, and the way back: dicts, sequences, namespaces, modules.
 
-kernbench copies, varies and checks flat inputs; an adapter's calls get them in the structure that it made. Whatever is
-neither a tensor nor a number stays as it was made, such as an activation function.
+kernbench copies, varies and checks flat inputs; a side's calls get them in the structure that the problem made. Lists,
+dicts and objects are made anew for every call, so that what one side does to them does not reach another. Whatever is
+neither one of these nor a tensor or a number stays as it was made, such as an activation function.
 """
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from harness.inputs import structure
 
 Build = Callable[[dict[str, Any]], Any]
 NUMBERS = (int, float, complex, str, bool, torch.dtype, type(None))
@@ -27,14 +31,15 @@ def taken_apart(value: Any) -> tuple[dict[str, Any], Build]:
 
 
 def _part(name: str, value: Any, leaves: dict[str, Any], depth: int) -> Build:
-    if isinstance(value, (torch.Tensor, *NUMBERS)):
+    if isinstance(value, (torch.Tensor, *NUMBERS)) or structure.is_plain(value):
         leaf = name or "input"
         if leaf in leaves:
-            raise ValueError(f"make_case returned two inputs called {leaf}")
+            raise ValueError(f"two inputs are called {leaf}")
         leaves[leaf] = value.detach() if isinstance(value, torch.Tensor) else value
         return lambda given: given[leaf]
     if depth > DEEPEST or not _has_tensor(value, depth):
-        return lambda given: value
+        is_container = isinstance(value, (dict, list, tuple))
+        return lambda given: copy.deepcopy(value) if is_container else value
     if isinstance(value, (list, tuple)):
         items = [_part(_below(name, at), item, leaves, depth + 1) for at, item in enumerate(value)]
         return _sequence(type(value), items)
@@ -47,7 +52,7 @@ def _part(name: str, value: Any, leaves: dict[str, Any], depth: int) -> Build:
 
     def build(given: dict[str, Any]) -> Any:
         made = kind.__new__(kind)
-        made.__dict__.update(rest)
+        made.__dict__.update(copy.deepcopy(rest))
         made.__dict__.update({key: part(given) for key, part in parts.items()})
         return made
 
@@ -64,7 +69,7 @@ def _below(name: str, key: Any) -> str:
 def _attributes(value: Any) -> dict[str, Any]:
     """Of an object; of a module only what has its tensors."""
     if isinstance(value, torch.nn.Module):
-        return {key: vars(value)[key] for key in WEIGHTS}
+        return {key: vars(value)[key] for key in WEIGHTS if _has_tensor(vars(value)[key], 0)}
     own: dict[str, Any] = vars(value)
     return own
 

@@ -56,6 +56,15 @@ def _check(name: str, value: Any) -> None:
         _check(f"{name}.{key}", item)
 
 
+def is_plain(value: Any) -> bool:
+    """Whether a container has only plain data in it, at any depth."""
+    try:
+        _check("", value)
+    except BadLeaf:
+        return False
+    return isinstance(value, (dict, list, tuple)) and not has_tensor(value)
+
+
 def items(value: Any) -> Iterator[tuple[Any, Any]]:
     """The items of a container with their keys."""
     return iter(value.items() if isinstance(value, dict) else enumerate(value))

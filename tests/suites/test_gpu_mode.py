@@ -41,6 +41,7 @@ def same(received, expected):
     return received.shape == expected.shape and bool((received == expected).all())
 """
 HEAD = """
+import dataclasses
 import torch
 from task import input_t, output_t
 from utils import make_match_reference, same
@@ -78,6 +79,22 @@ def reference(given: str, body: str, extra: str = "pass", check: str = MATCH) ->
     return f"{text}\n{check}\n"
 
 
+CLASSES = """
+    @dataclasses.dataclass
+    class Sizes:
+        rows: int
+        bias: torch.Tensor
+
+    class Cache(torch.nn.Module):
+        def __init__(self, kept):
+            super().__init__()
+            self.register_buffer("kept", kept + 1)
+            self.calls = 0
+
+        def forward(self, x):
+            self.calls += 1
+            return x + self.kept * self.calls
+"""
 OUT = "out = torch.empty_like(x, device='cuda').contiguous()"
 PROBLEMS = {
     "plain": reference("x", "return moved(data)"),
@@ -85,6 +102,11 @@ PROBLEMS = {
     "left_alone": reference("x, out", "x, out = data\nout = moved(x)\nreturn out", OUT),
     "modified": reference("(x, torch.zeros(8).cuda())", "x, sums = data\nsums += x.sum(0)\nreturn sums"),
     "nested": reference("{'x': x, 'more': [x + 1, 2.5]}", "return data['x'] * data['more'][1] + data['more'][0]"),
+    "objects": reference(
+        "(Sizes(size, x[0]), Cache(x), x)",
+        "sizes, cache, x = data\nreturn cache(moved(x)) + sizes.bias * sizes.rows",
+        CLASSES,
+    ),
     "device_in_the_kernel": reference("x", "return data + torch.ones(8, device=torch.device('cuda'))"),
     "own_check": reference("x", "return data.abs(), data.sign()", check=OWN),
     "own_check_of_a_buffer": reference("x, out", "x, out = data\nout.copy_(moved(x))\nreturn out", OUT, WORDS),
