@@ -127,17 +127,20 @@ def impossible(traffic: Traffic, us: float, l2_bytes: int, peak: float | None) -
 
 def copy_bandwidth(gpu: Gpu) -> float:
     """Bytes per second of a large copy, counting reads and writes. Another program can only make a copy slower, so the
-    best one is stored, and measured again until it reaches USUAL of the bus's peak."""
-    path, enough = cache_folder() / "bandwidth.json", USUAL * (gpu.nvml.memory_peak() or 0.0)
+    best one is stored, and measured again until it reaches USUAL of the bus's peak. One beyond the peak stayed in the
+    L2, for lack of free memory."""
+    path, peak = cache_folder() / "bandwidth.json", gpu.nvml.memory_peak() or 0.0
     try:
         known: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError):
         known = {}
     stored = known.get(gpu.uuid)
     best = stored if isinstance(stored, float) else 0.0
-    if best and best >= enough:
+    if best and best >= USUAL * peak:
         return best
     measured = _copies(gpu)
+    if peak and measured > peak:
+        return best or peak
     if measured > best:
         write_whole(path, json.dumps({**known, gpu.uuid: measured}))
     return max(measured, best)

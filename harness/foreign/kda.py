@@ -17,7 +17,8 @@ from typing import Any
 import torch
 
 from harness.foreign.adapter_side import SOLUTION, AdapterSide
-from harness.foreign.taken_apart import taken_apart
+from harness.inputs import structure
+from harness.inputs.calling import CaseEntry
 from harness.inputs.reference import Inputs, copies
 from harness.inputs.seeding import seed_everywhere
 from harness.inputs.tensor_layout import moved_bytes, span_bytes
@@ -61,21 +62,21 @@ class Problem:
             watched = self._made(workload, OTHER_SEED, device)
             self._rows[key] = row = _Row(workload, *watched)
             row.note_scratch(self.baseline)
-        leaves, row = taken_apart(self._made(workload, seed, device)[0])[0], self._rows[key]
+        leaves, row = _taken_apart(self._made(workload, seed, device)[0])[0], self._rows[key]
         return {name: value for name, value in leaves.items() if name not in row.scratch}
 
     def setup(self, case: dict[str, Any], device: str, dtype: torch.dtype, entry: Call) -> Callable[..., Any]:
         """The call of a side, with its own outputs and scratch memory."""
         row = self._rows[repr(case)]
-        own, workload = _Kept(row.new_scratch()), row.workload
+        own, workload = row.new_scratch(), row.workload
 
-        def call(**inputs: Any) -> Any:
+        def call(inputs: Any) -> Any:
             outputs = row.outputs()
             with torch.no_grad():
-                entry(workload, row.build({**inputs, **own.tensors}), outputs)
+                entry(workload, inputs, outputs)
             return outputs
 
-        return call
+        return CaseEntry(call, lambda leaves: row.build({**leaves, **own}))
 
     def traffic(self, axes: dict[str, Any]) -> tuple[int, int]:
         return self._rows[repr(axes)].traffic
@@ -111,7 +112,7 @@ class _Row:
 
     def __init__(self, workload: dict[str, Any], inputs: Any, outputs: Any) -> None:
         self.workload = workload
-        self._leaves, self.build = taken_apart(inputs)
+        self._leaves, self.build = _taken_apart(inputs)
         self._outputs = _like(outputs if isinstance(outputs, (list, tuple, dict)) else [outputs])
         self.scratch: dict[str, torch.Tensor] = {}
         """Inputs that the baseline writes to: every side has its own, and nothing in them counts."""
@@ -123,30 +124,41 @@ class _Row:
 
     def note_scratch(self, baseline: Call) -> None:
         given = copies(self._leaves)
-        with torch.no_grad():
-            baseline(self.workload, self.build(given), self.outputs())
+        outputs = self._results(baseline, given)
         changed = [name for name, value in self._tensors().items() if not _is_same(value, given[name])]
+        if changed:
+            cleared = copies(self._leaves) | {name: torch.zeros_like(given[name]) for name in changed}
+            atol, rtol = _bounds(self.workload)
+            for one, other in zip(outputs, self._results(baseline, cleared), strict=True):
+                if not torch.allclose(one.double(), other.double(), rtol, atol, equal_nan=True):
+                    said = f"a call both reads and writes {' or '.join(changed)}"
+                    raise ValueError(f"{said}, which kernbench cannot open")
         self.scratch = {name: torch.empty_like(given[name], device="meta") for name in changed}
         self._device = next((value.device for value in self._tensors().values()), torch.device("cpu"))
         read = [value for name, value in self._tensors().items() if name not in self.scratch]
         self.traffic = sum(map(moved_bytes, innermost(read))), sum(map(moved_bytes, _tensors_of(self.outputs())))
         self._leaves = {}
 
+    def _results(self, baseline: Call, leaves: dict[str, Any]) -> list[torch.Tensor]:
+        outputs = self.outputs()
+        with torch.no_grad():
+            baseline(self.workload, self.build(leaves)["inputs"], outputs)
+        return _tensors_of(outputs)
+
     def outputs(self) -> Any:
         return self._outputs()
 
     def new_scratch(self) -> dict[str, torch.Tensor]:
-        return {name: torch.empty_like(value, device=self._device) for name, value in self.scratch.items()}
+        return {name: torch.zeros_like(value, device=self._device) for name, value in self.scratch.items()}
 
     def _tensors(self) -> dict[str, torch.Tensor]:
         return {name: value for name, value in self._leaves.items() if isinstance(value, torch.Tensor)}
 
 
-class _Kept:
-    """Scratch memory. Not a plain dict: that would count as weights, which a call has to read."""
-
-    def __init__(self, tensors: dict[str, torch.Tensor]) -> None:
-        self.tensors = tensors
+def _taken_apart(inputs: Any) -> tuple[dict[str, Any], structure.Build]:
+    """The leaves of the inputs, and how to make the arguments of a call again from them."""
+    leaves, build = structure.flattened({"inputs": inputs})
+    return leaves, build or dict
 
 
 def _at_first(side: AdapterSide, function: Call) -> Call:
@@ -188,7 +200,7 @@ def _like(value: Any) -> Callable[[], Any]:
 
 
 def _tensors_of(value: Any) -> list[torch.Tensor]:
-    return [item for item in taken_apart(value)[0].values() if isinstance(item, torch.Tensor)]
+    return [item for item in _taken_apart(value)[0].values() if isinstance(item, torch.Tensor)]
 
 
 def innermost(tensors: list[torch.Tensor]) -> list[torch.Tensor]:

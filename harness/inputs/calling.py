@@ -31,7 +31,7 @@ class CaseEntry:
         if isinstance(function, type) and first:
             made, values = first[0], tuple(arguments.values())
             return lambda: made(*values)
-        return lambda: function(*first, **arguments)
+        return (lambda: function(*first, **arguments)) if first else bound(function, arguments)
 
 
 def bound(function: Callable[..., Any], inputs: dict[str, Any]) -> Callable[[], Any]:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from harness.inputs import tensor_layout
-from harness.inputs.calling import NO_STATE
+from harness.inputs.calling import NO_STATE, CaseEntry
 from harness.inputs.seeding import seed_everywhere
 from harness.shared.task import Case
 
@@ -33,7 +33,7 @@ class States:
 
     def replaces(self, function: Callable[..., Any], state: Any) -> bool:
         """Whether a state is what is called in the entry's place."""
-        return self._takes_entry and (state is function or isinstance(state, types.FunctionType))
+        return self._takes_entry and (state is function or isinstance(state, (types.FunctionType, CaseEntry)))
 
     def of(self, function: Callable[..., Any], case: Case, device: str, dtype: torch.dtype) -> Any:
         if self._setup is None:

@@ -7,6 +7,7 @@ element, so sliced, expanded and overlapping tensors keep their layout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,7 +54,8 @@ def span_bytes(tensor: torch.Tensor) -> int:
 
 def moved_bytes(tensor: torch.Tensor) -> int:
     """What a call must read of it: a gap between rows need not be read, and an expanded element is read once."""
-    return min(span_bytes(tensor), tensor.nbytes)
+    sizes = [size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride]
+    return min(span_bytes(tensor), math.prod(sizes) * tensor.itemsize)
 
 
 def plain(tensor: torch.Tensor) -> bool:

@@ -26,8 +26,8 @@ NAMED_BASELINES = ("eager", "compile")
 PARSED = ("task.toml", "cases.json")
 """Read by kernbench: only the task that they describe counts, not their text."""
 SOLUTION = "solution.py"
-OF_SOLUTION = (SOLUTION, "solution/")
-"""The solution, and a folder in which some suites have theirs."""
+ADAPTER, ITS_SOLUTION = "bench/adapter.py", "solution/"
+"""A suite's adapter, and the folder in which it has the solution."""
 SKIPPED = frozenset({"__pycache__", "exports", "ITERATIONS.md"})
 STATE_MARK = "runs.jsonl"
 """Marks a folder of stored runs, which contains copies of old sources."""
@@ -72,7 +72,8 @@ def task_files(folder: Path, baseline: str) -> list[str]:
 
 def side_files(folder: Path, names: Iterable[str]) -> list[str]:
     """Files of sides other than the solution, and what they use."""
-    return [name for name in reached(folder, names, never=OF_SOLUTION) if name not in PARSED]
+    of_solution = (SOLUTION, ITS_SOLUTION) if is_file(folder / ADAPTER) else (SOLUTION,)
+    return [name for name in reached(folder, names, never=of_solution) if name not in PARSED]
 
 
 def reached(folder: Path, names: Iterable[str], *, deep: bool = True, never: tuple[str, ...] = ()) -> list[str]:

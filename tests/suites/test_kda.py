@@ -156,7 +156,9 @@ def test_a_folder_is_right_with_its_solution_or_as_its_own(
     found = rows(child, task)
     assert {name: (row["status"], row["detail"]) for name, row in found.items()} == dict.fromkeys(BOTH, ("ok", None))
     assert all(row["speedup"] for row in found.values())
-    assert [item["name"] for item in found["loose"]["inputs"]] == ["x", "layer.weight", "layer.bias", "name"]
+    assert [item["name"] for item in found["loose"]["inputs"]] == [
+        "inputs", "inputs.x", "inputs.layer", "inputs.layer.weight", "inputs.layer.bias",
+    ]  # fmt: skip
     assert (load(task).judge, [case.headline for case in load(task).cases]) == ("reference", [True, False])
 
 
@@ -182,6 +184,14 @@ def test_the_adapters_own_comparison_comes_on_top(child: Child, tmp_path: Path) 
     found = rows(child, task)
     assert {row["status"] for row in found.values()} == {"wrong"}
     assert "bits differ" in str(found["loose"]["detail"])
+
+
+def test_an_input_that_the_baseline_reads_and_writes_is_no_scratch_memory(child: Child, tmp_path: Path) -> None:
+    both = ADAPTER.replace("    inputs.scratch.copy_(inputs.x)\n", "    inputs.scratch.add_(inputs.x)\n")
+    both = both.replace("scratch=torch.empty_like(x)", "scratch=torch.ones_like(x)")
+    task = written(tmp_path, folder(tmp_path, **{"bench/adapter.py": both}))
+    (failed,) = [event for event in child.run(task) if event["event"] == "failed"]
+    assert "a call both reads and writes inputs.scratch, which kernbench cannot open" in failed["message"]
 
 
 def test_an_edited_solution_is_loaded_anew_however_the_adapter_finds_it(child: Child, tmp_path: Path) -> None:

@@ -111,6 +111,13 @@ def test_a_copy_slowed_down_by_another_program_is_measured_again(
     assert measured == []
 
 
+def test_a_copy_that_stayed_in_the_l2_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = [6e12, 4.1e12]
+    monkeypatch.setattr(roofline, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(roofline, "_copies", lambda _gpu: measured.pop(0))
+    assert [roofline.copy_bandwidth(fake_gpu()) for _ in range(3)] == [4.8e12, 4.1e12, 4.1e12]
+
+
 def test_a_peak_that_could_not_be_measured_is_tried_again() -> None:
     meter = Meter(None)
     peaks = ComputePeaks(meter)

@@ -51,7 +51,7 @@ def test_a_gap_between_rows_is_no_traffic_and_an_expanded_element_counts_once() 
     """Counting the gaps of a slice made honest kernels impossibly fast."""
     module = types.ModuleType("reference")
     wide = torch.ones(4, 10)
-    given = {"part": wide[:, :5], "gain": torch.ones(1, 5).expand(4, 5)}
+    given = {"part": wide[:, :5], "gain": wide[:1, 5:].unsqueeze(0).expand(2, 4, 5)[0]}
     module.make_inputs = lambda case, seed, device: given  # type: ignore[attr-defined]
     reference, case = Reference(TASK, module, lambda part, gain: part * gain, Paths("")), Case("a", "a")
     inputs = reference.make(case, Draw(), "cpu")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -44,8 +47,53 @@ def test_what_a_call_does_to_a_list_does_not_reach_the_next_call() -> None:
 
 
 def test_something_else_is_named() -> None:
-    with pytest.raises(structure.BadLeaf, match=r"'weights.norm' is of type Linear"):
-        structure.flattened({"x": torch.ones(1), "weights": {"norm": torch.nn.Linear(1, 1)}})
+    with pytest.raises(structure.BadLeaf, match=r"'weights.norm' is of type Generator"):
+        structure.flattened({"x": torch.ones(1), "weights": {"x": torch.ones(1), "norm": torch.Generator()}})
+    with pytest.raises(structure.BadLeaf, match=r"'file' is of type \w+, which cannot be copied"):
+        structure.flattened({"file": sys.stderr})
+    ring: list[Any] = [torch.ones(1)]
+    ring.append(ring)
+    with pytest.raises(structure.BadLeaf, match="contains itself"):
+        structure.flattened({"ring": ring})
+
+
+@dataclasses.dataclass(frozen=True)
+class Sizes:
+    rows: int
+    scale: torch.Tensor
+
+
+class Cache(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", torch.ones(2))
+        self.norm, self.calls, self.act = torch.nn.Linear(2, 1), [0], torch.nn.ReLU()
+
+
+def test_objects_are_taken_apart_and_made_anew_for_every_call() -> None:
+    leaves, build = structure.flattened({"data": (Sizes(3, torch.ones(1)), Cache())})
+    assert {name: str(leaf) for name, leaf in leaves.items() if not isinstance(leaf, torch.Tensor)} == {
+        "data.0": "Sizes", "data.1": "Cache", "data.1.norm": "Linear", "data.1.act": "ReLU",
+    }  # fmt: skip
+    assert [name for name, leaf in leaves.items() if isinstance(leaf, torch.Tensor)] == [
+        "data.0.scale", "data.1.kept", "data.1.norm.weight", "data.1.norm.bias",
+    ]  # fmt: skip
+    assert type(leaves["data.1.norm.weight"]) is torch.Tensor
+    assert build is not None
+    (sizes, first), (_, second) = build(leaves)["data"], build(leaves)["data"]
+    assert (sizes.rows, sizes.scale) == (3, leaves["data.0.scale"])
+    assert first.kept is second.kept is leaves["data.1.kept"]
+    first.calls.append(1)
+    first.kept = torch.zeros(2)
+    first.act.inplace = True
+    assert (second.calls, second.kept.tolist(), second.act.inplace) == ([0], [1.0, 1.0], False)
+    assert first.norm(torch.ones(2)).shape == (1,)
+
+
+def test_what_a_call_does_to_an_object_without_tensors_does_not_reach_the_next() -> None:
+    leaves, build = structure.flattened({"settings": SimpleNamespace(scale=2.0)})
+    entry = CaseEntry(lambda settings: vars(settings).popitem(), build)
+    assert (entry(**leaves), entry(**leaves)) == (("scale", 2.0), ("scale", 2.0))
 
 
 def test_two_leaves_of_one_name_are_refused() -> None:

@@ -219,3 +219,13 @@ def test_the_solution_is_never_a_file_of_the_task(folder: Path) -> None:
     before = taskfile.load(folder)
     edited(folder, "reference.py", "# a comment", "# see 'solution.py'")
     assert taskfile.load(folder).files == before.files
+
+
+def test_the_folder_solution_is_the_solution_only_beside_an_adapter(folder: Path) -> None:
+    (folder / "solution").mkdir()
+    (folder / "solution" / "table.py").write_text("A = 1\n")
+    edited(folder, "reference.py", "# a comment", "# see 'table.py'")
+    assert "solution/table.py" in taskfile.load(folder).files
+    (folder / "bench").mkdir()
+    (folder / "bench" / "adapter.py").write_text("")
+    assert "solution/table.py" not in taskfile.load(folder).files
